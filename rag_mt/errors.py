@@ -1,0 +1,7 @@
+"""The one error that users cause: a sentence that names the value, what was expected and what to do next."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """A mistake of the user or of their surroundings; commands print its one sentence and exit with code 2."""

@@ -1,0 +1,63 @@
+"""Where the program keeps its own files, and how a file or folder appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+
+import platformdirs
+
+
+def cache_dir() -> Path:
+    """The program's cache folder: `RAG_MT_CACHE` or the platform's user cache."""
+    path = Path(os.environ.get("RAG_MT_CACHE") or platformdirs.user_cache_dir("rag_mt"))
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def sync(path: Path) -> None:
+    """Force a written file (or a folder's list of names) to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        sync(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder beside `path` that takes its place when the block ends without an error.
+
+    Of two processes that make the same folder at once the first one wins and the other's is dropped.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    try:
+        yield part
+        for file in part.rglob("*"):
+            sync(file)
+        part.chmod(0o755)
+        try:
+            part.rename(path)
+        except OSError:
+            if not path.is_dir():
+                raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

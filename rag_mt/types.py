@@ -1,0 +1,245 @@
+"""The types that every folder speaks: spans, sentences, hints, prompts, translations.
+
+All character offsets are Python string indices into the untouched original text, end exclusive.
+Token offsets never leave an encoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Unit = Literal["phrase", "sentence", "passage"]
+Kind = Literal["query", "passage"]
+Floats = NDArray[np.float32]
+
+ELLIPSIS = "..."
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Characters `start` to `end` (exclusive) of some text."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"span {self.start}:{self.end} is not 0 <= start <= end")
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def of(self, text: str) -> str:
+        """The characters of `text` that the span covers."""
+        return text[self.start : self.end]
+
+    def overlaps(self, other: Span) -> bool:
+        """Whether both spans share at least one character."""
+        return self.start < other.end and other.start < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a text came from: a file (or data set) name and a line, 1-based; line 0 means unknown."""
+
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence (or passage) in one language, with where it came from."""
+
+    text: str
+    language: str
+    source: Origin = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A cut of a sentence with the phrase at `phrase` inside `text`."""
+
+    text: str
+    phrase: Span
+
+    def marked(self, left: str, right: str) -> str:
+        """The text with `left` and `right` set around the phrase."""
+        a, b = self.phrase.start, self.phrase.end
+        return f"{self.text[:a]}{left}{self.text[a:b]}{right}{self.text[b:]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One retrieved unit of an index: the part `span` of `sentence`, higher `score` is better."""
+
+    sentence: Sentence
+    span: Span
+    score: float
+
+    @property
+    def text(self) -> str:
+        return self.span.of(self.sentence.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A span of the input sentence paired with its best hit."""
+
+    source_span: Span
+    hit: Hit
+
+    @property
+    def phrase(self) -> str:
+        """The target-language text that the hint proposes."""
+        return self.hit.text
+
+    def context(self, limit: int = 100) -> Context:
+        """The hit with as much of its sentence as fits into `limit` characters, ellipses included.
+
+        The cut is at word boundaries where possible and the phrase is always inside
+        (CCPR section 6.3: contexts of at most 100 characters). A phrase longer than the limit is
+        returned alone and whole.
+        """
+        text, span = self.hit.sentence.text, self.hit.span
+        if len(text) <= limit:
+            return Context(text, span)
+        start, end = _window(text, span, limit)
+        left = ELLIPSIS if start > 0 and len(span) < limit else ""
+        right = ELLIPSIS if end < len(text) and len(span) < limit else ""
+        shift = len(left) - start
+        return Context(f"{left}{text[start:end]}{right}", Span(span.start + shift, span.end + shift))
+
+
+def _window(text: str, span: Span, limit: int) -> tuple[int, int]:
+    """Start and end of the widest cut of `text` around `span` that leaves room for two ellipses."""
+    room = limit - len(span) - 2 * len(ELLIPSIS)
+    if room <= 0:
+        return span.start, span.end
+    before = min(span.start, max(room // 2, room - (len(text) - span.end)))
+    after = min(len(text) - span.end, room - before)
+    start, end = span.start - before, span.end + after
+    while 0 < start < span.start and not (text[start - 1].isspace() and not text[start].isspace()):
+        start += 1
+    while span.end < end < len(text) and not (text[end].isspace() and not text[end - 1].isspace()):
+        end -= 1
+    return start, end
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a language model is asked.
+
+    `text` is the exact text of a completion prompt or, with `chat`, the user message that the model's own
+    chat template wraps. `hints` are the hints that it shows, strongest last dropped; `notes` say what was left out.
+    Generation ends at any of `stop`.
+    """
+
+    text: str
+    chat: bool = False
+    stop: tuple[str, ...] = ()
+    hints: tuple[Hint, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A language model's answer: its text without stop strings, its number of new tokens, and
+    whether it ended by itself (end of text or a stop string) rather than at the token limit."""
+
+    text: str
+    tokens: int
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What the user gets: the output with the hints that were shown and whether each was taken up.
+
+    `used[i]` tells whether `hints[i].phrase` stands in `text`. `notes` name what went wrong or was left out;
+    `ok` is false when no translation could be read from the model's answer (`text` is then the source text).
+    """
+
+    source: Sentence
+    text: str
+    hints: tuple[Hint, ...] = ()
+    prompt: str = ""
+    used: tuple[bool, ...] = ()
+    notes: tuple[str, ...] = ()
+    ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TokenStates:
+    """Hidden states of one text: `states` (tokens, hidden) and `offsets` (tokens, 2), the character span of each
+    token in the text; special tokens and prefixes are left out."""
+
+    states: Floats
+    offsets: NDArray[np.int32]
+
+
+class Encoder(Protocol):
+    """Texts to vectors. `fingerprint` changes whenever the vectors would."""
+
+    id: str
+    fingerprint: str
+    dimension: int
+
+    def encode(self, texts: Sequence[str], kind: Kind = "query") -> Floats:
+        """L2-normalised sentence vectors, shape (len(texts), dimension)."""
+        ...
+
+    def states(self, texts: Sequence[str], layer: int) -> Iterator[TokenStates]:
+        """The hidden states of `layer` (0 = embeddings) of each text, in order."""
+        ...
+
+
+class Retriever(Protocol):
+    """Sentences to hints. `name` is the registry's; `unit` is what its hits are."""
+
+    name: str
+    unit: Unit
+
+    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
+        """For each sentence its hints, strongest first; an empty tuple where nothing is trusted."""
+        ...
+
+
+class LanguageModel(Protocol):
+    """Prompts to completions. `fingerprint` changes whenever its outputs may."""
+
+    id: str
+    fingerprint: str
+    context_length: int
+    has_chat_template: bool
+    reserved: frozenset[str]  # control tokens that must not stand in user or retrieved text
+
+    def count_tokens(self, prompt: Prompt) -> int:
+        """The number of tokens the prompt takes in the model's window."""
+        ...
+
+    def generate(self, prompts: Sequence[Prompt], max_new_tokens: int = 256) -> list[Completion]:
+        """One completion per prompt, in order."""
+        ...
+
+    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
+        """Pieces of the completion as they are made; their concatenation is the completion's text."""
+        ...
+
+
+class Metric(Protocol):
+    """Hypotheses and references to scores; `signature` names all that could change them."""
+
+    name: str
+    signature: str
+
+    def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+        """One score per hypothesis."""
+        ...
