@@ -138,12 +138,14 @@ class Prompt:
     """What a language model is asked.
 
     `text` is the exact text of a completion prompt or, with `chat`, the user message that the model's own
-    chat template wraps. `hints` are the hints that it shows, strongest last dropped; `notes` say what was left out.
+    chat template wraps. The first `shared` characters of `text` are the same in all prompts of one builder, so that
+    a model can compute them once. `hints` are the hints that it shows, strongest last dropped; `notes` say what was left out.
     Generation ends at any of `stop`.
     """
 
     text: str
     chat: bool = False
+    shared: int = 0
     stop: tuple[str, ...] = ()
     hints: tuple[Hint, ...] = ()
     notes: tuple[str, ...] = ()
@@ -174,6 +176,17 @@ class Translation:
     used: tuple[bool, ...] = ()
     notes: tuple[str, ...] = ()
     ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedText:
+    """The translation of running text: `text` with the spacing of the original, and its sentences' translations."""
+
+    text: str
+    sentences: tuple[Translation, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)

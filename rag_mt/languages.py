@@ -1,0 +1,68 @@
+"""Language codes with their English and native names, from CLDR (the babel package)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+
+from babel import Locale, UnknownLocaleError
+from babel.localedata import locale_identifiers
+
+from rag_mt.errors import UserError
+
+WMT16 = ("de", "cs", "fi", "ru", "ro", "tr")
+"""The languages that WMT16 pairs with English; both ways make the 12 directions of the papers."""
+
+DIRECTIONS = tuple((x, "en") for x in WMT16) + tuple(("en", x) for x in WMT16)
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """A language: its code as used everywhere, English name, native name and writing direction."""
+
+    code: str
+    name: str
+    native: str
+    right_to_left: bool = False
+
+
+@cache
+def language(text: str) -> Language:
+    """The language of a code (`de`, `pt-BR`, `zh-Hant`) or of an English name (`German`).
+
+    Raises UserError for anything else and proposes what is near it.
+    """
+    wanted = text.strip()
+    code = _codes_by_name().get(wanted.casefold(), wanted)
+    try:
+        locale = Locale.parse(code, sep="-" if "-" in code else "_")
+        if locale.language == code.lower() or len(code) <= 3:
+            locale = Locale(locale.language)  # `deu` resolves to German in Germany: the country was not asked for
+    except (UnknownLocaleError, ValueError):
+        raise UserError(_unknown(wanted)) from None
+    name, native = locale.get_display_name("en"), locale.get_display_name(locale)
+    if not name or not native:
+        raise UserError(_unknown(wanted))
+    native = native[0].upper() + native[1:]
+    return Language(str(locale).replace("_", "-"), name, native, locale.text_direction == "rtl")
+
+
+def base_code(code: str) -> str:
+    """The code without region and script: `pt` for `pt-BR`."""
+    return code.replace("_", "-").split("-")[0].lower()
+
+
+@cache
+def _codes_by_name() -> dict[str, str]:
+    english = Locale("en").languages
+    known = {i for i in locale_identifiers() if "_" not in i}
+    return {name.casefold(): code for code, name in english.items() if code in known}
+
+
+def _unknown(wanted: str) -> str:
+    names = _codes_by_name()
+    near = get_close_matches(wanted.casefold(), names, n=1, cutoff=0.75)
+    hint = f"; did you mean `{names[near[0]]}` ({near[0].title()})?" if near else ""
+    examples = ", ".join(("en", *WMT16))
+    return f"unknown language {wanted!r}: expected a code such as {examples}, or an English name{hint}"
