@@ -6,6 +6,7 @@ Token offsets never leave an encoder.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -104,33 +105,43 @@ class Hint:
     def context(self, limit: int = 100) -> Context:
         """The hit with as much of its sentence as fits into `limit` characters, ellipses included.
 
-        The cut is at word boundaries where possible and the phrase is always inside
-        (CCPR section 6.3: contexts of at most 100 characters). A phrase longer than the limit is
-        returned alone and whole.
+        The cut is at word boundaries where there are any, and the phrase is always inside
+        (CCPR section 6.3: contexts of at most 100 characters). A phrase that leaves no room for two
+        ellipses is returned alone and whole, even where it is longer than the limit.
         """
         text, span = self.hit.sentence.text, self.hit.span
         if len(text) <= limit:
             return Context(text, span)
-        start, end = _window(text, span, limit)
-        left = ELLIPSIS if start > 0 and len(span) < limit else ""
-        right = ELLIPSIS if end < len(text) and len(span) < limit else ""
+        room = limit - len(span) - 2 * len(ELLIPSIS)
+        if room < 0:
+            return Context(self.phrase, Span(0, len(span)))
+        before = min(span.start, max(room // 2, room - (len(text) - span.end)))
+        start = _cut_before(text, span.start - before, span.start)
+        end = _cut_after(text, min(len(text), span.end + room - before), span.end)
+        left = ELLIPSIS if start > 0 else ""
+        right = ELLIPSIS if end < len(text) else ""
         shift = len(left) - start
         return Context(f"{left}{text[start:end]}{right}", Span(span.start + shift, span.end + shift))
 
 
-def _window(text: str, span: Span, limit: int) -> tuple[int, int]:
-    """Start and end of the widest cut of `text` around `span` that leaves room for two ellipses."""
-    room = limit - len(span) - 2 * len(ELLIPSIS)
-    if room <= 0:
-        return span.start, span.end
-    before = min(span.start, max(room // 2, room - (len(text) - span.end)))
-    after = min(len(text) - span.end, room - before)
-    start, end = span.start - before, span.end + after
-    while 0 < start < span.start and not (text[start - 1].isspace() and not text[start].isspace()):
-        start += 1
-    while span.end < end < len(text) and not (text[end].isspace() and not text[end - 1].isspace()):
-        end -= 1
-    return start, end
+def _cut_before(text: str, low: int, high: int) -> int:
+    """The first word start in `low`..`high`; in a run without spaces (Chinese, Thai) `low` itself."""
+    for i in range(low, high + 1):
+        if i == 0 or (text[i - 1].isspace() and (i == high or not text[i].isspace())):
+            return i
+    while low < high and unicodedata.combining(text[low]):
+        low += 1
+    return low
+
+
+def _cut_after(text: str, high: int, low: int) -> int:
+    """The last word end in `low`..`high`; in a run without spaces `high` itself."""
+    for i in range(high, low - 1, -1):
+        if i == len(text) or (text[i].isspace() and (i == low or not text[i - 1].isspace())):
+            return i
+    while low < high and unicodedata.combining(text[high]):
+        high -= 1
+    return high
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +150,7 @@ class Prompt:
 
     `text` is the exact text of a completion prompt or, with `chat`, the user message that the model's own
     chat template wraps. The first `shared` characters of `text` are the same in all prompts of one builder, so that
-    a model can compute them once. `hints` are the hints that it shows, strongest last dropped; `notes` say what was left out.
+    a model can compute them once. `hints` are the hints that it shows; `notes` say what was left out.
     Generation ends at any of `stop`.
     """
 

@@ -1,0 +1,214 @@
+"""The `rag-mt` command: translate, build and inspect indexes, search them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rag_mt import __version__, translate
+from rag_mt.console import OK, PARTLY, Parser, add_model_options, note, positive, run
+from rag_mt.errors import UserError
+from rag_mt.languages import language
+from rag_mt.skips import Skips
+from rag_mt.types import Sentence
+
+
+def build(options: argparse.Namespace) -> int:
+    """`rag-mt index build`: target-language text into an index folder."""
+    from rag_mt.corpora.reading import read_sentences
+    from retrievers.encoders import open_encoder
+    from retrievers.registry import build_for
+
+    folder, skips = Path(options.folder), Skips()
+    code = language(options.lang).code
+    if folder.exists() and not options.replace:
+        raise UserError(f"{folder} exists already: give another folder, or --replace to put the new index in its place")
+    if options.restart:
+        shutil.rmtree(folder.with_name(folder.name + ".building"), ignore_errors=True)
+    plan = {"files": [_stamp(name) for name in options.files], "format": options.format, "column": options.column}
+    sentences = read_sentences(
+        options.files, code, format=options.format, column=options.column, split=not options.no_split, skips=skips
+    )
+    encoder = open_encoder(options.encoder, device=options.device, dtype=options.dtype)
+    manifest = build_for(
+        options.retriever, folder, sentences, encoder, code, plan=plan, replace=options.replace, show=not options.quiet
+    )
+    note(f"{folder}: {manifest.describe()}")
+    if skips.counts:
+        note(skips.summary())
+    return PARTLY if skips.counts else OK
+
+
+def _stamp(name: str) -> list[object]:
+    """What tells one input from a changed one: its name, size and time."""
+    path = Path(name)
+    if name.startswith("hf:") or not path.exists():
+        return [name]
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    return [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]
+
+
+def info(options: argparse.Namespace) -> int:
+    """`rag-mt index info`: the manifest, readable or as JSON."""
+    from retrievers.index import open_index
+
+    begin = time.perf_counter()
+    index = open_index(Path(options.folder))
+    opened = time.perf_counter() - begin
+    if options.json:
+        print(json.dumps(index.manifest.as_dict(), ensure_ascii=False, indent=2))
+    else:
+        print(index.manifest.describe())
+        print(f"opened in {opened * 1000:.0f} ms")
+    return OK
+
+
+def verify(options: argparse.Namespace) -> int:
+    """`rag-mt index verify`: every byte against the manifest."""
+    from retrievers.index import verify_index
+
+    for line in verify_index(Path(options.folder)):
+        print(line)
+    return OK
+
+
+def calibrate(options: argparse.Namespace) -> int:
+    """`rag-mt index calibrate`: store the score below which hints of a source language are not shown."""
+    from rag_mt.corpora.reading import read_sentences
+    from retrievers.registry import calibrate_for
+
+    skips, code = Skips(), language(options.src).code
+    sentences = read_sentences(options.files, code, format=options.format, column=options.column, skips=skips)
+    texts = [s.text for _, s in zip(range(options.limit), sentences, strict=False)]
+    if not texts:
+        raise UserError(f"no {language(code).name} sentence in {', '.join(options.files)}: expected development text")
+    folder = Path(options.folder)
+    encoder = _encoder_of(folder, options)
+    cut = calibrate_for(folder, encoder, texts, code, options.drop)
+    print(
+        f"{folder}: hints for {language(code).name} below {cut:.4f} are dropped "
+        f"({len(texts)} sentences, drop {options.drop:g})"
+    )
+    return OK
+
+
+def search(options: argparse.Namespace) -> int:
+    """`rag-mt search`: the hints that sentences get, with score, context and origin."""
+    from retrievers.index import open_index
+    from retrievers.registry import open_retriever
+
+    folder = Path(options.folder)
+    manifest = open_index(folder).manifest
+    encoder = _encoder_of(folder, options)
+    source = language(options.src).code
+    retriever = open_retriever(
+        manifest.retriever, folder, encoder, source_language=source, target_language=manifest.language
+    )
+    texts = options.text or [line.strip() for line in sys.stdin if line.strip()]
+    for text, hints in zip(texts, retriever.retrieve([Sentence(t, source) for t in texts]), strict=True):
+        for hint in hints:
+            print(
+                f"{hint.hit.score:.4f}\t{hint.source_span.of(text)}\t{hint.phrase}\t"
+                f"{hint.context().marked('[[', ']]')}\t{hint.hit.sentence.source}"
+            )
+        if not hints:
+            note(f"no hint is trusted for: {text}")
+    return OK
+
+
+def _encoder_of(folder: Path, options: argparse.Namespace):  # type: ignore[no-untyped-def]
+    from retrievers.encoders import open_encoder
+    from retrievers.index import open_index
+
+    name = options.encoder or open_index(folder).manifest.encoder
+    return open_encoder(name, device=options.device, dtype=options.dtype)
+
+
+def _reading_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
+    parser.add_argument(
+        "--column", default="", help="column (number from 1, or name) of a TSV or field of a JSONL input"
+    )
+
+
+def parser() -> Parser:
+    """The whole command line; its help texts are checked by a test against the README."""
+    top = Parser(prog="rag-mt", description=__doc__)
+    top.add_argument("--version", action="version", version=__version__)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    add = commands.add_parser("translate", help="translate files or standard input", description=translate.__doc__)
+    translate.add_options(add)
+    add.set_defaults(run=translate.translate)
+
+    index = commands.add_parser("index", help="build, inspect, verify and calibrate indexes")
+    actions = index.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    add = actions.add_parser("build", help="index target-language text", description=build.__doc__)
+    add.add_argument("folder", metavar="DIR", help="folder of the new index")
+    add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
+    add.add_argument("--lang", required=True, help="language of the text")
+    add.add_argument("--retriever", default="sentence", help="sentence or phrases (default: sentence)")
+    add.add_argument("--encoder", default="embedded:e5-small", help="encoder: a hub id, a folder or embedded:NAME")
+    add.add_argument("--no-split", action="store_true", help="every line or cell is one sentence already")
+    add.add_argument("--replace", action="store_true", help="put the new index in the place of an existing one")
+    add.add_argument("--restart", action="store_true", help="forget the finished part of an interrupted build")
+    add.add_argument("--quiet", action="store_true", help="no progress bar")
+    _reading_options(add)
+    add_model_options(add)
+    add.set_defaults(run=build)
+
+    add = actions.add_parser("info", help="what an index holds", description=info.__doc__)
+    add.add_argument("folder", metavar="DIR")
+    add.add_argument("--json", action="store_true", help="the manifest as JSON")
+    add.set_defaults(run=info)
+
+    add = actions.add_parser("verify", help="check every byte of an index", description=verify.__doc__)
+    add.add_argument("folder", metavar="DIR")
+    add.set_defaults(run=verify)
+
+    add = actions.add_parser("calibrate", help="choose a score cut-off on dev text", description=calibrate.__doc__)
+    add.add_argument("folder", metavar="DIR")
+    add.add_argument("files", nargs="+", metavar="FILE", help="development text in the source language")
+    add.add_argument("--src", required=True, metavar="LANG", help="language of the development text")
+    add.add_argument("--drop", type=share, default=0.25, help="share of the hits to drop (default: 0.25)")
+    add.add_argument("--limit", type=positive, default=1000, help="sentences to use (default: 1000)")
+    add.add_argument("--encoder", default="", help="default: the encoder that the index was built with")
+    _reading_options(add)
+    add_model_options(add)
+    add.set_defaults(run=calibrate)
+
+    add = commands.add_parser("search", help="show the hints for sentences", description=search.__doc__)
+    add.add_argument("folder", metavar="DIR")
+    add.add_argument("text", nargs="*", help="sentences (default: lines of standard input)")
+    add.add_argument("--src", required=True, metavar="LANG", help="language of the sentences")
+    add.add_argument("--encoder", default="", help="default: the encoder that the index was built with")
+    add_model_options(add)
+    add.set_defaults(run=search)
+    return top
+
+
+def share(text: str) -> float:
+    """An argparse type: a number from 0 to below 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to below 1")
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the `rag-mt` console script."""
+    options = parser().parse_args(arguments)
+    return run(options.run, options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Output to a terminal: every sentence appears while it is generated."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, BinaryIO
+
+from rag_mt.corpora.formats import Segment
+from rag_mt.corpora.splitting import rejoin, split
+from rag_mt.types import Sentence, TranslatedText, Translation
+
+if TYPE_CHECKING:
+    from rag_mt.translator import Translator
+
+
+class Echo(io.RawIOBase):
+    """A stream that shows text early and swallows those bytes when they are written in their turn."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self.out = out
+        self.early = b""
+
+    def show(self, text: str) -> None:
+        """Write and flush at once."""
+        data = text.encode("utf-8", "replace")
+        self.early += data
+        self.out.write(data)
+        self.out.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        if data.startswith(self.early):
+            self.out.write(data[len(self.early) :])
+        else:  # the finished answer is another one than what was shown
+            self.out.write(b"\n" + data)
+        self.early = b""
+        return len(data)
+
+
+def stream_segments(
+    translator: Translator,
+    segments: Iterable[Segment],
+    echo: Echo,
+    finished: Callable[[Translation], object],
+) -> Iterator[TranslatedText]:
+    """One TranslatedText per segment, in order, each shown through `echo` while it is generated."""
+    for segment in segments:
+        spans, made, end = split(segment.text, translator.source), [], 0
+        for span in spans:
+            echo.show(segment.text[end : span.start])
+            pieces = translator.stream_sentence(Sentence(span.of(segment.text), translator.source, segment.origin))
+            while True:
+                try:
+                    echo.show(next(pieces))
+                except StopIteration as stop:
+                    made.append(stop.value)
+                    break
+            finished(made[-1])
+            end = span.end
+        yield TranslatedText(rejoin(segment.text, spans, [t.text for t in made]), tuple(made))

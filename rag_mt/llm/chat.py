@@ -1,0 +1,60 @@
+"""What a tokenizer says about chat: whether the model was tuned for it, its control tokens, a rendered prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rag_mt.fingerprints import read_json
+from rag_mt.types import Prompt
+
+
+def control_tokens(tokenizer: Any) -> frozenset[str]:
+    """The tokens that steer the model: those that the tokenizer flags as special.
+
+    Added words that are text (runs of blanks, HTML tags) are not flagged and not among them.
+    """
+    flagged = (str(token) for token in tokenizer.added_tokens_decoder.values() if token.special)
+    return frozenset([*tokenizer.all_special_tokens, *flagged])
+
+
+def chat_tuned(tokenizer: Any, config: Any, folder: Path | None) -> bool:
+    """Whether a model answers chats, judged from its own files.
+
+    Tokenizers of base models often carry a template too (Qwen2.5, some Gemma copies). A model was tuned
+    for chat if the token that its template sets after an assistant's turn is one of those at which the model's
+    own generation settings (else its configuration or tokenizer) say that it stops.
+    """
+    if not tokenizer.chat_template:
+        return False
+    marker = "answer"
+    turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": marker}]
+    after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(marker)[2].strip()
+    ids = tokenizer(after, add_special_tokens=False)["input_ids"][:1]
+    return bool(ids) and ids[0] in _own_ends(tokenizer, config, folder)
+
+
+def _own_ends(tokenizer: Any, config: Any, folder: Path | None) -> set[int]:
+    file = folder / "generation_config.json" if folder else None
+    own = read_json(file).get("eos_token_id") if file and file.is_file() else None
+    known = own if own is not None else getattr(config, "eos_token_id", None)
+    return {*(known if isinstance(known, list) else [known]), tokenizer.eos_token_id} - {None}
+
+
+def render_chat(tokenizer: Any, prompt: Prompt) -> tuple[str, int]:
+    """A chat prompt in the model's template, ready for the answer, and how many of its first characters are shared.
+
+    The characters before the user's message are the same in every prompt, so they are shared with the
+    prompt's own shared ones. Templates may strip the message. Reasoning models are asked to answer at once, and
+    templates that write a date get a fixed one, so that a prompt is the same tomorrow.
+    """
+    message = [{"role": "user", "content": prompt.text}]
+    text: str = tokenizer.apply_chat_template(
+        message, tokenize=False, add_generation_prompt=True, enable_thinking=False, date_string="26 Jul 2024"
+    )
+    at = text.find(prompt.text)
+    stripped = 0
+    if at < 0:
+        at = text.find(prompt.text.strip())
+        stripped = len(prompt.text) - len(prompt.text.lstrip())
+    return text, at + max(0, prompt.shared - stripped) if at >= 0 and prompt.shared else 0

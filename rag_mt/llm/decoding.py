@@ -1,0 +1,199 @@
+"""Greedy decoding of a batch of prompts that begin with the same, already computed tokens.
+
+Rows are padded on the left. The shared tokens' keys and values are set right before each row's own tokens, so that
+every row is one run of neighbouring columns: position differences are column differences, and the masks
+that transformers makes for full and sliding-window layers hold as they are. A row shorter than the longest computes the
+last of the shared tokens again in the columns that would otherwise be padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicLayer
+
+from rag_mt.llm.stopping import AnswerText
+
+ROOM = 256
+"""Columns that the cache has room for after the prompts before it must be copied into a larger one."""
+COMPACT_SHARE = 0.25
+"""Finished rows leave the batch when they are at least this share of it: leaving copies the cache."""
+
+
+class GrowingLayer(DynamicLayer):  # type: ignore[misc]
+    """Keys and values of one layer in a buffer with room for later tokens, (rows, heads, room, width).
+
+    The layer's base class copies all keys and values at every token; here a token writes only its own column. All
+    columns are kept, also in sliding-window layers, whose masks hide what lies outside the window.
+    """
+
+    def __init__(self, **_: Any) -> None:
+        super().__init__()
+        self.room = 0  # columns to make room for; set before the first update
+        self._buffers: tuple[Tensor, Tensor] | None = None
+
+    def fill(self, keys: Tensor, values: Tensor, pads: Sequence[int], room: int) -> None:
+        """Begin with one row's `keys` and `values` (1, heads, n, width) for len(pads) rows, moved right by their pads."""
+        self.lazy_initialization(keys, values)
+        self.room = room
+        self._buffers = (_moved(keys, pads, room), _moved(values, pads, room))
+        self._show(keys.shape[-2])
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        start = self.get_seq_length()
+        end = start + key_states.shape[-2]
+        if self._buffers is None or end > self._buffers[0].shape[-2]:
+            self._grow(max(end + ROOM // 4, self.room), key_states, value_states)
+        assert self._buffers is not None
+        self._buffers[0][:, :, start:end] = key_states
+        self._buffers[1][:, :, start:end] = value_states
+        self._show(end)
+        return self.keys, self.values
+
+    def keep(self, rows: Tensor, first: int) -> None:
+        """Keep only `rows` and the columns from `first` on."""
+        assert self._buffers is not None
+        length = self.get_seq_length()
+        rows = rows.to(self._buffers[0].device)
+        self._buffers = (self._buffers[0][rows, :, first:], self._buffers[1][rows, :, first:])
+        self._show(length - first)
+
+    def _grow(self, room: int, key_states: Tensor, value_states: Tensor) -> None:
+        length = self.get_seq_length()
+        grown = []
+        for old, new in ((self.keys, key_states), (self.values, value_states)):
+            rows, heads, _, width = new.shape
+            buffer = new.new_empty((rows, heads, room, width))
+            if length:
+                buffer[:, :, :length] = old
+            grown.append(buffer)
+        self._buffers = (grown[0], grown[1])
+
+    def _show(self, length: int) -> None:
+        assert self._buffers is not None
+        self.keys, self.values = (buffer[:, :, :length] for buffer in self._buffers)
+
+
+def _moved(states: Tensor, pads: Sequence[int], room: int) -> Tensor:
+    _, heads, length, width = states.shape
+    buffer = states.new_empty((len(pads), heads, room, width))
+    for row, pad in enumerate(pads):
+        pad = min(pad, length)
+        buffer[row, :, :pad] = 0
+        buffer[row, :, pad:length] = states[0, :, : length - pad]
+    return buffer
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """Tokens and each layer's keys and values (1, heads, tokens, width) for them."""
+
+    ids: tuple[int, ...]
+    layers: list[tuple[Tensor, Tensor]]
+
+
+@dataclass
+class Row:
+    """One prompt's tokens (prefix included), its limit of new tokens, and its answer as far as it is."""
+
+    ids: tuple[int, ...]
+    limit: int
+    answer: AnswerText
+    new: int = 0
+    ended: bool = False
+    done: bool = False
+
+    def push(self, token: int, ends: frozenset[int]) -> None:
+        """Take the next token; `ends` are the tokens that end a text."""
+        self.new += 1
+        if token in ends:
+            self.ended = True
+        else:
+            self.answer.push(token)
+        self.done = self.ended or self.answer.stopped or self.new >= self.limit
+        if self.done:
+            self.answer.close()
+
+
+def compute_prefix(model: Any, ids: tuple[int, ...]) -> Prefix:
+    """The keys and values of `ids`, computed alone."""
+    cache = Cache(layer_class_to_replicate=GrowingLayer)
+    device = model.get_input_embeddings().weight.device
+    tokens = torch.tensor([ids], device=device)
+    _next_tokens(model, tokens, torch.ones_like(tokens), torch.arange(len(ids), device=device)[None], cache)
+    return Prefix(ids, [(layer.keys, layer.values) for layer in cache.layers])
+
+
+def decode(model: Any, rows: Sequence[Row], prefix: Prefix | None, ends: frozenset[int], pad: int) -> Iterator[None]:
+    """Fill the rows' answers greedily; yields after each token, and stops computing when it is closed.
+
+    All rows' `ids` begin with the prefix's and go on after it.
+    """
+    device = model.get_input_embeddings().weight.device
+    active = list(rows)
+    known = len(prefix.ids) if prefix else 0
+    width = max(len(r.ids) for r in active)  # columns of the longest prompt
+    pads = [width - len(r.ids) for r in active]
+    longest = max(r.limit for r in active)
+    room = width + min(longest, ROOM)
+    columns = torch.arange(width + longest, device=device)
+    positions = (columns - torch.tensor(pads, device=device)[:, None]).clamp(min=0)
+    mask = (columns >= torch.tensor(pads, device=device)[:, None]).long()
+    cache = _filled_cache(prefix, pads, room)
+    tokens = torch.tensor([[pad] * (n - known) + list(r.ids)[max(0, known - n) :] for n, r in zip(pads, active, strict=True)])
+    chosen = _next_tokens(model, tokens.to(device), mask[:, :width], positions[:, known:width], cache)
+    while True:
+        for row, token in zip(active, chosen.tolist(), strict=True):
+            if not row.done:
+                row.push(token, ends)
+        yield
+        going = [i for i, row in enumerate(active) if not row.done]
+        if not going:
+            return
+        if len(active) - len(going) >= COMPACT_SHARE * len(active):
+            first = min(pads[i] for i in going)
+            kept = torch.tensor(going, device=device)
+            for layer in cache.layers:
+                layer.keep(kept, first)
+            active, pads = [active[i] for i in going], [pads[i] - first for i in going]
+            chosen, mask, positions = chosen[kept], mask[kept, first:], positions[kept, first:]
+            width -= first
+        width += 1
+        chosen = _next_tokens(model, chosen[:, None], mask[:, :width], positions[:, width - 1 : width], cache)
+
+
+@torch.inference_mode()
+def _filled_cache(prefix: Prefix | None, pads: Sequence[int], room: int) -> Cache:
+    if prefix is None:
+        return Cache(layer_class_to_replicate=lambda: _roomy(room))
+    layers = [GrowingLayer() for _ in prefix.layers]
+    for layer, (keys, values) in zip(layers, prefix.layers, strict=True):
+        layer.fill(keys, values, pads, room)
+    return Cache(layers=layers)
+
+
+def _roomy(room: int) -> GrowingLayer:
+    layer = GrowingLayer()
+    layer.room = room
+    return layer
+
+
+@torch.inference_mode()
+def _next_tokens(model: Any, tokens: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> Tensor:
+    """The likeliest next token of each row, shape (rows,); only the last column's scores are computed."""
+    output = model(
+        input_ids=tokens,
+        attention_mask=mask,
+        position_ids=positions,
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    chosen: Tensor = output.logits[:, -1].argmax(dim=-1)
+    return chosen.to(tokens.device)

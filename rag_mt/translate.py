@@ -1,0 +1,273 @@
+"""Translate files or standard input: `python -m rag_mt.translate --src de FILE`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from rag_mt.console import INTERRUPTED, OK, PARTLY, Parser, add_model_options, note, positive, run
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import file_sha256
+from rag_mt.languages import language
+from rag_mt.paths import whole_file
+from rag_mt.progress import progress
+from rag_mt.skips import Skips
+from rag_mt.types import TranslatedText, Translation
+
+if TYPE_CHECKING:
+    from rag_mt.corpora.formats import Format, Segment, Side
+    from rag_mt.jobs import Counts
+    from rag_mt.translator import Translator
+
+JOINABLE = ("text", "tsv", "jsonl")
+"""Formats of which several files may follow each other on standard output."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All options of the command; the default models are named where they are loaded."""
+    add = parser.add_argument
+    add("files", nargs="*", metavar="FILE", help="files to translate (default: standard input)")
+    add("--src", required=True, metavar="LANG", help="language of the input: a code such as de, or an English name")
+    add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
+    add("--retriever", default="sentence", help="what hints are retrieved with: none, sentence or phrases")
+    add("--index", metavar="DIR", help="index of target-language text (default: one of the sample corpus)")
+    add("--encoder", default="embedded:e5-small", metavar="ID", help="encoder: a hub id, a folder or embedded:NAME")
+    add(
+        "--llm",
+        default="embedded:gemma-3-270m",
+        metavar="ID",
+        help="language model: a hub id, a folder, embedded:NAME or openai:MODEL@URL",
+    )
+    add("--adapter", metavar="DIR", help="PEFT adapter of the language model")
+    add("--wrapper", default="auto", help="prompt family: auto, alpaca, few-shot or chat (default: auto)")
+    add("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
+    add("--column", default="", help="column (number from 1, or name) of a TSV or field of a JSONL input")
+    add("--show-hints", action="store_true", help="show the hints of every sentence and where they came from")
+    add("-o", "--output", metavar="FILE", help="output file, or folder if there are several inputs; resumable")
+    add("--restart", action="store_true", help="forget what an interrupted job had finished")
+    add("--batch-size", type=positive, default=16, metavar="N", help="sentences per model call (default: 16)")
+    add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer (default: 256)")
+    add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
+    add("--quiet", action="store_true", help="no progress bar")
+    add_model_options(parser)
+
+
+def translate(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit code."""
+    if language(options.src).code == language(options.tgt).code:
+        raise UserError(f"source and target are both {language(options.src).name}: give another --src or --tgt")
+    with _inputs(options.files) as inputs:
+        from rag_mt.corpora.registry import format_of
+
+        formats = [format_of(path, options.format) for path, _ in inputs]
+        outputs = _outputs(options, [name for _, name in inputs], formats)
+        from rag_mt.corpora.formats import Side
+        from rag_mt.jobs import Counts
+
+        side = Side(language(options.src).code, options.column)
+        totals, skips = Counts(), Skips()
+        plans = [
+            _count(form, path, side, skips) for (path, _), form in zip(inputs, formats, strict=True)
+        ]  # read everything once before a model is loaded: a wrong file costs a second, not a minute
+        translator = _translator(options)
+        for (path, _), form, output, total in zip(inputs, formats, outputs, plans, strict=True):
+            _one(translator, form, path, side, output, total, totals, options)
+    return _closing_lines(totals, skips, options.show_hints)
+
+
+@contextmanager
+def _inputs(names: Sequence[str]) -> Iterator[list[tuple[Path, str]]]:
+    """The input files with their names; standard input is spooled to a temporary file."""
+    with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
+        inputs = []
+        for name in names or ["-"]:
+            path = Path(name)
+            if name == "-":
+                path = Path(folder) / "stdin"
+                if sys.stdin.isatty():
+                    note("reading from the terminal: end with Ctrl-D")
+                with path.open("wb") as file:
+                    shutil.copyfileobj(sys.stdin.buffer, file)
+            elif not path.exists():
+                raise UserError(
+                    f"input file {name} does not exist: expected a path to a text, TSV, JSONL, TMX, PO or XLIFF file"
+                )
+            inputs.append((path, name))
+        yield inputs
+
+
+def _outputs(options: argparse.Namespace, names: Sequence[str], formats: Sequence[Format]) -> list[Path | None]:
+    """Where each input's translation goes; None is standard output."""
+    if not options.output:
+        if len(names) > 1 and any(f.name not in JOINABLE for f in formats):
+            raise UserError(
+                f"{len(names)} files of these formats cannot share standard output: give a folder with -o DIR"
+            )
+        return [None] * len(names)
+    out = Path(options.output)
+    if len(names) == 1 and not out.is_dir():
+        if not out.absolute().parent.is_dir():
+            raise UserError(f"folder {out.parent} of -o {out} does not exist: create it first")
+        return [out]
+    if not out.is_dir():
+        raise UserError(f"-o {out} is not a folder: {len(names)} inputs need an existing folder")
+    paths: list[Path | None] = [out / Path(name).name for name in names]
+    if len(set(paths)) < len(paths):
+        raise UserError(
+            f"two inputs have the same file name: translate them into different folders, not both into {out}"
+        )
+    for name, path in zip(names, paths, strict=True):
+        if path and path.exists() and name != "-" and path.samefile(name):
+            raise UserError(f"-o {out} would overwrite the input {name}: give another folder")
+    return paths
+
+
+def _count(form: Format, path: Path, side: Side, skips: Skips) -> int:
+    """The number of sentences of a file; bad lines are reported here."""
+    from rag_mt.corpora.splitting import split
+
+    return sum(len(split(s.text, side.language)) for s in form.segments(path, side, skips))
+
+
+def _translator(options: argparse.Namespace) -> Translator:
+    from rag_mt.translator import Translator
+
+    return Translator.from_pretrained(
+        src=options.src,
+        tgt=options.tgt,
+        retriever=options.retriever,
+        llm=options.llm,
+        index=options.index,
+        encoder=options.encoder,
+        adapter=options.adapter,
+        wrapper=options.wrapper,
+        device=options.device,
+        dtype=options.dtype,
+        quantization=options.quantization,
+        batch_size=options.batch_size,
+        max_new_tokens=options.max_new_tokens,
+        show=not options.quiet,
+    )
+
+
+def _one(
+    translator: Translator,
+    form: Format,
+    path: Path,
+    side: Side,
+    output: Path | None,
+    total: int,
+    totals: Counts,
+    options: argparse.Namespace,
+) -> None:
+    """Translate one file to `output` or standard output."""
+    from rag_mt.jobs import WINDOW, translate_segments
+    from rag_mt.journal import Journal
+    from rag_mt.live import Echo, stream_segments
+
+    quiet = Skips(shown=0)
+
+    def segments() -> Iterator[Segment]:
+        return form.segments(path, side, quiet)
+
+    journal = None
+    if output:
+        place = output.with_name(output.name + ".rag-mt-journal")
+        if options.restart:
+            place.unlink(missing_ok=True)
+        settings: dict[str, Any] = {
+            **translator.settings,
+            "input": file_sha256(path),
+            "format": [form.name, side.column],
+            "batching": [options.batch_size, WINDOW],
+        }
+        journal = Journal(place, settings)
+        if journal.kept:
+            note(f"{output}: kept {journal.kept} of {total} sentences of the interrupted job")
+    out: BinaryIO = sys.stdout.buffer
+    live = output is None and form.name == "text" and sys.stdout.isatty()
+    with closing(progress(total, "sentences", "translating", show=not options.quiet and not live)) as bar:
+        try:
+            if live:
+                out = Echo(out)
+                made = stream_segments(translator, segments(), out, totals.add)
+            else:
+                made = translate_segments(translator, segments(), totals, journal, options.batch_size, bar.update)
+            if options.show_hints:
+                made = _shown(made, bar)
+            if output is None:
+                form.fill(path, side, translator.target, made, out)
+                sys.stdout.buffer.flush()
+            else:
+                with whole_file(output) as part, part.open("wb") as file:
+                    form.fill(path, side, translator.target, made, file)
+        except KeyboardInterrupt:
+            if journal:
+                journal.close()
+                note(f"interrupted: {len(journal.done)} of {total} sentences are kept; the same command goes on there")
+                raise SystemExit(INTERRUPTED) from None
+            raise
+    if journal:
+        journal.finish()
+
+
+def _shown(texts: Iterator[TranslatedText], bar: Any) -> Iterator[TranslatedText]:
+    """The same texts; the hints of each are written to stderr as it passes."""
+    for text in texts:
+        bar.clear()
+        for translation in text.sentences:
+            note(describe(translation))
+        yield text
+
+
+def describe(translation: Translation) -> str:
+    """A sentence with its translation and hints for people: score, phrase, origin, context, whether taken up."""
+    lines = [f"{translation.source.text}", f"  = {translation.text}"]
+    for hint, used in zip(translation.hints, translation.used, strict=True):
+        source = hint.source_span.of(translation.source.text)
+        whole = len(hint.source_span) == len(translation.source.text)
+        asked = "" if whole else f"{source} -> "
+        whole_hit = len(hint.hit.span) == len(hint.hit.sentence.text)
+        shown = hint.context().text if whole_hit else f"{hint.phrase}   ({hint.context().marked('[[', ']]')})"
+        mark = "used" if used else "    "
+        lines.append(f"  {hint.hit.score:.3f} {mark} {asked}{shown}   {hint.hit.sentence.source}")
+    lines += [f"  note: {n}" for n in translation.notes]
+    return "\n".join(lines)
+
+
+def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:
+    """Say what was done, what not, and return the exit code."""
+    if not counts.sentences:
+        note("nothing to translate: the input holds no text")
+    if show_hints and counts.sentences:
+        share = 100 * counts.with_hints / counts.sentences
+        note(
+            f"hints: {counts.with_hints} of {counts.sentences} sentences ({share:.1f} %) were shown at least one; "
+            f"{counts.hints} hints in all, {counts.used} of them taken up word for word"
+        )
+    if skips.counts:
+        note(f"{skips.summary()} (passed through as they are)")
+    for reason, number in sorted(counts.noted.items()):
+        note(f"{number} x {reason}")
+    if counts.failed:
+        note(
+            f"{counts.failed} of {counts.sentences} sentences could not be translated and stand in the source language"
+        )
+    return PARTLY if counts.failed or skips.counts else OK
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of `python -m rag_mt.translate`."""
+    parser = Parser(prog="python -m rag_mt.translate", description=__doc__)
+    add_options(parser)
+    return run(translate, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

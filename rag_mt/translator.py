@@ -1,0 +1,188 @@
+"""The facade: a sentence in, its translation with the hints that were shown out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+from prompts.answers import read_answer
+from prompts.builder import PromptBuilder
+from rag_mt.corpora.placeholders import missing
+from rag_mt.corpora.splitting import rejoin, split
+from rag_mt.languages import language
+from rag_mt.llm import open_llm
+from rag_mt.models import DEFAULT_ENCODER, DEFAULT_LLM
+from rag_mt.types import (
+    Completion,
+    Hint,
+    LanguageModel,
+    Prompt,
+    Retriever,
+    Sentence,
+    TranslatedText,
+    Translation,
+)
+from retrievers.default_index import default_index
+from retrievers.encoders import open_encoder
+from retrievers.registry import open_retriever, retriever_spec
+
+DEFAULT_RETRIEVER = "sentence"
+HELD_BACK = 8
+"""Characters at the end of a streamed answer that wait, because a mark or a label may still begin there."""
+
+
+class Translator:
+    """Translates between two languages with one retriever, one prompt builder and one language model.
+
+        from rag_mt.translator import Translator
+        translator = Translator.from_pretrained(src="de", tgt="en")
+        result = translator.translate("Der Stadtrat hat den Bau einer neuen Brücke beschlossen.")
+        print(result.text)
+        print([hint.phrase for hint in result.sentences[0].hints])
+
+    `settings` holds all that could change an output; two translators with equal settings give equal
+    outputs for equal batches.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        retriever: Retriever,
+        llm: LanguageModel,
+        wrapper: str = "auto",
+        max_new_tokens: int = 256,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.source, self.target = source, target
+        self.retriever, self.llm = retriever, llm
+        self.max_new_tokens = max_new_tokens
+        self.prompts = PromptBuilder(source, target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens)
+        self.settings: dict[str, Any] = {
+            "source": source,
+            "target": target,
+            "retriever": retriever.name,
+            "llm": llm.fingerprint,
+            "max_new_tokens": max_new_tokens,
+            "prompts": self.prompts.settings,
+            **(settings or {}),
+        }
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        src: str,
+        tgt: str = "en",
+        retriever: str = DEFAULT_RETRIEVER,
+        llm: str | LanguageModel = DEFAULT_LLM,
+        index: str | Path | None = None,
+        encoder: str = DEFAULT_ENCODER,
+        adapter: str | None = None,
+        wrapper: str = "auto",
+        device: str = "auto",
+        dtype: str = "auto",
+        quantization: str = "none",
+        batch_size: int = 16,
+        max_new_tokens: int = 256,
+        show: bool = False,
+    ) -> Translator:
+        """A translator from names: hub ids, local folders or `embedded:NAME`; `llm` may also be `openai:MODEL@URL`
+        or a ready LanguageModel.
+
+        Without `index` the sample index of the target language is built once and cached; `show` shows its progress.
+        Raises UserError for every name, language or index that cannot be used.
+        """
+        source, target = language(src).code, language(tgt).code
+        spec = retriever_spec(retriever)
+        settings: dict[str, Any] = {}
+        folder: Path | None = None
+        encode = None
+        if spec.needs_index:
+            encode = open_encoder(encoder, device=device, dtype=dtype)
+            folder = Path(index) if index else default_index(retriever, target, encode, show=show)
+        opened = open_retriever(retriever, folder, encode, source_language=source, target_language=target)
+        if folder is not None:
+            settings["index"] = (folder / "manifest.json").read_text(encoding="utf-8")
+        if isinstance(llm, str):
+            llm = open_llm(
+                llm, adapter=adapter, device=device, dtype=dtype, quantization=quantization, batch_size=batch_size
+            )
+        return cls(source, target, opened, llm, wrapper, max_new_tokens, settings)
+
+    @overload
+    def translate(self, text: str) -> TranslatedText: ...
+    @overload
+    def translate(self, text: Sequence[str]) -> list[Translation]: ...
+    def translate(self, text: str | Sequence[str]) -> TranslatedText | list[Translation]:
+        """Running text, which is split into sentences and keeps its spacing, or a list of sentences."""
+        if not isinstance(text, str):
+            return self.translate_sentences([Sentence(t, self.source) for t in text])
+        spans = split(text, self.source)
+        parts = self.translate_sentences([Sentence(s.of(text), self.source) for s in spans])
+        return TranslatedText(rejoin(text, spans, [p.text for p in parts]), tuple(parts))
+
+    def stream(self, text: str) -> Iterator[str]:
+        """The translation of running text in pieces as they are generated, spacing included.
+
+        Closing the iterator stops the computation. Each sentence's own answer is read as it is in `translate`,
+        so that the pieces joined are its text.
+        """
+        end = 0
+        spans = split(text, self.source)
+        for span in spans:
+            yield text[end : span.start]
+            yield from self.stream_sentence(Sentence(span.of(text), self.source))
+            end = span.end
+        yield text[end:]
+
+    def stream_sentence(self, sentence: Sentence) -> Generator[str, None, Translation]:
+        """The pieces of one sentence's translation; the generator's return value is the whole Translation.
+
+        A piece is given out as soon as further tokens cannot change it. Where the finished answer is no
+        continuation of what was given out (no translation could be read), nothing more is given out.
+        """
+        prompt = self.prepare([sentence])[0]
+        raw, given = "", ""
+        for piece in self.llm.stream(prompt, self.max_new_tokens):
+            raw += piece
+            answer = read_answer(Completion(raw, 0, True), sentence.text, prompt)
+            stable = answer.text[:-HELD_BACK] if answer.ok else ""
+            if stable.startswith(given):
+                yield stable[len(given) :]
+                given = stable
+        result = self._read(sentence, prompt, Completion(raw, 0, True))
+        if result.text.startswith(given):
+            yield result.text[len(given) :]
+        return result
+
+    def translate_sentences(self, sentences: Sequence[Sentence]) -> list[Translation]:
+        """One translation per sentence, in order; the sentences are retrieved for and generated as one call."""
+        prompts = self.prepare(sentences)
+        return self.complete(sentences, prompts)
+
+    def prepare(self, sentences: Sequence[Sentence]) -> list[Prompt]:
+        """The prompts of the sentences, with the retriever's hints."""
+        hints = self.retriever.retrieve(sentences)
+        return [self.prompts.build(s, h) for s, h in zip(sentences, hints, strict=True)]
+
+    def complete(self, sentences: Sequence[Sentence], prompts: Sequence[Prompt]) -> list[Translation]:
+        """The translations that the language model gives for prepared prompts, in one call."""
+        completions = self.llm.generate(prompts, self.max_new_tokens)
+        return [self._read(*item) for item in zip(sentences, prompts, completions, strict=True)]
+
+    def _read(self, sentence: Sentence, prompt: Prompt, completion: Completion) -> Translation:
+        answer = read_answer(completion, sentence.text, prompt)
+        notes = (*prompt.notes, *answer.notes)
+        text = answer.text if answer.ok else sentence.text
+        if answer.ok:
+            notes = (*notes, *missing(sentence.text, text))
+        used = tuple(answer.ok and takes_up(text, hint) for hint in prompt.hints)
+        return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok)
+
+
+def takes_up(text: str, hint: Hint) -> bool:
+    """Whether the hint's phrase stands in `text` as whole words, letter case aside."""
+    phrase = re.escape(hint.phrase.casefold())
+    return re.search(rf"(?<!\w){phrase}(?!\w)", text.casefold()) is not None

@@ -1,0 +1,66 @@
+"""The journal keeps finished batches through a crash and refuses another job's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_mt.errors import UserError
+from rag_mt.journal import Journal, pack, unpack
+from rag_mt.types import Hint, Hit, Origin, Sentence, Span, Translation
+
+SOURCE = Sentence("Der Hund schläft.", "de", Origin("a.txt", 3))
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+
+
+@st.composite
+def translations(draw: st.DrawFn) -> Translation:
+    hints = []
+    for text in draw(st.lists(texts, max_size=3)):
+        end = draw(st.integers(0, len(text)))
+        origin = Origin(draw(texts), draw(st.integers(0, 10**9)))
+        hit = Hit(Sentence(text, "en", origin), Span(0, end), draw(st.floats(-2, 2)))
+        hints.append(Hint(Span(0, draw(st.integers(0, 17))), hit))
+    used = tuple(draw(st.booleans()) for _ in hints)
+    return Translation(
+        SOURCE, draw(texts), tuple(hints), "", used, tuple(draw(st.lists(texts, max_size=2))), draw(st.booleans())
+    )
+
+
+@given(translations())
+def test_pack_and_unpack_are_inverse(translation: Translation) -> None:
+    assert unpack(pack(translation), SOURCE) == translation
+
+
+def test_a_torn_last_line_is_dropped_and_the_rest_kept(tmp_path: Path) -> None:
+    path = tmp_path / "out.rag-mt-journal"
+    done = [Translation(SOURCE, f"text {i}") for i in range(4)]
+    journal = Journal(path, {"llm": "a"})
+    journal.add([0, 1], done[:2])
+    journal.add([2, 3], done[2:])
+    journal.close()
+    whole = path.read_bytes()
+    for cut in range(1, len(whole.splitlines(keepends=True)[-1])):
+        path.write_bytes(whole[:-cut])
+        again = Journal(path, {"llm": "a"})
+        assert again.kept == 2
+        again.add([2, 3], done[2:])
+        again.close()
+        assert path.read_bytes() == whole
+    last = Journal(path, {"llm": "a"})
+    assert [last.take(n, SOURCE) for n in range(5)] == [*done, None]
+    last.finish()
+    assert not path.exists()
+
+
+def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "out.rag-mt-journal"
+    Journal(path, {"llm": "a", "target": "en"}).close()
+    with pytest.raises(UserError, match=r"another llm.*--restart"):
+        Journal(path, {"llm": "b", "target": "en"})
+    path.write_text('"something else"\n')
+    with pytest.raises(UserError, match="--restart"):
+        Journal(path, {"llm": "a"})
