@@ -210,11 +210,14 @@ class TokenStates:
 
 
 class Encoder(Protocol):
-    """Texts to vectors. `fingerprint` changes whenever the vectors would."""
+    """Texts to vectors. `fingerprint` changes whenever the vectors would; `dimension` is that of sentence vectors,
+    `hidden` that of token states, `layers` the number of layers above the embeddings."""
 
     id: str
     fingerprint: str
     dimension: int
+    hidden: int
+    layers: int
 
     def encode(self, texts: Sequence[str], kind: Kind = "query") -> Floats:
         """L2-normalised sentence vectors, shape (len(texts), dimension)."""

@@ -23,24 +23,26 @@ MAX_CHARS = 1000
 
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _WORD = re.compile(r"[^\W_]")
+_LIST_NUMBER = re.compile(r"[(\[]?\d{1,3}[.)\]]+")
 _NO_BREAK = re.compile(r"[\xa0\u2007\u202f]+")
 _LOWER_START = re.compile(r"[^\w\s]*([^\W\d_])")
 _LAST_WORD = re.compile(r"(?:(\d)\W*\s)?(?:^|(?<![\w'’]))([\w-]+)\.[\xa0\s]*$")
 
 # sentencex stops with a Rust panic at some white space of two and more bytes and at unpaired surrogates; it is given
 # one-byte stand-ins, which leave all offsets as they are.
-_STAND_INS = {c: " " for c in (0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)}
+_STAND_INS = dict.fromkeys((0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " ")
 _STAND_INS |= dict.fromkeys(range(0xD800, 0xE000), "?")
 
 _ORDINAL = re.compile(r"(?:\d{1,2}|[IVX]{1,6})$")
-_ORDINAL_LANGUAGES = frozenset("cs da de et fi hr hu lv nb nn no pl sk sl sr tr".split())
+_ORDINAL_LANGUAGES = {"cs", "da", "de", "et", "fi", "hr", "hu", "lv", "nb", "nn", "no", "pl", "sk", "sl", "sr", "tr"}
 
 # Abbreviations that stand before a capitalised word or a number and do not end a sentence. Lower-case entries match in
 # any case, capitalised ones only as they are (Turkish `Av.` is a lawyer, `av` a hunt).
 _ABBREVIATIONS = {
     language: frozenset(words.split())
     for language, words in {
-        "cs": "bc čl doc dr ing judr kpt mgr mj mudr nám např nar odst phdr plk popř prof resp rndr sl str sv tj tzv ul zvl s č p",
+        "cs": "bc čl doc dr ing judr kpt mgr mj mudr nám např nar odst phdr plk popř prof resp rndr sl str sv tj tzv "
+        "ul zvl s č p",
         "de": "abb abs art bspw bzw ca dipl dr evtl fr frl geb ggf hl hr inkl jr nr prof sog st tel vgl",
         "en": "approx cf dr eq gov jr lt messrs mr mrs ms mt prof sgt st vs Capt Col Dept Fig Gen Hon Rep Rev Sen Sr",
         "fi": "dos esim huom klo ks maist mm nk nro ns os prof puh st toim toht tri ts vrt n s",
@@ -51,7 +53,25 @@ _ABBREVIATIONS = {
         "tr": "alb bkz bul cad doç dr gör hz mah müh no öğr örn prof sn st uzm yrd Apt Av Çev Gen Op Org Sok s",
     }.items()
 }
-_NUMBERED = frozenset("cap fig figs kap no nos nr obr pp p рис tab taf tab vol гл č s".split())
+_NUMBERED = {
+    "cap",
+    "fig",
+    "figs",
+    "kap",
+    "no",
+    "nos",
+    "nr",
+    "obr",
+    "p",
+    "pp",
+    "s",
+    "tab",
+    "taf",
+    "vol",
+    "č",
+    "гл",
+    "рис",
+}
 
 _CLAUSE_END = re.compile(r"[,;:.!?…—–)\]»”]\s+|[、，；：。！？」』】]")
 _SPACE = re.compile(r"\s+")
@@ -129,7 +149,7 @@ def _repaired(line: str, pairs: Sequence[tuple[int, int]], code: str) -> Iterato
 def _belongs(line: str, left: tuple[int, int], right: tuple[int, int], code: str) -> bool:
     """Whether the right piece goes on with the left one's sentence."""
     first, second = line[slice(*left)], line[slice(*right)]
-    if not _WORD.search(second) or not _WORD.search(first):
+    if not _WORD.search(second) or not _WORD.search(first) or _LIST_NUMBER.fullmatch(first):
         return True
     if _NO_BREAK.fullmatch(line, left[1], right[0]):
         return True

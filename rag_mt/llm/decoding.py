@@ -1,15 +1,16 @@
-"""Greedy decoding of a batch of prompts that begin with the same, already computed tokens.
+"""Greedy decoding of a batch of prompts whose first tokens are already computed.
 
-Rows are padded on the left. The shared tokens' keys and values are set right before each row's own tokens, so that
-every row is one run of neighbouring columns: position differences are column differences, and the masks
-that transformers makes for full and sliding-window layers hold as they are. A row shorter than the longest computes the
-last of the shared tokens again in the columns that would otherwise be padding.
+Rows are padded on the left. A prefix's keys and values are set right before the row's own tokens, so that every row
+is one run of neighbouring columns: position differences are column differences, and the masks that transformers
+makes for full and sliding-window layers hold as they are. A row with fewer tokens to compute than the longest
+computes the last tokens of its prefix again, in the columns that would otherwise be padding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,9 @@ COMPACT_SHARE = 0.25
 """Finished rows leave the batch when they are at least this share of it: leaving copies the cache."""
 
 
+Spans = Sequence[tuple[int, int]]  # columns of each row that its prefix fills, with one common end
+
+
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]
     """Keys and values of one layer in a buffer with room for later tokens, (rows, heads, room, width).
 
@@ -31,17 +35,17 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
     columns are kept, also in sliding-window layers, whose masks hide what lies outside the window.
     """
 
-    def __init__(self, **_: Any) -> None:
+    def __init__(self, room: int = 0) -> None:
         super().__init__()
-        self.room = 0  # columns to make room for; set before the first update
+        self.room = room  # columns to make room for at first
         self._buffers: tuple[Tensor, Tensor] | None = None
 
-    def fill(self, keys: Tensor, values: Tensor, pads: Sequence[int], room: int) -> None:
-        """Begin with one row's `keys` and `values` (1, heads, n, width) for len(pads) rows, moved right by their pads."""
-        self.lazy_initialization(keys, values)
-        self.room = room
-        self._buffers = (_moved(keys, pads, room), _moved(values, pads, room))
-        self._show(keys.shape[-2])
+    def fill(self, keys: Sequence[Tensor | None], values: Sequence[Tensor | None], spans: Spans, room: int) -> None:
+        """Begin with the first tokens of each row: `keys[i]` (1, heads, n, width) up to where `spans[i]` takes them."""
+        some_keys, some_values = _any(keys), _any(values)
+        self.lazy_initialization(some_keys, some_values)
+        self._buffers = (_aligned(keys, some_keys, spans, room), _aligned(values, some_values, spans, room))
+        self._show(spans[0][1])
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
@@ -80,13 +84,17 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         self.keys, self.values = (buffer[:, :, :length] for buffer in self._buffers)
 
 
-def _moved(states: Tensor, pads: Sequence[int], room: int) -> Tensor:
-    _, heads, length, width = states.shape
-    buffer = states.new_empty((len(pads), heads, room, width))
-    for row, pad in enumerate(pads):
-        pad = min(pad, length)
-        buffer[row, :, :pad] = 0
-        buffer[row, :, pad:length] = states[0, :, : length - pad]
+def _any(states: Sequence[Tensor | None]) -> Tensor:
+    return next(s for s in states if s is not None)
+
+
+def _aligned(states: Sequence[Tensor | None], like: Tensor, spans: Spans, room: int) -> Tensor:
+    _, heads, _, width = like.shape
+    buffer = like.new_empty((len(states), heads, room, width))
+    for row, (own, (start, end)) in enumerate(zip(states, spans, strict=True)):
+        buffer[row, :, :start] = 0
+        if own is not None:
+            buffer[row, :, start:end] = own[0, :, : end - start]
     return buffer
 
 
@@ -130,24 +138,27 @@ def compute_prefix(model: Any, ids: tuple[int, ...]) -> Prefix:
     return Prefix(ids, [(layer.keys, layer.values) for layer in cache.layers])
 
 
-def decode(model: Any, rows: Sequence[Row], prefix: Prefix | None, ends: frozenset[int], pad: int) -> Iterator[None]:
+def decode(
+    model: Any, rows: Sequence[Row], prefixes: Sequence[Prefix | None], ends: frozenset[int], pad: int
+) -> Iterator[None]:
     """Fill the rows' answers greedily; yields after each token, and stops computing when it is closed.
 
-    All rows' `ids` begin with the prefix's and go on after it.
+    Each row's `ids` begin with its prefix's, if it has one, and go on after it.
     """
     device = model.get_input_embeddings().weight.device
     active = list(rows)
-    known = len(prefix.ids) if prefix else 0
-    width = max(len(r.ids) for r in active)  # columns of the longest prompt
-    pads = [width - len(r.ids) for r in active]
-    longest = max(r.limit for r in active)
-    room = width + min(longest, ROOM)
+    width = max(len(row.ids) for row in active)  # columns of the longest prompt
+    pads = [width - len(row.ids) for row in active]
+    known = min(start + (len(p.ids) if p else 0) for start, p in zip(pads, prefixes, strict=True))
+    longest = max(row.limit for row in active)
     columns = torch.arange(width + longest, device=device)
-    positions = (columns - torch.tensor(pads, device=device)[:, None]).clamp(min=0)
-    mask = (columns >= torch.tensor(pads, device=device)[:, None]).long()
-    cache = _filled_cache(prefix, pads, room)
-    tokens = torch.tensor([[pad] * (n - known) + list(r.ids)[max(0, known - n) :] for n, r in zip(pads, active, strict=True)])
-    chosen = _next_tokens(model, tokens.to(device), mask[:, :width], positions[:, known:width], cache)
+    starts = torch.tensor(pads, device=device)[:, None]
+    positions, mask = (columns - starts).clamp(min=0), (columns >= starts).long()
+    spans = [(min(start, known), known) for start in pads]
+    cache = _filled_cache(prefixes, spans, width + min(longest, ROOM))
+    padded = [[pad] * start + list(row.ids) for start, row in zip(pads, active, strict=True)]
+    tokens = torch.tensor([row[known:] for row in padded], device=device)
+    chosen = _next_tokens(model, tokens, mask[:, :width], positions[:, known:width], cache)
     while True:
         for row, token in zip(active, chosen.tolist(), strict=True):
             if not row.done:
@@ -169,19 +180,16 @@ def decode(model: Any, rows: Sequence[Row], prefix: Prefix | None, ends: frozens
 
 
 @torch.inference_mode()
-def _filled_cache(prefix: Prefix | None, pads: Sequence[int], room: int) -> Cache:
-    if prefix is None:
-        return Cache(layer_class_to_replicate=lambda: _roomy(room))
-    layers = [GrowingLayer() for _ in prefix.layers]
-    for layer, (keys, values) in zip(layers, prefix.layers, strict=True):
-        layer.fill(keys, values, pads, room)
+def _filled_cache(prefixes: Sequence[Prefix | None], spans: Spans, room: int) -> Cache:
+    if not spans[0][1]:
+        return Cache(layer_class_to_replicate=partial(GrowingLayer, room))
+    layers = []
+    for number in range(next(len(p.layers) for p in prefixes if p)):
+        layer = GrowingLayer()
+        states = [p.layers[number] if p else (None, None) for p in prefixes]
+        layer.fill([keys for keys, _ in states], [values for _, values in states], spans, room)
+        layers.append(layer)
     return Cache(layers=layers)
-
-
-def _roomy(room: int) -> GrowingLayer:
-    layer = GrowingLayer()
-    layer.room = room
-    return layer
 
 
 @torch.inference_mode()

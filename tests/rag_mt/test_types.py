@@ -34,13 +34,13 @@ def test_the_context_is_a_cut_of_the_sentence_at_word_boundaries(found: Hint, li
     before, after = context.text[: context.phrase.start], context.text[context.phrase.end :]
     if context.text == found.phrase:
         return
-    if not sentence[: span.start] == before:
+    if sentence[: span.start] != before:
         assert before.startswith(ELLIPSIS)
         before = before.removeprefix(ELLIPSIS)
         assert sentence[: span.start].endswith(before)
         cut = span.start - len(before)
         assert sentence[cut - 1].isspace() or not any(map(str.isspace, before))
-    if not sentence[span.end :] == after:
+    if sentence[span.end :] != after:
         assert after.endswith(ELLIPSIS)
         after = after.removesuffix(ELLIPSIS)
         assert sentence[span.end :].startswith(after)

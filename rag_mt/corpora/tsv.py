@@ -1,0 +1,108 @@
+"""Tab-separated tables: one column is read, and translations become a new last column.
+
+Tabs separate and line ends end, nothing else: quotes are characters like any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from rag_mt.corpora.formats import Format, Segment, Side
+from rag_mt.corpora.opening import Line, read_lines
+from rag_mt.errors import UserError
+from rag_mt.languages import base_code, language
+from rag_mt.skips import Skips
+from rag_mt.types import Origin, TranslatedText
+
+MAX_CHARS = 100_000
+"""The longest row: it may hold several texts."""
+
+TOO_FEW = "too few cells"
+
+_SEPARATORS = re.compile(r"[\t\r\n]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line with the cell that is asked for; `cell` is None where there is none, as in the header."""
+
+    line: Line
+    cell: str | None
+    header: bool = False
+
+
+class _Tsv:
+    name = "tsv"
+    suffixes: tuple[str, ...] = (".tsv", ".tab")
+
+    def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
+        """The cells of the side's column that are not blank; rows without that column are skips.
+
+        Without `side.column` it is the column whose header is the language's code or English name, else the first.
+        Raises UserError if a named column is not in the first line.
+        """
+        for row in _rows(file, side, skips):
+            if row.cell and not row.cell.isspace():
+                yield Segment(row.cell, Origin(str(file), row.line.number))
+
+    def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
+        """The same rows with the translation as a new last cell; its header is the target's code.
+
+        A row whose cell is blank gets an empty one. Rows that are skips stay as they are. Tabs in translations become
+        spaces.
+        """
+        for row in _rows(file, side, Skips(shown=0)):
+            new = None
+            if row.header:
+                new = target
+            elif row.cell and not row.cell.isspace():
+                new = _SEPARATORS.sub(" ", next(translations).text)
+            elif row.cell is not None and row.line.text:
+                new = ""
+            out.write(row.line.raw if new is None else row.line.with_text(f"{row.line.text}\t{new}"))
+
+
+def _rows(file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
+    column = 0
+    for line in read_lines(file, skips, MAX_CHARS):
+        cells = None if line.text is None else line.text.split("\t")
+        if line.number == 1:
+            column, header = _column(file, side, cells or [])
+            if header:
+                yield _Row(line, None, True)
+                continue
+        if not cells or cells == [""]:
+            yield _Row(line, None)
+        elif column < len(cells):
+            yield _Row(line, cells[column])
+        else:
+            skips.add(Origin(str(file), line.number), TOO_FEW)
+            yield _Row(line, None)
+
+
+def _column(file: Path, side: Side, first: list[str]) -> tuple[int, bool]:
+    """The side's column, counted from 0, and whether the first line is a header."""
+    heads = [cell.strip().casefold() for cell in first]
+    names = {side.language.casefold(), base_code(side.language), language(side.language).name.casefold()}
+    if side.column.isdecimal():
+        column = int(side.column) - 1
+        if column < 0:
+            raise UserError(f"column 0 of {file} does not exist: columns are counted from 1")
+        return column, column < len(heads) and heads[column] in names
+    if side.column:
+        wanted = side.column.strip().casefold()
+        if wanted not in heads:
+            found = ", ".join(cell.strip()[:40] for cell in first[:20])
+            raise UserError(
+                f"{file} has no column {side.column!r}: expected a number from 1, or a cell of its first line ({found})"
+            )
+        return heads.index(wanted), True
+    found_at = [i for i, head in enumerate(heads) if head in names]
+    return (found_at[0], True) if found_at else (0, False)
+
+
+FORMAT: Format = _Tsv()

@@ -1,0 +1,196 @@
+"""A language model in this process: batched greedy generation that computes shared instructions once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import settings_hash
+from rag_mt.llm.batching import EncodedPrompt, batches, share_unmarked, shared_tokens
+from rag_mt.llm.chat import chat_tuned, control_tokens, render_chat
+from rag_mt.llm.decoding import Prefix, Row, compute_prefix, decode
+from rag_mt.llm.stopping import AnswerText
+from rag_mt.models import LoadedLLM
+from rag_mt.types import Completion, Prompt
+
+log = logging.getLogger("rag_mt")
+
+ALGORITHM = 1  # raised whenever the decoding below may give other outputs
+REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
+SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
+DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072
+"""Tokens: of models that do not say how many they take, and of those that claim a fancy number."""
+
+
+class TransformersLLM:
+    """A loaded causal language model as a `LanguageModel`; decoding is greedy.
+
+    Equal calls give equal outputs, whatever was asked before. In float32 a prompt's output does not depend on the
+    other prompts of its call; in bfloat16 and float16 it may, through rounding, which is why `batch_size`
+    is part of the `fingerprint`.
+    """
+
+    def __init__(self, loaded: LoadedLLM, batch_size: int = 16) -> None:
+        """Raises UserError if `batch_size` is below 1 or the model has layers other than attention."""
+        if batch_size < 1:
+            raise UserError(f"batch size {batch_size} is not possible: give 1 or more")
+        self.model: Any = loaded.model
+        self.tokenizer: Any = loaded.tokenizer
+        config = self.model.config.get_text_config(decoder=True)
+        unknown = set(getattr(config, "layer_types", None) or ()) - SUPPORTED_LAYERS
+        if unknown:
+            raise UserError(
+                f"{loaded.name} has {', '.join(sorted(unknown))} layers, which cannot be batched here: choose a model "
+                "with full or sliding-window attention only, or serve it and name it openai:MODEL@URL"
+            )
+        self.id = loaded.name
+        self.batch_size = batch_size
+        self.context_length = min(getattr(config, "max_position_embeddings", 0) or DEFAULT_CONTEXT, LARGEST_CONTEXT)
+        self.reserved = control_tokens(self.tokenizer)
+        self.has_chat_template = chat_tuned(self.tokenizer, config, loaded.folder)
+        self.fingerprint = settings_hash(
+            ["transformers", ALGORITHM, loaded.fingerprint, str(loaded.dtype), loaded.device.type, batch_size]
+        )
+        ends = self.model.generation_config.eos_token_id
+        self._ends = frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
+        self._pad: int = self.tokenizer.pad_token_id or 0
+        self._prefixes: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def count_tokens(self, prompt: Prompt) -> int:
+        """The number of tokens the prompt takes, begin-of-text and chat template included."""
+        return len(self._encode(0, prompt).ids)
+
+    def generate(self, prompts: Sequence[Prompt], max_new_tokens: int = 256) -> list[Completion]:
+        """One completion per prompt, in order; `tokens` counts the end-of-text token too.
+
+        A prompt that fills the model's window is answered with an empty unfinished completion and a warning, and no
+        answer grows beyond the window. Where a batch does not fit into memory, this call goes on with
+        batches of half its size. Raises UserError if not even one prompt fits.
+        """
+        done: dict[int, Row] = {}
+        left = batches(self._encode_all(prompts), self.batch_size)
+        while left:
+            batch = left[0]
+            rows = self._rows(batch, prompts, max_new_tokens)
+            if self._finish(batch, rows):
+                done.update({p.index: row for p, row in zip(batch, rows, strict=True)})
+                del left[0]
+                continue
+            if len(batch) == 1:
+                raise UserError(self._too_large(batch[0]))
+            half = (len(batch) + 1) // 2
+            log.warning("%d prompts at once do not fit into memory: going on with %d at once", len(batch), half)
+            self._make_room()
+            left = batches([prompt for others in left for prompt in others], half)
+        return [_completion(done.get(i)) for i in range(len(prompts))]
+
+    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
+        """Pieces of the completion as they are decoded: whole characters, and never part of a stop string.
+
+        Joined they are the text that `generate([prompt])` gives. Closing the iterator ends the computation.
+        Raises UserError if the prompt does not fit into memory.
+        """
+        for encoded in self._encode_all([prompt]):
+            rows = self._rows([encoded], [prompt], max_new_tokens)
+            answer, given = rows[0].answer, 0
+            try:
+                for _ in self._decode([encoded], rows):
+                    safe = len(answer.text) if rows[0].done else answer.safe
+                    if safe > given:
+                        yield answer.text[given:safe]
+                        given = safe
+            except RuntimeError as error:
+                if not _is_lack_of_memory(error):
+                    raise
+                raise UserError(self._too_large(encoded)) from error
+
+    def _encode_all(self, prompts: Sequence[Prompt]) -> list[EncodedPrompt]:
+        """The prompts' tokens, without the prompts that leave no room for an answer."""
+        fitting = []
+        for encoded in (self._encode(i, prompt) for i, prompt in enumerate(prompts)):
+            if 0 < len(encoded.ids) < self.context_length:
+                fitting.append(encoded)
+            else:
+                log.warning(
+                    "prompt %d of the call has %d tokens and gets no answer: %s takes 1 to %d",
+                    *(encoded.index + 1, len(encoded.ids), self.id, self.context_length - 1),
+                )
+        return share_unmarked(fitting)
+
+    def _encode(self, index: int, prompt: Prompt) -> EncodedPrompt:
+        text, shared = render_chat(self.tokenizer, prompt) if prompt.chat else (prompt.text, prompt.shared)
+        # A rendered template brings its own begin-of-text token; a completion prompt may, and needs it once.
+        begin = self.tokenizer.bos_token
+        special = not prompt.chat and not (begin and text.startswith(begin))
+        encoding = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)
+        count = shared_tokens(encoding["offset_mapping"], text, shared) if shared else 0
+        return EncodedPrompt(index, tuple(encoding["input_ids"]), count)
+
+    def _rows(self, batch: Sequence[EncodedPrompt], prompts: Sequence[Prompt], limit: int) -> list[Row]:
+        return [
+            Row(p.ids, min(limit, self.context_length - len(p.ids)), AnswerText(self._text, prompts[p.index].stop))
+            for p in batch
+        ]
+
+    def _text(self, ids: list[int]) -> str:
+        text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    def _finish(self, batch: Sequence[EncodedPrompt], rows: list[Row]) -> bool:
+        """Decode all rows to their ends; false if memory ran out."""
+        try:
+            for _ in self._decode(batch, rows):
+                pass
+        except RuntimeError as error:
+            if not _is_lack_of_memory(error):
+                raise
+            return False
+        return True
+
+    def _decode(self, batch: Sequence[EncodedPrompt], rows: list[Row]) -> Iterator[None]:
+        if rows[0].limit < 1:
+            return iter(())
+        return decode(self.model, rows, [self._prefix(p.prefix) for p in batch], self._ends, self._pad)
+
+    def _prefix(self, ids: tuple[int, ...]) -> Prefix | None:
+        """The keys and values of shared tokens, computed once while they are remembered.
+
+        They are always computed alone, so that remembering changes the time and not the numbers.
+        """
+        if not ids:
+            return None
+        with self._lock:
+            prefix = self._prefixes.pop(ids, None) or compute_prefix(self.model, ids)
+            self._prefixes[ids] = prefix
+            while len(self._prefixes) > REMEMBERED:
+                self._prefixes.popitem(last=False)
+        return prefix
+
+    def _make_room(self) -> None:
+        with self._lock:
+            self._prefixes.clear()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _too_large(self, prompt: EncodedPrompt) -> str:
+        return (
+            f"{self.id} ran out of memory on one prompt of {len(prompt.ids)} tokens: use dtype bfloat16, quantization "
+            "4bit (CUDA), a smaller model or device cpu"
+        )
+
+
+def _is_lack_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _completion(row: Row | None) -> Completion:
+    if row is None:
+        return Completion("", 0, False)
+    return Completion(row.answer.text, row.new, row.ended or row.answer.stopped)

@@ -1,0 +1,78 @@
+"""The index of the sample corpus: what hints come from until the user has indexed text of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import rag_mt
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import settings_hash
+from rag_mt.languages import base_code, language
+from rag_mt.paths import cache_dir, whole_folder
+from rag_mt.types import Encoder, Origin, Sentence
+from retrievers.build import build_index
+from retrievers.calibration import DROP, calibrate
+from retrievers.index import Index, open_index
+from retrievers.manifest import FORMAT
+from retrievers.registry import maker_for
+from retrievers.units import UnitMaker
+
+log = logging.getLogger("rag_mt")
+
+SAMPLE_CORPUS = Path(rag_mt.__file__).parent / "sample_corpus"
+"""`LANG.txt` per language, one sentence per line, parallel by line number."""
+
+CALIBRATION_LINES = 96
+"""Lines per source language that cut-offs are chosen on: enough for a quantile, few enough for a first run."""
+
+
+def default_index(
+    retriever: str, target: str, encoder: Encoder, show: bool = False, corpus: Path = SAMPLE_CORPUS
+) -> Path:
+    """The folder of the target language's sample index; built at the first call and kept in the cache.
+
+    It has a cut-off for every other language of the corpus, calibrated on lines of that language as if their own
+    translation were not in the index.
+    Raises UserError for a language that the corpus does not have.
+    """
+    code = base_code(target)
+    texts = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in sorted(corpus.glob("*.txt"))}
+    if code not in texts:
+        have = f"it has {', '.join(sorted(texts))}" if texts else "it is missing"
+        raise UserError(
+            f"the sample corpus has no {language(target).name} text ({have}): build an index with "
+            f"`rag-mt index build DIR FILE --lang {code}` and pass --index DIR, or use --retriever none"
+        )
+    maker = maker_for(retriever, encoder)
+    folder = cache_dir() / "indexes" / f"{retriever}-{code}-{_key(texts, maker)}"
+    if folder.is_dir():
+        try:
+            open_index(folder, maker.settings)
+            return folder
+        except UserError as error:
+            log.warning("the sample index is made again: %s", error)
+            shutil.rmtree(folder)
+    with whole_folder(folder) as part:
+        sentences = [Sentence(text, code, Origin(f"{code}.txt", n)) for n, text in enumerate(texts[code], 1)]
+        build_index(part, sentences, maker, retriever=retriever, language=code, total=len(sentences), show=show)
+        index = open_index(part, maker.settings)
+        for source in texts.keys() - {code}:
+            _calibrate(index, maker, texts[source], texts[code], source)
+    return folder
+
+
+def _key(texts: dict[str, list[str]], maker: UnitMaker) -> str:
+    corpus = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
+    return settings_hash([FORMAT, DROP, CALIBRATION_LINES, corpus, dict(maker.settings)])[:12]
+
+
+def _calibrate(index: Index, maker: UnitMaker, lines: Sequence[str], targets: Sequence[str], source: str) -> None:
+    """Choose the cut-off for one source language on lines spread over the corpus."""
+    number = {index.sentence(n).text: n for n in range(index.manifest.sentences)}
+    pairs = [(s, number[t]) for s, t in zip(lines, targets, strict=True) if s.strip() and t.strip()]
+    pairs = pairs[:: -(-len(pairs) // CALIBRATION_LINES)]
+    calibrate(index, maker, [s for s, _ in pairs], source, DROP, [n for _, n in pairs])

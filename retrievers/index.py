@@ -1,0 +1,207 @@
+"""A finished index: opened without copying, searched exactly, checked before it is trusted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import file_sha256, remembered_sha256
+from rag_mt.types import Floats, Hit, Origin, Sentence, Span
+from retrievers.manifest import Manifest, damaged, differences, read_manifest
+from retrievers.store import FILES, SPANS, VECTORS, header_problem, map_sentences, map_spans, map_vectors
+
+__all__ = ["Index", "open_index", "verify_index"]
+
+log = logging.getLogger("rag_mt")
+
+VERIFIED_AT_ONCE = 65536
+
+
+class Index:
+    """Units of target-language text with their vectors, memory-mapped from `folder`."""
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, vectors: faiss.Index, spans: NDArray[np.int32], sentences: pa.Table
+    ) -> None:
+        self.folder, self.manifest = folder, manifest
+        self._vectors, self._spans = vectors, spans
+        self._texts, self._files, self._lines = (sentences.column(name) for name in ("text", "file", "line"))
+
+    def __len__(self) -> int:
+        """The number of units."""
+        return self.manifest.units
+
+    def search(
+        self, vectors: Floats, k: int, without: int | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The `k` units of the greatest inner product with each of the L2-normalised `vectors` (queries, dimension).
+
+        Returns scores and unit numbers, both (queries, min(k, units)), best first, equal scores by lowest number. The
+        search is exact over the fp16 vectors, and a query's result does not depend on the others.
+        Units of the sentence numbered `without` are left out; where nothing is left the number is -1.
+        """
+        queries = np.ascontiguousarray(vectors, dtype=np.float32)
+        if queries.ndim != 2 or queries.shape[1] != self.manifest.dimension:
+            raise ValueError(f"vectors of shape {queries.shape}: expected (queries, {self.manifest.dimension})")
+        if k < 1:
+            raise ValueError(f"k is {k}: expected at least 1")
+        options = None if without is None else self._all_but(without)
+        k = min(k, len(self))
+        found = 1 if k == 1 else min(k + 1, len(self))
+        scores, ids = self._vectors.search(queries, found, params=options)
+        # Which of several equal scores FAISS keeps at the end of a list is its own affair: look further down.
+        while k < found < len(self) and bool((scores[:, k - 1] == scores[:, -1]).any()):
+            found = min(2 * found, len(self))
+            scores, ids = self._vectors.search(queries, found, params=options)
+        order = np.lexsort((ids, -scores), axis=-1)[:, :k]
+        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
+
+    def _all_but(self, sentence: int) -> faiss.SearchParameters:
+        first, last = self.units_of(sentence)
+        return faiss.SearchParameters(sel=faiss.IDSelectorNot(faiss.IDSelectorRange(first, last)))
+
+    def units_of(self, sentence: int) -> tuple[int, int]:
+        """First (inclusive) and last (exclusive) unit of a sentence."""
+        first, last = np.searchsorted(self._spans[:, 0], [sentence, sentence + 1])
+        return int(first), int(last)
+
+    def sentence(self, number: int) -> Sentence:
+        """The sentence with that number, with where it came from."""
+        origin = Origin(self._files[number].as_py(), self._lines[number].as_py())
+        return Sentence(self._texts[number].as_py(), self.manifest.language, origin)
+
+    def hit(self, unit: int, score: float) -> Hit:
+        """The unit with that number as a Hit."""
+        number, start, end = self._spans[unit].tolist()
+        return Hit(self.sentence(number), Span(start, end), float(score))
+
+    def reconstruct(self, ids: NDArray[np.int64]) -> Floats:
+        """The stored vectors (fp16 precision) of units, float32 (len(ids), dimension)."""
+        vectors: Floats = self._vectors.reconstruct_batch(np.ascontiguousarray(ids, dtype=np.int64))
+        return vectors
+
+    def to_gpu(self) -> bool:
+        """Search on the first GPU from now on, if this FAISS can and the vectors fit; says whether it does."""
+        if not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
+            return False
+        try:
+            self._vectors = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, self._vectors)
+        except RuntimeError as error:
+            log.warning("index %s stays on the CPU: %s", self.folder, str(error).splitlines()[0])
+            return False
+        return True
+
+
+def open_index(folder: Path, maker_settings: Mapping[str, Any] | None = None) -> Index:
+    """The index in `folder`, mapped into memory.
+
+    `maker_settings` are those of the unit maker that will make the queries: vectors of other settings cannot be
+    compared. A file is hashed in full when it is first opened and whenever its size, time or inode has changed.
+    Raises UserError for a missing or damaged index, one of another format, and one of other settings.
+    """
+    manifest = read_manifest(folder)
+    if maker_settings is not None:
+        _check_settings(folder, manifest, maker_settings)
+    _check_files(folder, manifest, remembered=True)
+    return _mapped(folder, manifest)
+
+
+def _check_settings(folder: Path, manifest: Manifest, settings: Mapping[str, Any]) -> None:
+    # The fingerprint tells encoders apart; the same one may go by different names (hub id, folder).
+    found = {**manifest.settings, "encoder": settings.get("encoder")}
+    different = differences(found, settings)
+    if different:
+        name = "" if manifest.encoder == settings.get("encoder") else f" by encoder {manifest.encoder}"
+        raise UserError(
+            f"index {folder} was built{name} with other settings ({'; '.join(different)}): "
+            "use the encoder, device and dtype it was built with, or build it again with `rag-mt index build --replace`"
+        )
+
+
+def _check_files(folder: Path, manifest: Manifest, remembered: bool) -> None:
+    """Sizes, headers and hashes, in that order, before any library parses a file."""
+    for name in FILES:
+        path, size = folder / name, manifest.files[name]["size"]
+        if not path.is_file():
+            raise damaged(folder, f"{name} is missing")
+        if path.stat().st_size != size:
+            raise damaged(folder, f"{name} has {path.stat().st_size} bytes, not {size}")
+    if problem := header_problem(folder, manifest.dimension, manifest.units):
+        raise damaged(folder, problem)
+    for name in FILES:
+        digest = remembered_sha256(folder / name) if remembered else file_sha256(folder / name)
+        if digest != manifest.files[name]["sha256"]:
+            raise damaged(folder, f"{name} does not match its sha256")
+
+
+def _mapped(folder: Path, manifest: Manifest) -> Index:
+    vectors, sentences = map_vectors(folder), map_sentences(folder)
+    if (vectors.ntotal, vectors.d, len(sentences)) != (manifest.units, manifest.dimension, manifest.sentences):
+        raise damaged(folder, "its files do not fit together")
+    return Index(folder, manifest, vectors, map_spans(folder), sentences)
+
+
+def verify_index(folder: Path) -> list[str]:
+    """Check every byte and what the files say about each other; returns one line per check that passed.
+
+    Raises UserError with the first thing that is wrong.
+    """
+    manifest = read_manifest(folder)
+    _check_files(folder, manifest, remembered=False)
+    index = _mapped(folder, manifest)
+    lengths = _lengths(folder, manifest)
+    if problem := _spans_invariant(folder, lengths) or _vectors_invariant(index):
+        raise damaged(folder, problem)
+    sizes = [f"{name}: {manifest.files[name]['size']} bytes, sha256 as in the manifest" for name in FILES]
+    return [
+        f"manifest.json: format {manifest.format}, matches its own hash",
+        *sizes,
+        f"{manifest.units} spans lie inside their {manifest.sentences} sentences, in order",
+        f"{manifest.units} vectors have length 1",
+    ]
+
+
+def _lengths(folder: Path, manifest: Manifest) -> NDArray[np.int32]:
+    """The length in characters of every sentence; checks the structure of the table."""
+    import pyarrow.compute as pc
+
+    table = map_sentences(folder)
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise damaged(folder, f"sentences.arrow is inconsistent ({str(error).splitlines()[0]})") from None
+    if sum(column.null_count for column in table.columns):
+        raise damaged(folder, "sentences.arrow has empty entries")
+    lengths: NDArray[np.int32] = pc.utf8_length(table.column("text")).to_numpy()
+    return lengths
+
+
+def _spans_invariant(folder: Path, lengths: NDArray[np.int32]) -> str:
+    spans = map_spans(folder)
+    last = 0
+    for begin in range(0, len(spans), VERIFIED_AT_ONCE):
+        number, start, end = spans[begin : begin + VERIFIED_AT_ONCE].T
+        if number.min() < 0 or number.max() >= len(lengths):
+            return f"{SPANS} points to sentences that are not there"
+        if number[0] < last or (np.diff(number) < 0).any():
+            return f"{SPANS} is not in the order of the sentences"
+        if (start < 0).any() or (start >= end).any() or (end > lengths[number]).any():
+            return f"{SPANS} has spans outside their sentence"
+        last = number[-1]
+    return ""
+
+
+def _vectors_invariant(index: Index) -> str:
+    for begin in range(0, len(index), VERIFIED_AT_ONCE // 16):
+        rows = index.reconstruct(np.arange(begin, min(begin + VERIFIED_AT_ONCE // 16, len(index))))
+        if not np.allclose(np.linalg.norm(rows, axis=1), 1, atol=0.01):  # NaN is not close either
+            return f"{VECTORS} has vectors whose length is not 1"
+    return ""

@@ -1,0 +1,137 @@
+"""What an index says about itself: `manifest.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_json, settings_hash
+from rag_mt.languages import base_code, language
+from rag_mt.paths import whole_file
+from rag_mt.types import Unit
+from retrievers.store import FILES, MANIFEST
+
+FORMAT = 1
+METRIC = "inner product"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of an index.
+
+    `settings` is all that changes the vectors, `encoder` and `fingerprint` among them. `counts` tells of the input:
+    sentences read, kept, duplicates of kept ones, and unusable ones (blank or not valid Unicode).
+    `thresholds` holds per source language the score under which hits are dropped, with the share dropped and the
+    number of development sentences it was chosen on; a language that is not there has no cut-off.
+    `files` gives the size and sha256 of each file. `resumed` (not stored) is the number of sentences that an
+    interrupted build had finished before.
+    """
+
+    retriever: str
+    unit: Unit
+    language: str
+    settings: Mapping[str, Any]
+    dimension: int
+    sentences: int
+    units: int
+    counts: Mapping[str, int]
+    files: Mapping[str, Mapping[str, Any]]
+    thresholds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    metric: str = METRIC
+    format: int = FORMAT
+    resumed: int = field(default=0, compare=False)
+
+    @property
+    def encoder(self) -> str:
+        """The name of the encoder that made the vectors."""
+        return str(self.settings["encoder"])
+
+    def cut_off(self, source: str) -> float | None:
+        """The score under which hits for text in the language `source` are dropped, or None."""
+        threshold = self.thresholds.get(source) or self.thresholds.get(base_code(source))
+        return None if threshold is None else float(threshold["score"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able contents, without the hash."""
+        made = asdict(self)
+        del made["resumed"]
+        return made
+
+    def describe(self) -> str:
+        """One line for people."""
+        cuts = ", ".join(f"{code} {t['score']:.4f}" for code, t in sorted(self.thresholds.items()))
+        read = ", ".join(f"{n} {what}" for what, n in self.counts.items())
+        parts = [
+            f"{self.retriever} index of {language(self.language).name}",
+            f"{self.units} {self.unit} vectors of {self.dimension} dimensions in {self.sentences} sentences ({read})",
+            f"encoder {self.encoder}",
+            f"cut-offs {cuts}" if cuts else "no cut-off is calibrated",
+        ]
+        if self.resumed:
+            parts.append(f"{self.resumed} sentences were kept from the interrupted build")
+        return "; ".join(parts)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write `manifest.json` with its own hash; an earlier one is replaced at once."""
+    contents = manifest.as_dict()
+    contents["hash"] = settings_hash(contents)
+    with whole_file(folder / MANIFEST) as part:
+        part.write_text(json.dumps(contents, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of an index folder; raises UserError if there is none, or one that cannot be trusted."""
+    if not (folder / MANIFEST).is_file():
+        raise UserError(_missing(folder))
+    try:
+        contents = read_json(folder / MANIFEST)
+    except ValueError:
+        raise damaged(folder, f"{MANIFEST} is not JSON") from None
+    if not isinstance(contents, dict):
+        raise damaged(folder, f"{MANIFEST} is not a manifest")
+    kept = contents.pop("hash", None)
+    if contents.get("format") != FORMAT and isinstance(contents.get("format"), int):
+        raise UserError(
+            f"index {folder} has format {contents['format']} and this version reads format {FORMAT}: "
+            "use the rag-mt version that wrote it, or build it again with `rag-mt index build`"
+        )
+    if kept != settings_hash(contents):
+        raise damaged(folder, f"{MANIFEST} does not match its own hash")
+    names = {f.name for f in fields(Manifest)} - {"resumed"}
+    if contents.keys() != names or set(contents["files"]) != set(FILES):
+        raise damaged(folder, f"{MANIFEST} lacks entries or has unknown ones")
+    return Manifest(**contents)
+
+
+def damaged(folder: Path, reason: str) -> UserError:
+    """The error for an index that is not what its builder wrote."""
+    return UserError(f"index {folder} is damaged: {reason}; build it again with `rag-mt index build --replace`")
+
+
+def _missing(folder: Path) -> str:
+    if folder.with_name(folder.name + ".building").is_dir():
+        return f"the build of index {folder} was interrupted: give the same `rag-mt index build` command again"
+    found = "is no index (it has no manifest.json)" if folder.exists() else "does not exist"
+    return f"index {folder} {found}: build one with `rag-mt index build {folder} FILE --lang LANG`"
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The settings in which two configurations differ, such as `layer: 7, now 8`; nested ones by dotted names."""
+    lines: list[str] = []
+    for key in sorted(found.keys() | wanted.keys()):
+        old, new = found.get(key), wanted.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            lines += differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            lines.append(f"{prefix}{key}: {_short(old)}, now {_short(new)}")
+    return lines
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

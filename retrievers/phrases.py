@@ -1,0 +1,102 @@
+"""Untrained phrase retrieval: every n-gram of whole words, as [start; end] states of a hidden layer.
+
+The baseline that CCPR starts from (section 4.1, without its projection) and its n-gram segmentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_mt.types import Encoder, Floats, Kind, Unit
+from retrievers.words import token_words, word_spans
+
+MAX_WORDS = 4
+LAYERS = {"embedded:e5-small": 7, "intfloat/multilingual-e5-small": 7}
+"""The hidden layer to take, where it was measured."""
+
+
+def default_layer(encoder: Encoder) -> int:
+    """The layer whose untrained states align words best: the measured one, or two thirds up."""
+    return LAYERS.get(encoder.id, round(encoder.layers * 2 / 3))
+
+
+class NgramUnits:
+    """All n-grams of up to `max_words` whole words that have a letter (a UnitMaker).
+
+    The vector is [h_start; h_end]: the states of the first token of the first word and of the last token of the last
+    word, concatenated and L2-normalised; dimension 2 * hidden.
+    """
+
+    unit: Unit = "phrase"
+    block = 256
+
+    def __init__(self, encoder: Encoder, layer: int | None = None, max_words: int = MAX_WORDS) -> None:
+        self.encoder = encoder
+        self.layer = default_layer(encoder) if layer is None else layer
+        self.max_words = max_words
+        self.dimension = 2 * encoder.hidden
+        self.settings = {
+            "units": "n-grams",
+            "encoder": encoder.id,
+            "fingerprint": encoder.fingerprint,
+            "layer": self.layer,
+            "max_words": max_words,
+        }
+
+    def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, NDArray[np.int32]]:
+        """Vectors (units, 2 * hidden) and int32 (units, 3) text number, start, end, ordered by all three."""
+        words, states, bounds, lettered = self._words(texts)
+        first, last = ngrams(words[:, 0], lettered, self.max_words)
+        spans = np.stack([words[first, 0], words[first, 1], words[last, 2]], axis=1).astype(np.int32)
+        hidden = self.encoder.hidden
+        vectors = np.empty((len(spans), 2 * hidden), dtype=np.float32)
+        np.take(states, bounds[first, 0], axis=0, out=vectors[:, :hidden])
+        np.take(states, bounds[last, 1], axis=0, out=vectors[:, hidden:])
+        squares = np.einsum("ij,ij->i", states, states)
+        vectors /= np.sqrt(squares[bounds[first, 0]] + squares[bounds[last, 1]])[:, None]
+        return vectors, spans
+
+    def _words(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], Floats, NDArray[np.int64], NDArray[np.bool_]]:
+        """All words of the texts that have tokens: (words, 3) text number, start, end; the states of all tokens; the
+        rows of each word's first and last token there, (words, 2); and whether the word has a letter."""
+        words, states, bounds, lettered = [], [np.zeros((0, self.encoder.hidden), np.float32)], [], []
+        rows = 0
+        for number, made in enumerate(self.encoder.states(texts, self.layer)):
+            spans = word_spans(texts[number])
+            tokens = token_words(made.offsets, spans)
+            kept = tokens[:, 0] >= 0
+            spans = spans[kept]
+            words.append(np.insert(spans, 0, number, axis=1))
+            bounds.append(tokens[kept].astype(np.int64) + rows)
+            lettered += [any(map(str.isalpha, texts[number][a:b])) for a, b in spans.tolist()]
+            states.append(made.states)
+            rows += len(made.states)
+        return (
+            np.concatenate([np.zeros((0, 3), np.int32), *words]),
+            np.concatenate(states),
+            np.concatenate([np.zeros((0, 2), np.int64), *bounds]),
+            np.array(lettered, dtype=bool),
+        )
+
+
+def ngrams(
+    texts: NDArray[np.int32], lettered: NDArray[np.bool_], max_words: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First and last word of every n-gram within one text that has a lettered word, in lexical order.
+
+    `texts` gives the ascending text number of each word, `lettered` whether the word has a letter.
+    """
+    firsts, lasts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    before = np.concatenate([[0], np.cumsum(lettered)])
+    for size in range(1, min(max_words, len(texts)) + 1):
+        first = np.arange(len(texts) - size + 1)
+        last = first + size - 1
+        kept = (texts[first] == texts[last]) & (before[last + 1] > before[first])
+        firsts.append(first[kept])
+        lasts.append(last[kept])
+    first, last = np.concatenate(firsts), np.concatenate(lasts)
+    order = np.lexsort((last, first))
+    return first[order], last[order]

@@ -1,0 +1,118 @@
+"""The retrieval systems by name; a new one is a unit maker and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rag_mt.errors import UserError
+from rag_mt.languages import base_code, language
+from rag_mt.types import Encoder, Hint, Retriever, Sentence, Unit
+from retrievers.build import build_index
+from retrievers.calibration import DROP, calibrate
+from retrievers.dense import DenseRetriever
+from retrievers.index import open_index
+from retrievers.manifest import Manifest, read_manifest
+from retrievers.phrases import NgramUnits
+from retrievers.sentence import SentenceUnits
+from retrievers.units import UnitMaker
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverSpec:
+    """A retrieval system: what its hits are and, if it searches an index, what makes its units."""
+
+    name: str
+    unit: Unit
+    maker: Callable[[Encoder], UnitMaker] | None = None
+
+    @property
+    def needs_index(self) -> bool:
+        return self.maker is not None
+
+
+RETRIEVERS: dict[str, RetrieverSpec] = {
+    spec.name: spec
+    for spec in (
+        RetrieverSpec("none", "sentence"),
+        RetrieverSpec("sentence", "sentence", SentenceUnits),
+        RetrieverSpec("phrases", "phrase", NgramUnits),
+    )
+}
+
+
+class NoHints:
+    """The retriever `none`: translation without hints."""
+
+    name = "none"
+    unit: Unit = "sentence"
+
+    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
+        """An empty tuple per sentence."""
+        return [() for _ in sentences]
+
+
+def retriever_spec(name: str) -> RetrieverSpec:
+    """The system of that name; raises UserError for an unknown one."""
+    if name not in RETRIEVERS:
+        raise UserError(f"unknown retriever {name!r}: choose one of {', '.join(RETRIEVERS)}")
+    return RETRIEVERS[name]
+
+
+def maker_for(name: str, encoder: Encoder) -> UnitMaker:
+    """The unit maker of a system that searches an index; raises UserError for one that does not."""
+    spec = retriever_spec(name)
+    if spec.maker is None:
+        able = ", ".join(s.name for s in RETRIEVERS.values() if s.needs_index)
+        raise UserError(f"retriever {name!r} has no index: choose one of {able}")
+    return spec.maker(encoder)
+
+
+def build_for(
+    name: str, folder: Path, sentences: Iterable[Sentence], encoder: Encoder, language: str, **options: Any
+) -> Manifest:
+    """Build the index of a system from target-language sentences; `options` are those of `build_index`."""
+    return build_index(folder, sentences, maker_for(name, encoder), retriever=name, language=language, **options)
+
+
+def calibrate_for(
+    folder: Path, encoder: Encoder, texts: Sequence[str], source_language: str, drop: float = DROP
+) -> float:
+    """Store the cut-off for a source language in an index and return it (see `calibrate`)."""
+    maker = maker_for(read_manifest(folder).retriever, encoder)
+    return calibrate(open_index(folder, maker.settings), maker, texts, source_language, drop)
+
+
+def open_retriever(
+    name: str, index: Path | None, encoder: Encoder | None, *, source_language: str, target_language: str
+) -> Retriever:
+    """The system `name` for sentences in the source language, over an index of the target language.
+
+    Hits below the index's cut-off for the source language are dropped; without one, none is.
+    Raises UserError for an unknown name and for an index that is missing, damaged, of another system, other settings
+    or another language.
+    """
+    if not retriever_spec(name).needs_index:
+        return NoHints()
+    if index is None or encoder is None:
+        raise UserError(
+            f"retriever {name!r} needs an index and its encoder: build one with `rag-mt index build` and pass --index, "
+            "or use --retriever none"
+        )
+    maker = maker_for(name, encoder)
+    found = read_manifest(index)
+    if found.retriever != name:
+        raise UserError(
+            f"index {index} is for retriever {found.retriever!r}, not {name!r}: give that one, or another index"
+        )
+    if base_code(found.language) != base_code(target_language):
+        there, wanted = language(found.language).name, language(target_language).name
+        raise UserError(
+            f"index {index} holds {there} text and the target language is {wanted}: give an index of {wanted}"
+        )
+    opened = open_index(index, maker.settings)
+    if getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
+        opened.to_gpu()
+    return DenseRetriever(name, opened, maker, opened.manifest.cut_off(source_language))

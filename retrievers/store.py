@@ -1,0 +1,109 @@
+"""The files of an index folder: their names, layouts and headers.
+
+manifest.json     what the index holds, and the size and sha256 of the three files below
+vectors.faiss     an IndexScalarQuantizer (fp16, inner product): a short header, then the rows of the vectors
+spans.npy         int32 (units, 3): sentence number, start and end character of each unit, by sentence number
+sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded) and line of each sentence
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+MANIFEST = "manifest.json"
+VECTORS = "vectors.faiss"
+SPANS = "spans.npy"
+SENTENCES = "sentences.arrow"
+FILES = (VECTORS, SPANS, SENTENCES)
+
+SCHEMA = pa.schema([("text", pa.string()), ("file", pa.dictionary(pa.int32(), pa.string())), ("line", pa.int64())])
+BYTES_PER_NUMBER = 2  # fp16
+
+_FAISS_KIND = b"IxSQ"
+_ARROW_MAGIC = b"ARROW1"
+_HEADER_ROOM = 4096
+
+
+def vectors_header(dimension: int, units: int) -> bytes:
+    """The bytes before the rows of a vectors file.
+
+    FAISS's own bytes for an index without vectors, with the two counts set: the number of vectors, and at the
+    end the number of bytes that follow. So the rows can be streamed to disk, however many there are.
+    """
+    empty = faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
+    header = bytearray(faiss.serialize_index(empty).tobytes())
+    struct.pack_into("<q", header, 8, units)
+    struct.pack_into("<Q", header, len(header) - 8, units * dimension * BYTES_PER_NUMBER)
+    return bytes(header)
+
+
+def header_problem(folder: Path, dimension: int, units: int) -> str:
+    """What is wrong with the first (and last) bytes of the folder's files, or an empty string.
+
+    FAISS takes counts from a file on trust and allocates by them: they are checked before it sees the file.
+    """
+    return (
+        _vectors_problem(folder / VECTORS, dimension, units)
+        or _spans_problem(folder / SPANS, units)
+        or _sentences_problem(folder / SENTENCES)
+    )
+
+
+def _vectors_problem(path: Path, dimension: int, units: int) -> str:
+    body = units * dimension * BYTES_PER_NUMBER
+    length = path.stat().st_size - body
+    if not 24 <= length <= _HEADER_ROOM:
+        return f"{VECTORS} does not hold {units} vectors of {dimension} dimensions"
+    with path.open("rb") as file:
+        header = file.read(length)
+    kind, found_dimension, found_units = struct.unpack_from("<4siq", header)
+    (found_body,) = struct.unpack_from("<Q", header, length - 8)
+    if kind != _FAISS_KIND:
+        return f"{VECTORS} is not a vectors file (it begins with {kind!r})"
+    if (found_dimension, found_units, found_body) != (dimension, units, body):
+        return f"{VECTORS} announces {found_units} vectors of {found_dimension} dimensions, not {units} of {dimension}"
+    return ""
+
+
+def _spans_problem(path: Path, units: int) -> str:
+    try:
+        with path.open("rb") as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                return f"{SPANS} is of another version of the npy format"
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+            size = file.tell() + units * 3 * dtype.itemsize
+    except ValueError:
+        return f"{SPANS} is not an array file"
+    if (shape, fortran, dtype) != ((units, 3), False, np.dtype(np.int32)) or path.stat().st_size != size:
+        return f"{SPANS} holds {dtype} {shape}, not int32 {(units, 3)}"
+    return ""
+
+
+def _sentences_problem(path: Path) -> str:
+    with path.open("rb") as file:
+        begin = file.read(len(_ARROW_MAGIC))
+        file.seek(-min(len(_ARROW_MAGIC), path.stat().st_size), 2)
+        end = file.read()
+    return "" if begin == end == _ARROW_MAGIC else f"{SENTENCES} is not a whole Arrow file"
+
+
+def map_vectors(folder: Path) -> faiss.Index:
+    """The vectors, mapped into memory: pages are read when a search touches them and shared between processes."""
+    return faiss.read_index(str(folder / VECTORS), faiss.IO_FLAG_MMAP_IFC)
+
+
+def map_spans(folder: Path) -> NDArray[np.int32]:
+    """The spans, int32 (units, 3), mapped into memory."""
+    spans: NDArray[np.int32] = np.load(folder / SPANS, mmap_mode="r", allow_pickle=False)
+    return spans
+
+
+def map_sentences(folder: Path) -> pa.Table:
+    """The sentences as a table of SCHEMA, mapped into memory."""
+    return pa.ipc.open_file(pa.memory_map(str(folder / SENTENCES))).read_all()
