@@ -33,7 +33,8 @@ _QUOTES = {
     "`": "`",
 }
 _QUOTE_CHARACTERS = frozenset(_QUOTES) | frozenset(_QUOTES.values())
-_ECHO_WORDS = 4
+_SENTENCE_END = re.compile(r"(?<=[.:])\s+")
+_ECHO_WORDS, _ECHOED_SENTENCE_WORDS = 4, 6
 
 
 @dataclass(frozen=True)
@@ -146,15 +147,23 @@ def _cut_inside(line: str, source: str, labels: set[str]) -> str:
 
 
 def _repeats_prompt(line: str, source: str, prompt: Prompt) -> bool:
-    """Whether the line stands in a line of the prompt that shows neither the source nor a hint."""
+    """Whether the line is part of a line of the prompt that shows neither the source nor a hint, or repeats a
+    sentence of such a line."""
     said, asked = (f" {_words(text)} " for text in (line, source))
     if said == asked or len(said.split()) < _ECHO_WORDS:
         return False
-    ours = [f" {_words(own)} " for own in prompt.text.splitlines()]
-    if sum(asked in own for own in ours) > 1:  # the source is a sentence of the examples
+    lines = prompt.text.splitlines()
+    if sum(asked in f" {_words(own)} " for own in lines) > 1:  # the source is a sentence of the examples
         return False
     shown = [asked, *(f" {_words(hint.phrase)} " for hint in prompt.hints)]
-    return any(said in own for own in ours if not any(text in own for text in shown))
+    for own in lines:
+        ours = f" {_words(own)} "
+        if any(text in ours for text in shown):
+            continue
+        sentences = (f" {_words(part)} " for part in _SENTENCE_END.split(own))
+        if said in ours or any(part in said for part in sentences if len(part.split()) >= _ECHOED_SENTENCE_WORDS):
+            return True
+    return False
 
 
 def _words(text: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from prompts.templates import FOLDER
+from rag_mt.languages import base_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,5 +32,6 @@ def shot_languages() -> tuple[str, ...]:
 
 
 def has_shots(source: str, target: str) -> bool:
-    """Whether there are shots for this pair of language codes."""
-    return source != target and {source, target} <= set(shot_languages())
+    """Whether there are shots for this pair of language codes; those of German serve Austrian German too."""
+    pair = {base_code(source), base_code(target)}
+    return len(pair) == 2 and pair <= set(shot_languages())

@@ -14,7 +14,7 @@ from prompts.safety import MARKS, Guard, one_line
 from prompts.shots import has_shots, shot_languages, shots
 from prompts.templates import filled
 from rag_mt.errors import UserError
-from rag_mt.languages import language
+from rag_mt.languages import base_code, language
 from rag_mt.types import Hint, LanguageModel, Unit
 
 WRAPPERS = ("alpaca", "few-shot", "chat")
@@ -106,14 +106,15 @@ def _hint_line(family: str, source_phrase: str, phrase: str, before: str, after:
 def _examples(kind: str, source: str, target: str) -> tuple[str, ...]:
     """The shots of a pair in exactly the shape of the question, equal for every question of a job."""
     names, blocks = _names(source, target), []
+    asked, answered = base_code(source), base_code(target)
     for number, shot in enumerate(shots()):
-        shown = (shots()[0] if number == MISLEADING else shot)[target]
+        shown = (shots()[0] if number == MISLEADING else shot)[answered]
         before, _, after = shown.context.partition(shown.phrase)
         fields = {
-            "source": shot[source].text,
-            "translation": shot[target].text,
+            "source": shot[asked].text,
+            "translation": shot[answered].text,
             "related": shown.context,
-            "hints": _hint_line("few-shot", shot[source].phrase, shown.phrase, before, after),
+            "hints": _hint_line("few-shot", shot[asked].phrase, shown.phrase, before, after),
         }
         blocks.append(filled(f"few-shot.{kind}.example", names | fields))
     return tuple(blocks)

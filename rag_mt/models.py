@@ -67,7 +67,8 @@ class LoadedEncoder:
 
     The weights are float32. `dtype` is the format to compute in: if it is not float32, run the model under
     `torch.autocast(device.type, dtype)`. `folder` holds the model's files (`modules.json` and the like).
-    `fingerprint` changes with weights, tokenizer, adapter and `dtype`.
+    `fingerprint` changes with weights, tokenizer and adapter, not with `dtype`: vectors in bfloat16 are near enough
+    to those in float32 (cosine > 0.999) that an index made on one machine serves on another.
     """
 
     name: str
@@ -138,7 +139,7 @@ def load_encoder(
             setattr(model, "pooler", None)  # noqa: B010 (typed as a module)
         _check_missing(name, [key for key in missing if not key.startswith("pooler.")])
         model = merge_adapter(model, name, adapter) if adapter else model
-    fingerprint = _fingerprint(folder, number, "none", adapter)
+    fingerprint = _fingerprint(folder, torch.float32, "none", adapter)  # of the weights: see LoadedEncoder
     return LoadedEncoder(name, model.eval(), tokenizer, target, number, fingerprint, folder)
 
 

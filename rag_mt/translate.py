@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from rag_mt.console import INTERRUPTED, OK, PARTLY, Parser, add_model_options, note, positive, run
 from rag_mt.errors import UserError
@@ -190,19 +190,17 @@ def _one(
         journal = Journal(place, settings)
         if journal.kept:
             note(f"{output}: kept {journal.kept} of {total} sentences of the interrupted job")
-    out: BinaryIO = sys.stdout.buffer
-    live = output is None and form.name == "text" and sys.stdout.isatty()
+    live = Echo(sys.stdout.buffer) if output is None and form.name == "text" and sys.stdout.isatty() else None
     with closing(progress(total, "sentences", "translating", show=not options.quiet and not live)) as bar:
         try:
             if live:
-                out = Echo(out)
-                made = stream_segments(translator, segments(), out, totals.add)
+                made = stream_segments(translator, segments(), live, totals.add)
             else:
                 made = translate_segments(translator, segments(), totals, journal, options.batch_size, bar.update)
             if options.show_hints:
                 made = _shown(made, bar)
             if output is None:
-                form.fill(path, side, translator.target, made, out)
+                form.fill(path, side, translator.target, made, cast(BinaryIO, live or sys.stdout.buffer))
                 sys.stdout.buffer.flush()
             else:
                 with whole_file(output) as part, part.open("wb") as file:

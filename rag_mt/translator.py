@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from prompts.answers import read_answer
 from prompts.builder import PromptBuilder
+from prompts.wrappers import resolved_wrapper
 from rag_mt.corpora.placeholders import missing
 from rag_mt.corpora.splitting import rejoin, split
 from rag_mt.languages import language
@@ -26,6 +27,7 @@ from rag_mt.types import (
 )
 from retrievers.default_index import default_index
 from retrievers.encoders import open_encoder
+from retrievers.manifest import read_manifest
 from retrievers.registry import open_retriever, retriever_spec
 
 DEFAULT_RETRIEVER = "sentence"
@@ -96,11 +98,15 @@ class Translator:
         """
         source, target = language(src).code, language(tgt).code
         spec = retriever_spec(retriever)
+        resolved_wrapper(wrapper, source, target, None)  # names and folders are checked before minutes of loading
+        if index and spec.needs_index:
+            read_manifest(Path(index))
         settings: dict[str, Any] = {}
         folder: Path | None = None
         encode = None
         if spec.needs_index:
             encode = open_encoder(encoder, device=device, dtype=dtype)
+            settings["encoder"] = [encode.fingerprint, str(encode.dtype), encode.device.type]
             folder = Path(index) if index else default_index(retriever, target, encode, show=show)
         opened = open_retriever(retriever, folder, encode, source_language=source, target_language=target)
         if folder is not None:
@@ -114,8 +120,8 @@ class Translator:
     @overload
     def translate(self, text: str) -> TranslatedText: ...
     @overload
-    def translate(self, text: Sequence[str]) -> list[Translation]: ...
-    def translate(self, text: str | Sequence[str]) -> TranslatedText | list[Translation]:
+    def translate(self, text: list[str] | tuple[str, ...]) -> list[Translation]: ...
+    def translate(self, text: str | list[str] | tuple[str, ...]) -> TranslatedText | list[Translation]:
         """Running text, which is split into sentences and keeps its spacing, or a list of sentences."""
         if not isinstance(text, str):
             return self.translate_sentences([Sentence(t, self.source) for t in text])

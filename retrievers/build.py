@@ -57,8 +57,8 @@ def build_index(
     plan and settings. `restart` forgets an interrupted build. With `replace` an existing index gives way when the new
     one is complete. `total` is the number of sentences, for the progress bar. Memory use does not grow with
     the input, save eight bytes per sentence to know duplicates by.
-    Raises UserError if the folder is taken, another process builds it, the settings differ from those of the interrupted
-    build, nothing could be indexed or the disk cannot be written.
+    Raises UserError if the folder is taken, another process builds it, the settings differ from those of the
+    interrupted build, nothing could be indexed or the disk cannot be written.
     """
     _check_target(folder, replace)
     building = folder.with_name(folder.name + ".building")

@@ -66,7 +66,7 @@ class Index:
 
     def _all_but(self, sentence: int) -> faiss.SearchParameters:
         first, last = self.units_of(sentence)
-        return faiss.SearchParameters(sel=faiss.IDSelectorNot(faiss.IDSelectorRange(first, last)))
+        return faiss.SearchParameters(sel=faiss.IDSelectorNot(faiss.IDSelectorRange(first, last)))  # type: ignore[call-arg]
 
     def units_of(self, sentence: int) -> tuple[int, int]:
         """First (inclusive) and last (exclusive) unit of a sentence."""

@@ -5,7 +5,8 @@ The baseline that CCPR starts from (section 4.1, without its projection) and its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class NgramUnits:
         self.layer = default_layer(encoder) if layer is None else layer
         self.max_words = max_words
         self.dimension = 2 * encoder.hidden
-        self.settings = {
+        self.settings: Mapping[str, Any] = {
             "units": "n-grams",
             "encoder": encoder.id,
             "fingerprint": encoder.fingerprint,

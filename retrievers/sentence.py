@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,11 @@ class SentenceUnits:
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
         self.dimension = encoder.dimension
-        self.settings = {"units": "sentences", "encoder": encoder.id, "fingerprint": encoder.fingerprint}
+        self.settings: Mapping[str, Any] = {
+            "units": "sentences",
+            "encoder": encoder.id,
+            "fingerprint": encoder.fingerprint,
+        }
 
     def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, NDArray[np.int32]]:
         """Sentence vectors (units, dimension) and the spans 0 to len(text), int32 (units, 3)."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rag_mt.fingerprints import file_sha256, read_json
 from rag_mt.paths import whole_folder
 from rag_mt.types import Sentence
-from retrievers.store import FILES, SCHEMA, SENTENCES, SPANS, VECTORS, vectors_header
+from retrievers.store import FILES, SCHEMA, SENTENCES, SPANS, VECTORS, spans_header, vectors_header
 from retrievers.units import UnitMaker
 
 log = logging.getLogger("rag_mt")
@@ -30,7 +30,8 @@ BODY = "vectors.f16"
 
 @dataclass(frozen=True)
 class Shard:
-    """A finished part: `digest` tells its input, `origins` are the file names in it, `files` the sha256 of its files."""
+    """A finished part: `digest` tells its input, `origins` are the names of the input files, `files` the sha256 of
+    its own."""
 
     place: Path
     digest: str
@@ -112,8 +113,7 @@ def merge(shards: Sequence[Shard], folder: Path, dimension: int) -> dict[str, di
             with (shard.place / BODY).open("rb") as body:
                 shutil.copyfileobj(body, vectors, 1 << 20)
     with (folder / SPANS).open("wb") as spans:
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype("<i4")), "fortran_order": False, "shape": (units, 3)}
-        np.lib.format.write_array_header_1_0(spans, header)
+        spans.write(spans_header(units))
         for rows in _spans(shards):
             spans.write(rows.data)
     with pa.ipc.new_file(str(folder / SENTENCES), SCHEMA) as writer:

@@ -8,6 +8,7 @@ sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded) an
 
 from __future__ import annotations
 
+import io
 import struct
 from pathlib import Path
 
@@ -43,6 +44,14 @@ def vectors_header(dimension: int, units: int) -> bytes:
     return bytes(header)
 
 
+def spans_header(units: int) -> bytes:
+    """The bytes before the rows of a spans file (npy format 1.0)."""
+    file = io.BytesIO()
+    contents = {"descr": np.dtype("<i4").str, "fortran_order": False, "shape": (units, 3)}
+    np.lib.format.write_array_header_1_0(file, contents)
+    return file.getvalue()
+
+
 def header_problem(folder: Path, dimension: int, units: int) -> str:
     """What is wrong with the first (and last) bytes of the folder's files, or an empty string.
 
@@ -72,16 +81,11 @@ def _vectors_problem(path: Path, dimension: int, units: int) -> str:
 
 
 def _spans_problem(path: Path, units: int) -> str:
-    try:
-        with path.open("rb") as file:
-            if np.lib.format.read_magic(file) != (1, 0):
-                return f"{SPANS} is of another version of the npy format"
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-            size = file.tell() + units * 3 * dtype.itemsize
-    except ValueError:
-        return f"{SPANS} is not an array file"
-    if (shape, fortran, dtype) != ((units, 3), False, np.dtype(np.int32)) or path.stat().st_size != size:
-        return f"{SPANS} holds {dtype} {shape}, not int32 {(units, 3)}"
+    expected = spans_header(units)
+    with path.open("rb") as file:
+        found = file.read(len(expected))
+    if found != expected or path.stat().st_size != len(expected) + units * 3 * np.dtype(np.int32).itemsize:
+        return f"{SPANS} is not an int32 array of {units} rows of 3"
     return ""
 
 

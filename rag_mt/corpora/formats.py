@@ -41,3 +41,9 @@ class Format(Protocol):
         """Write the file again with one item of `translations` per segment that `segments` yields, in the same order,
         each taken only when its place is reached; all other bytes stay as they are where the format allows."""
         ...
+
+
+def usable(translated: TranslatedText) -> bool:
+    """Whether every sentence of a segment was translated; if not, a format with a place for "not yet translated"
+    leaves the segment there."""
+    return all(t.ok for t in translated.sentences)

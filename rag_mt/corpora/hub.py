@@ -71,8 +71,8 @@ def hub_segments(name: str, side: Side, skips: Skips) -> Iterator[Segment]:
         raise UserError(f"data set {name} has no text in {side.language}: try another split or --column")
 
 
-# The datasets package lets through whatever its many readers and clients raise, hence the broad clauses below: all of it
-# means that the data set cannot be read.
+# The datasets package lets through whatever its many readers and clients raise, hence the broad clauses below: all of
+# it means that the data set cannot be read.
 
 
 def _rows(name: str, meant: HubName) -> Iterator[dict[str, Any]]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lxml import etree
+from rag_mt.corpora.xml import legal, local_name, shell
 
-from rag_mt.corpora.xml import local_name
-
-WITH_TEXT = frozenset({"g", "mrk", "pc", "hi", "sub"})
+WITH_TEXT = frozenset({"g", "mrk", "pc", "hi"})
 """Codes around translatable text; all others stand for native code, and their content is no text."""
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD_START = re.compile(rf"(?<=[\s{_CJK}])(?=\S)|(?<=\S)(?=[{_CJK}])")
+_WORD_END = re.compile(rf"(?<=\S)(?=[\s{_CJK}])|(?<=[{_CJK}])(?=\S)")
 
 
 @dataclass(frozen=True)
@@ -27,28 +30,18 @@ class Code:
 def flatten(element: Any) -> tuple[str, list[Code]]:
     """The plain text of a `seg`, `source` or `target` and its inline codes."""
     codes: list[Code] = []
-    return _flatten(element, "", codes), codes
+    pieces: list[str] = []
+    _flatten(element, 0, pieces, codes)
+    return "".join(pieces), codes
 
 
-def _flatten(element: Any, text: str, codes: list[Code]) -> str:
-    text += element.text or ""
-    for child in element:
-        if local_name(child) in WITH_TEXT:
-            codes.append(Code(len(text), "open", child))
-            text = _flatten(child, text, codes)
-            codes.append(Code(len(text), "close"))
-        else:
-            codes.append(Code(len(text), "empty", child))
-        text += child.tail or ""
-    return text
-
-
-def has_inner(text: str, codes: list[Code]) -> bool:
+def has_inner(text: str, codes: Sequence[Code]) -> bool:
     """Whether a code stands between words, where its place in a translation can only be guessed."""
-    return any(text[: c.position].strip() and text[c.position :].strip() for c in codes)
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    return any(first < c.position < last for c in codes)
 
 
-def rebuild(element: Any, text: str, source: str, codes: list[Code]) -> None:
+def rebuild(element: Any, text: str, source: str, codes: Sequence[Code]) -> None:
     """Make `text` with the codes of `source` the content of `element`.
 
     Codes at the edges stay there, inner ones go to the word boundary nearest to their share of the text; their order,
@@ -57,6 +50,7 @@ def rebuild(element: Any, text: str, source: str, codes: list[Code]) -> None:
     for child in list(element):
         element.remove(child)
     element.text = None
+    text = legal(text)
     places = [c.position for c in codes] if text == source else _places(text, source, codes)
     parents, at = [element], 0
     for code, place in zip(codes, places, strict=True):
@@ -65,7 +59,7 @@ def rebuild(element: Any, text: str, source: str, codes: list[Code]) -> None:
         if code.kind == "close":
             parents.pop()
             continue
-        child = deepcopy(code.element) if code.kind == "empty" else _shell(code.element)
+        child = deepcopy(code.element) if code.kind == "empty" else shell(code.element)
         child.tail = None
         parents[-1].append(child)
         if code.kind == "open":
@@ -73,25 +67,56 @@ def rebuild(element: Any, text: str, source: str, codes: list[Code]) -> None:
     _append(element, text[at:])
 
 
-def _places(text: str, source: str, codes: list[Code]) -> list[int]:
-    """Ascending positions in `text` for the codes of `source`."""
-    boundaries = [m.start() for m in re.finditer(r"(?<=\s)(?=\S)|(?<=\S)(?=\s)", text)] or [len(text)]
+def _flatten(element: Any, at: int, pieces: list[str], codes: list[Code]) -> int:
+    """Collect an element's content that begins at position `at`; returns where it ends."""
+
+    def take(text: str | None) -> int:
+        pieces.append(text or "")
+        return at + len(pieces[-1])
+
+    at = take(element.text)
+    for child in element:
+        if _has_text(child):
+            codes.append(Code(at, "open", child))
+            at = _flatten(child, at, pieces, codes)
+            codes.append(Code(at, "close"))
+        else:
+            codes.append(Code(at, "empty", child))
+        at = take(child.tail)
+    return at
+
+
+def _has_text(code: Any) -> bool:
+    """Whether the content of a code is to be translated; a marked term can be protected."""
+    protected = code.get("translate") == "no" or code.get("mtype") == "protected"
+    return local_name(code) in WITH_TEXT and not protected
+
+
+def _places(text: str, source: str, codes: Sequence[Code]) -> list[int]:
+    """Ascending positions in `text` for the codes of `source`: openings at word starts, closings at word ends."""
+    lead, trail = len(text) - len(text.lstrip()), len(text) - len(text.rstrip())
+    first, last = len(source) - len(source.lstrip()), len(source.rstrip())
+    starts = [lead] + [m.start() for m in _WORD_START.finditer(text)]
+    ends = [m.start() for m in _WORD_END.finditer(text)] + [len(text) - trail]
     places: list[int] = []
+    opened: list[tuple[int, int]] = []  # positions of the open codes in source and text
     for code in codes:
-        if not source[: code.position].strip():
-            place = 0
-        elif not source[code.position :].strip():
-            place = len(text)
+        least = places[-1] if places else 0
+        if code.kind == "close":
+            began, placed = opened.pop()
+            least = max(least, placed + 1) if code.position > began else least  # keep a word inside the pair
+        if code.position <= first:
+            place = min(code.position, lead)
+        elif code.position >= last:
+            place = len(text) - min(len(source) - code.position, trail)
         else:
             wanted = code.position / len(source) * len(text)
-            place = min(boundaries, key=lambda b: (abs(b - wanted), b))
+            allowed = {"open": starts, "close": ends, "empty": starts + ends}[code.kind]
+            place = min((p for p in allowed if p >= least), key=lambda p: (abs(p - wanted), p), default=len(text))
         places.append(max(place, places[-1] if places else 0))
+        if code.kind == "open":
+            opened.append((code.position, places[-1]))
     return places
-
-
-def _shell(element: Any) -> Any:
-    """The element with its attributes and without content."""
-    return etree.Element(element.tag, element.attrib, nsmap=element.nsmap)
 
 
 def _append(parent: Any, text: str) -> None:

@@ -195,26 +195,28 @@ def _note(path: Path, number: int, ends: Counter[bytes]) -> None:
         log.info("%s has mixed line ends, kept as they are: %s", path, ", ".join(found))
 
 
-class _Zstd:
-    """Reads zstd frames; unlike the library's own reader it notices a file that ends in the middle of a frame."""
+class _Frames:
+    """Reads zstd frames or xz streams to the end of the file. Unlike the libraries' own readers it notices a last zstd
+    frame that is not complete and bytes after an xz stream."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
+    def __init__(self, file: BinaryIO, decompressor: Callable[[], Any]) -> None:
+        self._file, self._decompressor = file, decompressor
+        self._frame: Any = None
         self._ready = memoryview(b"")
-        self._started = False
 
     def read(self, size: int) -> bytes:
         while not self._ready:
+            left = (
+                self._frame.unused_data.lstrip(b"\x00") if self._frame and self._frame.eof else b""
+            )  # xz pads with NUL
             # A zstd block can grow 32,000-fold: small bites keep the memory small.
-            data = (self._frame.unused_data if self._frame.eof else b"") or self._file.read(1024)
+            data = left or self._file.read(1024)
             if not data:
-                if self._started and not self._frame.eof:
-                    raise EOFError("the last frame is not complete")
+                if self._frame and not self._frame.eof:
+                    raise EOFError("it ends too early")
                 return b""
-            if self._frame.eof:
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
-            self._started = True
+            if not self._frame or self._frame.eof:
+                self._frame = self._decompressor()
             self._ready = memoryview(self._frame.decompress(data))
         out, self._ready = self._ready[:size], self._ready[size:]
         return bytes(out)
@@ -228,8 +230,8 @@ _MAGIC = {
 }
 _READERS: dict[str, Callable[[BinaryIO], Any]] = {
     "gz": lambda file: gzip.GzipFile(fileobj=file),
-    "xz": lzma.LZMAFile,
-    "zst": _Zstd,
+    "xz": lambda file: _Frames(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
+    "zst": lambda file: _Frames(file, lambda: zstandard.ZstdDecompressor().decompressobj()),
 }
 
 

@@ -193,7 +193,7 @@ def _cut(text: str, start: int, latest: int) -> int:
     cut = latest
     while cut > middle and (unicodedata.combining(text[cut]) or text[cut] == "\u200d" or text[cut - 1] == "\u200d"):
         cut -= 1
-    return cut
+    return cut if cut > middle else latest
 
 
 def _trimmed(text: str, start: int, end: int) -> Span:

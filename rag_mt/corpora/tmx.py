@@ -3,84 +3,148 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+from xml.sax.saxutils import escape
 
 from lxml import etree
 
 from rag_mt.corpora.formats import Segment, Side, usable
 from rag_mt.corpora.inline import flatten, rebuild
-from rag_mt.corpora.opening import open_bytes
-from rag_mt.corpora.xml import XML_LANG, forget, iterate, local_name
-from rag_mt.errors import UserError
+from rag_mt.corpora.opening import BOM, open_bytes
+from rag_mt.corpora.xml import XML_LANG, forget, insert_after, iterate, local_name, read_head, shell
 from rag_mt.languages import base_code
 from rag_mt.skips import Skips
 from rag_mt.types import Origin, TranslatedText
 
-EVENTS = ("start", "end", "comment", "pi")
+_PARENTS = {"tu": "body", "body": "tmx", "tmx": ""}
 
 
 @dataclass(frozen=True)
 class Tmx:
-    """TMX 1.1 to 1.4b. Filling adds the target variant to every unit, or replaces the one that is there."""
+    """TMX 1.1 to 1.4b. Filling adds the target variant to every unit, or replaces the one that is there;
+    the output is UTF-8 with the line ends of the input."""
 
     name: str = "tmx"
     suffixes: tuple[str, ...] = (".tmx",)
 
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
         """The plain text of each unit's variant in the side's language."""
+        read_head(file, "tmx")
         with open_bytes(file) as stream:
-            for event, element in iterate(file, stream, ("start", "end")):
-                _check_root(file, event, element)
-                if event == "end" and local_name(element) == "tu":
-                    text = _text(_variant(element, side.language))
-                    origin = Origin(str(file), element.sourceline)
-                    if text.strip():
-                        yield Segment(text, origin)
-                    else:
-                        skips.add(origin, f"no {side.language} side in the translation unit")
-                    forget(element)
+            for _, unit in iterate(file, stream, ("end",), ("tu",)):
+                if not _in_place(unit):
+                    continue
+                text = _text(_variant(unit, side.language))
+                origin = Origin(str(file), unit.sourceline)
+                if text:
+                    yield Segment(text, origin)
+                else:
+                    skips.add(origin, f"no {side.language} side")
+                forget(unit)
 
     def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """The memory with source and target variants; header, notes and other languages are kept."""
-        with open_bytes(file) as stream, etree.xmlfile(out, encoding="utf-8") as writer, ExitStack() as opened:
-            pending: Any = None  # written when the text behind it has been read
-            depth = 0
-            for event, element in iterate(file, stream, EVENTS):
-                if event == "start":
-                    if depth < 2 and pending is not None:
-                        pending = _flush(writer, pending)
-                    if depth == 0:
-                        _check_root(file, event, element)
-                        _write_head(writer, element)
-                    if depth == 0 or local_name(element) == "body":
-                        opened.enter_context(writer.element(element.tag, element.attrib, nsmap=element.nsmap))
-                        if element.text:
-                            writer.write(element.text)
-                    elif depth == 2 and pending is not None:
-                        pending = _flush(writer, pending)
-                    depth += 1
-                elif event == "end":
-                    depth -= 1
-                    if depth == 2 and local_name(element) == "tu":
-                        _fill_unit(element, side.language, target, translations)
-                    if local_name(element) == "body" or depth == 0:
-                        if pending is not None:
-                            pending = _flush(writer, pending)
-                    elif depth in (1, 2) and local_name(element.getparent()) in ("tmx", "body"):
-                        pending = element
-                elif depth in (1, 2) and element.getparent() is not None:
-                    if pending is not None:
-                        pending = _flush(writer, pending)
-                    pending = element
+        head = read_head(file, "tmx")
+
+        def write(text: str) -> None:
+            out.write(head.encode(text, "utf-8"))
+
+        out.write(BOM if head.mark else b"")
+        write(head.prolog("UTF-8"))
+        with open_bytes(file) as stream:
+            for event, element in iterate(file, stream, ("start", "end"), tuple(_PARENTS)):
+                if not _in_place(element):
+                    continue
+                if event == "start":  # what stands before it is complete now, with the text between
+                    if element.getparent() is not None:
+                        write(_take_content(element.getparent(), element))
+                    if local_name(element) != "tu":
+                        write(etree.tostring(shell(element), encoding="unicode").removesuffix("/>") + ">")
+                elif local_name(element) == "tu":
+                    _fill_unit(element, side.language, target, translations)
+                else:
+                    prefix = f"{element.prefix}:" if element.prefix else ""
+                    write(f"{_take_content(element)}</{prefix}{local_name(element)}>")
+        write("\n")
 
 
-def _flush(writer: Any, element: Any) -> None:
-    writer.write(element)
-    forget(element)
+def _in_place(element: Any) -> bool:
+    parent = element.getparent()
+    return (local_name(parent) if parent is not None else "") == _PARENTS[local_name(element)]
+
+
+def _take_content(parent: Any, before: Any = None) -> str:
+    """Remove the content of an element, or what stands `before` a child, and return it as XML."""
+    content = [escape(parent.text or "")]
+    parent.text = None
+    for child in list(parent) if before is None else list(before.itersiblings(preceding=True))[::-1]:
+        if local_name(child) == "body":  # written when it ended
+            content.append(escape(child.tail or ""))
+        else:
+            content.append(etree.tostring(child, encoding="unicode"))
+        parent.remove(child)
+    return "".join(content)
+
+
+def _variants(unit: Any) -> list[tuple[str, Any]]:
+    """The unit's variants with their languages, such as `de-DE`."""
+    children = [c for c in unit if local_name(c) == "tuv"]
+    return [((c.get(XML_LANG) or c.get("lang") or "").replace("_", "-"), c) for c in children]
+
+
+def _variant(unit: Any, language: str) -> Any:
+    """The variant in exactly this language, else the first one in the same base language, else None."""
+    variants = _variants(unit)
+    exact = [v for code, v in variants if code.lower() == language.lower()]
+    near = [v for code, v in variants if base_code(code) == base_code(language)]
+    return next(iter(exact + near), None)
+
+
+def _text(variant: Any) -> str:
+    """The plain text of a variant; empty if it has none or only white space."""
+    segment = _segment(variant)
+    text = flatten(segment)[0] if segment is not None else ""
+    return text if text.strip() else ""
+
+
+def _segment(variant: Any) -> Any:
+    return next((c for c in variant if local_name(c) == "seg"), None) if variant is not None else None
+
+
+def _fill_unit(unit: Any, source: str, target: str, translations: Iterator[TranslatedText]) -> None:
+    """Add or replace the target variant of a unit that has a source text."""
+    variant = _variant(unit, source)
+    if not _text(variant):
+        return
+    translated = next(translations)
+    if not usable(translated):
+        return
+    segment = deepcopy(_segment(variant))
+    text, codes = flatten(segment)
+    rebuild(segment, translated.text, text, codes)
+    key = XML_LANG if variant.get(XML_LANG) else "lang"
+    new = etree.Element(variant.tag, {key: target, "creationtool": "rag-mt", "creationid": "rag-mt"})
+    new.text = variant.text if not (variant.text or "").strip() else None
+    new.append(segment)
+    segment.tail = variant[-1].tail
+    old = _replaced(unit, variant, target)
+    if old is None:
+        insert_after(variant, new)
+    else:
+        new.set(key, old.get(XML_LANG) or old.get("lang"))
+        new.tail = old.tail
+        unit.replace(old, new)
+
+
+def _replaced(unit: Any, source: Any, target: str) -> Any:
+    """The variant in exactly the target language or, for a target without a region, in one of its regions."""
+    others = [(code.lower(), v) for code, v in _variants(unit) if v is not source]
+    exact = [v for code, v in others if code == target.lower()]
+    regional = [v for code, v in others if base_code(code) == target.lower()]
+    return next(iter(exact + regional), None)
 
 
 FORMAT = Tmx()

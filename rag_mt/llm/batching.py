@@ -35,7 +35,7 @@ def shared_tokens(offsets: Sequence[tuple[int, int]], text: str, shared: int) ->
     return max(0, min(inside, len(offsets) - 1))
 
 
-def common_prefix(sequences: Sequence[Sequence[int]]) -> int:
+def common_prefix(sequences: Sequence[tuple[int, ...]]) -> int:
     """The length of the longest common beginning."""
     low, high = min(sequences), max(sequences)  # whatever lies between them begins as both do
     return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))

@@ -28,7 +28,7 @@ COMPACT_SHARE = 0.25
 Spans = Sequence[tuple[int, int]]  # columns of each row that its prefix fills, with one common end
 
 
-class GrowingLayer(DynamicLayer):  # type: ignore[misc]
+class GrowingLayer(DynamicLayer):
     """Keys and values of one layer in a buffer with room for later tokens, (rows, heads, room, width).
 
     The layer's base class copies all keys and values at every token; here a token writes only its own column. All
@@ -36,7 +36,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
     """
 
     def __init__(self, room: int = 0) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.room = room  # columns to make room for at first
         self._buffers: tuple[Tensor, Tensor] | None = None
 
@@ -53,12 +53,12 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         start = self.get_seq_length()
         end = start + key_states.shape[-2]
         if self._buffers is None or end > self._buffers[0].shape[-2]:
-            self._grow(max(end + ROOM // 4, self.room), key_states, value_states)
-        assert self._buffers is not None
+            room = max(end + ROOM // 4, self.room)
+            old = self._buffers or (None, None)
+            self._buffers = (_copied(old[0], key_states, start, room), _copied(old[1], value_states, start, room))
         self._buffers[0][:, :, start:end] = key_states
         self._buffers[1][:, :, start:end] = value_states
-        self._show(end)
-        return self.keys, self.values
+        return self._show(end)
 
     def keep(self, rows: Tensor, first: int) -> None:
         """Keep only `rows` and the columns from `first` on."""
@@ -68,20 +68,19 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         self._buffers = (self._buffers[0][rows, :, first:], self._buffers[1][rows, :, first:])
         self._show(length - first)
 
-    def _grow(self, room: int, key_states: Tensor, value_states: Tensor) -> None:
-        length = self.get_seq_length()
-        grown = []
-        for old, new in ((self.keys, key_states), (self.values, value_states)):
-            rows, heads, _, width = new.shape
-            buffer = new.new_empty((rows, heads, room, width))
-            if length:
-                buffer[:, :, :length] = old
-            grown.append(buffer)
-        self._buffers = (grown[0], grown[1])
-
-    def _show(self, length: int) -> None:
+    def _show(self, length: int) -> tuple[Tensor, Tensor]:
         assert self._buffers is not None
-        self.keys, self.values = (buffer[:, :, :length] for buffer in self._buffers)
+        keys, values = (buffer[:, :, :length] for buffer in self._buffers)
+        self.keys, self.values = keys, values
+        return keys, values
+
+
+def _copied(old: Tensor | None, like: Tensor, length: int, room: int) -> Tensor:
+    rows, heads, _, width = like.shape
+    buffer = like.new_empty((rows, heads, room, width))
+    if old is not None:
+        buffer[:, :, :length] = old[:, :, :length]
+    return buffer
 
 
 def _any(states: Sequence[Tensor | None]) -> Tensor:
@@ -131,7 +130,7 @@ class Row:
 
 def compute_prefix(model: Any, ids: tuple[int, ...]) -> Prefix:
     """The keys and values of `ids`, computed alone."""
-    cache = Cache(layer_class_to_replicate=GrowingLayer)
+    cache = _growing_cache(len(ids))
     device = model.get_input_embeddings().weight.device
     tokens = torch.tensor([ids], device=device)
     _next_tokens(model, tokens, torch.ones_like(tokens), torch.arange(len(ids), device=device)[None], cache)
@@ -180,10 +179,10 @@ def decode(
 
 
 @torch.inference_mode()
-def _filled_cache(prefixes: Sequence[Prefix | None], spans: Spans, room: int) -> Cache:
+def _filled_cache(prefixes: Sequence[Prefix | None], spans: Spans, room: int) -> Any:
     if not spans[0][1]:
-        return Cache(layer_class_to_replicate=partial(GrowingLayer, room))
-    layers = []
+        return _growing_cache(room)
+    layers: list[Any] = []
     for number in range(next(len(p.layers) for p in prefixes if p)):
         layer = GrowingLayer()
         states = [p.layers[number] if p else (None, None) for p in prefixes]
@@ -192,8 +191,14 @@ def _filled_cache(prefixes: Sequence[Prefix | None], spans: Spans, room: int) ->
     return Cache(layers=layers)
 
 
+def _growing_cache(room: int) -> Any:
+    """An empty cache that makes its layers as the model reaches them."""
+    maker: Any = partial(GrowingLayer, room)
+    return Cache(layer_class_to_replicate=maker)
+
+
 @torch.inference_mode()
-def _next_tokens(model: Any, tokens: Tensor, mask: Tensor, positions: Tensor, cache: Cache) -> Tensor:
+def _next_tokens(model: Any, tokens: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> Tensor:
     """The likeliest next token of each row, shape (rows,); only the last column's scores are computed."""
     output = model(
         input_ids=tokens,

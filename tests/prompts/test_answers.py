@@ -165,6 +165,13 @@ def test_an_echo_of_the_prompt_is_no_translation(wrapper: str) -> None:
     assert not found.ok and found.notes == ("the model only repeated the prompt",)
 
 
+def test_an_instruction_in_other_words_is_no_translation() -> None:
+    prompt = prompt_for(wrapper="alpaca")
+    answer = "The German text is put into English. Reply with the translation alone, on a single line."
+    found = read_answer(Completion(answer, 9, True), SOURCE, prompt)
+    assert not found.ok and found.notes == ("the model only repeated the prompt",)
+
+
 @pytest.mark.parametrize(
     ("answer", "notes"),
     [("The house by", (UNFINISHED,)), ("The house.\n\nGerman: Das", ()), (f"{TEXT}\n", (UNFINISHED,))],

@@ -26,7 +26,14 @@ def test_each_shot_is_usable(number: int, code: str) -> None:
 def test_shots_exist_for_all_directions() -> None:
     assert len(shots()) == 4 and set(shot_languages()) == set(LANGUAGES)
     assert all(has_shots(*pair) for pair in permutations(LANGUAGES, 2))
-    assert not has_shots("en", "is") and not has_shots("en", "en")
+    assert not has_shots("en", "is") and not has_shots("en", "en") and not has_shots("en-GB", "en")
+
+
+def test_a_regional_variant_uses_the_shots_of_its_language() -> None:
+    prompt = PromptBuilder("de-AT", "en", "auto").build(Sentence("Servus", "de-AT"), ())
+    assert (
+        prompt.text.endswith(f"\n{language('de-AT').name}: Servus\nEnglish:") and shots()[0]["de"].text in prompt.text
+    )
 
 
 @pytest.mark.parametrize(("source", "target"), list(permutations(LANGUAGES, 2)))

@@ -54,7 +54,7 @@ def test_e5_equals_sentence_transformers(e5: TransformerEncoder) -> None:
 def test_bf16_is_near_float32(e5: TransformerEncoder) -> None:
     half = open_encoder("embedded:e5-small", device="cpu", dtype="bfloat16")
     assert cosines(half.encode(TEXTS), e5.encode(TEXTS)).min() > 0.999
-    assert half.fingerprint != e5.fingerprint
+    assert half.fingerprint == e5.fingerprint, "an index made in one format serves the other"
 
 
 def test_vectors_are_normalised_and_in_order(e5: TransformerEncoder) -> None:

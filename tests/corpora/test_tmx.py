@@ -1,0 +1,179 @@
+"""TMX memories: segments, filling, safety."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from rag_mt.corpora.formats import Side
+from rag_mt.corpora.tmx import FORMAT
+from rag_mt.errors import UserError
+from rag_mt.skips import Skips
+from rag_mt.types import Sentence, TranslatedText, Translation
+
+OMEGAT = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE tmx SYSTEM "tmx11.dtd">
+<!-- exported by hand -->
+<tmx version="1.1">
+  <header creationtool="OmegaT" o-tmf="OmegaT TMX" adminlang="EN-US" datatype="plaintext" segtype="sentence" \
+srclang="de-DE">
+    <note>a &lt; b</note>
+  </header>
+  <body>
+    <!-- first -->
+    <tu>
+      <prop type="file">a/&gt;b.txt</prop>
+      <tuv lang="DE-DE">
+        <seg>Das Haus ist alt.</seg>
+      </tuv>
+    </tu>
+    <tu>
+      <tuv lang="fr">
+        <seg>La maison.</seg>
+      </tuv>
+    </tu>
+    <tu>
+      <tuv lang="DE-DE">
+        <seg>Er kommt &amp; geht.</seg>
+      </tuv>
+      <tuv lang="EN-US" changeid="eva">
+        <seg>Old.</seg>
+      </tuv>
+    </tu>
+  </body>
+</tmx>
+"""
+TRADOS = """<?xml version="1.0" encoding="utf-16"?>
+<tmx version="1.4"><header srclang="en-US"/><body>
+<tu creationid="EVA"><tuv xml:lang="en-US"><seg>Press <bpt i="1" x="1">&lt;b&gt;</bpt>Save<ept i="1">&lt;/b&gt;</ept> \
+now<ph x="2">{1}</ph></seg></tuv></tu>
+</body></tmx>
+"""
+
+
+def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def filled(file: Path, side: str, target: str, translations: list[TranslatedText]) -> bytes:
+    out, stream = io.BytesIO(), iter(translations)
+    FORMAT.fill(file, Side(side), target, stream, out)
+    assert next(stream, None) is None
+    return out.getvalue()
+
+
+def test_one_segment_per_unit_with_the_language(tmp_path: Path) -> None:
+    file, skips = write(tmp_path / "a.tmx", OMEGAT), Skips()
+    found = list(FORMAT.segments(file, Side("de"), skips))
+    assert [(s.text, s.origin.line) for s in found] == [("Das Haus ist alt.", 11), ("Er kommt & geht.", 22)]
+    assert skips.counts == {"no de side": 1}
+
+
+def test_filling_adds_or_replaces_the_target_and_keeps_the_rest(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.tmx", OMEGAT)
+    out = filled(file, "de", "en", [TranslatedText("The house is old."), TranslatedText("He comes & goes.")]).decode()
+    first = '      <tuv lang="en" creationtool="rag-mt" creationid="rag-mt">\n        <seg>The house is old.</seg>\n'
+    second = '<tuv lang="EN-US" creationtool="rag-mt" creationid="rag-mt">\n        <seg>He comes &amp; goes.</seg>'
+    expected = OMEGAT.replace("alt.</seg>\n      </tuv>\n", f"alt.</seg>\n      </tuv>\n{first}      </tuv>\n")
+    expected = expected.replace('<tuv lang="EN-US" changeid="eva">\n        <seg>Old.</seg>', second)
+    assert out == expected
+
+
+def test_windows_line_ends_and_byte_order_mark_stay(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.tmx", OMEGAT.replace("\n", "\r\n"), "utf-8-sig")
+    out = filled(file, "fr", "en", [TranslatedText("The house.")])
+    assert out.startswith(b"\xef\xbb\xbf<?xml")
+    assert out.count(b"\r\n") == out.count(b"\n") > 30
+
+
+def test_codes_of_a_utf16_memory_are_put_back(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.tmx", TRADOS, "utf-16")
+    (segment,) = FORMAT.segments(file, Side("en"), Skips())
+    assert segment.text == "Press Save now"
+    out = filled(file, "en", "de", [TranslatedText("Jetzt Speichern klicken")])
+    segs = ["".join(s.itertext("bpt", "ept", "ph")) for s in etree.fromstring(out).iter("seg")]
+    assert segs == ["<b></b>{1}"] * 2
+    assert b'<?xml version="1.0" encoding="UTF-8"?>' in out
+
+
+def test_a_failed_translation_adds_no_variant(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.tmx", OMEGAT)
+    failed = TranslatedText("Das Haus ist alt.", (Translation(Sentence("Das Haus ist alt.", "de"), "x", ok=False),))
+    out = filled(file, "de", "en", [failed, failed]).decode()
+    assert out == OMEGAT
+
+
+def test_the_exact_language_is_preferred(tmp_path: Path) -> None:
+    tuvs = "".join(f'<tuv xml:lang="{code}"><seg>{code}</seg></tuv>' for code in ("pt-BR", "pt-PT", "en"))
+    file = write(tmp_path / "a.tmx", f"<tmx><header/><body><tu>{tuvs}</tu></body></tmx>")
+    assert [s.text for s in FORMAT.segments(file, Side("pt-PT"), Skips())] == ["pt-PT"]
+    assert [s.text for s in FORMAT.segments(file, Side("pt"), Skips())] == ["pt-BR"]
+    out = filled(file, "pt-PT", "pt", [TranslatedText("new")])
+    assert [s.text for s in etree.fromstring(out).iter("seg")] == ["new", "pt-PT", "en"]
+
+
+def test_translations_are_taken_when_their_place_is_reached_in_little_memory(tmp_path: Path) -> None:
+    file, units = tmp_path / "a.tmx.gz", 30_000
+    unit = b'<tu>\n<tuv xml:lang="de"><seg>Ein langer Satz Nummer %d.</seg></tuv>\n</tu>\n'
+    with gzip.open(file, "wb", 1) as stream:
+        stream.write(b"<tmx version='1.4'><header/><body>\n")
+        stream.writelines(unit % n for n in range(units))
+        stream.write(b"</body></tmx>")
+    taken, lag = 0, []
+
+    def translations() -> Iterator[TranslatedText]:
+        nonlocal taken
+        for segment in FORMAT.segments(file, Side("de"), Skips()):
+            taken += 1
+            lag.append(taken - out.units)
+            yield TranslatedText(segment.text.upper())
+
+    class Counter(io.RawIOBase):
+        units, data = 0, b""
+
+        def write(self, data: bytes) -> int:  # type: ignore[override]
+            self.units += data.count(b"</tu>")
+            self.data = data[-100:]
+            return len(data)
+
+    out = Counter()
+    tracemalloc.start()
+    FORMAT.fill(file, Side("de"), "en", translations(), out)  # type: ignore[arg-type]
+    assert tracemalloc.get_traced_memory()[1] < 8e6
+    tracemalloc.stop()
+    assert taken == out.units == units
+    assert max(lag) <= 2
+    assert out.data.endswith(b"</body></tmx>\n")
+
+
+BOMB = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdef", "bcdefg", strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (f'<!DOCTYPE tmx [<!ENTITY a "ha">{BOMB}]><tmx><body><tu/>&g;</body></tmx>', "declares entities"),
+        ('<!DOCTYPE tmx [<!ENTITY x SYSTEM "file:///etc/hostname">]><tmx>&x;</tmx>', "declares entities"),
+        ('<!DOCTYPE tmx SYSTEM "tmx14.dtd" [<!ENTITY % x SYSTEM "http://x/y">%x;]><tmx/>', "declares entities"),
+        ('<!DOCTYPE tmx [<!ATTLIST seg x CDATA "y">]><tmx/>', "declares entities"),
+        ("<tmx>\n<body>\n<tu></body>\n</tmx>", ":3: not well-formed"),
+        ("<tmx>\n<body><tu>&unknown;</tu></body></tmx>", ":2: not well-formed"),
+        ("<tmx>\n<body>\n<tu>", ":3: not well-formed"),
+        ("just text", ":1: not well-formed"),
+        ("", "is empty"),
+        ("<xliff/>", "root element is <xliff>, expected <tmx>"),
+    ],
+)
+def test_bad_documents_are_refused_in_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    file = write(tmp_path / "a.tmx", text)
+    with pytest.raises(UserError, match=sentence):
+        list(FORMAT.segments(file, Side("de"), Skips()))
+    with pytest.raises(UserError, match=sentence):
+        filled(file, "de", "en", [])

@@ -1,0 +1,233 @@
+"""The command line from end to end with the embedded models, and every user mistake as one sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import polib
+import pytest
+
+from rag_mt import cli, translate
+from rag_mt.journal import Journal
+from rag_mt.llm import TransformersLLM
+
+ROOT = Path(__file__).parents[2]
+LINES = [
+    "Der Stadtrat hat den Bau einer neuen Brücke beschlossen.",
+    "",
+    "  Die Feuerwehr war die ganze Nacht im Einsatz. Verletzt wurde niemand.  ",
+    "Das Museum öffnet um zehn Uhr.",
+    "Die Preise für Strom sind im März gestiegen.",
+    "Wo ist der Bahnhof?",
+]
+
+
+def command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a run in this process."""
+    try:
+        code = translate.main(arguments)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.de.txt"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+def test_text_keeps_blank_lines_order_and_spacing(text: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert translate.main(["--src", "de", "--show-hints", "--quiet", str(text)]) == 0
+    captured = capfdbinary.readouterr()
+    lines = captured.out.decode().split("\n")
+    assert len(lines) == len(LINES) + 1
+    assert lines[1] == ""
+    assert lines[2].startswith("  ")
+    assert lines[2].endswith("  ")
+    assert "bridge" in lines[0].casefold()
+    report = captured.err.decode()
+    assert "hints: " in report
+    assert "rag_mt/sample_corpus/en.txt:" in report or "en.txt:" in report
+
+
+def test_standard_input_and_no_retriever(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    source = SimpleNamespace(buffer=io.BytesIO(b"Guten Morgen.\n"), isatty=lambda: False)
+    monkeypatch.setattr(sys, "stdin", source)
+    assert translate.main(["--src", "de", "--retriever", "none", "--quiet"]) == 0
+    assert "morning" in capfdbinary.readouterr().out.decode().casefold()
+
+
+def test_jsonl_has_hints_with_provenance(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    rows = [{"id": i, "text": line} for i, line in enumerate(LINES) if line]
+    source.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows) + "not json\n", encoding="utf-8")
+    assert translate.main(["--src", "de", "--quiet", "-o", str(out), str(source)]) == 1
+    lines = out.read_text(encoding="utf-8").splitlines()
+    assert lines[-1] == "not json"
+    made = [json.loads(line) for line in lines[:-1]]
+    assert [r["id"] for r in made] == [r["id"] for r in rows]
+    hints = [h for r in made for h in r["hints"]]
+    assert hints
+    for hint in hints:
+        assert hint["file"].endswith("en.txt")
+        assert hint["line"] > 0
+        assert hint["phrase"]
+        assert 0 < hint["score"] <= 1.01
+
+
+def test_po_is_filled_in_place(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.po", tmp_path / "out.po"
+    source.write_text(
+        'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+        '#: a.c:1\nmsgid "The printer is switched off."\n'
+        'msgstr ""\n\nmsgid "Save"\nmsgstr "Speichern"\n',
+        encoding="utf-8",
+    )
+    assert translate.main(["--src", "en", "--tgt", "de", "--quiet", "-o", str(out), str(source)]) == 0
+    entries = {e.msgid: e for e in polib.pofile(str(out))}
+    assert entries["Save"].msgstr == "Speichern"
+    assert "Drucker" in entries["The printer is switched off."].msgstr
+    assert "fuzzy" in entries["The printer is switched off."].flags
+
+
+MISTAKES = [
+    (["--src", "xx", "TEXT"], "'xx'"),
+    (["--src", "en", "TEXT"], "both English"),
+    (["--src", "de", "no-such-file.txt"], "no-such-file.txt"),
+    (["--src", "de", "BINARY"], "PNG image"),
+    (["--src", "de", "--format", "docx", "TEXT"], "'docx'"),
+    (["--src", "de", "--retriever", "magic", "TEXT"], "'magic'"),
+    (["--src", "de", "--index", "no-such-index", "TEXT"], "no-such-index"),
+    (["--src", "de", "--llm", "no/such/model", "TEXT"], "no/such/model"),
+    (["--src", "de", "--encoder", "embedded:nothing", "TEXT"], "embedded:nothing"),
+    (["--src", "de", "--wrapper", "poem", "TEXT"], "'poem'"),
+    (["--src", "de", "--tgt", "is", "TEXT"], "Icelandic"),
+    (["--src", "de", "--retriever", "none", "--llm", "openai:m@http://127.0.0.1:9/v1", "TEXT"], "127.0.0.1:9"),
+    (["--src", "de", "-o", "no-such-folder/out.txt", "TEXT"], "no-such-folder"),
+    (["--src", "de", "--batch-size", "0", "TEXT"], "'0'"),
+    (["TEXT"], "--src"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "told"), MISTAKES, ids=[told for _, told in MISTAKES])
+def test_mistakes_are_one_sentence(
+    arguments: list[str], told: str, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    binary = tmp_path / "picture.txt"
+    binary.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
+    places = {"TEXT": str(text), "BINARY": str(binary)}
+    code, out, err = command([*(places.get(a, a) for a in arguments), "--quiet"], capsys)
+    assert code == 2
+    assert out == ""
+    assert told in err
+    last = err.strip().splitlines()[-1]
+    assert told in last
+    assert "Traceback" not in err
+
+
+def test_bad_lines_are_reported_and_passed_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    long = b"wort " * 210_000  # 1 MB on one line
+    source.write_bytes(b"Guten Morgen.\r\n\xff\xfe kaputt\n" + long + b"\nGute Nacht.\n")
+    code, _, err = command(["--src", "de", "--retriever", "none", "--quiet", "-o", str(out), str(source)], capsys)
+    assert code == 1
+    lines = out.read_bytes().split(b"\n")
+    assert lines[0].endswith(b"\r")
+    assert lines[1] == b"\xff\xfe kaputt"
+    assert lines[2] == long
+    assert lines[3].strip()
+    for told in (f"{source}:2", f"{source}:3", "skipped 2 lines", "line ends"):
+        assert told in err
+
+
+def test_an_empty_file_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.txt").touch()
+    out = tmp_path / "out.txt"
+    code, _, err = command(["--src", "de", "--retriever", "none", "-o", str(out), str(tmp_path / "empty.txt")], capsys)
+    assert code == 0
+    assert out.read_bytes() == b""
+    assert "nothing to translate" in err
+
+
+def test_a_damaged_index_is_refused(tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    index = tmp_path / "index"
+    assert (
+        cli.main(["index", "build", str(index), str(ROOT / "examples" / "news.en.txt"), "--lang", "en", "--quiet"]) == 0
+    )
+    with (index / "spans.npy").open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x07")
+    code, _, err = command(["--src", "de", "--index", str(index), "--quiet", str(text)], capsys)
+    assert code == 2
+    assert "spans.npy" in err
+
+
+def test_a_killed_job_goes_on_with_equal_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """kill -9 in the middle; the resumed run asks the model for the missing sentences only."""
+    source = tmp_path / "long.txt"
+    examples = "".join(p.read_text(encoding="utf-8") for p in sorted((ROOT / "examples").glob("*.de.txt"))[:2])
+    source.write_text(examples, encoding="utf-8")
+    calls: list[int] = []
+    generate = TransformersLLM.generate
+
+    def counted(self: TransformersLLM, prompts, max_new_tokens=256):  # type: ignore[no-untyped-def]
+        calls.append(len(prompts))
+        return generate(self, prompts, max_new_tokens)
+
+    monkeypatch.setattr(TransformersLLM, "generate", counted)
+    options = ["--src", "de", "--quiet", "--batch-size", "4", "--max-new-tokens", "60"]
+    whole, killed = tmp_path / "whole.txt", tmp_path / "killed.txt"
+    assert translate.main([*options, "-o", str(whole), str(source)]) in (0, 1)
+    all_calls, total = len(calls), sum(calls)
+    assert all_calls >= 4
+
+    journal = tmp_path / "killed.txt.rag-mt-journal"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rag_mt.translate", *options, "-o", str(killed), str(source)], cwd=ROOT
+    )
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and process.poll() is None:
+        if journal.exists() and journal.read_bytes().count(b"\n") >= 3:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert journal.exists(), "the job ended before it could be killed"
+    assert not killed.exists()
+    assert not list(tmp_path.glob(".*.part"))
+
+    calls.clear()
+    capsys.readouterr()
+    assert translate.main([*options, "-o", str(killed), str(source)]) in (0, 1)
+    kept = int(capsys.readouterr().err.split("kept ")[1].split(" ")[0])
+    assert kept > 0
+    assert sum(calls) == total - kept
+    assert len(calls) < all_calls
+    assert killed.read_bytes() == whole.read_bytes()
+    assert not journal.exists()
+
+
+def test_a_journal_of_other_settings_is_refused(tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.txt"
+    Journal(Path(f"{out}.rag-mt-journal"), {"llm": "another"}).close()
+    options = ["--src", "de", "--retriever", "none", "--quiet", "-o", str(out), str(text)]
+    code, _, err = command(options, capsys)
+    assert code == 2
+    assert "--restart" in err
+    assert command([*options, "--restart"], capsys)[0] == 0
+    assert out.exists()
