@@ -13,7 +13,7 @@ log = logging.getLogger("rag_mt")
 
 @dataclass
 class Skips:
-    """Left-out items by reason; the first `shown` of each reason are logged with their place."""
+    """Left-out items by reason; the first `shown` of each reason are logged with their place, none if it is 0."""
 
     shown: int = 5
     counts: Counter[str] = field(default_factory=Counter)
@@ -23,7 +23,7 @@ class Skips:
         self.counts[reason] += 1
         if self.counts[reason] <= self.shown:
             log.warning("%s: %s", origin, reason)
-        elif self.counts[reason] == self.shown + 1:
+        elif self.shown and self.counts[reason] == self.shown + 1:
             log.warning("%s: %s (further ones are only counted)", origin, reason)
 
     @property

@@ -40,8 +40,8 @@ _NOT_TEXT = {
     b"%PDF-": "a PDF: convert it with `pdftotext`",
     b"\x89PNG": "a PNG image: give a text file",
     b"\xff\xd8\xff": "a JPEG image: give a text file",
-    b"GIF8": "a GIF image: give a text file",
-    b"BZh": "a bzip2 file: unpack it with `bunzip2`",
+    b"GIF89a": "a GIF image: give a text file",
+    b"BZh91AY&SY": "a bzip2 file: unpack it with `bunzip2`",
     b"7z\xbc\xaf": "a 7-Zip archive: unpack it",
     b"{\\rtf": "an RTF document: save it as plain text",
     b"\xff\xfe\x00\x00": "UTF-32 text: convert it with `iconv -f utf-32 -t utf-8`",
@@ -167,7 +167,7 @@ def _raw_lines(stream: BinaryIO, cap: int) -> Iterator[tuple[bytes, bool]]:
             yield line, goes_on
             goes_on = False
         if len(rest) > cap:
-            held = rest[-1:] if rest.endswith(b"\r") else b""
+            held = b""
             yield rest[: len(rest) - len(held)], goes_on
             rest, goes_on = held, True
     if rest:

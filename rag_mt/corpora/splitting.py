@@ -25,8 +25,8 @@ _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _WORD = re.compile(r"[^\W_]")
 _LIST_NUMBER = re.compile(r"[(\[]?\d{1,3}[.)\]]+")
 _NO_BREAK = re.compile(r"[\xa0\u2007\u202f]+")
-_LOWER_START = re.compile(r"[^\w\s]*([^\W\d_])")
-_LAST_WORD = re.compile(r"(?:(\d)\W*\s)?(?:^|(?<![\w'’]))([\w-]+)\.[\xa0\s]*$")
+_LOWER_START = re.compile(r"[\W_]*([^\W\d_])")
+_LAST_WORD = re.compile(r"(?:(\d)\W*\s)?(?:^|(?<=[\s(\[\"'’«„“‘-]))(\w[\w-]*)\.[\xa0\s]*$")
 
 # sentencex stops with a Rust panic at some white space of two and more bytes and at unpaired surrogates; it is given
 # one-byte stand-ins, which leave all offsets as they are.
@@ -48,7 +48,7 @@ _ABBREVIATIONS = {
         "fi": "dos esim huom klo ks maist mm nk nro ns os prof puh st toim toht tri ts vrt n s",
         "ro": "acad alin art asist av bd bl cf conf d-l d-na d-nei dl dlui dna dr fig ing jud lect lt nr ns pag prof "
         "sc sf şos șos str tel Col Gen p",
-        "ru": "акад англ г гл гр греч д доц им инж ср кн корп лат напр нем обл оз пл пос пр проф р с см св ст стр "
+        "ru": "акад англ г гл гр греч д дж доц им инж ср кн корп лат напр нем обл оз пл пос пр проф р с см св ст стр "
         "тел тов ул франц чл о т",
         "tr": "alb bkz bul cad doç dr gör hz mah müh no öğr örn prof sn st uzm yrd Apt Av Çev Gen Op Org Sok s",
     }.items()

@@ -130,12 +130,14 @@ def test_no_permission(tmp_path: Path) -> None:
 @given(data=BYTES)
 @example(data=b"a\rb\r\nc\n\r\n\rd")
 def test_lines_joined_are_the_file(data: bytes) -> None:
-    if b"\x00" in data or data[:2] in (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b"):
-        return
-    lines, skips = lines_of(data, max_chars=20)
+    try:
+        lines, skips = lines_of(data, max_chars=20)
+    except UserError:
+        return  # begins like a binary file
     assert b"".join(line.raw for line in lines) == data
-    assert [line.number for line in lines] == list(range(1, len(lines) + 1))
-    assert skips.total == sum(line.text is None for line in lines)
+    numbers = [line.number for line in lines]  # the parts of an over-long line have the same one
+    assert list(dict.fromkeys(numbers)) == list(range(1, len(data.splitlines()) + 1))
+    assert skips.total == len({line.number for line in lines if line.text is None})
     for line in lines:
         if line.text is not None:
             assert line.with_text(line.text) == line.raw

@@ -40,14 +40,16 @@ TEXTS = st.one_of(
 @pytest.mark.parametrize(
     ("language", "sentences"),
     [
-        ("en", ["Mr. J. Smith left in Jan. 2020.", 'He said: "Hi. Bye."', "See No. 5 and Fig. 3.", "He said no.", "Yes!"]),
+        ("en", ["Mr. J. Smith left in Jan. 2020.", 'He said: "Hi. Bye."', "See No. 5, Fig. 3.", "He said no.", "Yes!"]),
         ("en", ["Visit www.example.com, e.g. today.", '"Why?" he asked.', "Gen. Lee came at 5 p.m.", "He left."]),
         ("en", ["1. Introduction.", "2. Methods.", "Great! 😀 ***"]),
         ("de", ["Am 3. Oktober kam Dr. Müller z. B. nach Berlin.", "Er blieb.", "Vgl. Abb. 3 und Art. 5 des GG."]),
+        ("de", ["J.-P. Sartre kam.", "Es stand 5:0.", "Relativ viel!"]),
+        ("ru", ["«Почему?» — спросил он.", "Все ушли."]),
         ("tr", ["Sağlık Bakanlığı 5. kez toplandı.", "Av. Yılmaz II. Murad'ı anlattı.", "Sonra dağıldı."]),
-        ("cs", ["Mluvil s J. Novákem.", "Bydlí na ul. Husova č. 5.", "Pak odešel."]),
+        ("cs", ["Mluvil s J. Novákem.", "Bydlí na ul. Husova č. 5 v Praze.", "Pak odešel."]),
         ("fi", ["Hän syntyi 3. toukokuuta 1990.", "Ks. esim. prof. Virtanen.", "Se oli siinä."]),
-        ("ru", ["Т. е. никто не пришёл.", "Он из г. Москвы, см. рис. 3.", "А. С. Пушкин жил на ул. Ленина.", "Все."]),
+        ("ru", ["Т. е. никто не пришёл.", "Кто?", "Он из г. Москвы, см. рис. 3.", "А. С. Пушкин жил на ул. Мира."]),
         ("ro", ["Dl. Popescu a venit.", "Pe str. Mihai Viteazu nr. 5 e bine.", "Am plecat."]),
     ],
 )  # fmt: skip
@@ -64,7 +66,7 @@ def test_sentences(language: str, sentences: list[str]) -> None:
         ("th", "สวัสดีครับ ผมชื่อจอห์น", ["สวัสดีครับ ผมชื่อจอห์น"]),
         ("ar", "مرحبا بك. كيف حالك؟ أنا بخير.", ["مرحبا بك.", "كيف حالك؟", "أنا بخير."]),
         ("en", "  A title\n\tSome text. More.\r\n", ["A title", "Some text.", "More."]),
-        ("en", "Page\u00a0. Next", ["Page\u00a0. Next"]),
+        ("en", "Page\u00a0. Next", ["Page\u00a0.", "Next"]),
         ("de", "Am 3.\u00a0Oktober.", ["Am 3.\u00a0Oktober."]),
         ("en", "----\n* * *\n", []),
         ("en", "", []),

@@ -1,0 +1,96 @@
+"""Tables: which column is read, and translations in a new last column."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_mt.corpora.formats import Side
+from rag_mt.corpora.tsv import FORMAT
+from rag_mt.errors import UserError
+from rag_mt.skips import Skips
+from rag_mt.types import TranslatedText
+
+CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn"]), max_size=8)
+
+
+def table(folder: Path, text: str) -> Path:
+    path = folder / "table.tsv"
+    path.write_bytes(text.encode())
+    return path
+
+
+def texts(path: Path, side: Side, skips: Skips | None = None) -> list[str]:
+    return [segment.text for segment in FORMAT.segments(path, side, skips or Skips(shown=0))]
+
+
+def filled(path: Path, side: Side, translations: list[str]) -> str:
+    out = io.BytesIO()
+    items = iter([TranslatedText(t) for t in translations])
+    FORMAT.fill(path, side, "en", items, out)
+    assert next(items, None) is None, "fill takes one translation per segment"
+    return out.getvalue().decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "expected"),
+    [
+        ("Hallo\tciao\nWelt\tmondo\n", "", ["Hallo", "Welt"]),
+        ("Hallo\tciao\nWelt\tmondo\n", "2", ["ciao", "mondo"]),
+        ("it\tDE\nciao\tHallo\n", "", ["Hallo"]),
+        ("Italian\tGerman \nciao\tHallo\n", "", ["Hallo"]),
+        ("it\tde\nciao\tHallo\n", "2", ["Hallo"]),
+        ("it\tde\nciao\tHallo\n", "1", ["it", "ciao"]),
+        ("id\ttitle\n7\tHallo\n", "Title", ["Hallo"]),
+        ("\ufeffde\tit\r\nHallo\tciao\r\n", "", ["Hallo"]),
+        ('"Er sagte ""ja""\t"\n', "", ['"Er sagte ""ja""']),
+        ("a\u2028b\tc\n", "", ["a\u2028b"]),
+        ("", "", []),
+    ],
+)
+def test_the_column(tmp_path: Path, text: str, column: str, expected: list[str]) -> None:
+    assert texts(table(tmp_path, text), Side("de", column)) == expected
+
+
+@pytest.mark.parametrize(("column", "sentence"), [("nope", r"no column 'nope'.*\(it, de\)"), ("0", "counted from 1")])
+def test_columns_that_are_not_there(tmp_path: Path, column: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        texts(table(tmp_path, "it\tde\nciao\tHallo\n"), Side("de", column))
+
+
+def test_fill_appends_a_column_and_leaves_skipped_rows_alone(tmp_path: Path) -> None:
+    path, side, skips = (
+        table(tmp_path, "it\tde\r\nciao\tHallo\r\n\r\nsolo\nvuoto\t \nfine\tEnde"),
+        Side("de"),
+        Skips(shown=0),
+    )
+    assert texts(path, side, skips) == ["Hallo", "Ende"]
+    assert skips.counts == {"too few cells": 1}
+    assert filled(path, side, ["Hello\tthere\n", "End"]) == (
+        "it\tde\ten\r\nciao\tHallo\tHello there \r\n\r\nsolo\nvuoto\t \t\nfine\tEnde\tEnd"
+    )
+
+
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=1, max_size=3).map("\t".join)),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    column=st.sampled_from(["1", "2", "3"]),
+)
+def test_without_the_new_column_the_file_is_as_before(rows: list[str], end: str, column: str) -> None:
+    with TemporaryDirectory() as folder:
+        path, side = table(Path(folder), end.join(rows)), Side("de", column)
+        cells = texts(path, side)
+        after = filled(path, side, cells).split(end)
+    index, left = int(column) - 1, iter(cells)
+    for before, row in zip(end.join(rows).split(end), after, strict=True):
+        old = before.removeprefix("\ufeff").split("\t")
+        if not before.removeprefix("\ufeff") or len(old) <= index:
+            assert row == before
+        else:
+            assert row == f"{before}\t{next(left) if old[index].strip() else ''}"
+    assert next(left, None) is None

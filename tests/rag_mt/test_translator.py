@@ -1,0 +1,102 @@
+"""The facade with the embedded models, and the plan of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from rag_mt.corpora.formats import Segment
+from rag_mt.errors import UserError
+from rag_mt.jobs import Counts, plan, translate_segments
+from rag_mt.translator import Translator, takes_up
+from rag_mt.types import Hint, Hit, Origin, Prompt, Sentence, Span
+
+TEXT = "  Das Museum öffnet um zehn Uhr. Der Eintritt ist frei.\n\nWo ist der Bahnhof?\n"
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator.from_pretrained(src="de", tgt="en", retriever="sentence", dtype="float32", max_new_tokens=60)
+
+
+def test_running_text_keeps_its_spacing(translator: Translator) -> None:
+    result = translator.translate(TEXT)
+    assert len(result.sentences) == 3
+    first, second, third = (s.text for s in result.sentences)
+    assert result.text == f"  {first} {second}\n\n{third}\n"
+    assert str(result) == result.text
+    assert "ten" in first.casefold()
+    assert "station" in third.casefold()
+
+
+def test_a_stream_gives_the_same_text(translator: Translator) -> None:
+    pieces = list(translator.stream(TEXT))
+    assert len(pieces) > 6
+    assert "".join(pieces) == translator.translate(TEXT).text
+
+
+def test_a_list_is_translated_sentence_by_sentence(translator: Translator) -> None:
+    made = translator.translate(["Guten Morgen.", "Die Zentralbank hat die Zinsen gesenkt."])
+    assert [t.source.text for t in made] == ["Guten Morgen.", "Die Zentralbank hat die Zinsen gesenkt."]
+    for translation in made:
+        assert translation.ok
+        assert len(translation.used) == len(translation.hints)
+        assert translation.source.text in translation.prompt
+        for hint in translation.hints:
+            assert hint.hit.sentence.language == "en"
+            assert hint.hit.sentence.source.line > 0
+            assert hint.phrase in translation.prompt
+
+
+def test_settings_tell_translators_apart(translator: Translator) -> None:
+    plain = Translator("de", "en", translator.retriever, translator.llm, max_new_tokens=61)
+    assert plain.settings != translator.settings
+
+
+def test_the_same_languages_and_unknown_names_are_refused() -> None:
+    with pytest.raises(UserError, match="'magic'"):
+        Translator.from_pretrained(src="de", retriever="magic")
+    with pytest.raises(UserError, match="'xx'"):
+        Translator.from_pretrained(src="xx")
+
+
+def hint(phrase: str) -> Hint:
+    return Hint(Span(0, 1), Hit(Sentence(phrase, "en"), Span(0, len(phrase)), 1.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase", "expected"),
+    [
+        ("The city council met.", "City Council", True),
+        ("The city councils met.", "city council", False),
+        ("It costs $5 (net).", "$5 (net)", True),
+        ("nothing", "something", False),
+    ],
+)
+def test_taken_up_means_whole_words(text: str, phrase: str, expected: bool) -> None:
+    assert takes_up(text, hint(phrase)) is expected
+
+
+def test_a_plan_sorts_by_length_and_loses_nothing() -> None:
+    prompts = {n: Prompt("x" * length) for n, length in enumerate([3, 9, 1, 9, 5, 2, 7])}
+    batches = plan(prompts, 3)
+    assert batches == [[1, 3, 6], [4, 0, 5], [2]]
+
+
+def test_equal_sentences_of_a_window_are_asked_once(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    generate = translator.llm.generate
+
+    def counted(prompts: Sequence[Prompt], max_new_tokens: int = 256) -> object:
+        asked.append(len(prompts))
+        return generate(prompts, max_new_tokens)
+
+    monkeypatch.setattr(translator.llm, "generate", counted)
+    segments = [Segment(text, Origin("a.txt", n)) for n, text in enumerate(["Ja.", "Guten Morgen.", "Ja. Ja."], 1)]
+    counts = Counts()
+    texts = list(translate_segments(translator, segments, counts))
+    assert sum(asked) == 2
+    assert counts.sentences == 4
+    assert texts[2].text == f"{texts[0].text} {texts[0].text}"
+    assert [s.source.source.line for s in texts[2].sentences] == [3, 3]
