@@ -167,7 +167,7 @@ def _raw_lines(stream: BinaryIO, cap: int) -> Iterator[tuple[bytes, bool]]:
             yield line, goes_on
             goes_on = False
         if len(rest) > cap:
-            held = b""
+            held = rest[-1:] if rest.endswith(b"\r") else b""
             yield rest[: len(rest) - len(held)], goes_on
             rest, goes_on = held, True
     if rest:

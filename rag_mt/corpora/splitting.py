@@ -53,25 +53,8 @@ _ABBREVIATIONS = {
         "tr": "alb bkz bul cad doç dr gör hz mah müh no öğr örn prof sn st uzm yrd Apt Av Çev Gen Op Org Sok s",
     }.items()
 }
-_NUMBERED = {
-    "cap",
-    "fig",
-    "figs",
-    "kap",
-    "no",
-    "nos",
-    "nr",
-    "obr",
-    "p",
-    "pp",
-    "s",
-    "tab",
-    "taf",
-    "vol",
-    "č",
-    "гл",
-    "рис",
-}
+_NUMBERED = frozenset(("cap", "fig", "figs", "kap", "no", "nos", "nr", "obr", "p", "pp", "s", "tab", "taf", "vol"))
+_NUMBERED |= {"č", "гл", "рис"}
 
 _CLAUSE_END = re.compile(r"[,;:.!?…—–)\]»”]\s+|[、，；：。！？」』】]")
 _SPACE = re.compile(r"\s+")

@@ -204,6 +204,15 @@ def test_a_line_without_an_end_is_not_held_in_memory(tmp_path: Path) -> None:
     assert texts == {1: "first", 2: None, 3: "last"} and skips.counts == {"over-long line": 1}
 
 
+@pytest.mark.parametrize("end", [b"\r", b"\r\n", b"\n"])
+@pytest.mark.parametrize("size", range((1 << 18) - 3, (1 << 18) + 2))
+def test_line_ends_at_the_edge_of_a_block_end_one_line(size: int, end: bytes) -> None:
+    lines, _ = lines_of(b"x" * size + end + b"zwei" + end)
+    assert [(line.number, line.text) for line in lines if line.text is not None] == [(2, "zwei")]
+    lines, _ = lines_of((b"y" * 8 + end) * (size // (8 + len(end))) + b"z" * 8 + end + b"end" + end)
+    assert {len(line.text or "") for line in lines} == {8, 3} and lines[-1].with_text("e") == b"e" + end
+
+
 def test_notes_on_mixed_line_ends_and_empty_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "rag_mt")
     mixed, empty = tmp_path / "mixed", tmp_path / "empty"

@@ -24,7 +24,13 @@ def all_or_nothing(ids: list[int]) -> str:
 
 @pytest.mark.parametrize(
     ("text", "stop", "at"),
-    [("abc\n\ndef", ("\n\n",), 3), ("abc", ("x",), -1), ("a#b\n", ("\n", "#"), 1), ("abc", ("",), -1), ("", ("a",), -1)],
+    [
+        ("abc\n\ndef", ("\n\n",), 3),
+        ("abc", ("x",), -1),
+        ("a#b\n", ("\n", "#"), 1),
+        ("abc", ("",), -1),
+        ("", ("a",), -1),
+    ],
 )
 def test_first_stop(text: str, stop: tuple[str, ...], at: int) -> None:
     assert first_stop(text, stop) == at
@@ -32,7 +38,13 @@ def test_first_stop(text: str, stop: tuple[str, ...], at: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "stop", "safe"),
-    [("Haus\n", ("\n\n",), 4), ("Haus##", ("###", "\n"), 4), ("Haus", ("###",), 4), ("a", (), 1), ("aab", ("aabaac",), 0)],
+    [
+        ("Haus\n", ("\n\n",), 4),
+        ("Haus##", ("###", "\n"), 4),
+        ("Haus", ("###",), 4),
+        ("a", (), 1),
+        ("aab", ("aabaac",), 0),
+    ],
 )
 def test_safe_length(text: str, stop: tuple[str, ...], safe: int) -> None:
     assert safe_length(text, stop) == safe

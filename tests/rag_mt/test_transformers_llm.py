@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,16 @@ from rag_mt.errors import UserError
 from rag_mt.llm import TransformersLLM, open_llm
 from rag_mt.llm.batching import EncodedPrompt, batches, common_prefix, share_unmarked, shared_tokens
 from rag_mt.models import LoadedLLM, load_llm
-from rag_mt.types import Prompt
+from rag_mt.types import Completion, Prompt
+
+Tiny = Callable[..., LoadedLLM]
 
 HEAD = "Hint: the train is late. Translate what follows into English, word by word.\n"
+OTHER = "Another instruction, which is rather shorter:\n"
 TAILS = [
     *("Das Haus ist alt.", "Ja", "Der Zug kommt um acht Uhr an und wird hier geteilt: 1 und 2", "ein Wort", "x"),
     *("Wir gehen.", "Was kostet das?", "Nein!", "Die Preise steigen, sagt der Minister", "aber", "Ende gut, alles gut"),
-    *("Am Montag", "Am Dienstag; am Mittwoch", "Zwei Wochen sp\u00e4ter war er weg"),
+    *("Am Montag", "Am Dienstag; am Mittwoch", "Zwei Wochen später war er weg"),
 ]
 
 
@@ -30,26 +31,24 @@ def prompts_of(head: str, shared: bool = True, **options: Any) -> list[Prompt]:
     return [Prompt(f"{head}{tail}\n", shared=len(head) if shared else 0, **options) for tail in TAILS]
 
 
-def plain(loaded: LoadedLLM, prompts: list[Prompt], limit: int) -> list[list[int]]:
-    """The new token ids of `model.generate`, one prompt at a time."""
+def one_by_one(loaded: LoadedLLM, prompts: list[Prompt], limit: int) -> list[Completion]:
+    """What `model.generate` gives each prompt alone; its texts without the end-of-text token."""
     model: Any = loaded.model
     tokenizer: Any = loaded.tokenizer
-    ids = [tokenizer(prompt.text, return_tensors="pt") for prompt in prompts]
-    return [model.generate(**e, max_new_tokens=limit)[0, e.input_ids.shape[1] :].tolist() for e in ids]
+    ends = model.generation_config.eos_token_id
+    ends = ends if isinstance(ends, list) else [ends]
+    completions = []
+    for prompt in prompts:
+        encoded = tokenizer(prompt.text, return_tensors="pt")
+        ids = model.generate(**encoded, max_new_tokens=limit)[0, encoded.input_ids.shape[1] :].tolist()
+        finished = ids[-1] in ends
+        text = tokenizer.decode(ids[:-1] if finished else ids, skip_special_tokens=True)
+        completions.append(Completion(text.rstrip("\ufffd"), len(ids), finished))
+    return completions
 
 
-def assert_equal(loaded: LoadedLLM, prompts: list[Prompt], expected: list[list[int]], limit: int, size: int) -> None:
-    tokenizer: Any = loaded.tokenizer
-    found = TransformersLLM(loaded, size).generate(prompts, limit)
-    texts = [tokenizer.decode(ids, skip_special_tokens=True).rstrip("\ufffd") for ids in expected]
-    assert [c.text for c in found] == texts
-    assert [c.tokens for c in found] == [len(ids) for ids in expected]
-    assert [c.finished for c in found] == [ids[-1] == tokenizer.eos_token_id for ids in expected]
-
-
-@contextmanager
-def watched(model: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
-    """The shapes (rows, columns) of the tokens that the model is asked to compute."""
+def watch(model: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The shapes (rows, columns) of all tokens that the model is asked to compute from now on."""
     shapes: list[tuple[int, int]] = []
     forward = model.forward
 
@@ -57,9 +56,8 @@ def watched(model: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[
         shapes.append(tuple(options["input_ids"].shape))
         return forward(*args, **options)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(model, "forward", record)
-        yield shapes
+    monkeypatch.setattr(model, "forward", record)
+    return shapes
 
 
 @pytest.fixture(scope="module")
@@ -67,43 +65,261 @@ def gemma() -> LoadedLLM:
     return load_llm("embedded:gemma-3-270m", device="cpu", dtype="float32")
 
 
-@pytest.fixture(scope="module")
-def tiny(tiny_llm: Callable[..., Path]) -> Callable[..., LoadedLLM]:
-    def load(family: str = "llama", template: str | None = None, ends: int | None = 2) -> LoadedLLM:
-        loaded = load_llm(str(tiny_llm(family, template)), device="cpu", dtype="float32")
-        loaded.model.generation_config.eos_token_id = ends  # type: ignore[union-attr]
+@pytest.fixture
+def tiny(tiny_llm: Callable[..., Path]) -> Tiny:
+    """Loads a tiny model whose end-of-text token is one that its answers contain here and there."""
+
+    def load(family: str = "llama", template: str | None = None, dtype: str = "float32") -> LoadedLLM:
+        loaded = load_llm(str(tiny_llm(family, template)), device="cpu", dtype=dtype)
+        settings: Any = loaded.model.generation_config
+        settings.eos_token_id = []
+        answers = [c.text for c in one_by_one(loaded, prompts_of(HEAD), 30)]
+        counts = {letter: sum(letter in text for text in answers) for text in answers for letter in text}
+        chosen = min(counts, key=lambda letter: (abs(counts[letter] - len(answers) // 2), letter))
+        settings.eos_token_id = [loaded.tokenizer.convert_tokens_to_ids(chosen)]
         return loaded
 
     return load
 
 
 @pytest.fixture
-def llama(tiny: Callable[..., LoadedLLM]) -> LoadedLLM:
+def llama(tiny: Tiny) -> LoadedLLM:
     return tiny("llama")
 
 
-def common_token(loaded: LoadedLLM, prompts: list[Prompt]) -> int:
-    """A token that some, but not all, of the answers contain: as end-of-text it ends them at different times."""
-    answers = plain(loaded, prompts, 40)
-    counts = {t: sum(t in ids for ids in answers) for ids in answers for t in ids}
-    return min(counts, key=lambda t: (abs(counts[t] - len(prompts) // 2), t))
-
-
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma3"])
-def test_equal_to_generate_one_by_one(tiny: Callable[..., LoadedLLM], family: str) -> None:
-    loaded = tiny(family, ends=None)
-    other = "Another instruction, which is rather shorter:\n"
-    mixed = [*prompts_of(HEAD)[::2], *prompts_of(other)[1::2], Prompt("ab"), Prompt("no head at all, but a long text " * 3)]
-    ends = common_token(loaded, mixed)
-    loaded.model.generation_config.eos_token_id = ends  # type: ignore[union-attr]
-    loaded.tokenizer.eos_token_id = ends
+def test_equal_to_generate_one_by_one(tiny: Tiny, family: str) -> None:
+    loaded = tiny(family)
+    mixed = [*prompts_of(HEAD)[::2], *prompts_of(OTHER)[1::2], Prompt("ab"), Prompt("no head but a long text " * 4)]
     for prompts in (prompts_of(HEAD), prompts_of(HEAD, shared=False), mixed):
-        expected = plain(loaded, prompts, 40)
-        assert len({len(ids) for ids in expected}) > 2  # rows end at different times
+        expected = one_by_one(loaded, prompts, 30)
+        assert {c.finished for c in expected} == {True, False}
         for size in (1, 5, 16):
-            assert_equal(loaded, prompts, [ids[:-1] if ids[-1] == ends else ids for ids in expected], 40, size) if False else None
-            found = TransformersLLM(loaded, size).generate(prompts, 40)
-            texts = [loaded.tokenizer.decode([i for i in ids if i != ends], skip_special_tokens=True) for ids in expected]
-            assert [c.text for c in found] == texts
-            assert [c.tokens for c in found] == [len(ids) for ids in expected]
-            assert [c.finished for c in found] == [ids[-1] == ends for ids in expected]
+            assert TransformersLLM(loaded, size).generate(prompts, 30) == expected
+
+
+def test_gemma_equals_generate_one_by_one(gemma: LoadedLLM) -> None:
+    head = "German: Der Zug ist da.\nEnglish: The train is here.\n\nGerman: Es regnet.\nEnglish: It rains.\n\n"
+    prompts = [Prompt(f"{head}German: {tail}\nEnglish:", shared=len(head)) for tail in TAILS]
+    expected = one_by_one(gemma, prompts, 6)
+    for size in (1, 5, 16):
+        assert TransformersLLM(gemma, size).generate(prompts, 6) == expected
+
+
+def test_gemma_beyond_its_sliding_window(gemma: LoadedLLM) -> None:
+    head = "".join(f"{i}. Der Zug Nummer {i * 7} kommt heute um {i % 24} Uhr an.\n" for i in range(1, 31))
+    prompts = [Prompt(head + tail, shared=len(head)) for tail in ("31. Der", "31. Der Zug Nummer 217 kommt", "Ende")]
+    assert TransformersLLM(gemma).count_tokens(prompts[0]) > 512
+    assert TransformersLLM(gemma, 3).generate(prompts, 8) == one_by_one(gemma, prompts, 8)
+
+
+def test_smollm2_equals_generate_one_by_one() -> None:
+    loaded = load_llm("embedded:smollm2-135m", device="cpu", dtype="float32")
+    head = "The following sentences are about travel by train, by bus and by ship, in every season.\n"
+    prompts = [
+        Prompt(head + text, shared=len(head)) for text in ("The train", "In winter the ship is", "A bus", "I go")
+    ]
+    llm = TransformersLLM(loaded, 3)
+    assert llm.generate(prompts, 8) == one_by_one(loaded, prompts, 8)
+    assert llm.has_chat_template and "<|im_start|>" in llm.reserved
+
+
+def test_prefix_is_computed_once(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = TransformersLLM(llama, 4)
+    shapes = watch(llama.model, monkeypatch)
+    llm.generate(prompts_of(HEAD), 1)
+    head = len(llm.tokenizer(HEAD.rstrip()).input_ids)
+    assert shapes[0] == (1, head)
+    assert sum(columns >= head for _, columns in shapes) == 1
+    first = len(shapes)
+    llm.generate(prompts_of(HEAD)[:3], 1)
+    assert all(columns < head for _, columns in shapes[first:])
+
+
+def test_prefix_of_unmarked_prompts_is_what_they_have_in_common(
+    llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = watch(llama.model, monkeypatch)
+    TransformersLLM(llama, 16).generate(prompts_of(HEAD, shared=False), 1)
+    assert [rows for rows, _ in shapes] == [1, len(TAILS)]
+    assert shapes[0][1] >= len(HEAD)
+
+
+def test_finished_rows_leave_the_batch(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = watch(llama.model, monkeypatch)
+    found = TransformersLLM(llama, 16).generate(prompts_of(HEAD), 30)
+    rows = [rows for rows, _ in shapes[1:]]
+    assert rows == sorted(rows, reverse=True)
+    assert rows[0] == len(TAILS) and rows[-1] < len(TAILS)
+    assert max(c.tokens for c in found) == len(rows)
+
+
+def test_same_call_same_bytes_whatever_came_before(tiny: Tiny) -> None:
+    loaded = tiny("gemma3", dtype="bfloat16")
+    llm = TransformersLLM(loaded, 5)
+    fresh = llm.generate(prompts_of(HEAD), 20)
+    llm.generate(prompts_of(OTHER)[:3], 5)
+    llm.generate(prompts_of(HEAD, shared=False), 5)
+    assert llm.generate(prompts_of(HEAD), 20) == fresh
+    assert TransformersLLM(loaded, 5).generate(prompts_of(HEAD), 20) == fresh
+
+
+def test_stop_strings_end_each_row(llama: LoadedLLM) -> None:
+    free = TransformersLLM(llama).generate(prompts_of(HEAD), 30)
+    stops = [(c.text[4:6],) if len(c.text) > 6 else () for c in free]
+    prompts = [Prompt(p.text, shared=p.shared, stop=s) for p, s in zip(prompts_of(HEAD), stops, strict=True)]
+    for size in (1, 16):
+        found = TransformersLLM(llama, size).generate(prompts, 30)
+        for completion, before, stop in zip(found, free, stops, strict=True):
+            assert completion.text == (before.text[: before.text.index(stop[0])] if stop else before.text)
+            assert completion.finished == (bool(stop) or before.finished)
+            assert completion.tokens <= before.tokens
+
+
+def test_stream_joins_to_the_text_of_generate(llama: LoadedLLM) -> None:
+    llm = TransformersLLM(llama)
+    for prompt in prompts_of(HEAD):
+        free = llm.generate([prompt], 30)[0].text
+        for stop in ((), (free[5:8],), ("~",)):
+            asked = Prompt(prompt.text, shared=prompt.shared, stop=stop)
+            pieces = list(llm.stream(asked, 30))
+            assert "".join(pieces) == llm.generate([asked], 30)[0].text
+            assert all(pieces) and not any(s and s in "".join(pieces) for s in stop)
+
+
+def test_gemma_streams_whole_characters(gemma: LoadedLLM) -> None:
+    llm = TransformersLLM(gemma)
+    prompt = Prompt("Repeat: 😀🧑‍🚀🫠 𝔄𝔅\nRepeat: 😀🧑‍🚀🫠 𝔄𝔅\nRepeat:", stop=("\n",))
+    pieces = list(llm.stream(prompt, 24))
+    assert len(pieces) > 1
+    assert not any("\ufffd" in piece for piece in pieces)
+    assert "".join(pieces) == llm.generate([prompt], 24)[0].text
+
+
+def test_closing_a_stream_stops_the_computation(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: Any = llama.model.generation_config
+    settings.eos_token_id = []
+    llm = TransformersLLM(llama)
+    shapes = watch(llama.model, monkeypatch)
+    stream: Any = llm.stream(prompts_of(HEAD)[0], 100)
+    next(stream)
+    next(stream)
+    stream.close()
+    assert len(shapes) <= 4  # the prefix, the prompt, and a token or two
+
+
+def test_prompt_that_fills_the_window(llama: LoadedLLM, caplog: pytest.LogCaptureFixture) -> None:
+    llm = TransformersLLM(llama)
+    long, near = Prompt("x" * 300), Prompt("a" * 250)
+    with caplog.at_level(logging.WARNING, "rag_mt"):
+        found = llm.generate([long, Prompt("Ja"), near], 100)
+    assert found[0] == Completion("", 0, False)
+    assert "301 tokens" in caplog.text and "prompt 1" in caplog.text
+    assert found[1] == llm.generate([Prompt("Ja")], 100)[0]
+    assert llm.count_tokens(near) + found[2].tokens <= llm.context_length == 256
+    assert list(llm.stream(long)) == []
+
+
+def test_little_and_nothing_to_do(llama: LoadedLLM) -> None:
+    llm = TransformersLLM(llama)
+    assert llm.generate([]) == []
+    assert llm.generate([Prompt("Ja")], 0) == [Completion("", 0, False)]
+    assert llm.generate([Prompt("Ja")], 1)[0].tokens == 1
+
+
+def test_no_text_begins_twice(llama: LoadedLLM) -> None:
+    llm = TransformersLLM(llama)
+    assert llm.count_tokens(Prompt("Ja")) == llm.count_tokens(Prompt("<s>Ja")) == 3
+
+
+def test_chat_prompts_stand_in_the_template(tiny: Tiny, chat_template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = tiny("llama", chat_template)
+    llm = TransformersLLM(loaded)
+    assert llm.has_chat_template
+    assert llm.reserved == {"<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>"}
+    prompts = prompts_of("  " + HEAD, chat=True)
+    assert llm.count_tokens(prompts[0]) == len(prompts[0].text.strip()) + 3
+    wrapped = [Prompt(f"<|user|>{p.text.strip()}</s><|assistant|>") for p in prompts]
+    expected = []
+    for prompt in wrapped:
+        encoded = llm.tokenizer(prompt.text, add_special_tokens=False, return_tensors="pt")
+        ids = llm.model.generate(**encoded, max_new_tokens=1)[0, -1:]
+        expected.append(llm.tokenizer.decode(ids, skip_special_tokens=True))
+    shapes = watch(llm.model, monkeypatch)
+    found = llm.generate(prompts, 1)
+    assert [c.text for c in found if not c.finished] == [
+        text for text, c in zip(expected, found, strict=True) if not c.finished
+    ]
+    assert shapes[0] == (1, 1 + len(HEAD.rstrip()))
+
+
+def test_a_template_alone_makes_no_chat_model(tiny: Tiny, chat_template: str) -> None:
+    assert not TransformersLLM(tiny("llama", chat_template.replace("</s>", "\n"))).has_chat_template
+    assert not TransformersLLM(tiny("llama")).has_chat_template
+
+
+def test_gemma_reserves_control_tokens_and_not_text(gemma: LoadedLLM) -> None:
+    llm = TransformersLLM(gemma)
+    assert {"<bos>", "<eos>", "<unused0>"} <= llm.reserved
+    assert not {"\n\n", "<table>"} & llm.reserved
+    assert not llm.has_chat_template
+    assert llm.context_length == 32768
+
+
+def test_lack_of_memory_halves_the_batch(
+    llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = TransformersLLM(llama, 16).generate(prompts_of(HEAD), 10)
+    limit = 4
+    forward = llama.model.forward
+
+    def cramped(*args: Any, **options: Any) -> Any:
+        if len(options["input_ids"]) > limit:
+            raise torch.OutOfMemoryError("out of memory")
+        return forward(*args, **options)
+
+    monkeypatch.setattr(llama.model, "forward", cramped)
+    llm = TransformersLLM(llama, 16)
+    with caplog.at_level(logging.WARNING, "rag_mt"):
+        assert llm.generate(prompts_of(HEAD), 10) == expected
+    assert "14 prompts at once" in caplog.text and "4 at once" in caplog.text
+    limit = 0
+    with pytest.raises(UserError, match="ran out of memory on one prompt of .* tokens: use dtype"):
+        llm.generate(prompts_of(HEAD), 10)
+    with pytest.raises(UserError, match="ran out of memory"):
+        list(llm.stream(prompts_of(HEAD)[0]))
+
+
+def test_fingerprint_names_what_may_change_outputs(llama: LoadedLLM, tiny: Tiny) -> None:
+    prints = [
+        TransformersLLM(llama, 16).fingerprint,
+        TransformersLLM(llama, 1).fingerprint,
+        TransformersLLM(tiny("gemma3"), 16).fingerprint,
+        TransformersLLM(tiny("llama", dtype="bfloat16"), 16).fingerprint,
+    ]
+    assert len(set(prints)) == len(prints)
+    assert TransformersLLM(tiny("llama"), 16).fingerprint == prints[0]
+
+
+def test_open_llm(tiny_llm: Callable[..., Path]) -> None:
+    llm = open_llm(str(tiny_llm("llama")), device="cpu", dtype="float32", batch_size=2)
+    assert isinstance(llm, TransformersLLM) and llm.batch_size == 2
+    with pytest.raises(UserError, match="batch size 0 is not possible: give 1 or more"):
+        open_llm(str(tiny_llm("llama")), device="cpu", batch_size=0)
+
+
+def test_shared_tokens_end_before_white_space() -> None:
+    text = "German: Das"
+    offsets = [(0, 0), (0, 6), (6, 7), (7, 11)]
+    assert shared_tokens(offsets, text, 8) == 3
+    assert shared_tokens([*offsets[:3], (7, 8), (8, 11)], text, 8) == 3
+    assert shared_tokens(offsets, text, len(text)) == 3
+    assert shared_tokens([], "", 0) == 0
+
+
+def test_batches_put_like_lengths_together() -> None:
+    prompts = [EncodedPrompt(i, tuple(range(n)), 0) for i, n in enumerate([5, 30, 7, 40, 6])]
+    assert [[p.index for p in batch] for batch in batches(prompts, 2)] == [[3, 1], [2, 4], [0]]
+    assert common_prefix([(1, 2, 3), (1, 2), (1, 2, 4)]) == 2
+    assert [p.shared for p in share_unmarked(prompts)] == [4] * 5
+    assert [p.shared for p in share_unmarked(prompts[:1])] == [0]
