@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -26,17 +25,21 @@ def build(options: argparse.Namespace) -> int:
 
     folder, skips = Path(options.folder), Skips()
     code = language(options.lang).code
-    if folder.exists() and not options.replace:
-        raise UserError(f"{folder} exists already: give another folder, or --replace to put the new index in its place")
-    if options.restart:
-        shutil.rmtree(folder.with_name(folder.name + ".building"), ignore_errors=True)
     plan = {"files": [_stamp(name) for name in options.files], "format": options.format, "column": options.column}
     sentences = read_sentences(
         options.files, code, format=options.format, column=options.column, split=not options.no_split, skips=skips
     )
     encoder = open_encoder(options.encoder, device=options.device, dtype=options.dtype)
     manifest = build_for(
-        options.retriever, folder, sentences, encoder, code, plan=plan, replace=options.replace, show=not options.quiet
+        options.retriever,
+        folder,
+        sentences,
+        encoder,
+        code,
+        plan=plan,
+        replace=options.replace,
+        restart=options.restart,
+        show=not options.quiet,
     )
     note(f"{folder}: {manifest.describe()}")
     if skips.counts:

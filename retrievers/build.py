@@ -34,6 +34,7 @@ log = logging.getLogger("rag_mt")
 
 PLAN = "plan.json"
 SHARDS = "shard-*"
+REPLACED = "replaced"
 SHARD_SENTENCES = 4096
 
 
@@ -88,7 +89,7 @@ def build_index(
                 files={},
                 resumed=resumed,
             )
-            return _finish(building, folder, shards, manifest)
+            return _finish(building, folder, shards, manifest, replace)
         except BaseException:
             if not any(building.glob(SHARDS)):  # nothing to go on from: leave no trace
                 shutil.rmtree(building, ignore_errors=True)
@@ -122,6 +123,8 @@ def _disk_errors(folder: Path, building: Path) -> Iterator[None]:
 
 def _begin(building: Path, folder: Path, settings: Mapping[str, Any], restart: bool) -> None:
     """Clear what a killed build left unfinished, and compare its settings with those of this one."""
+    if (building / REPLACED).is_dir() and not folder.exists():  # killed between the two renames at its end
+        (building / REPLACED).rename(folder)
     for path in building.iterdir():
         if path.is_dir() and (restart or not path.match(SHARDS)):
             shutil.rmtree(path)
@@ -187,7 +190,7 @@ def _shards(
                 )
             if shard:
                 resumed += len(group)
-                bar.initial += len(group)  # so that the rate is that of the encoder
+                bar.initial = resumed  # so that the rate is that of the encoder
                 bar.update(len(group))
             shards.append(shard or write_shard(place, group, maker, bar.update))
     if resumed:
@@ -195,7 +198,7 @@ def _shards(
     return shards, resumed
 
 
-def _finish(building: Path, folder: Path, shards: Sequence[Shard], manifest: Manifest) -> Manifest:
+def _finish(building: Path, folder: Path, shards: Sequence[Shard], manifest: Manifest, replace: bool) -> Manifest:
     """Merge the shards and put the index in its place."""
     if not manifest.units:
         shutil.rmtree(building)
@@ -203,14 +206,15 @@ def _finish(building: Path, folder: Path, shards: Sequence[Shard], manifest: Man
             f"there is nothing to index for {folder}: of {manifest.counts['read']} sentences read none has a "
             f"{manifest.unit} in it; give files with {language_of(manifest.language).name} text"
         )
-    merged, old = building / "merged", building / "replaced"
+    merged = building / "merged"
     merged.mkdir()
     manifest = replace_fields(manifest, files=merge(shards, merged, manifest.dimension))
     write_manifest(merged, manifest)
     for file in (*merged.iterdir(), merged):
         sync(file)
+    _check_target(folder, replace)  # again: it may have appeared meanwhile
     if (folder / MANIFEST).exists():
-        folder.rename(old)
+        folder.rename(building / REPLACED)
     merged.rename(folder)
     sync(folder.absolute().parent)
     shutil.rmtree(building)

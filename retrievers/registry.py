@@ -105,13 +105,11 @@ def open_retriever(
     found = read_manifest(index)
     if found.retriever != name:
         raise UserError(
-            f"index {index} is for retriever {found.retriever!r}, not {name!r}: give that one, or another index"
+            f"index {index} is for retriever {found.retriever!r}, not {name!r}: give one that was built for it"
         )
     if base_code(found.language) != base_code(target_language):
         there, wanted = language(found.language).name, language(target_language).name
-        raise UserError(
-            f"index {index} holds {there} text and the target language is {wanted}: give an index of {wanted}"
-        )
+        raise UserError(f"index {index} holds {there} text: the target language is {wanted}, give an index of {wanted}")
     opened = open_index(index, maker.settings)
     if getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
         opened.to_gpu()

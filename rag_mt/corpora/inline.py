@@ -13,6 +13,8 @@ from rag_mt.corpora.xml import legal, local_name, shell
 WITH_TEXT = frozenset({"g", "mrk", "pc", "hi"})
 """Codes around translatable text; all others stand for native code, and their content is no text."""
 
+_BEFORE_WORDS = frozenset({"open", "bpt", "bx", "sc"})
+_AFTER_WORDS = frozenset({"close", "ept", "ex", "ec"})
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD_START = re.compile(rf"(?<=[\s{_CJK}])(?=\S)|(?<=\S)(?=[{_CJK}])")
 _WORD_END = re.compile(rf"(?<=\S)(?=[\s{_CJK}])|(?<=[{_CJK}])(?=\S)")
@@ -94,6 +96,8 @@ def _has_text(code: Any) -> bool:
 
 def _places(text: str, source: str, codes: Sequence[Code]) -> list[int]:
     """Ascending positions in `text` for the codes of `source`: openings at word starts, closings at word ends."""
+    if not codes:
+        return []
     lead, trail = len(text) - len(text.lstrip()), len(text) - len(text.rstrip())
     first, last = len(source) - len(source.lstrip()), len(source.rstrip())
     starts = [lead] + [m.start() for m in _WORD_START.finditer(text)]
@@ -111,7 +115,8 @@ def _places(text: str, source: str, codes: Sequence[Code]) -> list[int]:
             place = len(text) - min(len(source) - code.position, trail)
         else:
             wanted = code.position / len(source) * len(text)
-            allowed = {"open": starts, "close": ends, "empty": starts + ends}[code.kind]
+            name = local_name(code.element) if code.kind == "empty" else code.kind
+            allowed = starts if name in _BEFORE_WORDS else ends if name in _AFTER_WORDS else starts + ends
             place = min((p for p in allowed if p >= least), key=lambda p: (abs(p - wanted), p), default=len(text))
         places.append(max(place, places[-1] if places else 0))
         if code.kind == "open":

@@ -14,11 +14,12 @@ from lxml import etree
 from rag_mt.corpora.formats import Segment, Side, usable
 from rag_mt.corpora.inline import flatten, rebuild
 from rag_mt.corpora.opening import BOM, open_bytes
-from rag_mt.corpora.xml import XML_LANG, forget, insert_after, iterate, local_name, read_head, shell
+from rag_mt.corpora.xml import XML_LANG, epilog, forget, insert_after, iterate, local_name, read_head, shell
 from rag_mt.languages import base_code
 from rag_mt.skips import Skips
 from rag_mt.types import Origin, TranslatedText
 
+_CR = {"\r": "&#13;"}
 _PARENTS = {"tu": "body", "body": "tmx", "tmx": ""}
 
 
@@ -68,7 +69,7 @@ class Tmx:
                 else:
                     prefix = f"{element.prefix}:" if element.prefix else ""
                     write(f"{_take_content(element)}</{prefix}{local_name(element)}>")
-        write("\n")
+            write(epilog(element))  # the root ended last
 
 
 def _in_place(element: Any) -> bool:
@@ -78,11 +79,11 @@ def _in_place(element: Any) -> bool:
 
 def _take_content(parent: Any, before: Any = None) -> str:
     """Remove the content of an element, or what stands `before` a child, and return it as XML."""
-    content = [escape(parent.text or "")]
+    content = [escape(parent.text or "", _CR)]
     parent.text = None
     for child in list(parent) if before is None else list(before.itersiblings(preceding=True))[::-1]:
         if local_name(child) == "body":  # written when it ended
-            content.append(escape(child.tail or ""))
+            content.append(escape(child.tail or "", _CR))
         else:
             content.append(etree.tostring(child, encoding="unicode"))
         parent.remove(child)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 from collections.abc import Iterator
@@ -57,11 +58,14 @@ def read_head(file: Path, root: str) -> Head:
         _, element = next(iter(etree.iterparse(stream, events=("start",), **_SAFE)))
         tree = element.getroottree()
         info = tree.docinfo
-        # Only the serialised document shows the whole internal subset; at this event it is one chunk long.
-        if info.internalDTD is not None and _SUBSET.match(etree.tostring(tree, encoding="unicode")):
+        # Only the serialised document shows the whole internal subset (at this event it is one chunk long), and only
+        # if the DOCTYPE names the root.
+        if info.internalDTD is not None and (
+            info.internalDTD.name != local_name(element) or _SUBSET.match(etree.tostring(tree, encoding="unicode"))
+        ):
             raise UserError(
-                f"{file}: its DOCTYPE declares entities or elements, which could be an attack: "
-                "remove the declarations between [ and ] and try again"
+                f"{file}: its DOCTYPE is more than <!DOCTYPE {local_name(element)} SYSTEM ...>, which could be an "
+                "attack: remove the declarations between [ and ] or the whole DOCTYPE and try again"
             )
         if local_name(element) != root:
             raise UserError(
@@ -69,10 +73,9 @@ def read_head(file: Path, root: str) -> Head:
                 "or name another --format"
             )
         before = reversed(list(element.itersiblings(preceding=True)))
-        encoding = info.encoding or "UTF-8"
         standalone = ' standalone="yes"' if info.standalone else ""
         return Head(
-            encoding=encoding,
+            encoding=_known(info.encoding or "UTF-8"),
             mark=start.startswith(BOM),
             crlf=b"\r\n" in start.replace(b"\x00", b""),
             declaration=f'<?xml version="{info.xml_version}" encoding="%s"{standalone}?>\n',
@@ -96,9 +99,14 @@ def parse(file: Path) -> Any:
 def write(tree: Any, head: Head, out: BinaryIO) -> None:
     """The whole document in the encoding and with the line ends that it had."""
     root = tree.getroot()
-    after = [f"{etree.tostring(e, encoding='unicode', with_tail=False)}\n" for e in root.itersiblings()]
-    text = head.prolog(head.encoding) + etree.tostring(root, encoding="unicode", with_tail=False) + "\n"
-    out.write((BOM if head.mark else b"") + head.encode(text + "".join(after)))
+    text = head.prolog(head.encoding) + etree.tostring(root, encoding="unicode", with_tail=False) + epilog(root)
+    out.write((BOM if head.mark else b"") + head.encode(text))
+
+
+def epilog(root: Any) -> str:
+    """What stands after the root element of a document that was read to its end."""
+    nodes = [etree.tostring(e, encoding="unicode", with_tail=False) for e in root.itersiblings()]
+    return "\n".join(["", *nodes, ""])
 
 
 def shell(element: Any) -> Any:
@@ -130,6 +138,15 @@ def forget(element: Any) -> None:
     element.clear(keep_tail=True)  # the parser may still be writing to the tail
     while element.getprevious() is not None:
         del element.getparent()[0]
+
+
+def _known(encoding: str) -> str:
+    """The encoding if Python has it under that name, else UTF-8."""
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        return "UTF-8"
+    return encoding
 
 
 @contextmanager

@@ -58,7 +58,7 @@ ANGULAR = """<?xml version="1.0" encoding="UTF-8" ?>
 </xliff>
 """
 OKAPI = """<?xml version="1.0" encoding="UTF-8"?>
-<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:okp="okapi-framework:xliff-extensions">
+<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:okp="okapi-framework:xliff-extensions" version="1.2">
 <file original="a.docx" source-language="de" target-language="en" okp:inputEncoding="UTF-8"><body>
 <trans-unit id="1"><source xml:lang="de">Das <g id="1">alte</g> Haus.</source>\
 <seg-source><mrk mid="0" mtype="seg">Das <g id="1">alte</g> Haus.</mrk></seg-source>
@@ -83,6 +83,7 @@ V2 = """<?xml version="1.0" encoding="UTF-8"?>
     <group id="g" translate="no"><unit id="u2"><segment><source>CODE</source></segment></unit></group>
   </file>
 </xliff>
+<!-- end -->
 """
 
 
@@ -134,7 +135,7 @@ def test_okapi(tmp_path: Path) -> None:
     assert texts(file, "de") == ["Das alte Haus."]
     out = filled(file, "de", "en", ["The old house."])
     assert (
-        '</seg-source>\n<target xml:lang="en" state="needs-review-translation" state-qualifier="mt-suggestion">'
+        '</seg-source><target xml:lang="en" state="needs-review-translation" state-qualifier="mt-suggestion">'
         'The <g id="1">old</g> house.</target>\n<alt-trans>' in out
     )
     assert 'okp:inputEncoding="UTF-8"' in out
@@ -186,7 +187,13 @@ def test_encoding_mark_and_line_ends_stay(tmp_path: Path) -> None:
         (XCODE, "en", "fr", "its target-language is 'de', not 'fr': give --tgt de"),
         (OKAPI, "en", "de", "'en' is its target-language, but its sources are 'de'"),
         (V2.replace('version="2.0"', 'version="3.0"', 1), "en", "de", "version '3.0' is not known"),
-        (V2.replace('<xliff xmlns', '<!DOCTYPE x [<!ENTITY a "b">]><xliff xmlns'), "en", "de", "declares entities"),
+        (V2.replace("<xliff xmlns", '<!DOCTYPE x [<!ENTITY a "b">]><xliff xmlns'), "en", "de", "could be an attack"),
+        (
+            XCODE.replace("<xliff xmlns", "<!DOCTYPE x [<!ATTLIST y z CDATA ''>]><xliff xmlns"),
+            "en",
+            "de",
+            "could be an attack",
+        ),
         (V2.replace("</notes>", ""), "en", "de", r"a\.xlf:\d+: not well-formed XML"),
         ("<tmx/>", "en", "de", "expected <xliff>"),
     ],

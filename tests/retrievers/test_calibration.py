@@ -1,0 +1,134 @@
+"""Cut-offs: the right quantile, stored with the index; and the default index that is calibrated at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rag_mt.errors import UserError
+from retrievers.build import build_index
+from retrievers.calibration import calibrate
+from retrievers.default_index import default_index
+from retrievers.dense import DenseRetriever
+from retrievers.index import open_index, verify_index
+from retrievers.phrases import NgramUnits
+from retrievers.registry import open_retriever
+from retrievers.sentence import SentenceUnits
+
+
+@pytest.fixture
+def index(tmp_path, fake, parallel):
+    maker = SentenceUnits(fake())
+    build_index(tmp_path / "i", parallel["en"], maker, retriever="sentence", language="en", show=False)
+    return open_index(tmp_path / "i"), maker
+
+
+def scores(index, maker, sentences, without=None):
+    found = DenseRetriever("sentence", index, maker).retrieve(sentences, without)
+    return [h.hit.score for hints in found for h in hints]
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.25, 0.9])
+def test_the_quantile_of_the_shown_scores(index, parallel, drop):
+    opened, maker = index
+    cut = calibrate(opened, maker, [s.text for s in parallel["de"]], "de", drop)
+    all_scores = np.array(scores(opened, maker, parallel["de"]))
+    assert cut == pytest.approx(np.quantile(all_scores, drop))
+    assert (all_scores < cut).sum() == pytest.approx(drop * len(all_scores), abs=1)
+
+
+def test_only_the_manifest_changes(index, parallel):
+    opened, maker = index
+    before = {p.name: p.read_bytes() for p in opened.folder.iterdir()}
+    cuts = {c: calibrate(opened, maker, [s.text for s in parallel[c]], c) for c in ("de", "cs")}
+    after = {p.name: p.read_bytes() for p in opened.folder.iterdir()}
+    assert [n for n in before if before[n] != after[n]] == ["manifest.json"]
+    again = open_index(opened.folder)
+    assert again.manifest == opened.manifest
+    assert {c: again.manifest.cut_off(c) for c in ("de", "cs", "tr")} == {**cuts, "tr": None}
+    assert again.manifest.thresholds["de"]["sentences"] == 12
+    assert "cut-offs cs" in again.manifest.describe()
+    assert verify_index(opened.folder)
+
+
+def test_a_sentence_can_be_left_out(index, parallel):
+    opened, maker = index
+    own = list(range(12))
+    assert np.allclose(scores(opened, maker, parallel["en"]), 1, atol=0.01)
+    others = scores(opened, maker, parallel["en"], own)
+    assert max(others) < 0.95
+    cut = calibrate(opened, maker, [s.text for s in parallel["en"]], "en", 0.5, own)
+    assert cut == pytest.approx(np.median(others))
+
+
+def test_phrases_are_calibrated_on_what_is_left_of_overlaps(tmp_path, fake, parallel):
+    maker = NgramUnits(fake())
+    build_index(tmp_path / "i", parallel["en"], maker, retriever="phrases", language="en", show=False)
+    opened = open_index(tmp_path / "i")
+    cut = calibrate(opened, maker, [s.text for s in parallel["de"]], "de", 0.25)
+    found = DenseRetriever("phrases", opened, maker).retrieve(parallel["de"])
+    assert cut == pytest.approx(np.quantile([h.hit.score for hints in found for h in hints], 0.25))
+    kept = DenseRetriever("phrases", opened, maker, cut).retrieve(parallel["de"])
+    assert kept == [tuple(h for h in hints if h.hit.score >= cut) for hints in found]
+
+
+def test_what_cannot_be_calibrated(index):
+    opened, maker = index
+    with pytest.raises(UserError, match="none of the 2 sentences"):
+        calibrate(opened, maker, ["", " "], "de")
+    with pytest.raises(UserError, match=r"share of 1\.5"):
+        calibrate(opened, maker, ["a"], "de", 1.5)
+    assert opened.manifest.thresholds == {}
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch, parallel):
+    monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for code, sentences in parallel.items():
+        (folder / f"{code}.txt").write_text("".join(f"{s.text}\n" for s in sentences), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["sentence", "phrases"])
+def test_default_index_is_built_once(corpus, fake, parallel, name):
+    encoder = fake()
+    folder = default_index(name, "en", encoder, corpus=corpus)
+    assert folder.parent.name == "indexes"
+    assert folder.name.startswith(f"{name}-en-")
+    assert [p.name for p in folder.parent.iterdir()] == [folder.name]
+    encoded = encoder.encoded
+    assert default_index(name, "en-GB", encoder, corpus=corpus) == folder
+    assert encoder.encoded == encoded
+    manifest = open_index(folder).manifest
+    assert sorted(manifest.thresholds) == ["cs", "de", "ru", "tr"]
+    assert open_index(folder).sentence(3) == parallel["en"][3]
+    assert verify_index(folder)
+    assert default_index(name, "de", encoder, corpus=corpus) != folder
+    assert default_index(name, "en", fake("f2"), corpus=corpus) != folder
+    (corpus / "cs.txt").write_text((corpus / "cs.txt").read_text().replace("bank", "bánk"))
+    assert default_index(name, "en", encoder, corpus=corpus) != folder
+
+
+def test_default_cut_offs_lie_below_true_pairs(corpus, e5, parallel):
+    """A line's own translation does not take part in the calibration: true pairs score above the cut-off."""
+    folder = default_index("sentence", "en", e5, corpus=corpus)
+    retriever = open_retriever("sentence", folder, e5, source_language="de", target_language="en")
+    found = retriever.retrieve(parallel["de"])
+    assert retriever.cut_off is not None
+    assert all(hints and hints[0].hit.score > retriever.cut_off + 0.02 for hints in found)
+
+
+def test_a_damaged_default_index_is_made_again(corpus, fake):
+    folder = default_index("sentence", "en", fake(), corpus=corpus)
+    (folder / "spans.npy").write_bytes(b"")
+    assert default_index("sentence", "en", fake(), corpus=corpus) == folder
+    assert verify_index(folder)
+
+
+def test_a_language_without_a_file(corpus, fake):
+    with pytest.raises(UserError, match=r"no Swedish text \(it has cs, de, .*rag-mt index build.*--retriever none"):
+        default_index("sentence", "sv", fake(), corpus=corpus)
+    with pytest.raises(UserError, match=r"no English text \(it is missing\)"):
+        default_index("sentence", "en", fake(), corpus=corpus / "none")
