@@ -26,8 +26,8 @@ log = logging.getLogger("rag_mt")
 SAMPLE_CORPUS = Path(rag_mt.__file__).parent / "sample_corpus"
 """`LANG.txt` per language, one sentence per line, parallel by line number."""
 
-CALIBRATION_LINES = 96
-"""Lines per source language that cut-offs are chosen on: enough for a quantile, few enough for a first run."""
+CALIBRATION_LINES = {"sentence": 96, "phrase": 32, "passage": 96}
+"""Lines per source language that cut-offs are chosen on: enough hits for a quantile, few enough for a first run."""
 
 
 def default_index(
@@ -67,12 +67,12 @@ def default_index(
 
 def _key(texts: dict[str, list[str]], maker: UnitMaker) -> str:
     corpus = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
-    return settings_hash([FORMAT, DROP, CALIBRATION_LINES, corpus, dict(maker.settings)])[:12]
+    return settings_hash([FORMAT, DROP, CALIBRATION_LINES[maker.unit], corpus, dict(maker.settings)])[:12]
 
 
 def _calibrate(index: Index, maker: UnitMaker, lines: Sequence[str], targets: Sequence[str], source: str) -> None:
     """Choose the cut-off for one source language on lines spread over the corpus."""
     number = {index.sentence(n).text: n for n in range(index.manifest.sentences)}
     pairs = [(s, number[t]) for s, t in zip(lines, targets, strict=True) if s.strip() and t.strip()]
-    pairs = pairs[:: -(-len(pairs) // CALIBRATION_LINES)]
+    pairs = pairs[:: -(-len(pairs) // CALIBRATION_LINES[maker.unit])]
     calibrate(index, maker, [s for s, _ in pairs], source, DROP, [n for _, n in pairs])

@@ -60,10 +60,12 @@ class TransformerEncoder:
         """
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         ids, _ = self._tokens(texts, self.family.prefix(kind))
-        for rows, input_ids, mask in _batches(ids, self.tokenizer.pad_token_id or 0):
-            with torch.inference_mode(), self._autocast():
-                output = self.model(input_ids=input_ids.to(self.device), attention_mask=mask.to(self.device))
-            vectors[rows] = self._pool(output, mask.to(self.device)).cpu().numpy()
+        with torch.inference_mode(), self._autocast():  # one context, in which each weight is cast once
+            for rows, input_ids, mask in _batches(ids, self.tokenizer.pad_token_id or 0):
+                mask = mask.to(self.device)
+                output = self.model(input_ids=input_ids.to(self.device), attention_mask=mask)
+                with torch.autocast(self.device.type, enabled=False):
+                    vectors[rows] = self._pool(output, mask).cpu().numpy()
         return vectors
 
     def states(self, texts: Sequence[str], layer: int) -> Iterator[TokenStates]:

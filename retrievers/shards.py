@@ -49,7 +49,7 @@ def shard_digest(sentences: Sequence[Sentence]) -> str:
 
 def read_shard(place: Path) -> Shard | None:
     """The finished shard in the folder `place`, or None; a damaged one is removed."""
-    if not (place / NOTE).is_file():
+    if not place.exists():
         return None
     try:
         shard = Shard(place, **read_json(place / NOTE))

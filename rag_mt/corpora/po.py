@@ -14,7 +14,7 @@ from babel.messages.plurals import get_plural
 
 from rag_mt.corpora.formats import Segment, Side, usable
 from rag_mt.corpora.opening import BOM
-from rag_mt.corpora.po_catalog import Catalog, Entry, quoted, read_catalog
+from rag_mt.corpora.po_catalog import Catalog, Message, quoted, read_catalog
 from rag_mt.errors import UserError
 from rag_mt.languages import base_code
 from rag_mt.skips import Skips
@@ -41,14 +41,14 @@ class Po:
         catalog = read_catalog(file)
         own = _is_own(catalog, side.language)
         kept = 0
-        for entry in catalog.entries:
-            texts = list(entry.forms.values()) if own else _sources(entry)
-            if entry.is_header or not any(t.strip() for t in texts):
+        for message in catalog.messages:
+            texts = message.forms if own else message.sources
+            if message.is_header or not any(t.strip() for t in texts):
                 continue
-            if entry.finished != own:
+            if message.entry.translated() != own:
                 kept += 1
                 continue
-            line = entry.forms_at + 1 if own else entry.source_line
+            line = 1 + (message.forms_at if own else message.source_at)
             yield from (Segment(text, Origin(str(file), line)) for text in texts if text.strip())
         if kept and skips.shown:
             reason = "without a finished translation are left out" if own else "with a translation are kept"
@@ -72,22 +72,18 @@ class Po:
             )
         number, singular_form = _plural_forms(file, catalog, target)
         changes: dict[int, tuple[int, list[str]]] = {}  # first line -> line after the last one, new lines
-        for entry in catalog.entries:
-            texts = [t for t in _sources(entry) if t.strip()]
-            if entry.is_header or not texts or entry.finished:
+        for message in catalog.messages:
+            texts = [t for t in message.sources if t.strip()]
+            if message.is_header or not texts or message.entry.translated():
                 continue
             taken = [next(translations) for _ in texts]
             if all(usable(t) for t in taken):
-                made = [_bounded(t.text, entry.source or "") for t in taken]
-                forms = [made[0]]
-                if entry.plural is not None:
+                made = [_bounded(t.text, message.entry.msgid) for t in taken]
+                forms = made[:1]
+                if message.has_plural:
                     forms = [made[0] if form == singular_form else made[-1] for form in range(number)]
-                changes.update(_filled(catalog, entry, forms))
+                changes.update(_filled(catalog, message, forms))
         _write(catalog, changes, target, out)
-
-
-def _sources(entry: Entry) -> list[str]:
-    return [entry.source or ""] + ([entry.plural] if entry.plural is not None else [])
 
 
 def _base(language: str) -> str:
@@ -131,33 +127,30 @@ def _plural_forms(file: Path, catalog: Catalog, target: str) -> tuple[int, int]:
     return number, form if number > 1 else -1
 
 
-def _filled(catalog: Catalog, entry: Entry, forms: list[str]) -> dict[int, tuple[int, list[str]]]:
-    """The changed lines of an entry: its msgstr and its flags."""
-    end, width = catalog.line_end, catalog.width
-    changes: dict[int, tuple[int, list[str]]] = {}
-    if not entry.fuzzy:
-        if entry.flags_at is None:
-            at = entry.first
-            while at and catalog.lines[at - 1].startswith("#|"):
-                at -= 1
-            changes[at] = (at, [f"#, fuzzy{end}"])
-        else:
-            flags = catalog.lines[entry.flags_at].strip()[2:].strip()
-            changes[entry.flags_at] = (entry.flags_at + 1, [f"#, fuzzy, {flags}{end}"])
-    names = ["msgstr"] if entry.plural is None else [f"msgstr[{n}]" for n in range(len(forms))]
-    lines = [line for name, text in zip(names, forms, strict=True) for line in quoted(name, text, width, end)]
-    changes[entry.forms_at] = (entry.end, lines)
-    return changes
+def _filled(catalog: Catalog, message: Message, forms: list[str]) -> dict[int, tuple[int, list[str]]]:
+    """The changed lines of a message: its msgstr and its flags."""
+    end, at = catalog.line_end, message.flags_at
+    lines = quoted(forms, message.has_plural, catalog.width, end)
+    changes = {message.forms_at: (message.end, lines)}
+    if message.entry.fuzzy:
+        return changes
+    if at is not None:
+        flags = catalog.lines[at].strip()[2:].strip()
+        return changes | {at: (at + 1, [f"#, fuzzy, {flags}{end}"])}
+    at = message.first
+    while at and catalog.lines[at - 1].startswith("#|"):
+        at -= 1
+    return changes | {at: (at, [f"#, fuzzy{end}"])}
 
 
 def _header(catalog: Catalog, target: str, charset: str) -> str:
     """The header with the fields that were empty, missing or those of a template."""
     header = catalog.header
-    text = header.forms.get(0, "") if header else ""
+    text = header.forms[0] if header else ""
     wanted = {"Content-Type": f"text/plain; charset={charset}", "Content-Transfer-Encoding": "8bit"} if charset else {}
     if not catalog.fields().get("language"):
         wanted["Language"] = target.replace("-", "_")
-    if _plural_rule(catalog) is None and any(e.plural is not None for e in catalog.entries):
+    if _plural_rule(catalog) is None and any(m.has_plural for m in catalog.messages):
         known = get_plural(base_code(target))
         wanted["Plural-Forms"] = f"nplurals={known.num_plurals}; plural={known.plural_expr};"
     for name, value in wanted.items():
@@ -182,11 +175,11 @@ def _write(catalog: Catalog, changes: dict[int, tuple[int, list[str]]], target: 
         charset = "utf-8"
     text = _header(catalog, target, charset.upper())
     if header is None:
-        lines = [f'msgid ""{catalog.line_end}', *quoted("msgstr", text, 0, catalog.line_end), catalog.line_end]
+        lines = [f'msgid ""{catalog.line_end}', *quoted([text], False, 0, catalog.line_end), catalog.line_end]
         out.write((BOM if catalog.mark else b"") + "".join(lines).encode(encoding))
     else:
         if text != header.forms[0]:
-            changes[header.forms_at] = (header.end, quoted("msgstr", text, 0, catalog.line_end))
+            changes[header.forms_at] = (header.end, quoted([text], False, 0, catalog.line_end))
         out.write(BOM if catalog.mark else b"")
     at = 0
     for first in sorted(changes):

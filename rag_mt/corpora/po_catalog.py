@@ -1,11 +1,16 @@
-"""gettext catalogues as lines: entries know which lines hold them, so that filling one leaves all others alone."""
+"""gettext catalogues read by polib, with the lines that hold each message: filling one leaves all others alone."""
 
 from __future__ import annotations
 
+import io
 import re
 from codecs import lookup
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import polib
 
 from rag_mt.corpora.opening import BOM, check_text, open_bytes
 from rag_mt.errors import UserError
@@ -14,58 +19,57 @@ MAX_CATALOG = 512 * 2**20
 WIDTH = 79
 """Lines longer than this are wrapped, unless the catalogue has longer ones itself (gettext's own width)."""
 
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)\s*(?=\")")
-_STRINGS = re.compile(r'(?:"(?:[^"\\]|\\.)*"\s*)+')
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|[0-7]{1,3}|.)")
 _CHARSET = re.compile(rb'Content-Type:[^"\\]*charset=([-\w.:]+)', re.IGNORECASE)
-_NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_ESCAPED = {"\\": "\\\\", '"': '\\"', **{char: f"\\{name}" for name, char in _NAMED.items()}}
-_WORDS = re.compile(r"\S*\s+|\S+")
+_COMMENT = re.compile(r"#(,|~(?!\|))\s*(?=\S)")
+_STRING = re.compile(r'((?:msg\w+(?:\[\d\])?)?)\s*("(?:[^"\\]|\\.)*")')
+_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|.)")
+_PLACE = re.compile(r'\s*(#,(?=\s*\S)|msg[a-z_]+|")')
 
 
-@dataclass
-class Entry:
-    """A message; `first` and `end` are indices into the catalogue's lines, `first` that of its first keyword."""
+@dataclass(frozen=True)
+class Message:
+    """polib's entry of a message and the indices of its lines in the catalogue."""
 
-    first: int
-    context: str | None = None
-    source: str | None = None
-    plural: str | None = None
-    forms: dict[int, str] = field(default_factory=dict)
-    source_line: int = 0  # 1-based
-    forms_at: int = 0
-    end: int = 0
-    flags_at: int | None = None  # the first line of flags
-    fuzzy: bool = False
+    entry: Any  # polib.POEntry, which has no types
+    flags_at: int | None
+    first: int  # of the first keyword
+    source_at: int
+    forms_at: int
+    end: int
 
     @property
     def is_header(self) -> bool:
-        return self.source == "" and self.context is None
+        return self.entry.msgid == "" and self.entry.msgctxt is None
 
     @property
-    def finished(self) -> bool:
-        """Whether it has a translation that needs no review."""
-        return not self.fuzzy and bool(self.forms) and all(self.forms.values())
+    def has_plural(self) -> bool:
+        return bool(self.entry.msgid_plural or self.entry.msgstr_plural)
+
+    @property
+    def sources(self) -> list[str]:
+        return [self.entry.msgid] + ([self.entry.msgid_plural] if self.entry.msgid_plural else [])
+
+    @property
+    def forms(self) -> list[str]:
+        return list(self.entry.msgstr_plural.values()) or [self.entry.msgstr]
 
 
 @dataclass
 class Catalog:
-    """The lines of a PO file with their line ends, and its entries without the obsolete ones."""
+    """The lines of a PO file with their line ends, and its messages without the obsolete ones."""
 
     lines: list[str]
-    entries: list[Entry]
+    messages: list[Message]
     encoding: str
     mark: bool
 
     @property
-    def header(self) -> Entry | None:
-        return next((e for e in self.entries if e.is_header), None)
+    def header(self) -> Message | None:
+        return next((m for m in self.messages if m.is_header), None)
 
     def fields(self) -> dict[str, str]:
         """The header's fields; names in lower case."""
-        text = self.header.forms.get(0, "") if self.header else ""
+        text = self.header.forms[0] if self.header else ""
         pairs = (line.partition(":") for line in text.split("\n"))
         return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
 
@@ -88,18 +92,39 @@ def read_catalog(file: Path) -> Catalog:
     if len(data) > MAX_CATALOG:
         raise UserError(f"{file} has more than {MAX_CATALOG >> 20} MB: split it with `msggrep` or `msgfilter`")
     text, encoding = _decoded(file, data)
-    lines = _LINE.findall(text)
-    return Catalog(lines, _entries(file, lines), encoding, data.startswith(BOM))
+    lines = list(io.StringIO(text, newline="\n"))  # split at LF only
+    try:
+        entries = polib.pofile(_Lines(_simplified(file, lines)), encoding=encoding, klass=_Entries)
+    except OSError as error:
+        at = re.search(r"\(line (\d+)\)(?:: (.+))?", str(error))
+        number = int(at[1]) if at else 1
+        found = at[2] if at and at[2] else f"unexpected {lines[number - 1].strip()[:40]!r}"
+        raise _syntax(file, number, found) from None
+    ends = [entry.linenum - 1 for entry in entries[1:]] + [len(lines)]
+    pairs = zip(entries, ends, strict=False)  # no entries, one end
+    messages = [_message(file, lines, entry, end) for entry, end in pairs if not entry.obsolete]
+    return Catalog(lines, messages, encoding, data.startswith(BOM))
 
 
-def quoted(keyword: str, text: str, width: int, line_end: str) -> list[str]:
-    """The lines of `keyword "text"`: in one if it fits, else one after each line end in the text, wrapped."""
-    rows = _LINE.findall(text)
-    whole = f'{keyword} "{_escaped(text)}"'
-    if len(rows) <= 1 and (not width or len(whole) <= width):
-        return [whole + line_end]
-    pieces = [piece for row in rows for piece in (_wrapped(_escaped(row), width - 2) if width else [_escaped(row)])]
-    return [f'{keyword} ""{line_end}', *(f'"{piece}"{line_end}' for piece in pieces)]
+def quoted(forms: list[str], plural: bool, width: int, line_end: str) -> list[str]:
+    """The lines of `msgstr`, or of `msgstr[0]` and so on, wrapped at `width` unless it is 0."""
+    entry = polib.POEntry(msgstr_plural=dict(enumerate(forms))) if plural else polib.POEntry(msgstr=forms[0])
+    _msgid, *lines, _end = entry.__unicode__(wrapwidth=width).split("\n")
+    return [line + line_end for line in lines]
+
+
+class _Lines(list[str]):
+    """The lines of a text as polib asks for them: those of a string would end at U+2028 too."""
+
+    def splitlines(self) -> list[str]:
+        return self
+
+
+class _Entries(polib.POFile):  # type: ignore[misc]
+    """polib's list of entries with the header, which polib would find and remove, losing its line number."""
+
+    def find(self, *_: object, **__: object) -> None:
+        return None
 
 
 def _decoded(file: Path, data: bytes) -> tuple[str, str]:
@@ -119,91 +144,42 @@ def _decoded(file: Path, data: bytes) -> tuple[str, str]:
     return text, encoding
 
 
-def _entries(file: Path, lines: list[str]) -> list[Entry]:
-    entries: list[Entry] = []
-    entry: Entry | None = None
-    flags: list[int] = []
-    keyword, index = "", 0
-
-    def close() -> None:
-        nonlocal entry
-        if entry is not None:
-            if entry.source is None or not entry.forms:
-                raise _syntax(file, entry.first + 1, "an entry without " + ("msgid" if entry.forms else "msgstr"))
-            entries.append(entry)
-        entry = None
-
-    for at, line in enumerate(lines):
-        stripped = line.strip()
-        if not stripped or stripped.startswith("#"):
-            if entry is not None and entry.forms:
-                close()
-            if stripped.startswith("#,"):
-                flags.append(at)
-            elif stripped.startswith("#~"):
-                flags.clear()
-            continue
-        match = _KEYWORD.match(stripped)
-        strings = stripped[match.end() :] if match else stripped
-        if not _STRINGS.fullmatch(strings):
-            raise _syntax(file, at + 1, f"expected a keyword and a quoted string, found {stripped[:40]!r}")
-        text = "".join(_unescaped(s) for s in _STRING.findall(strings))
-        if match:
-            keyword, index = match[1].split("[")[0], int(match[2] or 0)
-            if entry is not None and entry.forms and keyword in ("msgctxt", "msgid"):
-                close()
-            if entry is None:
-                fuzzy = any("fuzzy" in re.split(r"[\s,]+", lines[n]) for n in flags)
-                entry = Entry(at, flags_at=flags[0] if flags else None, fuzzy=fuzzy)
-                flags.clear()
-        elif entry is None:
-            raise _syntax(file, at + 1, "a quoted string outside an entry")
-        _add(file, entry, keyword, index, text, at, new=match is not None)
-    close()
-    return entries
+def _simplified(file: Path, lines: list[str]) -> Iterator[str]:
+    """The lines in the spelling that polib reads, which is stricter than gettext about comments and escapes and laxer
+    about quotes. Comments other than flags and obsolete messages are left out: nobody asks polib for them."""
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if line.startswith("#"):
+            comment = _COMMENT.match(line)
+            yield f"#{comment[1]} {line[comment.end() :]}" if comment else ""
+        elif string := _STRING.fullmatch(line):
+            yield f"{string[1]} {_ESCAPE.sub(_escape, string[2])}"
+        elif line:
+            raise _syntax(file, number, f"expected a keyword and a quoted string, found {line[:40]!r}")
+        else:
+            yield ""
 
 
-def _add(file: Path, entry: Entry, keyword: str, index: int, text: str, at: int, new: bool) -> None:
-    """Set a part of an entry, or continue the part that was begun."""
-    if keyword == "msgstr":
-        if entry.source is None or (new and index in entry.forms):
-            raise _syntax(file, at + 1, "a msgstr without its msgid")
-        entry.forms_at = entry.forms_at or at
-        entry.forms[index] = entry.forms.get(index, "") + text
-        entry.end = at + 1
-        return
-    name = {"msgctxt": "context", "msgid": "source", "msgid_plural": "plural"}[keyword]
-    before = getattr(entry, name)
-    if new and before is not None:
-        raise _syntax(file, at + 1, f"a second {keyword} before the msgstr")
-    setattr(entry, name, (before or "") + text)
-    if keyword == "msgid" and new:
-        entry.source_line = at + 1
+def _escape(match: re.Match[str]) -> str:
+    """An escape as polib knows it: of hexadecimal and octal ones and `\\a`, the character."""
+    if match[1] or match[2]:
+        return str(polib.escape(chr(int(match[1], 16) if match[1] else int(match[2], 8))))
+    return "\a" if match[0] == r"\a" else match[0]
+
+
+def _message(file: Path, lines: list[str], entry: Any, end: int) -> Message:
+    """The message of an entry, whose lines are at least those from its first to `end`, without."""
+    first: dict[str, int] = {}
+    start = last = max(entry.linenum - 1, 0)
+    for at in range(start, end):
+        if place := _PLACE.match(lines[at]):
+            first.setdefault(place[1], at)
+            last = at
+    for keyword in ("msgid", "msgstr"):
+        if keyword not in first:
+            raise _syntax(file, last + 1, f"an entry without {keyword}")
+    keyword_at = first.get("msgctxt", first["msgid"])
+    return Message(entry, first.get("#,"), keyword_at, first["msgid"], first["msgstr"], last + 1)
 
 
 def _syntax(file: Path, line: int, found: str) -> UserError:
     return UserError(f"{file}:{line}: not a valid PO file ({found}): check it with `msgfmt -c`")
-
-
-def _unescaped(text: str) -> str:
-    def char(match: re.Match[str]) -> str:
-        name = match[1]
-        if name[0] == "x" and len(name) > 1:
-            return chr(int(name[1:], 16))
-        return chr(int(name, 8)) if name[0] in "01234567" else _NAMED.get(name, name)
-
-    return _ESCAPE.sub(char, text) if "\\" in text else text
-
-
-def _escaped(text: str) -> str:
-    return "".join(_ESCAPED.get(c, c) for c in text)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Pieces of at most `width` characters where there are spaces to cut at; joined they are `text`."""
-    pieces = [""]
-    for word in _WORDS.findall(text):
-        if pieces[-1] and len(pieces[-1]) + len(word) > width:
-            pieces.append("")
-        pieces[-1] += word
-    return pieces

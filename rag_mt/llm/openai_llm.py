@@ -17,7 +17,7 @@ import httpx
 
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
-from rag_mt.llm.retries import ATTEMPTS, PASSING, TIMEOUT, delay, message_of, refused, unreachable
+from rag_mt.llm.retries import ATTEMPTS, PASSING, TIMEOUT, delay, explanation, message_in, refused, unreachable
 from rag_mt.llm.stopping import first_stop, safe_length
 from rag_mt.types import Completion, Prompt
 
@@ -29,6 +29,10 @@ DEFAULT_CONTEXT = 4096
 BYTES_PER_TOKEN = 3
 TEMPLATE_TOKENS = 16  # what a chat template adds, roughly
 MOST_STOPS = 4  # strings that the protocol lets a request name
+TOO_LONG = re.compile(
+    r"context.{0,20}(length|size|window)|maximum context|too (long|many tokens)|exceeds? the.{0,30}context",
+    re.IGNORECASE,
+)
 CONTROL_TOKENS = frozenset(
     (
         *("<s>", "</s>", "<unk>", "<pad>", "[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"),  # Llama 2, Mistral
@@ -116,7 +120,7 @@ class OpenAILLM:
         with httpx.Client(headers=self._headers, timeout=TIMEOUT) as client:
             try:
                 response = client.get(f"{self.url}/models")
-            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            except httpx.InvalidURL as error:
                 raise UserError(
                     f"{self.url!r} is no address of a server: give one such as http://localhost:8000/v1"
                 ) from error
@@ -165,15 +169,12 @@ class OpenAILLM:
             try:
                 response = await client.post(self.url + path, json=body)
             except httpx.TransportError as error:
-                if last or isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol):
+                if last:
                     raise unreachable(error, self.url) from error
             else:
                 if response.is_success:
                     return self._read(response, prompt)
-                if _too_long(response):
-                    log.warning(
-                        "%s gives no answer to a prompt that it finds too long: %s", self.url, message_of(response)
-                    )
+                if self._finds_too_long(response):
                     return Completion("", 0, False)
                 if last or response.status_code not in PASSING:
                     raise refused(response, self.url, self.model, path, self._key)
@@ -204,14 +205,13 @@ class OpenAILLM:
                         yield from self._events(response)
                         return
                     response.read()
-                    if _too_long(response):
-                        log.warning("%s finds the prompt too long: %s", self.url, message_of(response))
+                    if self._finds_too_long(response):
                         return
                     if last or response.status_code not in PASSING:
                         raise refused(response, self.url, self.model, path, self._key)
                     headers = response.headers
             except httpx.TransportError as error:
-                if last or isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol):
+                if last:
                     raise unreachable(error, self.url) from error
             time.sleep(delay(attempt, headers))
 
@@ -222,15 +222,25 @@ class OpenAILLM:
                 data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
                 if data == "[DONE]":
                     return
-                choices = json.loads(data).get("choices") if data else None
-                if choices:
-                    yield _text_and_reason(choices[0], "delta")[0]
+                event = json.loads(data) if data else {}
+                if event.get("error"):
+                    said = message_in(event, self._key)
+                    raise UserError(f"{self.url} failed in the middle of an answer ({said}): look at the server's log")
+                if event.get("choices"):
+                    yield _text_and_reason(event["choices"][0], "delta")[0]
         except httpx.TransportError as error:
             raise UserError(
                 f"{self.url} broke off in the middle of an answer: look at its log and try again"
             ) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._foreign() from error
+
+    def _finds_too_long(self, response: httpx.Response) -> bool:
+        said = explanation(response, self._key)
+        long = response.status_code in (400, 413, 422) and bool(TOO_LONG.search(said))
+        if long:
+            log.warning("%s gives no answer to a prompt that it finds too long: %s", self.url, said)
+        return long
 
     def _foreign(self) -> UserError:
         return UserError(
@@ -243,9 +253,8 @@ def _model_and_url(name: str, base_url: str | None) -> tuple[str, str]:
     if url is None:
         found = re.fullmatch(r"(.+?)@(https?://.+)", model)
         if found is None:
-            raise UserError(
-                f"{name!r} names no server: write {PREFIX}MODEL@URL, such as {PREFIX}{model or 'MODEL'}@http://localhost:8000/v1"
-            )
+            example = f"{PREFIX}{model or 'MODEL'}@http://localhost:8000/v1"
+            raise UserError(f"{name!r} names no server: write {PREFIX}MODEL@URL, such as {example}")
         model, url = found[1], found[2]
     if not re.match(r"https?://[^/\s]", url):
         raise UserError(f"{url!r} is no address of a server: give one such as http://localhost:8000/v1")
@@ -261,16 +270,6 @@ def _text_and_reason(choice: dict[str, Any], holder: str) -> tuple[str, str | No
     held = choice.get(holder)
     text = held.get("content") if isinstance(held, dict) else choice.get("text")
     return text or "", choice.get("finish_reason")
-
-
-def _too_long(response: httpx.Response) -> bool:
-    return response.status_code in (400, 413, 422) and bool(
-        re.search(
-            r"context.{0,20}(length|size|window)|maximum context|too (long|many tokens)|exceeds? the.{0,30}context",
-            message_of(response),
-            re.IGNORECASE,
-        )
-    )
 
 
 def _run(job: Coroutine[Any, Any, T]) -> T:

@@ -41,23 +41,25 @@ def _retry_after(value: str) -> float | None:
     return (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
 
 
-def message_of(response: httpx.Response) -> str:
-    """The server's own explanation, in one line of at most 200 characters."""
+def explanation(response: httpx.Response, key: str | None) -> str:
+    """The server's own explanation, in one line of at most 200 characters, without the API key."""
     try:
-        body: Any = response.json()
+        return message_in(response.json(), key)
     except ValueError:
-        body = response.text
+        return message_in(response.text, key)
+
+
+def message_in(body: Any, key: str | None) -> str:
+    """The message in an error that a server sent, as `explanation` gives it."""
     found = body.get("error", body.get("detail", body)) if isinstance(body, dict) else body
-    text = found.get("message", found) if isinstance(found, dict) else found
-    return " ".join(str(text).split()).rstrip(".")[:200] or "no explanation"
+    text = " ".join(str(found.get("message", found) if isinstance(found, dict) else found).split())
+    return (text.replace(key, "[key]") if key else text).rstrip(".")[:200] or "no explanation"
 
 
 def refused(response: httpx.Response, url: str, model: str, path: str, key: str | None) -> UserError:
     """The sentence for a response that no further attempt would change."""
     status = response.status_code
-    reason = message_of(response)
-    if key:
-        reason = reason.replace(key, "[key]")
+    reason = explanation(response, key)
     if status in (401, 403):
         return UserError(f"{url} refuses access ({status}: {reason}): set OPENAI_API_KEY to a key that it accepts")
     if status == 404 and "model" in reason.lower():
@@ -82,4 +84,4 @@ def unreachable(error: httpx.HTTPError, url: str) -> UserError:
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return UserError(f"no server answers at {url}: start it or check the address with `curl {url}/models`")
     what = "did not answer in time" if isinstance(error, httpx.TimeoutException) else "broke off the connection"
-    return UserError(f"{url} {what} in {ATTEMPTS} attempts: look at its log, then run the same command again")
+    return UserError(f"{url} {what}: look at the server's log, then run the same command again")

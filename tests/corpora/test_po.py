@@ -156,20 +156,22 @@ def test_any_text_comes_back_from_its_quoted_lines(
     tmp_path_factory: pytest.TempPathFactory, text: str, width: int
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "quoted.po"
-    lines = quoted("msgid", text.replace("\0", ""), width, "\n")
-    file.write_bytes("".join([*lines, *quoted("msgstr", "x", width, "\n")]).encode())
-    (entry,) = read_catalog(file).entries
-    assert entry.source == text.replace("\0", "")
+    forms = [text.replace("\0", ""), "x"]
+    lines = ['msgid "a"\n', 'msgid_plural "b"\n', *quoted(forms, True, width, "\n")]
+    file.write_bytes("".join(lines).encode())
+    (message,) = read_catalog(file).messages
+    assert message.forms == forms
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ('msgid "a"\nmsgstr "b\n', ":2: not a valid PO file"),
-        ('msgid "a"\n\nmsgid "b"\nmsgstr ""\n', ":3: not a valid PO file .a second msgid"),
-        ('"a"\n', ":1: not a valid PO file .a quoted string outside"),
+        ('msgid "a"\n\nmsgid "b"\nmsgstr ""\n', ":3: not a valid PO file"),
+        ('"a"\n', ":1: not a valid PO file"),
         ('msgid "a"\n', ":1: not a valid PO file .an entry without msgstr"),
-        ('msgstr "a"\n', ":1: not a valid PO file .a msgstr without"),
+        ('msgstr "a"\n', ":1: not a valid PO file"),
+        ('msgid "a"\nmsgstr[0] b\n', ":2: not a valid PO file"),
         ('msgid "a"\nmsgstr "b" c\n', ":2: not a valid PO file"),
         ("Hello\nthere\n", ":1: not a valid PO file"),
         (PO.replace("UTF-8", "klingon"), "charset 'klingon' is not known"),

@@ -69,7 +69,7 @@ def tiny_tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="session")
 def tiny_llm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Makes (once each) the folder of a tiny model of a family: `llama`, `mistral` or `gemma3`, with a chat template or not."""
+    """Makes (once each) the folder of a tiny `llama`, `mistral` or `gemma3`, with a chat template or not."""
     made: dict[tuple[str, str | None], Path] = {}
 
     def make(family: str = "llama", template: str | None = None) -> Path:

@@ -65,18 +65,26 @@ def gemma() -> LoadedLLM:
     return load_llm("embedded:gemma-3-270m", device="cpu", dtype="float32")
 
 
+@pytest.fixture(scope="module")
+def ends_of() -> dict[str, int]:
+    """For each tiny model an end-of-text token that its answers contain here and there."""
+    return {}
+
+
 @pytest.fixture
-def tiny(tiny_llm: Callable[..., Path]) -> Tiny:
-    """Loads a tiny model whose end-of-text token is one that its answers contain here and there."""
+def tiny(tiny_llm: Callable[..., Path], ends_of: dict[str, int]) -> Tiny:
+    """Loads a tiny model, some of whose answers end by themselves within 20 tokens."""
 
     def load(family: str = "llama", template: str | None = None, dtype: str = "float32") -> LoadedLLM:
         loaded = load_llm(str(tiny_llm(family, template)), device="cpu", dtype=dtype)
         settings: Any = loaded.model.generation_config
         settings.eos_token_id = []
-        answers = [c.text for c in one_by_one(loaded, prompts_of(HEAD), 30)]
-        counts = {letter: sum(letter in text for text in answers) for text in answers for letter in text}
-        chosen = min(counts, key=lambda letter: (abs(counts[letter] - len(answers) // 2), letter))
-        settings.eos_token_id = [loaded.tokenizer.convert_tokens_to_ids(chosen)]
+        if family not in ends_of:
+            answers = [c.text for c in one_by_one(loaded, prompts_of(HEAD), 20)]
+            counts = {letter: sum(letter in text for text in answers) for text in answers for letter in text}
+            chosen = min(counts, key=lambda letter: (abs(counts[letter] - len(answers) // 2), letter))
+            ends_of[family] = loaded.tokenizer.convert_tokens_to_ids(chosen)
+        settings.eos_token_id = [ends_of[family]]
         return loaded
 
     return load
@@ -92,25 +100,25 @@ def test_equal_to_generate_one_by_one(tiny: Tiny, family: str) -> None:
     loaded = tiny(family)
     mixed = [*prompts_of(HEAD)[::2], *prompts_of(OTHER)[1::2], Prompt("ab"), Prompt("no head but a long text " * 4)]
     for prompts in (prompts_of(HEAD), prompts_of(HEAD, shared=False), mixed):
-        expected = one_by_one(loaded, prompts, 30)
+        expected = one_by_one(loaded, prompts, 20)
         assert {c.finished for c in expected} == {True, False}
         for size in (1, 5, 16):
-            assert TransformersLLM(loaded, size).generate(prompts, 30) == expected
+            assert TransformersLLM(loaded, size).generate(prompts, 20) == expected
 
 
 def test_gemma_equals_generate_one_by_one(gemma: LoadedLLM) -> None:
     head = "German: Der Zug ist da.\nEnglish: The train is here.\n\nGerman: Es regnet.\nEnglish: It rains.\n\n"
     prompts = [Prompt(f"{head}German: {tail}\nEnglish:", shared=len(head)) for tail in TAILS]
-    expected = one_by_one(gemma, prompts, 6)
+    expected = one_by_one(gemma, prompts, 4)
     for size in (1, 5, 16):
-        assert TransformersLLM(gemma, size).generate(prompts, 6) == expected
+        assert TransformersLLM(gemma, size).generate(prompts, 4) == expected
 
 
 def test_gemma_beyond_its_sliding_window(gemma: LoadedLLM) -> None:
     head = "".join(f"{i}. Der Zug Nummer {i * 7} kommt heute um {i % 24} Uhr an.\n" for i in range(1, 31))
-    prompts = [Prompt(head + tail, shared=len(head)) for tail in ("31. Der", "31. Der Zug Nummer 217 kommt", "Ende")]
+    prompts = [Prompt(head + tail, shared=len(head)) for tail in ("31. Der", "31. Der Zug Nummer 217 kommt")]
     assert TransformersLLM(gemma).count_tokens(prompts[0]) > 512
-    assert TransformersLLM(gemma, 3).generate(prompts, 8) == one_by_one(gemma, prompts, 8)
+    assert TransformersLLM(gemma).generate(prompts, 6) == one_by_one(gemma, prompts, 6)
 
 
 def test_smollm2_equals_generate_one_by_one() -> None:
@@ -120,7 +128,7 @@ def test_smollm2_equals_generate_one_by_one() -> None:
         Prompt(head + text, shared=len(head)) for text in ("The train", "In winter the ship is", "A bus", "I go")
     ]
     llm = TransformersLLM(loaded, 3)
-    assert llm.generate(prompts, 8) == one_by_one(loaded, prompts, 8)
+    assert llm.generate(prompts, 6) == one_by_one(loaded, prompts, 6)
     assert llm.has_chat_template and "<|im_start|>" in llm.reserved
 
 
@@ -284,7 +292,7 @@ def test_lack_of_memory_halves_the_batch(
         assert llm.generate(prompts_of(HEAD), 10) == expected
     assert "14 prompts at once" in caplog.text and "4 at once" in caplog.text
     limit = 0
-    with pytest.raises(UserError, match="ran out of memory on one prompt of .* tokens: use dtype"):
+    with pytest.raises(UserError, match=r"ran out of memory on one prompt of \d+ tokens: use dtype"):
         llm.generate(prompts_of(HEAD), 10)
     with pytest.raises(UserError, match="ran out of memory"):
         list(llm.stream(prompts_of(HEAD)[0]))

@@ -130,10 +130,11 @@ def test_changed_text_is_refused(tmp_path, fake):
 
 def test_a_damaged_part_is_made_again(tmp_path, fake):
     with pytest.raises(StopHereError):
-        build(tmp_path / "i", fake(), stopping(CORPUS, 45))
+        build(tmp_path / "i", fake(), stopping(CORPUS, 55))
     for n, name in enumerate(("vectors.f16", "spans.npy", "sentences.arrow", "shard.json")):
         path = tmp_path / "i.building" / f"shard-{n:06d}" / name
         path.write_bytes(path.read_bytes()[:-3])
+    (tmp_path / "i.building" / "shard-000004" / "shard.json").unlink()
     encoder = fake()
     assert build(tmp_path / "i", encoder).resumed == 0
     assert verify_index(tmp_path / "i")
