@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -56,6 +57,11 @@ def one_by_one(loaded: LoadedLLM, prompts: Sequence[Prompt], limit: int) -> list
     return completions
 
 
+def _batched(loaded: LoadedLLM, size: int, prompts: Sequence[Prompt], limit: int) -> list[Completion]:
+    """Our answers by a back-end that has nothing computed yet."""
+    return TransformersLLM(loaded, size).generate(prompts, limit)
+
+
 def translation_prompts(number: int) -> list[Prompt]:
     """Few-shot prompts for German sentences of the sample corpus."""
     file = resources.files("rag_mt") / "sample_corpus" / "de.txt"
@@ -84,10 +90,10 @@ def report(options: argparse.Namespace) -> int:
         raise UserError("the sample corpus holds no sentences: install rag-mt again")
     limit = options.max_new_tokens
     systems: dict[str, Callable[[], list[Completion]]] = {
-        "generate, one by one": lambda: one_by_one(loaded, prompts, limit)
+        "generate, one by one": partial(one_by_one, loaded, prompts, limit)
     }
     for size in options.batch:
-        systems[f"ours, batch {size}"] = lambda size=size: TransformersLLM(loaded, size).generate(prompts, limit)
+        systems[f"ours, batch {size}"] = partial(_batched, loaded, size, prompts, limit)
     one_by_one(loaded, prompts[:1], 4)
     TransformersLLM(loaded, options.batch[-1]).generate(prompts, 4)
     answers: dict[str, list[Completion]] = {}

@@ -7,6 +7,7 @@ import re
 from codecs import lookup
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ class Catalog:
     encoding: str
     mark: bool
 
-    @property
+    @cached_property
     def header(self) -> Message | None:
         return next((m for m in self.messages if m.is_header), None)
 
@@ -77,7 +78,7 @@ class Catalog:
     def line_end(self) -> str:
         return "\r\n" if self.lines and self.lines[0].endswith("\r\n") else "\n"
 
-    @property
+    @cached_property
     def width(self) -> int:
         """The width to wrap at; 0 for a catalogue that does not wrap."""
         longest = max((len(line.rstrip()) for line in self.lines if '"' in line and line[0] != "#"), default=0)

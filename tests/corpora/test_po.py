@@ -140,6 +140,20 @@ def test_unusual_line_separators_are_text(tmp_path: Path) -> None:
     assert segments(file) == [(1, "a\u2028b\u0085c")]
 
 
+def test_spellings_that_gettext_reads_are_read(tmp_path: Path) -> None:
+    text = (
+        '#no space\n#,fuzzy,c-format\nmsgid"\\033[1m \\x41\\a"\nmsgstr "x"\n#= sticky\n#,\nmsgctxt "c"\n"d"\n'
+        '  msgid\t"b" \n# between\nmsgstr ""\n""\n#, fuzzy\n#~msgid "old"\n#~\n#~msgstr ""\n'
+        'msgid "n"\nmsgid_plural ""\nmsgstr[0] ""\n\n#: end\n#,\n#~| msgid "x"\n'
+    )
+    file = write(tmp_path / "a.po", text)
+    assert segments(file) == [(3, "\x1b[1m A\a"), (9, "b"), (17, "n")]
+    out = filled(file, "ja", ["1", "2", "3"]).decode()
+    expected = text.replace('"x"\n#=', '"1"\n#=').replace('msgctxt "c"', '#, fuzzy\nmsgctxt "c"')
+    expected = expected.replace('msgstr ""\n""', 'msgstr "2"').replace('[0] ""', '[0] "3"')
+    assert out[out.index("#no") :] == expected.replace('msgid "n"', '#, fuzzy\nmsgid "n"')
+
+
 def test_a_catalogue_that_does_not_wrap_is_not_wrapped(tmp_path: Path) -> None:
     long = "word " * 30 + "end"
     header = 'msgid ""\nmsgstr "Language: de\\nContent-Type: text/plain; charset=UTF-8\\n"\n\n'

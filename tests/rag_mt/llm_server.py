@@ -2,8 +2,8 @@
 
 Prints its port and serves until its standard input ends. `POST /faults` with a list sets what happens to the next
 requests, one each: a status code, `drop` (the connection is closed without an answer), `slow` (half a second late),
-`cut` (a stream ends in the middle) or `error` (it reports an error there). `GET /log` tells what was asked. With API_KEY set, requests need it; with CHAT_ONLY
-set, there is no /completions.
+`cut` (a stream ends in the middle) or `error` (it reports an error there). `GET /log` tells what was asked. With
+API_KEY set, requests need it; with CHAT_ONLY set, there is no /completions.
 """
 
 from __future__ import annotations
