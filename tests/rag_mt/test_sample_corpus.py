@@ -61,7 +61,8 @@ def test_no_templates(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(
             f"\nsample corpus {code}: {len(text)} sentences, {len(words)} words, "
-            f"near-duplicates {len(twins) / len(text):.1%}, type/token {ratio:.2f}, distinct first two words {starts:.0%}"
+            f"near-duplicates {len(twins) / len(text):.1%}, "
+            f"type/token {ratio:.2f}, distinct first two words {starts:.0%}"
         )
     assert len(twins) / len(text) < 0.01
     assert ratio > 0.28

@@ -96,7 +96,10 @@ def test_po_is_filled_in_place(tmp_path: Path) -> None:
         'msgstr ""\n\nmsgid "Save"\nmsgstr "Speichern"\n',
         encoding="utf-8",
     )
-    assert translate.main(["--src", "en", "--tgt", "de", "--quiet", "-o", str(out), str(source)]) == 0
+    assert (
+        translate.main(["--src", "en", "--tgt", "de", "--retriever", "none", "--quiet", "-o", str(out), str(source)])
+        == 0
+    )
     entries = {e.msgid: e for e in polib.pofile(str(out))}
     assert entries["Save"].msgstr == "Speichern"
     assert "Drucker" in entries["The printer is switched off."].msgstr
