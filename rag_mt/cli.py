@@ -105,7 +105,7 @@ def search(options: argparse.Namespace) -> int:
     from retrievers.index import open_index
     from retrievers.registry import open_retriever
 
-    folder = Path(options.folder)
+    folder = Path(options.index)
     manifest = open_index(folder).manifest
     encoder = _encoder_of(folder, options)
     source = language(options.src).code
@@ -187,8 +187,8 @@ def parser() -> Parser:
     add.set_defaults(run=calibrate)
 
     add = commands.add_parser("search", help="show the hints for sentences", description=search.__doc__)
-    add.add_argument("folder", metavar="DIR")
-    add.add_argument("text", nargs="*", help="sentences (default: lines of standard input)")
+    add.add_argument("text", nargs="*", metavar="TEXT", help="sentences (default: lines of standard input)")
+    add.add_argument("--index", required=True, metavar="DIR", help="index to search")
     add.add_argument("--src", required=True, metavar="LANG", help="language of the sentences")
     add.add_argument("--encoder", default="", help="default: the encoder that the index was built with")
     add_model_options(add)

@@ -101,7 +101,7 @@ def _translate_window(
             if kept := journal.take(first + n, sentences[n]):
                 found[n] = kept
     counts.kept += len(found)
-    advance(len(found))
+    advance(len(found) + len(sentences) - len(unique))
     if len(found) < len(unique):
         prompts = dict(zip(unique, translator.prepare([sentences[n] for n in unique]), strict=True))
         for batch in plan(prompts, batch_size):

@@ -114,18 +114,20 @@ def _outputs(options: argparse.Namespace, names: Sequence[str], formats: Sequenc
     if len(names) == 1 and not out.is_dir():
         if not out.absolute().parent.is_dir():
             raise UserError(f"folder {out.parent} of -o {out} does not exist: create it first")
-        return [out]
+        return [_apart(out, names[0])]
     if not out.is_dir():
         raise UserError(f"-o {out} is not a folder: {len(names)} inputs need an existing folder")
-    paths: list[Path | None] = [out / Path(name).name for name in names]
+    paths: list[Path | None] = [_apart(out / Path(name).name, name) for name in names]
     if len(set(paths)) < len(paths):
-        raise UserError(
-            f"two inputs have the same file name: translate them into different folders, not both into {out}"
-        )
-    for name, path in zip(names, paths, strict=True):
-        if path and path.exists() and name != "-" and path.samefile(name):
-            raise UserError(f"-o {out} would overwrite the input {name}: give another folder")
+        raise UserError(f"two inputs have the same file name: translate them into different folders, not both to {out}")
     return paths
+
+
+def _apart(output: Path, name: str) -> Path:
+    """The output path; raises UserError if it is the input file itself."""
+    if name != "-" and output.exists() and output.samefile(name):
+        raise UserError(f"-o {output} would overwrite the input {name}: give another file or folder")
+    return output
 
 
 def _count(form: Format, path: Path, side: Side, skips: Skips) -> int:
@@ -167,6 +169,7 @@ def _one(
     options: argparse.Namespace,
 ) -> None:
     """Translate one file to `output` or standard output."""
+    from rag_mt.corpora.opening import compressed
     from rag_mt.jobs import WINDOW, translate_segments
     from rag_mt.journal import Journal
     from rag_mt.live import Echo, stream_segments
@@ -203,8 +206,8 @@ def _one(
                 form.fill(path, side, translator.target, made, cast(BinaryIO, live or sys.stdout.buffer))
                 sys.stdout.buffer.flush()
             else:
-                with whole_file(output) as part, part.open("wb") as file:
-                    form.fill(path, side, translator.target, made, file)
+                with whole_file(output) as part, part.open("wb") as file, compressed(file, output) as packed:
+                    form.fill(path, side, translator.target, made, packed)
         except KeyboardInterrupt:
             if journal:
                 journal.close()

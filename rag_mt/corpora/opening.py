@@ -15,6 +15,7 @@ import stat
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -114,6 +115,26 @@ def read_lines(path: Path, skips: Skips, max_chars: int = MAX_CHARS) -> Iterator
             yield Line(number, raw, text)
     if skips.shown:
         _note(path, number, ends)
+
+
+@contextmanager
+def compressed(stream: BinaryIO, path: Path) -> Iterator[BinaryIO]:
+    """A stream that writes into `stream` what the suffix of `path` promises: .gz, .xz, .zst, or the bytes as they are.
+
+    Equal contents give equal bytes: no time and no name is stored.
+    """
+    match path.suffix.lower():
+        case ".gz":
+            packed: Any = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
+        case ".xz":
+            packed = lzma.LZMAFile(stream, "wb")  # noqa: SIM115
+        case ".zst":
+            packed = zstandard.ZstdCompressor().stream_writer(stream, closefd=False)
+        case _:
+            yield stream
+            return
+    with packed:
+        yield packed
 
 
 def fault(text: str) -> str:

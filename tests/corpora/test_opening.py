@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rag_mt.corpora.opening import Line, open_bytes, read_lines
+from rag_mt.corpora.opening import Line, compressed, open_bytes, read_lines
 from rag_mt.errors import UserError
 from rag_mt.skips import Skips
 
@@ -222,3 +222,17 @@ def test_notes_on_mixed_line_ends_and_empty_files(tmp_path: Path, caplog: pytest
         list(read_lines(path, Skips()))
         list(read_lines(path, Skips(shown=0)))
     assert caplog.messages == [f"{mixed} has mixed line ends, kept as they are: 2 LF, 1 CRLF", f"{empty} is empty"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
+def test_what_is_written_compressed_is_read_again(tmp_path: Path, suffix: str) -> None:
+    made = []
+    for name in ("a.txt", "b.txt"):
+        path = tmp_path / f"{name}{suffix}"
+        with path.open("wb") as file, compressed(file, path) as packed:
+            packed.write("Grüße\n".encode() * 1000)
+        with open_bytes(path) as stream:
+            assert stream.read() == "Grüße\n".encode() * 1000
+        made.append(path.read_bytes())
+    assert made[0] == made[1]
+    assert (len(made[0]) < 200) is bool(suffix)
