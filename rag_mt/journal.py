@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -25,31 +26,43 @@ class Journal:
         self.path = path
         self.done: dict[int, dict[str, Any]] = {}
         head = {"journal": FORMAT, "settings": json.loads(json.dumps(settings, default=str))}
-        if path.exists():
-            end = self._read(head)
-            with path.open("r+b") as file:
-                file.truncate(end)
+        self._file = path.open("a+b")
+        try:
+            self._lock()
+            self._file.truncate(self._read(head))
+            if not self._file.tell():
+                self._append(head)
+        except BaseException:
+            self._file.close()
+            raise
         self.kept = len(self.done)
-        self._file = path.open("ab")
-        if not self._file.tell():
-            self._append(head)
+
+    def _lock(self) -> None:
+        """Keep other processes away from the same output; the lock ends with this process, however it ends."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another process is at work on the job of {self.path}: wait for it, or give another -o"
+            ) from None
 
     def _read(self, head: Mapping[str, Any]) -> int:
         """Load the finished batches; returns the length of the sound part in bytes."""
         end = 0
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file):
-                try:
-                    item = json.loads(line) if line.endswith(b"\n") else None
-                except ValueError:
-                    item = None
-                if item is None:
-                    break
-                if number == 0:
-                    self._check(item, head)
-                else:
-                    self.done.update((n, record) for n, record in item["done"])
-                end += len(line)
+        self._file.seek(0)
+        for number, line in enumerate(self._file):
+            try:
+                item = json.loads(line) if line.endswith(b"\n") else None
+            except ValueError:
+                item = None
+            if item is None:
+                break
+            if number == 0:
+                self._check(item, head)
+            else:
+                self.done.update((n, record) for n, record in item["done"])
+            end += len(line)
+        self._file.seek(end)
         return end
 
     def _check(self, found: Any, wanted: Mapping[str, Any]) -> None:
@@ -83,9 +96,9 @@ class Journal:
         self._file.close()
 
     def finish(self) -> None:
-        """Close and delete the journal of a job whose output is whole."""
-        self.close()
+        """Delete the journal of a job whose output is whole."""
         self.path.unlink()
+        self.close()
 
 
 def pack(t: Translation) -> dict[str, Any]:

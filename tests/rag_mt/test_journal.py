@@ -64,3 +64,12 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     path.write_text('"something else"\n')
     with pytest.raises(UserError, match="--restart"):
         Journal(path, {"llm": "a"})
+
+
+def test_two_jobs_cannot_share_an_output(tmp_path: Path) -> None:
+    path = tmp_path / "out.rag-mt-journal"
+    first = Journal(path, {"llm": "a"})
+    with pytest.raises(UserError, match="another process"):
+        Journal(path, {"llm": "a"})
+    first.close()
+    Journal(path, {"llm": "a"}).close()

@@ -102,7 +102,7 @@ def test_po_is_filled_in_place(tmp_path: Path) -> None:
     )
     entries = {e.msgid: e for e in polib.pofile(str(out))}
     assert entries["Save"].msgstr == "Speichern"
-    assert "Drucker" in entries["The printer is switched off."].msgstr
+    assert entries["The printer is switched off."].msgstr not in ("", "The printer is switched off.")
     assert "fuzzy" in entries["The printer is switched off."].flags
 
 
@@ -213,7 +213,6 @@ def test_a_killed_job_goes_on_with_equal_bytes(
     process.wait()
     assert journal.exists(), "the job ended before it could be killed"
     assert not killed.exists()
-    assert not list(tmp_path.glob(".*.part"))
 
     calls.clear()
     capsys.readouterr()
@@ -224,6 +223,7 @@ def test_a_killed_job_goes_on_with_equal_bytes(
     assert len(calls) < all_calls
     assert killed.read_bytes() == whole.read_bytes()
     assert not journal.exists()
+    assert not list(tmp_path.glob(".*.part")), "what the killed process left is gone"
 
 
 def test_a_journal_of_other_settings_is_refused(tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
