@@ -27,9 +27,9 @@ SAMPLE_CORPUS = Path(rag_mt.__file__).parent / "sample_corpus"
 """`LANG.txt` per language, one sentence per line, parallel by line number."""
 
 SAMPLE_DROP = 0.9
-"""The share of hits that is dropped. It is far above the paper's quarter because a few hundred sentences hold little
-that fits and an untuned language model follows whatever it is shown: with `python -m eval.hint_cut_off --src de`, on
-the example texts, chrF is below that without hints at every smaller share (see the README)."""
+"""The share of hits that is dropped: far above the paper's quarter, because a few hundred sentences hold little that
+fits and an untuned language model follows whatever it is shown. The best of five shares for both retrievers by
+`python -m eval.hint_cut_off --src de`, on the example texts (table in the README)."""
 
 CALIBRATION_LINES = {"sentence": 96, "phrase": 32, "passage": 96}
 """Lines per source language that cut-offs are chosen on: enough hits for a quantile, few enough for a first run."""
