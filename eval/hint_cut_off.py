@@ -47,7 +47,7 @@ def parallel_examples(source: str, target: str) -> list[tuple[str, str]]:
 
 def tsv_pairs(path: str, source: str) -> list[tuple[str, str]]:
     """(source, target) of a file with English in the first column and the other language in the second."""
-    rows = [line.split("\t")[:2] for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    rows = [line.split("\t")[:2] for line in Path(path).read_text(encoding="utf-8").splitlines() if "\t" in line]
     return [(a, b) if source == "en" else (b, a) for a, b in rows]
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from rag_mt.console import Parser, positive, run
 from rag_mt.corpora.reading import read_sentences
+from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.skips import Skips
 from rag_mt.translator import Translator
@@ -52,6 +53,10 @@ def report(options: argparse.Namespace) -> int:
     )
     translator.translate_sentences(sentences[: options.batch_size])
     rest = sentences[options.batch_size :]
+    if not rest:
+        raise UserError(
+            f"{len(sentences)} sentences are one batch, the warm-up: give more text or a smaller --batch-size"
+        )
     seconds: dict[str, float] = defaultdict(float)
     retriever, llm = translator.retriever, translator.llm
     retriever.retrieve = timed(seconds, "retrieval", retriever.retrieve)  # type: ignore[method-assign]

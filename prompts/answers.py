@@ -148,7 +148,7 @@ def _cut_inside(line: str, source: str, labels: set[str]) -> str:
 
 def _repeats_prompt(line: str, source: str, prompt: Prompt) -> bool:
     """Whether the line is part of a line of the prompt that shows neither the source nor a hint, or repeats a
-    sentence of such a line."""
+    sentence of such a line. What an example says after a line like the source may be the translation."""
     said, asked = (f" {_words(text)} " for text in (line, source))
     if said == asked or len(said.split()) < _ECHO_WORDS:
         return False
@@ -156,14 +156,20 @@ def _repeats_prompt(line: str, source: str, prompt: Prompt) -> bool:
     if sum(asked in f" {_words(own)} " for own in lines) > 1:  # the source is a sentence of the examples
         return False
     shown = [asked, *(f" {_words(hint.phrase)} " for hint in prompt.hints)]
-    for own in lines:
+    for before, own in zip(["", *lines], lines, strict=False):
         ours = f" {_words(own)} "
-        if any(text in ours for text in shown):
+        if any(text in ours for text in shown) or _alike(asked, _words(before)):
             continue
         sentences = (f" {_words(part)} " for part in _SENTENCE_END.split(own))
         if said in ours or any(part in said for part in sentences if len(part.split()) >= _ECHOED_SENTENCE_WORDS):
             return True
     return False
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two texts share most of their words."""
+    first, second = set(one.split()), set(other.split())
+    return 2 * len(first & second) > max(len(first), len(second))
 
 
 def _words(text: str) -> str:

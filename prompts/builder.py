@@ -14,7 +14,7 @@ from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import language
 from rag_mt.types import Hint, LanguageModel, Prompt, Sentence, Unit
 
-FORMAT = 1
+FORMAT = 2
 """Part of a job's fingerprint: raise it when code, not wording, changes the prompts."""
 
 
@@ -74,7 +74,7 @@ class PromptBuilder:
         `notes` count the hints that were left out and why. A prompt that is too long even without hints is
         returned with a note that says so; the sentence itself is never cut.
         """
-        ranked, left_out = chosen_hints(sentence.text, hints, self.unit, self.max_hints)
+        ranked, left_out = chosen_hints(sentence.text, hints, self.unit, self.max_hints, self.context_chars)
         notes = []
         if left_out:
             reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())

@@ -12,11 +12,14 @@ from rag_mt.types import ELLIPSIS, Hint, Hit, Span, Unit
 _WORD = re.compile(r"\w+")
 
 
-def chosen_hints(text: str, hints: Sequence[Hint], unit: Unit, limit: int) -> tuple[list[Hint], Counter[str]]:
+def chosen_hints(
+    text: str, hints: Sequence[Hint], unit: Unit, limit: int, chars: int
+) -> tuple[list[Hint], Counter[str]]:
     """The hints worth showing for the sentence `text`, strongest first, and how many were left out for which reason.
 
     Of hints with the same source text and phrase the strongest stays; of phrase hints whose source spans overlap
     the strongest stays, so that the spans of the result are disjoint. Ties go to the earlier, longer span.
+    A phrase longer than `chars`, the limit of its context, is left out: it cannot be cut without losing its meaning.
     Sentence and passage prompts show one hint.
     """
     left_out: Counter[str] = Counter()
@@ -28,6 +31,8 @@ def chosen_hints(text: str, hints: Sequence[Hint], unit: Unit, limit: int) -> tu
         pair = (_key(hint.source_span.of(text)), _key(hint.phrase))
         if not all(pair) or hint.source_span.end > len(text) or math.isnan(hint.hit.score):
             left_out["empty"] += 1
+        elif unit == "phrase" and len(hint.phrase) > chars:
+            left_out["longer than the context limit"] += 1
         elif pair in seen:
             left_out["repeated"] += 1
         elif unit == "phrase" and any(hint.source_span.overlaps(other.source_span) for other in kept):

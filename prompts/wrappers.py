@@ -28,6 +28,8 @@ def resolved_wrapper(wrapper: str, source: str, target: str, llm: LanguageModel 
     if wrapper == "auto":
         if llm is not None and llm.has_chat_template:
             return "chat"
+        if getattr(llm, "adapter", None):  # trained on that shape
+            return "alpaca"
         return "few-shot" if has_shots(source, target) else "alpaca"
     if wrapper not in WRAPPERS:
         raise UserError(f"unknown prompt wrapper {wrapper!r}: expected one of auto, {', '.join(WRAPPERS)}")

@@ -8,13 +8,21 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rag_mt import __version__, translate
 from rag_mt.console import OK, PARTLY, Parser, add_model_options, note, positive, run
+from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_RETRIEVER
 from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.skips import Skips
 from rag_mt.types import Sentence
+
+NO_LETTERS = "no letters"
+"""The reason for leaving out a sentence that does not make a build a partial one: rules, bare numbers."""
+
+if TYPE_CHECKING:
+    from retrievers.encoders import TransformerEncoder
 
 
 def build(options: argparse.Namespace) -> int:
@@ -44,7 +52,7 @@ def build(options: argparse.Namespace) -> int:
     note(f"{folder}: {manifest.describe()}")
     if skips.counts:
         note(skips.summary())
-    return PARTLY if skips.counts else OK
+    return PARTLY if set(skips.counts) - {NO_LETTERS} else OK
 
 
 def _stamp(name: str) -> list[object]:
@@ -112,7 +120,11 @@ def search(options: argparse.Namespace) -> int:
     retriever = open_retriever(
         manifest.retriever, folder, encoder, source_language=source, target_language=manifest.language
     )
-    texts = options.text or [line.strip() for line in sys.stdin if line.strip()]
+    try:
+        given = options.text or sys.stdin.buffer.read().decode("utf-8").splitlines()
+        texts = [text.strip() for text in given if text.strip() and text.encode("utf-8")]
+    except UnicodeError:
+        raise UserError("the text to search for is not valid UTF-8: convert it with `iconv -t utf-8`") from None
     for text, hints in zip(texts, retriever.retrieve([Sentence(t, source) for t in texts]), strict=True):
         for hint in hints:
             print(
@@ -124,7 +136,8 @@ def search(options: argparse.Namespace) -> int:
     return OK
 
 
-def _encoder_of(folder: Path, options: argparse.Namespace):  # type: ignore[no-untyped-def]
+def _encoder_of(folder: Path, options: argparse.Namespace) -> TransformerEncoder:
+    """The encoder that was asked for, or the one that the index was built with."""
     from retrievers.encoders import open_encoder
     from retrievers.index import open_index
 
@@ -140,7 +153,7 @@ def _reading_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parser() -> Parser:
-    """The whole command line; its help texts are checked by a test against the README."""
+    """The whole command line."""
     top = Parser(prog="rag-mt", description=__doc__)
     top.add_argument("--version", action="version", version=__version__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -156,8 +169,8 @@ def parser() -> Parser:
     add.add_argument("folder", metavar="DIR", help="folder of the new index")
     add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
     add.add_argument("--lang", required=True, help="language of the text")
-    add.add_argument("--retriever", default="sentence", help="sentence or phrases (default: sentence)")
-    add.add_argument("--encoder", default="embedded:e5-small", help="encoder: a hub id, a folder or embedded:NAME")
+    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help="sentence or phrases (default: sentence)")
+    add.add_argument("--encoder", default=DEFAULT_ENCODER, help="encoder: a hub id, a folder or embedded:NAME")
     add.add_argument("--no-split", action="store_true", help="every line or cell is one sentence already")
     add.add_argument("--replace", action="store_true", help="put the new index in the place of an existing one")
     add.add_argument("--restart", action="store_true", help="forget the finished part of an interrupted build")

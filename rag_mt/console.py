@@ -38,7 +38,9 @@ def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namesp
     logger.handlers = [handler]
     logger.setLevel(logging.INFO)
     try:
-        return command(arguments)
+        code = command(arguments)
+        sys.stdout.flush()
+        return code
     except UserError as error:
         note(f"rag-mt: {error}")
         return WRONG_USE
@@ -48,13 +50,16 @@ def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namesp
     except BrokenPipeError:  # the reader of our output has gone: so do we, without a word
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        note(f"rag-mt: {place}{error.strerror or error}: check the path, its permissions and the free space")
+        return WRONG_USE
 
 
 def quiet_libraries() -> None:
     """Leave stderr to our own lines: no progress bars and advice from the model libraries."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TQDM_DISABLE_WEIGHTS", "1")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:

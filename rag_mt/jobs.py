@@ -31,7 +31,6 @@ class Counts:
     hints: int = 0
     used: int = 0
     failed: int = 0
-    kept: int = 0
     noted: dict[str, int] = field(default_factory=dict)
 
     def add(self, translation: Translation) -> None:
@@ -63,7 +62,7 @@ def translate_segments(
             for segment, parts in zip(window, spans, strict=True)
             for span in parts
         ]
-        done = _translate_window(translator, sentences, number, counts, journal, batch_size, advance)
+        done = _translate_window(translator, sentences, number, journal, batch_size, advance)
         number += len(sentences)
         yield from _texts(window, spans, done, counts)
 
@@ -85,7 +84,6 @@ def _translate_window(
     translator: Translator,
     sentences: Sequence[Sentence],
     first: int,
-    counts: Counts,
     journal: Journal | None,
     batch_size: int,
     advance: Callable[[int], object],
@@ -100,7 +98,6 @@ def _translate_window(
         for n in unique:
             if kept := journal.take(first + n, sentences[n]):
                 found[n] = kept
-    counts.kept += len(found)
     advance(len(found) + len(sentences) - len(unique))
     if len(found) < len(unique):
         prompts = dict(zip(unique, translator.prepare([sentences[n] for n in unique]), strict=True))

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rag_mt.errors import UserError
 from rag_mt.types import Hint, Hit, Origin, Sentence, Span, Translation
@@ -18,33 +18,41 @@ FORMAT = 1
 class Journal:
     """Finished translations by their number in the job, on disk beside the output.
 
-    The first line holds the job's settings; a journal of other settings is refused with what differs. A last line
-    that was cut by a crash is dropped.
+    The first line holds the job's settings; a journal of other settings is refused with what differs, unless
+    `restart` forgets it. A last line that was cut by a crash is dropped. `kept` counts what an earlier run had
+    finished, `finished` that and what this one has.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, settings: Mapping[str, Any], restart: bool = False) -> None:
         self.path = path
-        self.done: dict[int, dict[str, Any]] = {}
+        self._found: dict[int, dict[str, Any]] = {}
         head = {"journal": FORMAT, "settings": json.loads(json.dumps(settings, default=str))}
-        self._file = path.open("a+b")
+        self._file = self._locked()
         try:
-            self._lock()
-            self._file.truncate(self._read(head))
+            self._file.truncate(0 if restart else self._read(head))
             if not self._file.tell():
                 self._append(head)
         except BaseException:
             self._file.close()
             raise
-        self.kept = len(self.done)
+        self.kept = self.finished = len(self._found)
 
-    def _lock(self) -> None:
-        """Keep other processes away from the same output; the lock ends with this process, however it ends."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"another process is at work on the job of {self.path}: wait for it, or give another -o"
-            ) from None
+    def _locked(self) -> IO[bytes]:
+        """The open file, which no other process has; the lock ends with this process, however it ends."""
+        while True:
+            file = self.path.open("a+b")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(file.fileno()), self.path.stat()):
+                    return file
+            except FileNotFoundError:  # its last holder has just finished
+                pass
+            except BlockingIOError:
+                file.close()
+                raise UserError(
+                    f"another process is at work on the job of {self.path}: wait for it, or give another -o"
+                ) from None
+            file.close()
 
     def _read(self, head: Mapping[str, Any]) -> int:
         """Load the finished batches; returns the length of the sound part in bytes."""
@@ -55,12 +63,12 @@ class Journal:
                 item = json.loads(line) if line.endswith(b"\n") else None
             except ValueError:
                 item = None
-            if item is None:
+            if item is None and (number or not line.endswith(b"\n")):
                 break
-            if number == 0:
+            if item is None or number == 0:
                 self._check(item, head)
             else:
-                self.done.update((n, record) for n, record in item["done"])
+                self._found.update((n, record) for n, record in item["done"])
             end += len(line)
         self._file.seek(end)
         return end
@@ -83,13 +91,17 @@ class Journal:
 
     def add(self, numbers: Sequence[int], translations: Sequence[Translation]) -> None:
         """Write the translations of one batch to disk."""
-        records = [(n, pack(t)) for n, t in zip(numbers, translations, strict=True)]
-        self._append({"done": records})
-        self.done.update(records)
+        self._append({"done": [(n, pack(t)) for n, t in zip(numbers, translations, strict=True)]})
+        self.finished += len(numbers)
 
     def take(self, number: int, source: Sentence) -> Translation | None:
-        """The finished translation with that number, or None."""
-        record = self.done.get(number)
+        """The translation with that number that an earlier run had finished, or None.
+
+        Raises UserError if it is one of another sentence, as after a change of how texts are split.
+        """
+        record = self._found.pop(number, None)
+        if record is not None and record["source"] != source.text:
+            raise UserError(f"{self.path} holds translations of other sentences: use --restart to start over")
         return None if record is None else unpack(record, source)
 
     def close(self) -> None:
@@ -97,13 +109,14 @@ class Journal:
 
     def finish(self) -> None:
         """Delete the journal of a job whose output is whole."""
-        self.path.unlink()
+        self.path.unlink(missing_ok=True)
         self.close()
 
 
 def pack(t: Translation) -> dict[str, Any]:
-    """A translation as JSON-able values, without its source sentence and prompt."""
+    """A translation as JSON-able values, without where its source came from and its prompt."""
     return {
+        "source": t.source.text,
         "text": t.text,
         "ok": t.ok,
         "notes": t.notes,

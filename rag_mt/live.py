@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from rag_mt.corpora.formats import Segment
-from rag_mt.corpora.splitting import rejoin, split
-from rag_mt.types import Sentence, TranslatedText, Translation
+from rag_mt.corpora.opening import BOM
+from rag_mt.types import TranslatedText, Translation
 
 if TYPE_CHECKING:
     from rag_mt.translator import Translator
@@ -32,10 +32,11 @@ class Echo(io.RawIOBase):
         return True
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
-        if data.startswith(self.early):
-            self.out.write(data[len(self.early) :])
+        rest = data.removeprefix(BOM) if self.early else data
+        if rest.startswith(self.early):
+            self.out.write(rest[len(self.early) :])
         else:  # the finished answer is another one than what was shown
-            self.out.write(b"\n" + data)
+            self.out.write(b"\n" + rest)
         self.early = b""
         return len(data)
 
@@ -48,16 +49,13 @@ def stream_segments(
 ) -> Iterator[TranslatedText]:
     """One TranslatedText per segment, in order, each shown through `echo` while it is generated."""
     for segment in segments:
-        spans, made, end = split(segment.text, translator.source), [], 0
-        for span in spans:
-            echo.show(segment.text[end : span.start])
-            pieces = translator.stream_sentence(Sentence(span.of(segment.text), translator.source, segment.origin))
-            while True:
-                try:
-                    echo.show(next(pieces))
-                except StopIteration as stop:
-                    made.append(stop.value)
-                    break
-            finished(made[-1])
-            end = span.end
-        yield TranslatedText(rejoin(segment.text, spans, [t.text for t in made]), tuple(made))
+        pieces = translator.stream(segment.text, segment.origin)
+        while True:
+            try:
+                echo.show(next(pieces))
+            except StopIteration as stop:
+                made: TranslatedText = stop.value
+                break
+        for translation in made.sentences:
+            finished(translation)
+        yield made

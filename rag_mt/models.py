@@ -27,6 +27,7 @@ from transformers import (
 )
 
 from rag_mt.adapters import adapter_fingerprint, merge_adapter
+from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_LLM
 from rag_mt.devices import choose_device, choose_dtype
 from rag_mt.embedded import PREFIX, embedded_folder
 from rag_mt.errors import UserError
@@ -47,9 +48,6 @@ __all__ = [
 ]
 
 log = logging.getLogger("rag_mt")
-
-DEFAULT_ENCODER = "embedded:e5-small"
-DEFAULT_LLM = "embedded:gemma-3-270m"
 
 Quantization = Literal["none", "8bit", "4bit"]
 

@@ -16,15 +16,17 @@ class Skips:
     """Left-out items by reason; the first `shown` of each reason are logged with their place, none if it is 0."""
 
     shown: int = 5
+    folder: str = ""  # left out of the places that are logged
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, origin: Origin, reason: str) -> None:
         """Count one item; `reason` is a short phrase such as `not valid UTF-8`."""
         self.counts[reason] += 1
+        place = str(origin).removeprefix(self.folder)
         if self.counts[reason] <= self.shown:
-            log.warning("%s: %s", origin, reason)
+            log.warning("%s: %s", place, reason)
         elif self.shown and self.counts[reason] == self.shown + 1:
-            log.warning("%s: %s (further ones are only counted)", origin, reason)
+            log.warning("%s: %s (further ones are only counted)", place, reason)
 
     @property
     def total(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from rag_mt.console import INTERRUPTED, OK, PARTLY, Parser, add_model_options, note, positive, run
+from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256
 from rag_mt.languages import language
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from rag_mt.jobs import Counts
     from rag_mt.translator import Translator
 
-JOINABLE = ("text", "tsv", "jsonl")
-"""Formats of which several files may follow each other on standard output."""
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """All options of the command; the default models are named where they are loaded."""
@@ -35,12 +34,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("files", nargs="*", metavar="FILE", help="files to translate (default: standard input)")
     add("--src", required=True, metavar="LANG", help="language of the input: a code such as de, or an English name")
     add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
-    add("--retriever", default="sentence", help="what hints are retrieved with: none, sentence or phrases")
+    add("--retriever", default=DEFAULT_RETRIEVER, help="what hints are retrieved with: none, sentence or phrases")
     add("--index", metavar="DIR", help="index of target-language text (default: one of the sample corpus)")
-    add("--encoder", default="embedded:e5-small", metavar="ID", help="encoder: a hub id, a folder or embedded:NAME")
+    add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help="encoder: a hub id, a folder or embedded:NAME")
     add(
         "--llm",
-        default="embedded:gemma-3-270m",
+        default=DEFAULT_LLM,
         metavar="ID",
         help="language model: a hub id, a folder, embedded:NAME or openai:MODEL@URL",
     )
@@ -66,12 +65,14 @@ def translate(options: argparse.Namespace) -> int:
         from rag_mt.corpora.registry import format_of
 
         formats = [format_of(path, options.format) for path, _ in inputs]
-        outputs = _outputs(options, [name for _, name in inputs], formats)
+        outputs = _outputs(options.output, [name for _, name in inputs])
         from rag_mt.corpora.formats import Side
         from rag_mt.jobs import Counts
 
         side = Side(language(options.src).code, options.column)
-        totals, skips = Counts(), Skips()
+        totals, skips = Counts(), Skips(folder=f"{inputs[0][0].parent}/" if inputs[0][1] == "-" else "")
+        for (path, _), form in zip(inputs, formats, strict=True):
+            form.check(path, side, language(options.tgt).code)
         plans = [
             _count(form, path, side, skips) for (path, _), form in zip(inputs, formats, strict=True)
         ]  # read everything once before a model is loaded: a wrong file costs a second, not a minute
@@ -102,18 +103,18 @@ def _inputs(names: Sequence[str]) -> Iterator[list[tuple[Path, str]]]:
         yield inputs
 
 
-def _outputs(options: argparse.Namespace, names: Sequence[str], formats: Sequence[Format]) -> list[Path | None]:
+def _outputs(output: str | None, names: Sequence[str]) -> list[Path | None]:
     """Where each input's translation goes; None is standard output."""
-    if not options.output:
-        if len(names) > 1 and any(f.name not in JOINABLE for f in formats):
-            raise UserError(
-                f"{len(names)} files of these formats cannot share standard output: give a folder with -o DIR"
-            )
+    if not output:
+        if len(names) > 1:
+            raise UserError(f"{len(names)} inputs cannot share standard output: give a folder for them with -o DIR")
         return [None] * len(names)
-    out = Path(options.output)
+    out = Path(output).resolve()  # a link stays, and what it points to is written
     if len(names) == 1 and not out.is_dir():
-        if not out.absolute().parent.is_dir():
-            raise UserError(f"folder {out.parent} of -o {out} does not exist: create it first")
+        if out.exists() and not out.is_file():
+            raise UserError(f"-o {output} is no file: leave -o out to write to standard output")
+        if not os.access(out.parent, os.W_OK):
+            raise UserError(f"folder {out.parent} of -o {output} does not exist or cannot be written: choose another")
         return [_apart(out, names[0])]
     if not out.is_dir():
         raise UserError(f"-o {out} is not a folder: {len(names)} inputs need an existing folder")
@@ -182,18 +183,17 @@ def _one(
     journal = None
     if output:
         place = output.with_name(output.name + ".rag-mt-journal")
-        if options.restart:
-            place.unlink(missing_ok=True)
         settings: dict[str, Any] = {
             **translator.settings,
             "input": file_sha256(path),
             "format": [form.name, side.column],
             "batching": [options.batch_size, WINDOW],
         }
-        journal = Journal(place, settings)
+        journal = Journal(place, settings, options.restart)
         if journal.kept:
             note(f"{output}: kept {journal.kept} of {total} sentences of the interrupted job")
-    live = Echo(sys.stdout.buffer) if output is None and form.name == "text" and sys.stdout.isatty() else None
+    streaming = output is None and form.name == "text" and sys.stdout.isatty() and not options.show_hints
+    live = Echo(sys.stdout.buffer) if streaming else None
     with closing(progress(total, "sentences", "translating", show=not options.quiet and not live)) as bar:
         try:
             if live:
@@ -211,7 +211,7 @@ def _one(
         except KeyboardInterrupt:
             if journal:
                 journal.close()
-                note(f"interrupted: {len(journal.done)} of {total} sentences are kept; the same command goes on there")
+                note(f"interrupted: {journal.finished} of {total} sentences are kept; the same command goes on there")
                 raise SystemExit(INTERRUPTED) from None
             raise
     if journal:

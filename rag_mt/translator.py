@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+import unicodedata
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -11,14 +12,15 @@ from prompts.answers import read_answer
 from prompts.builder import PromptBuilder
 from prompts.wrappers import resolved_wrapper
 from rag_mt.corpora.placeholders import missing
-from rag_mt.corpora.splitting import rejoin, split
+from rag_mt.corpora.splitting import needs_space, rejoin, split
+from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.languages import language
 from rag_mt.llm import open_llm
-from rag_mt.models import DEFAULT_ENCODER, DEFAULT_LLM
 from rag_mt.types import (
     Completion,
     Hint,
     LanguageModel,
+    Origin,
     Prompt,
     Retriever,
     Sentence,
@@ -30,7 +32,7 @@ from retrievers.encoders import open_encoder
 from retrievers.manifest import read_manifest
 from retrievers.registry import open_retriever, retriever_spec
 
-DEFAULT_RETRIEVER = "sentence"
+NOWHERE = Origin()
 HELD_BACK = 8
 """Characters at the end of a streamed answer that wait, because a mark or a label may still begin there."""
 
@@ -129,19 +131,32 @@ class Translator:
         parts = self.translate_sentences([Sentence(s.of(text), self.source) for s in spans])
         return TranslatedText(rejoin(text, spans, [p.text for p in parts]), tuple(parts))
 
-    def stream(self, text: str) -> Iterator[str]:
+    def stream(self, text: str, origin: Origin = NOWHERE) -> Generator[str, None, TranslatedText]:
         """The translation of running text in pieces as they are generated, spacing included.
 
-        Closing the iterator stops the computation. Each sentence's own answer is read as it is in `translate`,
-        so that the pieces joined are its text.
+        Closing the generator stops the computation; its return value is the whole result. The pieces joined are its
+        text, save where an answer proves to be none (an echo of the prompt, say) after its first words were given out.
         """
-        end = 0
-        spans = split(text, self.source)
+        made: list[Translation] = []
+        spans, end = split(text, self.source), 0
         for span in spans:
-            yield text[end : span.start]
-            yield from self.stream_sentence(Sentence(span.of(text), self.source))
+            if span.start > end:
+                yield text[end : span.start]
+            touching = bool(made) and span.start == end
+            pieces = self.stream_sentence(Sentence(span.of(text), self.source, origin))
+            while True:
+                try:
+                    piece = next(pieces)
+                except StopIteration as stop:
+                    made.append(stop.value)
+                    break
+                if touching and piece and needs_space(made[-1].text, piece):
+                    yield " "
+                touching = touching and not piece
+                yield piece
             end = span.end
         yield text[end:]
+        return TranslatedText(rejoin(text, spans, [t.text for t in made]), tuple(made))
 
     def stream_sentence(self, sentence: Sentence) -> Generator[str, None, Translation]:
         """The pieces of one sentence's translation; the generator's return value is the whole Translation.
@@ -158,15 +173,20 @@ class Translator:
             if stable.startswith(given):
                 yield stable[len(given) :]
                 given = stable
-        result = self._read(sentence, prompt, Completion(raw, 0, True))
+        tokens = self.llm.count_tokens(Prompt(raw))
+        result = self._read(sentence, prompt, Completion(raw, tokens, tokens < self.max_new_tokens))
         if result.text.startswith(given):
             yield result.text[len(given) :]
         return result
 
     def translate_sentences(self, sentences: Sequence[Sentence]) -> list[Translation]:
-        """One translation per sentence, in order; the sentences are retrieved for and generated as one call."""
-        prompts = self.prepare(sentences)
-        return self.complete(sentences, prompts)
+        """One translation per sentence, in order; the sentences are retrieved for and generated as one call.
+
+        A blank sentence is its own translation.
+        """
+        asked = [s for s in sentences if s.text.strip()]
+        made = iter(self.complete(asked, self.prepare(asked)))
+        return [next(made) if s.text.strip() else Translation(s, s.text) for s in sentences]
 
     def prepare(self, sentences: Sequence[Sentence]) -> list[Prompt]:
         """The prompts of the sentences, with the retriever's hints."""
@@ -189,6 +209,8 @@ class Translator:
 
 
 def takes_up(text: str, hint: Hint) -> bool:
-    """Whether the hint's phrase stands in `text` as whole words, letter case aside."""
+    """Whether the hint's phrase stands in `text`, letter case aside, as whole words where words have spaces."""
+    if any(unicodedata.east_asian_width(c) in "WF" for c in hint.phrase):
+        return hint.phrase in text
     phrase = re.escape(hint.phrase.casefold())
     return re.search(rf"(?<!\w){phrase}(?!\w)", text.casefold()) is not None

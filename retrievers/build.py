@@ -72,7 +72,9 @@ def build_index(
         "input": dict(plan or {}),
     }
     with _disk_errors(folder, building), alone_in(building, f"the build of index {folder}"):
+        _restore(building, folder)
         try:
+            _check_target(folder, replace)  # again: it may have come back
             _begin(building, folder, settings, restart)
             counts = {"read": 0, "kept": 0, "duplicates": 0, "unusable": 0}
             groups = _groups(sentences, shard_sentences, counts)
@@ -121,10 +123,14 @@ def _disk_errors(folder: Path, building: Path) -> Iterator[None]:
         ) from error
 
 
+def _restore(building: Path, folder: Path) -> None:
+    """Put back the index that was to be replaced, if the build was killed between the two renames at its end."""
+    if (building / REPLACED).is_dir() and not folder.exists():
+        (building / REPLACED).rename(folder)
+
+
 def _begin(building: Path, folder: Path, settings: Mapping[str, Any], restart: bool) -> None:
     """Clear what a killed build left unfinished, and compare its settings with those of this one."""
-    if (building / REPLACED).is_dir() and not folder.exists():  # killed between the two renames at its end
-        (building / REPLACED).rename(folder)
     for path in building.iterdir():
         if path.is_dir() and (restart or not path.match(SHARDS)):
             shutil.rmtree(path)

@@ -11,7 +11,8 @@ from rag_mt.errors import UserError
 from rag_mt.types import Sentence
 from retrievers.dense import DenseRetriever
 from retrievers.index import Index
-from retrievers.manifest import write_manifest
+from retrievers.locks import LOCK, alone_in
+from retrievers.manifest import read_manifest, write_manifest
 from retrievers.units import UnitMaker
 
 DROP = 0.25
@@ -29,9 +30,9 @@ def calibrate(
 ) -> float:
     """The `drop` quantile of the scores of the hits for `texts`, now the cut-off for `source_language`.
 
-    It is written into the manifest of the index (at once and whole; no other file changes). Scores are those of the
+    It is written into the manifest of the index as it is by then (no other file changes). Scores are those of the
     hints that would be shown, overlaps resolved. `without[i]` is a sentence of the index to leave out for text i.
-    Raises UserError if no text has a hit.
+    Raises UserError if no text has a hit, or if the index was replaced meanwhile.
     """
     if not 0 <= drop < 1:
         raise UserError(f"a share of {drop} of the hits cannot be dropped: expected a number from 0 to below 1")
@@ -45,6 +46,13 @@ def calibrate(
         )
     score = float(np.quantile(np.array(scores, dtype=np.float64), drop))
     threshold = {"score": score, "drop": drop, "sentences": len(texts)}
-    index.manifest = replace(index.manifest, thresholds={**index.manifest.thresholds, source_language: threshold})
-    write_manifest(index.folder, index.manifest)
+    with alone_in(index.folder, f"a calibration of index {index.folder}", wait=True):
+        try:
+            manifest = read_manifest(index.folder)  # others may have calibrated other languages meanwhile
+            if manifest.files != index.manifest.files:
+                raise UserError(f"index {index.folder} was replaced during its calibration: calibrate it again")
+            index.manifest = replace(manifest, thresholds={**manifest.thresholds, source_language: threshold})
+            write_manifest(index.folder, index.manifest)
+        finally:
+            (index.folder / LOCK).unlink(missing_ok=True)
     return score

@@ -7,16 +7,18 @@ import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import rag_mt
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import base_code, language
-from rag_mt.paths import cache_dir, whole_folder
+from rag_mt.paths import cache_dir, sync
 from rag_mt.types import Encoder, Origin, Sentence
 from retrievers.build import build_index
 from retrievers.calibration import calibrate
 from retrievers.index import Index, open_index
+from retrievers.locks import alone_in
 from retrievers.manifest import FORMAT
 from retrievers.registry import maker_for
 from retrievers.units import UnitMaker
@@ -40,6 +42,8 @@ def default_index(
 ) -> Path:
     """The folder of the target language's sample index; built at the first call and kept in the cache.
 
+    It is built in `FOLDER.unfinished` by one process while others wait; after a kill the next call goes on from there.
+
     It has a cut-off for every other language of the corpus, calibrated on lines of that language as if their own
     translation were not in the index.
     Raises UserError for a language that the corpus does not have.
@@ -54,20 +58,37 @@ def default_index(
         )
     maker = maker_for(retriever, encoder)
     folder = cache_dir() / "indexes" / f"{retriever}-{code}-{_key(texts, maker)}"
-    if folder.is_dir():
-        try:
-            open_index(folder, maker.settings)
-            return folder
-        except UserError as error:
-            log.warning("the sample index is made again: %s", error)
-            shutil.rmtree(folder)
-    with whole_folder(folder) as part:
-        sentences = [Sentence(text, code, Origin(f"{code}.txt", n)) for n, text in enumerate(texts[code], 1)]
-        build_index(part, sentences, maker, retriever=retriever, language=code, total=len(sentences), show=show)
-        index = open_index(part, maker.settings)
-        for source in texts.keys() - {code}:
-            _calibrate(index, maker, texts[source], texts[code], source)
+    if _opened(folder, maker) is not None:
+        return folder
+    unfinished = folder.with_name(f"{folder.name}.unfinished")
+    with alone_in(unfinished, f"the build of the sample index {folder}", wait=True):
+        if _opened(folder, maker) is None:  # else another process has made it meanwhile
+            made = unfinished / "index"
+            index = _opened(made, maker)
+            if index is None:
+                sentences = [Sentence(text, code, Origin(f"{code}.txt", n)) for n, text in enumerate(texts[code], 1)]
+                options: dict[str, Any] = {"replace": True, "total": len(sentences), "show": show}
+                build_index(made, sentences, maker, retriever=retriever, language=code, **options)
+                index = open_index(made, maker.settings)
+            for source in texts.keys() - {code} - index.manifest.thresholds.keys():
+                _calibrate(index, maker, texts[source], texts[code], source)
+            if folder.exists():  # moved, not emptied: who has it open goes on with it
+                folder.rename(unfinished / "damaged")
+            made.rename(folder)
+            sync(folder.parent)
+        shutil.rmtree(unfinished)
     return folder
+
+
+def _opened(folder: Path, maker: UnitMaker) -> Index | None:
+    """The index in the folder, or None if it must be made (again)."""
+    if not folder.is_dir():
+        return None
+    try:
+        return open_index(folder, maker.settings)
+    except UserError as error:
+        log.warning("the sample index is made again: %s", error)
+        return None
 
 
 def _key(texts: dict[str, list[str]], maker: UnitMaker) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ class TransformerEncoder:
     """Sentence vectors and token states of one transformer (the Encoder protocol).
 
     In bf16 a vector can differ in its last bits with the batch it is computed in; with dtype float32 the difference
-    is below 1e-5.
+    is below 1e-5. Threads may share an encoder: they run one after the other.
     """
 
     def __init__(self, loaded: LoadedEncoder, family: Family) -> None:
@@ -48,8 +49,15 @@ class TransformerEncoder:
         self.layers: int = self.model.config.num_hidden_layers
         self._dense = [(*load_dense(d, self.device), ACTIVATIONS[d.activation]) for d in family.dense]
         self.dimension = len(self._dense[-1][0]) if self._dense else self.hidden
-        positions = self.model.config.max_position_embeddings - (2 if "roberta" in self.model.config.model_type else 0)
-        self.max_tokens = min(family.max_tokens, positions)
+        positions = getattr(self.model.config, "max_position_embeddings", None) or 0
+        if positions > 0:  # some have relative positions and no such limit
+            positions -= 2 if "roberta" in self.model.config.model_type else 0
+            self.max_tokens = min(family.max_tokens, positions)
+        else:
+            self.max_tokens = family.max_tokens
+        self._lock = (
+            threading.Lock()
+        )  # `_hidden` shortens the model for its run, and setting up the tokenizer is not safe
         # A word-start sign that is a token of its own has the offsets of the character behind it.
         self._blank_token = self.tokenizer.convert_tokens_to_ids("\u2581")
 
@@ -60,7 +68,7 @@ class TransformerEncoder:
         """
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         ids, _ = self._tokens(texts, self.family.prefix(kind))
-        with torch.inference_mode(), self._autocast():  # one context, in which each weight is cast once
+        with self._lock, torch.inference_mode(), self._autocast():  # one context, in which each weight is cast once
             for rows, input_ids, mask in _batches(ids, self.tokenizer.pad_token_id or 0):
                 mask = mask.to(self.device)
                 output = self.model(input_ids=input_ids.to(self.device), attention_mask=mask)
@@ -97,8 +105,8 @@ class TransformerEncoder:
     def _hidden(self, input_ids: torch.Tensor, mask: torch.Tensor, depth: int) -> torch.Tensor:
         """States (batch, tokens, hidden) after `depth` layers; the layers above are left out of the run."""
         encoder: Any = getattr(self.model, "encoder", None)
-        layers = getattr(encoder, "layer", None)
-        with torch.inference_mode(), self._autocast():
+        with self._lock, torch.inference_mode(), self._autocast():
+            layers = getattr(encoder, "layer", None)
             if layers is None or depth == 0:
                 output = self.model(input_ids=input_ids, attention_mask=mask, output_hidden_states=True)
                 return output.hidden_states[depth]  # type: ignore[no-any-return]
@@ -112,9 +120,10 @@ class TransformerEncoder:
         """Token ids and offsets (tokens, 2) into prefix + text of every text, special tokens included as (0, 0)."""
         if not texts:
             return [], []
-        batch = self.tokenizer(
-            [prefix + t for t in texts], truncation=True, max_length=self.max_tokens, return_offsets_mapping=True
-        )
+        with self._lock:
+            batch = self.tokenizer(
+                [prefix + t for t in texts], truncation=True, max_length=self.max_tokens, return_offsets_mapping=True
+            )
         long = sum(e.overflowing != [] for e in batch.encodings)
         if long:
             log.warning(

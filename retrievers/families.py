@@ -35,7 +35,10 @@ class Dense:
 
 @dataclass(frozen=True)
 class Family:
-    """Settings of a sentence vector; every vector is L2-normalised at the end."""
+    """Settings of a sentence vector; every vector is L2-normalised at the end.
+
+    `phrase_layer` is the hidden layer whose states align words best, where that was measured.
+    """
 
     pooling: Pooling = "mean"
     prefixes: Mapping[str, str] = field(default_factory=dict)
@@ -55,10 +58,11 @@ class Family:
 
 E5_PREFIXES = {"query": "query: ", "passage": "passage: "}
 
-# The first pattern found in the model's name wins. Layers for phrase vectors: multilingual-e5 by trial on dev data,
-# others 2/3 of the depth.
+# The first pattern found in the model's name wins. The layer for phrase vectors is that of a trial on dev data; sizes
+# that were not tried have none.
 TABLE: tuple[tuple[str, Family], ...] = (
-    (r"(^|[^a-z])e5[-_]", Family("mean", E5_PREFIXES, phrase_layer=7)),
+    (r"(^|[^a-z])e5[-_]small", Family("mean", E5_PREFIXES, phrase_layer=7)),
+    (r"(^|[^a-z])e5[-_]", Family("mean", E5_PREFIXES)),
     (r"labse", Family("pooler", max_tokens=256)),
     (r"xlm-?r|xlm-?roberta|infoxlm|mbert|bert-base-multilingual", Family("mean")),
 )

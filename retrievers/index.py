@@ -122,7 +122,7 @@ def _check_settings(folder: Path, manifest: Manifest, settings: Mapping[str, Any
         name = "" if manifest.encoder == settings.get("encoder") else f" by encoder {manifest.encoder}"
         raise UserError(
             f"index {folder} was built{name} with other settings ({'; '.join(different)}): "
-            "use the encoder, device and dtype it was built with, or build it again with `rag-mt index build --replace`"
+            "use the encoder it was built with, or build it again with `rag-mt index build --replace`"
         )
 
 

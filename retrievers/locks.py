@@ -15,12 +15,13 @@ LOCK = "lock"
 
 
 @contextmanager
-def alone_in(folder: Path, job: str) -> Iterator[None]:
-    """Hold the folder, made if need be; raises UserError, naming the process and the `job`, if another one does.
+def alone_in(folder: Path, job: str, wait: bool = False) -> Iterator[None]:
+    """Hold the folder, made if need be.
 
-    The system frees the lock when its process ends, however that happens.
+    If another process does, raises UserError that names it and the `job`, or waits for its end. The system frees the
+    lock when its process ends, however that happens.
     """
-    handle = _take(folder, job)
+    handle = _take(folder, job, wait)
     try:
         handle.truncate(0)
         handle.write(str(os.getpid()))
@@ -30,7 +31,7 @@ def alone_in(folder: Path, job: str) -> Iterator[None]:
         handle.close()
 
 
-def _take(folder: Path, job: str) -> TextIO:
+def _take(folder: Path, job: str, wait: bool) -> TextIO:
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -38,7 +39,7 @@ def _take(folder: Path, job: str) -> TextIO:
         except FileNotFoundError:  # its last holder has just removed the folder
             continue
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             if os.path.samestat(os.fstat(handle.fileno()), (folder / LOCK).stat()):
                 return handle
         except FileNotFoundError:

@@ -26,7 +26,7 @@ class Manifest:
     `settings` is all that changes the vectors, `encoder` and `fingerprint` among them. `counts` tells of the input:
     sentences read, kept, duplicates of kept ones, and unusable ones (blank or not valid Unicode).
     `thresholds` holds per source language the score under which hits are dropped, with the share dropped and the
-    number of development sentences it was chosen on; a language that is not there has no cut-off.
+    number of development sentences it was chosen on; see `cut_off_language` for languages that are not there.
     `files` gives the size and sha256 of each file. `resumed` (not stored) is the number of sentences that an
     interrupted build had finished before.
     """
@@ -50,10 +50,19 @@ class Manifest:
         """The name of the encoder that made the vectors."""
         return str(self.settings["encoder"])
 
+    def cut_off_language(self, source: str) -> str | None:
+        """The language whose cut-off holds for text in the language `source`; None if the index has none at all.
+
+        It is `source`, with or without its region, or else the language with the highest cut-off: what is not known is
+        trusted the least.
+        """
+        own = next((code for code in (source, base_code(source)) if code in self.thresholds), None)
+        return own or max(self.thresholds, key=lambda code: float(self.thresholds[code]["score"]), default=None)
+
     def cut_off(self, source: str) -> float | None:
-        """The score under which hits for text in the language `source` are dropped, or None."""
-        threshold = self.thresholds.get(source) or self.thresholds.get(base_code(source))
-        return None if threshold is None else float(threshold["score"])
+        """The score under which hits for text in `source` are dropped (see `cut_off_language`), or None."""
+        code = self.cut_off_language(source)
+        return None if code is None else float(self.thresholds[code]["score"])
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able contents, without the hash."""

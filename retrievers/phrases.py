@@ -15,13 +15,12 @@ from rag_mt.types import Encoder, Floats, Kind, Unit
 from retrievers.words import token_words, word_spans
 
 MAX_WORDS = 4
-LAYERS = {"embedded:e5-small": 7, "intfloat/multilingual-e5-small": 7}
-"""The hidden layer to take, where it was measured."""
 
 
 def default_layer(encoder: Encoder) -> int:
-    """The layer whose untrained states align words best: the measured one, or two thirds up."""
-    return LAYERS.get(encoder.id, round(encoder.layers * 2 / 3))
+    """The layer whose untrained states align words best: the one measured for its family, or two thirds up."""
+    measured: int | None = getattr(getattr(encoder, "family", None), "phrase_layer", None)
+    return measured if measured is not None and measured <= encoder.layers else round(encoder.layers * 2 / 3)
 
 
 class NgramUnits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from retrievers.manifest import Manifest, read_manifest
 from retrievers.phrases import NgramUnits
 from retrievers.sentence import SentenceUnits
 from retrievers.units import UnitMaker
+
+log = logging.getLogger("rag_mt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,8 @@ def open_retriever(
 ) -> Retriever:
     """The system `name` for sentences in the source language, over an index of the target language.
 
-    Hits below the index's cut-off for the source language are dropped; without one, none is.
+    Hits below the index's cut-off for the source language are dropped, or below its highest one if that language has
+    none; an index without any drops no hit. What is missing is logged.
     Raises UserError for an unknown name and for an index that is missing, damaged, of another system, other settings
     or another language.
     """
@@ -113,4 +117,20 @@ def open_retriever(
     opened = open_index(index, maker.settings)
     if getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
         opened.to_gpu()
+    _tell_cut_off(index, opened.manifest, source_language)
     return DenseRetriever(name, opened, maker, opened.manifest.cut_off(source_language))
+
+
+def _tell_cut_off(index: Path, manifest: Manifest, source: str) -> None:
+    """Log whose cut-off is used where the source language has none."""
+    used = manifest.cut_off_language(source)
+    if used is not None and base_code(used) == base_code(source):
+        return
+    log.info(
+        "index %s has no cut-off for %s, %s: `rag-mt index calibrate %s DEVFILE --src %s` stores one",
+        index,
+        language(source).name,
+        "so that every hit is shown" if used is None else f"so that the one for {language(used).name} is used",
+        index,
+        source,
+    )

@@ -37,6 +37,10 @@ class Format(Protocol):
         """The segments to read in file order, streaming; what cannot be read goes to `skips` with its line."""
         ...
 
+    def check(self, file: Path, side: Side, target: str) -> None:
+        """Raise the UserError that `fill` would raise for the languages that the file names; to be asked early."""
+        ...
+
     def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """Write the file again with one item of `translations` per segment that `segments` yields, in the same order,
         each taken only when its place is reached; all other bytes stay as they are where the format allows."""

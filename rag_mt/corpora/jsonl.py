@@ -7,7 +7,7 @@ and spacing stay as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -46,12 +46,15 @@ class _Jsonl:
             if record.text:
                 yield Segment(record.text, Origin(str(file), record.line.number))
 
+    def check(self, file: Path, side: Side, target: str) -> None:
+        """Nothing: such a file takes a translation into any language."""
+
     def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """The same records with `translation`, `hints` and `notes`; to a name that is taken the target is added."""
         for record in _records(file, side, Skips(shown=0)):
             if record.text and record.values is not None:
                 added = _added(record.text, next(translations))
-                named = {_free(name, target, record.values): value for name, value in added.items()}
+                named = {free_name(name, target, record.values): value for name, value in added.items()}
                 out.write(record.line.with_text(_extended(record.line.text or "", named)))
             else:
                 out.write(record.line.raw)
@@ -126,8 +129,8 @@ def _added(text: str, translated: TranslatedText) -> dict[str, Any]:
     return {"translation": translated.text, "hints": hints, "notes": notes}
 
 
-def _free(name: str, target: str, taken: Mapping[str, Any]) -> str:
-    """`name`, or where the record has it already `name_TARGET`, `name_TARGET_2` and so on."""
+def free_name(name: str, target: str, taken: Container[str]) -> str:
+    """`name`, or where it is taken already `name_TARGET`, `name_TARGET_2` and so on."""
     free, number = name, 1
     while free in taken:
         free = f"{name}_{target}" if number == 1 else f"{name}_{target}_{number}"

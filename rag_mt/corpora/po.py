@@ -1,4 +1,4 @@
-"""PO and POT catalogues of gettext: one segment per untranslated or fuzzy message, two for one with a plural."""
+"""PO and POT catalogues of gettext: one segment per message without a translation, two for one with a plural."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
 @dataclass(frozen=True)
 class Po:
     """gettext catalogues. Filled messages are flagged `fuzzy`, gettext's own mark for what needs a review;
-    all other lines stay as they are."""
+    messages that have a translation, fuzzy ones too, and all other lines stay as they are."""
 
     name: str = "po"
     suffixes: tuple[str, ...] = (".po", ".pot")
@@ -40,19 +40,24 @@ class Po:
         """The messages to translate; the finished translations if the side's language is the catalogue's own."""
         catalog = read_catalog(file)
         own = _is_own(catalog, side.language)
-        kept = 0
+        kept = fuzzy = 0
         for message in catalog.messages:
             texts = message.forms if own else message.sources
             if message.is_header or not any(t.strip() for t in texts):
                 continue
-            if message.entry.translated() != own:
+            if not message.entry.translated() if own else message.is_filled:
                 kept += 1
+                fuzzy += message.entry.fuzzy
                 continue
             line = 1 + (message.forms_at if own else message.source_at)
             yield from (Segment(text, Origin(str(file), line)) for text in texts if text.strip())
         if kept and skips.shown:
             reason = "without a finished translation are left out" if own else "with a translation are kept"
-            log.info("%s: %d messages %s", file, kept, reason)
+            log.info("%s: %d messages %s%s", file, kept, reason, f" ({fuzzy} fuzzy, kept)" if fuzzy and not own else "")
+
+    def check(self, file: Path, side: Side, target: str) -> None:
+        """Raise UserError if `fill` would: for a catalogue in another language or with unreadable Plural-Forms."""
+        _plural_forms_for(file, read_catalog(file), side, target)
 
     def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """The catalogue with the open messages filled and its language set.
@@ -60,21 +65,11 @@ class Po:
         Raises UserError if the catalogue is for another language, or `side` is its language.
         """
         catalog = read_catalog(file)
-        language = catalog.fields().get("language", "")
-        if _is_own(catalog, side.language):
-            raise UserError(
-                f"{file}: its Language is {language!r}, so its messages are no {side.language!r} text: "
-                "give the language of the msgid lines with --src"
-            )
-        if language and _base(language) != base_code(target):
-            raise UserError(
-                f"{file}: its Language is {language!r}, not {target!r}: give --tgt {language} or another file"
-            )
-        number, singular_form = _plural_forms(file, catalog, target)
+        number, singular_form = _plural_forms_for(file, catalog, side, target)
         changes: dict[int, tuple[int, list[str]]] = {}  # first line -> line after the last one, new lines
         for message in catalog.messages:
             texts = [t for t in message.sources if t.strip()]
-            if message.is_header or not texts or message.entry.translated():
+            if message.is_header or not texts or message.is_filled:
                 continue
             taken = [next(translations) for _ in texts]
             if all(usable(t) for t in taken):
@@ -94,6 +89,19 @@ def _base(language: str) -> str:
 def _is_own(catalog: Catalog, language: str) -> bool:
     """Whether `language` is the one that the catalogue translates into."""
     return _base(catalog.fields().get("language", "")) == base_code(language)
+
+
+def _plural_forms_for(file: Path, catalog: Catalog, side: Side, target: str) -> tuple[int, int]:
+    """What `_plural_forms` returns, once the catalogue's language is known to be the target's and not the side's."""
+    language = catalog.fields().get("language", "")
+    if _is_own(catalog, side.language):
+        raise UserError(
+            f"{file}: its Language is {language!r}, so its messages are no {side.language!r} text: "
+            "give the language of the msgid lines with --src"
+        )
+    if language and _base(language) != base_code(target):
+        raise UserError(f"{file}: its Language is {language!r}, not {target!r}: give --tgt {language} or another file")
+    return _plural_forms(file, catalog, target)
 
 
 def _bounded(text: str, source: str) -> str:

@@ -54,6 +54,11 @@ class Message:
     def forms(self) -> list[str]:
         return list(self.entry.msgstr_plural.values()) or [self.entry.msgstr]
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether all forms have a translation, be it reviewed or fuzzy."""
+        return all(self.forms)
+
 
 @dataclass
 class Catalog:

@@ -68,6 +68,8 @@ def _format_by_content(path: Path) -> str:
     text = head.decode("utf-16" if head.startswith(_UTF16) else "utf-8-sig", "replace").lstrip()
     if text.startswith("<"):
         return _xml_format(path, text)
+    if _is_po(text):
+        return "po"
     first = text.splitlines()[0] if text else ""
     if first.startswith("{") and (_is_json(first) or len(first) == len(text)):
         return "jsonl"
@@ -89,6 +91,16 @@ def _xml_format(path: Path, text: str) -> str:
             "to translate it line by line add --format text"
         )
     return "text"
+
+
+def _is_po(text: str) -> bool:
+    """Whether a message begins before anything but comments, blank lines and a context."""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith('msgid "'):
+            return True
+        if line and not line.startswith(("#", 'msgctxt "')):
+            return False
+    return False
 
 
 def _is_json(line: str) -> bool:

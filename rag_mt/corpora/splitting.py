@@ -85,7 +85,7 @@ def rejoin(text: str, spans: Sequence[Span], translations: Sequence[str]) -> str
     at, changed = 0, False
     for span, translation in zip(spans, translations, strict=True):
         same = translation == span.of(text)
-        if at == span.start and parts and (changed or not same) and _needs_space(parts[-1], translation):
+        if at == span.start and parts and (changed or not same) and needs_space(parts[-1], translation):
             parts.append(" ")
         parts += (text[at : span.start], translation) if at < span.start else (translation,)
         at, changed = span.end, not same
@@ -93,7 +93,8 @@ def rejoin(text: str, spans: Sequence[Span], translations: Sequence[str]) -> str
     return "".join(parts)
 
 
-def _needs_space(left: str, right: str) -> bool:
+def needs_space(left: str, right: str) -> bool:
+    """Whether two translations whose sources touched need a space between them."""
     if not left or not right or left[-1].isspace() or right[0].isspace():
         return False
     return unicodedata.east_asian_width(left[-1]) not in "WF"

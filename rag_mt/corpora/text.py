@@ -27,6 +27,9 @@ class _Text:
             if line.text and not line.text.isspace():
                 yield Segment(line.text, Origin(str(file), line.number))
 
+    def check(self, file: Path, side: Side, target: str) -> None:
+        """Nothing: such a file takes a translation into any language."""
+
     def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """The same lines with their translations; blank and unreadable lines as they are."""
         for line in read_lines(file, Skips(shown=0)):

@@ -46,6 +46,9 @@ class Tmx:
                     skips.add(origin, f"no {side.language} side")
                 forget(unit)
 
+    def check(self, file: Path, side: Side, target: str) -> None:
+        """Nothing: such a file takes a translation into any language."""
+
     def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """The memory with source and target variants; header, notes and other languages are kept."""
         head = read_head(file, "tmx")

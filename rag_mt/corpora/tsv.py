@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rag_mt.corpora.formats import Format, Segment, Side
+from rag_mt.corpora.jsonl import free_name
 from rag_mt.corpora.opening import Line, read_lines
 from rag_mt.errors import UserError
 from rag_mt.languages import base_code, language
@@ -49,21 +50,30 @@ class _Tsv:
             if row.cell and not row.cell.isspace():
                 yield Segment(row.cell, Origin(str(file), row.line.number))
 
-    def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
-        """The same rows with the translation as a new last cell; its header is the target's code.
+    def check(self, file: Path, side: Side, target: str) -> None:
+        """Nothing: such a file takes a translation into any language."""
 
-        A row whose cell is blank gets an empty one. Rows that are skips stay as they are. Tabs in translations become
-        spaces.
+    def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
+        """The same rows with the translation as a new last cell; its header is the target's code, or `translation`
+        where a column has that already.
+
+        A row whose cell is blank gets an empty one, and a row with fewer cells than the first one gets those too, so
+        that translations share a column. Rows that are skips stay as they are. Tabs in translations become spaces.
         """
+        width = 0
         for row in _rows(file, side, Skips(shown=0)):
-            new = None
+            new, cells = None, (row.line.text or "").count("\t") + 1
+            if row.line.text:
+                width = width or cells
             if row.header:
-                new = target
+                new = _head(target, row.line.text or "")
             elif row.cell and not row.cell.isspace():
                 new = _SEPARATORS.sub(" ", next(translations).text)
             elif row.cell is not None and row.line.text:
                 new = ""
-            out.write(row.line.raw if new is None else row.line.with_text(f"{row.line.text}\t{new}"))
+            out.write(
+                row.line.raw if new is None else row.line.with_text(_extended(row.line.text or "", width - cells, new))
+            )
 
 
 def _rows(file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
@@ -82,6 +92,17 @@ def _rows(file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
         else:
             skips.add(Origin(str(file), line.number), TOO_FEW)
             yield _Row(line, None)
+
+
+def _extended(row: str, missing: int, new: str) -> str:
+    """The row with a new last cell after `missing` empty ones."""
+    return row + "\t" * max(missing, 0) + "\t" + new
+
+
+def _head(target: str, header: str) -> str:
+    """The new column's name: the target's code unless it is taken."""
+    taken = {cell.strip().casefold() for cell in header.split("\t")}
+    return target if target.casefold() not in taken else free_name("translation", target.casefold(), taken)
 
 
 def _column(file: Path, side: Side, first: list[str]) -> tuple[int, bool]:

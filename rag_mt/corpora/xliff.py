@@ -56,6 +56,12 @@ class Xliff:
             reason = "without a finished translation are left out" if targets else "that need no translation are kept"
             log.info("%s: %d units %s", file, kept, reason)
 
+    def check(self, file: Path, side: Side, target: str) -> None:
+        """Raise UserError if `fill` would, for the languages that the document names."""
+        read_head(file, "xliff")
+        for scope in _scopes(file, parse(file).getroot()):
+            scope.check(file, side.language, target)
+
     def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """The document with the empty targets filled and the target language set.
 
@@ -154,18 +160,22 @@ class _Scope:
             "or another file"
         )
 
-    def claim(self, file: Path, source: str, target: str) -> None:
-        """Set the target language."""
+    def check(self, file: Path, source: str, target: str) -> None:
+        """Raise UserError unless the texts are to be translated from `source` to `target`."""
         key, present = self.keys[1], self.element.get(self.keys[1])
         if self.is_target(file, source):
             raise UserError(
                 f"{file}: {source!r} is its {key}, but its sources are {self.element.get(self.keys[0])!r}: "
                 f"give --src {self.element.get(self.keys[0])}"
             )
-        if not present:
-            self.element.set(key, target)
-        elif base_code(present) != base_code(target):
+        if present and base_code(present) != base_code(target):
             raise UserError(f"{file}: its {key} is {present!r}, not {target!r}: give --tgt {present} or another file")
+
+    def claim(self, file: Path, source: str, target: str) -> None:
+        """Set the target language if there is none, after `check`."""
+        self.check(file, source, target)
+        if not self.element.get(self.keys[1]):
+            self.element.set(self.keys[1], target)
 
 
 def _scopes(file: Path, root: Any) -> list[_Scope]:

@@ -31,4 +31,5 @@ def open_llm(
     """
     if base_url is not None or name.startswith(PREFIX):
         return OpenAILLM(name, base_url, api_key=api_key, adapter=adapter)
-    return TransformersLLM(load_llm(name, adapter, device, dtype, cast(Quantization, quantization)), batch_size)
+    loaded = load_llm(name, adapter, device, dtype, cast(Quantization, quantization))
+    return TransformersLLM(loaded, batch_size, adapter)

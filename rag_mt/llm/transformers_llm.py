@@ -36,8 +36,11 @@ class TransformersLLM:
     is part of the `fingerprint`.
     """
 
-    def __init__(self, loaded: LoadedLLM, batch_size: int = 16) -> None:
-        """Raises UserError if `batch_size` is below 1 or the model has layers other than attention."""
+    def __init__(self, loaded: LoadedLLM, batch_size: int = 16, adapter: str | None = None) -> None:
+        """`adapter` names what is merged into `loaded`; prompts are chosen by it.
+
+        Raises UserError if `batch_size` is below 1 or the model has layers other than attention.
+        """
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not possible: give 1 or more")
         self.model: Any = loaded.model
@@ -50,7 +53,7 @@ class TransformersLLM:
                 "with full or sliding-window attention only, or serve it and name it openai:MODEL@URL"
             )
         self.id = loaded.name
-        self.batch_size = batch_size
+        self.batch_size, self.adapter = batch_size, adapter
         self.context_length = min(getattr(config, "max_position_embeddings", 0) or DEFAULT_CONTEXT, LARGEST_CONTEXT)
         self.reserved = control_tokens(self.tokenizer)
         self.has_chat_template = chat_tuned(self.tokenizer, config, loaded.folder)

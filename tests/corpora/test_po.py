@@ -42,7 +42,11 @@ msgstr "Behalten ... a long line that is wrapped in a way "
 msgid ""
 "New \"text\"\n"
 "with two lines\n"
-msgstr "Alt"
+msgstr ""
+
+#, fuzzy
+msgid "Awaits a review"
+msgstr "Wartet"
 
 #| msgid "Filed"
 msgid "File"
@@ -77,7 +81,7 @@ def filled(file: Path, target: str, translations: list[str], side: str = "en") -
 def test_untranslated_and_fuzzy_messages_are_segments(tmp_path: Path) -> None:
     file = write(tmp_path / "a.po", PO)
     text = 'New "text"\nwith two lines\n'
-    assert segments(file) == [(14, "Save %s"), (23, text), (29, "File"), (32, "%d file"), (32, "%d files")]
+    assert segments(file) == [(14, "Save %s"), (23, text), (33, "File"), (36, "%d file"), (36, "%d files")]
 
 
 def test_filled_messages_are_fuzzy_and_all_other_lines_stay(tmp_path: Path) -> None:
@@ -87,7 +91,7 @@ def test_filled_messages_are_fuzzy_and_all_other_lines_stay(tmp_path: Path) -> N
         PO.replace('"Language: \\n"', '"Language: ru\\n"')
         .replace("#, c-format\n", "#, fuzzy, c-format\n")
         .replace('Save %s"\nmsgstr ""', 'Save %s"\nmsgstr "Сохранить %s"')
-        .replace('msgstr "Alt"', 'msgstr ""\n"Новый «текст»\\n"\n"в две строки\\n"')
+        .replace('lines\\n"\nmsgstr ""', 'lines\\n"\nmsgstr ""\n"Новый «текст»\\n"\n"в две строки\\n"')
         .replace('#| msgid "Filed"', '#, fuzzy\n#| msgid "Filed"')
         .replace('"File"\nmsgstr ""', '"File"\nmsgstr "Файл"')
         .replace('msgstr[0] ""\nmsgstr[1] ""', 'msgstr[0] "%d файл"\nmsgstr[1] "%d файлов"\nmsgstr[2] "%d файлов"')
@@ -125,7 +129,7 @@ def test_translations_are_read_to_build_an_index(tmp_path: Path) -> None:
         'msgstr[0] ""\nmsgstr[1] ""', 'msgstr[0] "a"\nmsgstr[1] "b"'
     )
     found = segments(write(tmp_path / "a.po", text), "de")
-    assert found == [(18, "Behalten ... a long line that is wrapped in a way of its own"), (34, "a"), (34, "b")]
+    assert found == [(18, "Behalten ... a long line that is wrapped in a way of its own"), (38, "a"), (38, "b")]
 
 
 def test_an_unusable_translation_leaves_the_message_open(tmp_path: Path) -> None:
@@ -142,14 +146,14 @@ def test_unusual_line_separators_are_text(tmp_path: Path) -> None:
 
 def test_spellings_that_gettext_reads_are_read(tmp_path: Path) -> None:
     text = (
-        '#no space\n#,fuzzy,c-format\nmsgid"\\033[1m \\x41\\a"\nmsgstr "x"\n#= sticky\n#,\nmsgctxt "c"\n"d"\n'
+        '#no space\n#,fuzzy,c-format\nmsgid"\\033[1m \\x41\\a"\nmsgstr ""\n#= sticky\n#,\nmsgctxt "c"\n"d"\n'
         '  msgid\t"b" \n# between\nmsgstr ""\n""\n#, fuzzy\n#~msgid "old"\n#~\n#~msgstr ""\n'
         'msgid "n"\nmsgid_plural ""\nmsgstr[0] ""\n\n#: end\n#,\n#~| msgid "x"\n'
     )
     file = write(tmp_path / "a.po", text)
     assert segments(file) == [(3, "\x1b[1m A\a"), (9, "b"), (17, "n")]
     out = filled(file, "ja", ["1", "2", "3"]).decode()
-    expected = text.replace('"x"\n#=', '"1"\n#=').replace('msgctxt "c"', '#, fuzzy\nmsgctxt "c"')
+    expected = text.replace('""\n#=', '"1"\n#=').replace('msgctxt "c"', '#, fuzzy\nmsgctxt "c"')
     expected = expected.replace('msgstr ""\n""', 'msgstr "2"').replace('[0] ""', '[0] "3"')
     assert out[out.index("#no") :] == expected.replace('msgid "n"', '#, fuzzy\nmsgid "n"')
 

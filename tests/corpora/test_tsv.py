@@ -86,11 +86,22 @@ def test_without_the_new_column_the_file_is_as_before(rows: list[str], end: str,
         path, side = table(Path(folder), end.join(rows)), Side("de", column)
         cells = texts(path, side)
         after = filled(path, side, cells).split(end)
-    index, left = int(column) - 1, iter(cells)
+    index, left, width = int(column) - 1, iter(cells), 0
     for before, row in zip(end.join(rows).split(end), after, strict=True):
         old = before.removeprefix("\ufeff").split("\t")
+        width = width or (len(old) if any(old) or len(old) > 1 else 0)  # the first row with something in it
         if not before.removeprefix("\ufeff") or len(old) <= index:
             assert row == before
         else:
-            assert row == f"{before}\t{next(left) if old[index].strip() else ''}"
+            padding = "\t" * (width - len(old))
+            assert row == f"{before}{padding}\t{next(left) if old[index].strip() else ''}"
     assert next(left, None) is None
+
+
+def test_the_new_column_is_one_column(tmp_path: Path) -> None:
+    """Rows with missing cells are padded, and a header that is there already is not repeated."""
+    file = table(tmp_path, "de\ten\nHallo\tHello\nTschüss\n")
+    out = io.BytesIO()
+    FORMAT.fill(file, Side("de"), "en", iter([TranslatedText("Hi"), TranslatedText("Bye")]), out)
+    assert out.getvalue().decode().splitlines()[0].split("\t")[:2] == ["de", "en"]
+    assert [line.split("\t")[2] for line in out.getvalue().decode().splitlines()] == ["translation", "Hi", "Bye"]

@@ -17,7 +17,7 @@ def hints(draw: st.DrawFn) -> Hint:
 
 @given(st.lists(hints(), max_size=12), st.integers(0, 6), st.randoms(use_true_random=False))
 def test_choice(found: list[Hint], limit: int, random: object) -> None:
-    kept, left_out = chosen_hints(TEXT, found, "phrase", limit)
+    kept, left_out = chosen_hints(TEXT, found, "phrase", limit, 100)
     assert len(kept) + left_out.total() == len(found) and len(kept) <= limit
     assert not any(a.source_span.overlaps(b.source_span) for a in kept for b in kept if a is not b)
     assert len({(h.source_span.of(TEXT), h.phrase) for h in kept}) == len(kept)
@@ -25,12 +25,12 @@ def test_choice(found: list[Hint], limit: int, random: object) -> None:
     spans = [h.source_span for h in in_source_order(kept)]
     assert spans == sorted(spans)
     random.shuffle(found)  # type: ignore[attr-defined]
-    assert chosen_hints(TEXT, found, "phrase", limit) == (kept, left_out)
+    assert chosen_hints(TEXT, found, "phrase", limit, 100) == (kept, left_out)
 
 
 @given(st.lists(hints(), max_size=12))
 def test_what_is_left_out_lost_to_something_stronger(found: list[Hint]) -> None:
-    kept, _ = chosen_hints(TEXT, found, "phrase", 99)
+    kept, _ = chosen_hints(TEXT, found, "phrase", 99, 100)
     for hint in found:
         usable = hint.source_span.of(TEXT).strip() and hint.phrase.strip() and hint.source_span.end <= len(TEXT)
         rivals = [

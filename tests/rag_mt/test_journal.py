@@ -51,6 +51,10 @@ def test_a_torn_last_line_is_dropped_and_the_rest_kept(tmp_path: Path) -> None:
         again.close()
         assert path.read_bytes() == whole
     last = Journal(path, {"llm": "a"})
+    with pytest.raises(UserError, match="other sentences"):
+        last.take(1, Sentence("Der Hund", "de"))
+    last.close()
+    last = Journal(path, {"llm": "a"})
     assert [last.take(n, SOURCE) for n in range(5)] == [*done, None]
     last.finish()
     assert not path.exists()
@@ -61,6 +65,9 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     Journal(path, {"llm": "a", "target": "en"}).close()
     with pytest.raises(UserError, match=r"another llm.*--restart"):
         Journal(path, {"llm": "b", "target": "en"})
+    path.write_text("no JSON at all\n")
+    with pytest.raises(UserError, match="--restart"):
+        Journal(path, {"llm": "a"})
     path.write_text('"something else"\n')
     with pytest.raises(UserError, match="--restart"):
         Journal(path, {"llm": "a"})
@@ -72,4 +79,4 @@ def test_two_jobs_cannot_share_an_output(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="another process"):
         Journal(path, {"llm": "a"})
     first.close()
-    Journal(path, {"llm": "a"}).close()
+    assert Journal(path, {"llm": "b"}, restart=True).kept == 0

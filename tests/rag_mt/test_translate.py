@@ -121,6 +121,8 @@ MISTAKES = [
     (["--src", "de", "--retriever", "none", "--llm", "openai:m@http://127.0.0.1:9/v1", "TEXT"], "127.0.0.1:9"),
     (["--src", "de", "-o", "no-such-folder/out.txt", "TEXT"], "no-such-folder"),
     (["--src", "de", "-o", "TEXT", "TEXT"], "overwrite"),
+    (["--src", "de", "-o", "/dev/null", "TEXT"], "/dev/null"),
+    (["--src", "de", "TEXT", "TEXT"], "-o DIR"),
     (["--src", "de", "--batch-size", "0", "TEXT"], "'0'"),
     (["TEXT"], "--src"),
 ]

@@ -11,6 +11,7 @@ from rag_mt.errors import UserError
 from rag_mt.jobs import Counts, plan, translate_segments
 from rag_mt.translator import Translator, takes_up
 from rag_mt.types import Hint, Hit, Origin, Prompt, Sentence, Span
+from retrievers.registry import NoHints
 
 TEXT = "  Das Museum öffnet um zehn Uhr. Der Eintritt ist frei.\n\nWo ist der Bahnhof?\n"
 
@@ -34,6 +35,18 @@ def test_a_stream_gives_the_same_text(translator: Translator) -> None:
     pieces = list(translator.stream(TEXT))
     assert len(pieces) > 6
     assert "".join(pieces) == translator.translate(TEXT).text
+
+
+def test_sentences_that_touch_are_streamed_apart(translator: Translator) -> None:
+    text = "你好。再见。\n"
+    chinese = Translator("zh", "en", NoHints(), translator.llm, wrapper="alpaca", max_new_tokens=20)
+    assert "".join(chinese.stream(text)) == chinese.translate(text).text
+
+
+def test_blank_sentences_are_their_own_translation(translator: Translator) -> None:
+    first, second = translator.translate(["  ", "Guten Morgen."])
+    assert (first.text, first.ok) == ("  ", True)
+    assert second.ok
 
 
 def test_a_list_is_translated_sentence_by_sentence(translator: Translator) -> None:
@@ -72,6 +85,7 @@ def hint(phrase: str) -> Hint:
         ("The city councils met.", "city council", False),
         ("It costs $5 (net).", "$5 (net)", True),
         ("nothing", "something", False),
+        ("市議会は今日", "市議会", True),
     ],
 )
 def test_taken_up_means_whole_words(text: str, phrase: str, expected: bool) -> None:

@@ -41,11 +41,11 @@ def test_the_calibrated_cut_off_drops_the_weakest(tmp_path, e5, parallel):
     build_for("sentence", tmp_path / "en", parallel["en"], e5, "en", show=False)
     texts = [s.text for s in parallel["de"]]
     cut = calibrate_for(tmp_path / "en", e5, texts, "de", drop=0.5)
-    for source, shown in (("de", len(texts) // 2), ("de-AT", len(texts) // 2), ("cs", len(texts))):
+    for source, shown in (("de", len(texts) // 2), ("de-AT", len(texts) // 2), ("cs", len(texts) // 2)):  # cs borrows
         retriever = open_retriever("sentence", tmp_path / "en", e5, source_language=source, target_language="en")
         found = retriever.retrieve(parallel["de"])
         assert sum(map(len, found)) == shown
-        assert shown == len(texts) or min(h.hit.score for hints in found for h in hints) >= cut
+        assert min(h.hit.score for hints in found for h in hints) >= cut
 
 
 def test_index_and_queries_are_encoded_as_what_they_are(fake):
