@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from pathlib import Path
 
 import pytest
@@ -78,10 +79,21 @@ def filled(file: Path, target: str, translations: list[str], side: str = "en") -
     return out.getvalue()
 
 
-def test_untranslated_and_fuzzy_messages_are_segments(tmp_path: Path) -> None:
+def test_untranslated_messages_are_segments(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = write(tmp_path / "a.po", PO)
     text = 'New "text"\nwith two lines\n'
+    caplog.set_level(logging.INFO, "rag_mt")
     assert segments(file) == [(14, "Save %s"), (23, text), (33, "File"), (36, "%d file"), (36, "%d files")]
+    assert "2 messages with a translation are kept (1 fuzzy, kept)" in caplog.text
+
+
+def test_what_was_filled_is_kept_by_a_second_run(tmp_path: Path) -> None:
+    half = 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "ä"\nmsgstr[1] ""\n\nmsgid "c"\nmsgstr ""\n'
+    once = filled(write(tmp_path / "a.po", half), "de", ["1", "2", "3"])
+    again = tmp_path / "b.po"
+    again.write_bytes(once)
+    assert b'msgstr[0] "1"\nmsgstr[1] "2"\n' in once and once.count(b"#, fuzzy") == 2
+    assert segments(again) == [] and filled(again, "de", []) == once
 
 
 def test_filled_messages_are_fuzzy_and_all_other_lines_stay(tmp_path: Path) -> None:
@@ -202,7 +214,14 @@ def test_any_text_comes_back_from_its_quoted_lines(
 def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, sentence: str) -> None:
     file = write(tmp_path / "a.po", text)
     with pytest.raises(UserError, match=sentence):
+        FORMAT.check(file, Side("en"), "de")
+    with pytest.raises(UserError, match=sentence):
         filled(file, "de", [t for _, t in segments(file)])
+
+
+def test_the_check_lets_through_what_can_be_filled(tmp_path: Path) -> None:
+    FORMAT.check(write(tmp_path / "a.po", PO), Side("en"), "ru")
+    FORMAT.check(write(tmp_path / "b.po", PO.replace("Language: ", "Language: ru_RU")), Side("en"), "ru")
 
 
 def test_text_in_another_charset_than_the_header_says(tmp_path: Path) -> None:

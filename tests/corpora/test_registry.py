@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rag_mt.corpora.formats import Side
 from rag_mt.corpora.registry import FORMATS, SUFFIXES, format_named, format_of
 from rag_mt.errors import UserError
 
@@ -47,6 +48,9 @@ def test_by_suffix(file: str, name: str) -> None:
         ('<xliff version="1.2">', "xliff"),
         ('<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:2.0">', "xliff"),
         ("<b>bold</b> text\n", "text"),
+        ('# Notes\n\n#, fuzzy\nmsgid ""\nmsgstr ""\n', "po"),
+        ('\ufeffmsgctxt "menu"\r\nmsgid "Save"\r\nmsgstr ""\r\n', "po"),
+        ('# Notes\nA catalogue has lines such as\nmsgid "Save"\n', "text"),
     ],
 )
 @pytest.mark.parametrize("packed", [False, True])
@@ -54,6 +58,11 @@ def test_by_content(tmp_path: Path, content: str, name: str, packed: bool) -> No
     path = tmp_path / "stdin"
     path.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
     assert format_of(path).name == name
+
+
+@pytest.mark.parametrize("name", ["text", "tsv", "jsonl", "tmx"])
+def test_files_without_a_target_language_pass_the_check(tmp_path: Path, name: str) -> None:
+    format_named(name).check(tmp_path / "not-read", Side("de"), "en")
 
 
 def test_utf16_xml_by_content(tmp_path: Path) -> None:

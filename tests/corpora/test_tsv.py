@@ -98,6 +98,18 @@ def test_without_the_new_column_the_file_is_as_before(rows: list[str], end: str,
     assert next(left, None) is None
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("de\tEN\ttranslation\nTschüss\n", "de\tEN\ttranslation\ttranslation_en\nTschüss\t\t\tBye\n"),
+        ("de\tit\n \nTschüss\n", "de\tit\ten\n \t\t\nTschüss\t\tBye\n"),
+        (" \tciao\nTschüss\n", " \tciao\t\nTschüss\t\tBye\n"),
+    ],
+)
+def test_short_rows_and_taken_names(tmp_path: Path, before: str, after: str) -> None:
+    assert filled(table(tmp_path, before), Side("de"), ["Bye"]) == after
+
+
 def test_the_new_column_is_one_column(tmp_path: Path) -> None:
     """Rows with missing cells are padded, and a header that is there already is not repeated."""
     file = table(tmp_path, "de\ten\nHallo\tHello\nTschüss\n")

@@ -201,4 +201,11 @@ def test_encoding_mark_and_line_ends_stay(tmp_path: Path) -> None:
 def test_mistakes_are_named(tmp_path: Path, text: str, side: str, target: str, sentence: str) -> None:
     file = write(tmp_path / "a.xlf", text)
     with pytest.raises(UserError, match=sentence):
+        FORMAT.check(file, Side(side), target)
+    with pytest.raises(UserError, match=sentence):
         filled(file, side, target, texts(file, side))
+
+
+@pytest.mark.parametrize(("text", "side", "target"), [(XCODE, "en", "de-AT"), (V2, "en", "fr"), (OKAPI, "de", "en")])
+def test_the_check_lets_through_what_can_be_filled(tmp_path: Path, text: str, side: str, target: str) -> None:
+    FORMAT.check(write(tmp_path / "a.xlf", text), Side(side), target)

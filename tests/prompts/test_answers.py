@@ -165,6 +165,15 @@ def test_an_echo_of_the_prompt_is_no_translation(wrapper: str) -> None:
     assert not found.ok and found.notes == ("the model only repeated the prompt",)
 
 
+def test_the_translation_of_an_example_answers_a_source_like_it() -> None:
+    source, answer = shots()[1]["de"].text.replace("Arbeit", "Datei"), shots()[1]["en"].text
+    assert source != shots()[1]["de"].text
+    assert read(answer, source, hints=(HINT,)) == answer
+    other = shots()[0]["en"].text
+    found = read_answer(Completion(other, 9, True), source, prompt_for(source, hints=(HINT,)))
+    assert not found.ok
+
+
 def test_an_instruction_in_other_words_is_no_translation() -> None:
     prompt = prompt_for(wrapper="alpaca")
     answer = "The German text is put into English. Reply with the translation alone, on a single line."

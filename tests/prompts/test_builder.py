@@ -93,6 +93,12 @@ def test_useless_hints_are_counted_and_leave_the_plain_prompt() -> None:
     assert prompt.hints == () and prompt.notes == ("hints left out: 4 empty",)
 
 
+def test_phrases_that_are_longer_than_a_context_are_left_out() -> None:
+    prompt = PromptBuilder("de", "en", "chat", context_chars=len("the new budget")).build(SOURCE, HINTS)
+    assert [h.phrase for h in prompt.hints] == ["on Friday", "the new budget"]
+    assert prompt.notes == ("hints left out: 1 longer than the context limit",)
+
+
 @pytest.mark.parametrize("unit", ["sentence", "passage"])
 def test_one_related_text_is_shown(unit: Unit) -> None:
     other = hint(SOURCE.text, "Nothing to see here.", "Nothing to see here.", 0.1)
@@ -148,6 +154,16 @@ def test_a_plain_prompt_that_is_too_long_stays_whole_and_says_so() -> None:
 )
 def test_auto_wrapper(target: str, chat: bool, expected: str) -> None:
     assert PromptBuilder("de", target, "auto", llm=Words(chat=chat)).wrapper == expected
+
+
+@pytest.mark.parametrize(
+    ("adapter", "chat", "expected"),
+    [("my-adapter", False, "alpaca"), (None, False, "few-shot"), ("my-adapter", True, "chat")],
+)
+def test_auto_wrapper_of_a_model_with_an_adapter(adapter: str | None, chat: bool, expected: str) -> None:
+    llm = Words(chat=chat)
+    llm.adapter = adapter  # type: ignore[attr-defined]
+    assert PromptBuilder("de", "en", "auto", llm=llm).wrapper == expected
 
 
 @pytest.mark.parametrize(
