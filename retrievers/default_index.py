@@ -42,7 +42,8 @@ def default_index(
 ) -> Path:
     """The folder of the target language's sample index; built at the first call and kept in the cache.
 
-    It is built in `FOLDER.unfinished` by one process while others wait; after a kill the next call goes on from there.
+    It is built in `FOLDER.unfinished` by one process while others wait; after a kill the next call goes on from the
+    last finished step there: the index itself, then each cut-off.
 
     It has a cut-off for every other language of the corpus, calibrated on lines of that language as if their own
     translation were not in the index.
@@ -58,16 +59,18 @@ def default_index(
         )
     maker = maker_for(retriever, encoder)
     folder = cache_dir() / "indexes" / f"{retriever}-{code}-{_key(texts, maker)}"
-    if _opened(folder, maker) is not None:
-        return folder
     unfinished = folder.with_name(f"{folder.name}.unfinished")
+    if not unfinished.exists() and _opened(folder, maker) is not None:
+        return folder
     with alone_in(unfinished, f"the build of the sample index {folder}", wait=True):
         if _opened(folder, maker) is None:  # else another process has made it meanwhile
+            if folder.exists():
+                log.warning("the sample index %s is damaged: it is made again", folder)
             made = unfinished / "index"
             index = _opened(made, maker)
             if index is None:
                 sentences = [Sentence(text, code, Origin(f"{code}.txt", n)) for n, text in enumerate(texts[code], 1)]
-                options: dict[str, Any] = {"replace": True, "total": len(sentences), "show": show}
+                options: dict[str, Any] = {"replace": True, "restart": True, "total": len(sentences), "show": show}
                 build_index(made, sentences, maker, retriever=retriever, language=code, **options)
                 index = open_index(made, maker.settings)
             for source in texts.keys() - {code} - index.manifest.thresholds.keys():
@@ -76,7 +79,7 @@ def default_index(
                 folder.rename(unfinished / "damaged")
             made.rename(folder)
             sync(folder.parent)
-        shutil.rmtree(unfinished)
+        shutil.rmtree(unfinished, ignore_errors=True)  # who comes right now may have taken it: it tidies up
     return folder
 
 
@@ -86,8 +89,7 @@ def _opened(folder: Path, maker: UnitMaker) -> Index | None:
         return None
     try:
         return open_index(folder, maker.settings)
-    except UserError as error:
-        log.warning("the sample index is made again: %s", error)
+    except UserError:
         return None
 
 

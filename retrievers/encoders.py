@@ -55,9 +55,8 @@ class TransformerEncoder:
             self.max_tokens = min(family.max_tokens, positions)
         else:
             self.max_tokens = family.max_tokens
-        self._lock = (
-            threading.Lock()
-        )  # `_hidden` shortens the model for its run, and setting up the tokenizer is not safe
+        # One thread at a time: `_hidden` shortens the model for its run, and the tokenizer is set up at its first use.
+        self._lock = threading.Lock()
         # A word-start sign that is a token of its own has the offsets of the character behind it.
         self._blank_token = self.tokenizer.convert_tokens_to_ids("\u2581")
 

@@ -185,6 +185,21 @@ def test_an_index_survives_a_kill_while_it_is_replaced(tmp_path, fake):
     assert nothing_left(tmp_path / "i")
 
 
+def test_an_index_that_came_back_is_not_built_anew_unasked(tmp_path, fake):
+    build(tmp_path / "i", fake())
+    before = contents(tmp_path / "i")
+    with pytest.raises(StopHereError):
+        build(tmp_path / "i", fake(), stopping(CORPUS[50:], 25), replace=True)
+    (tmp_path / "i").rename(tmp_path / "i.building" / "replaced")
+    encoder = fake()
+    with pytest.raises(UserError, match=r"exists already: .*--replace"):
+        build(tmp_path / "i", encoder, CORPUS[50:])
+    assert encoder.encoded == 0
+    assert contents(tmp_path / "i") == before
+    assert build(tmp_path / "i", encoder, CORPUS[50:], replace=True).resumed == 20
+    assert nothing_left(tmp_path / "i")
+
+
 def test_an_index_that_appeared_meanwhile_stays(tmp_path, fake):
     def sentences():
         yield from CORPUS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,45 @@ def test_only_the_manifest_changes(index, parallel):
     assert again.manifest.thresholds["de"]["sentences"] == 12
     assert "cut-offs cs" in again.manifest.describe()
     assert verify_index(opened.folder)
+
+
+def test_calibrations_at_the_same_time_are_both_kept(index, parallel):
+    opened, maker = index
+    other = open_index(opened.folder)
+    cuts = {"de": calibrate(opened, maker, [s.text for s in parallel["de"]], "de")}
+    cuts["cs"] = calibrate(other, maker, [s.text for s in parallel["cs"]], "cs")
+    manifest = open_index(opened.folder).manifest
+    assert {c: manifest.cut_off(c) for c in manifest.thresholds} == cuts
+    assert not (opened.folder / "lock").exists()
+
+
+def test_a_cut_off_is_not_stored_in_an_index_that_took_the_place(index, parallel):
+    opened, maker = index
+    options = {"retriever": "sentence", "language": "en", "show": False, "replace": True}
+    build_index(opened.folder, parallel["en"][:5], maker, **options)
+    with pytest.raises(UserError, match="replaced during its calibration"):
+        calibrate(opened, maker, [s.text for s in parallel["de"]], "de")
+    assert open_index(opened.folder).manifest.thresholds == {}
+
+
+def test_languages_without_a_cut_off_take_the_highest(index, fake, parallel, caplog):
+    opened, maker = index
+    caplog.set_level("INFO", "rag_mt")
+
+    def cut_off(source):
+        caplog.clear()
+        languages = {"source_language": source, "target_language": "en"}
+        return open_retriever("sentence", opened.folder, fake(), **languages).cut_off
+
+    assert cut_off("de") is None
+    assert f"no cut-off for German, so that every hit is shown: `rag-mt index calibrate {opened.folder} " in caplog.text
+    assert "--src de` stores one" in caplog.text
+    cuts = {c: calibrate(opened, maker, [s.text for s in parallel[c]], c, d) for c, d in (("de", 0.9), ("cs", 0.1))}
+    assert cuts["de"] > cuts["cs"]
+    assert cut_off("cs") == cut_off("cs-CZ") == cuts["cs"]
+    assert "cut-off" not in caplog.text
+    assert cut_off("fr") == cuts["de"]
+    assert "no cut-off for French, so that the one for German is used" in caplog.text
 
 
 def test_a_sentence_can_be_left_out(index, parallel):
@@ -125,6 +166,53 @@ def test_a_damaged_default_index_is_made_again(corpus, fake):
     (folder / "spans.npy").write_bytes(b"")
     assert default_index("sentence", "en", fake(), corpus=corpus) == folder
     assert verify_index(folder)
+
+
+def test_who_has_a_damaged_default_index_open_keeps_it(corpus, fake, parallel):
+    folder = default_index("sentence", "en", fake(), corpus=corpus)
+    opened = open_index(folder)
+    (folder / "sentences.arrow").unlink()
+    default_index("sentence", "en", fake(), corpus=corpus)
+    assert opened.sentence(11) == parallel["en"][11]
+    assert [p.name for p in folder.parent.iterdir()] == [folder.name]
+
+
+def test_a_killed_default_index_goes_on_where_it_stopped(corpus, fake, monkeypatch):
+    class KilledError(BaseException):
+        pass
+
+    calibrated = []
+
+    def dying(index, maker, texts, source, *rest):
+        if len(calibrated) == 2:
+            raise KilledError
+        calibrated.append(source)
+        return calibrate(index, maker, texts, source, *rest)
+
+    monkeypatch.setattr("retrievers.default_index.calibrate", dying)
+    encoder = fake()
+    with pytest.raises(KilledError):
+        default_index("sentence", "en", encoder, corpus=corpus)
+    assert encoder.encoded == 3 * 12
+    monkeypatch.undo()
+    monkeypatch.setenv("RAG_MT_CACHE", str(corpus.parent / "cache"))
+    folder = default_index("sentence", "en", encoder, corpus=corpus)
+    assert encoder.encoded == 5 * 12
+    assert sorted(open_index(folder).manifest.thresholds) == ["cs", "de", "ru", "tr"]
+    assert [p.name for p in folder.parent.iterdir()] == [folder.name]
+    (folder.parent / f"{folder.name}.unfinished" / "damaged").mkdir(parents=True)  # killed while it tidied up
+    default_index("sentence", "en", encoder, corpus=corpus)
+    assert [p.name for p in folder.parent.iterdir()] == [folder.name]
+    assert encoder.encoded == 5 * 12
+
+
+def test_one_default_index_is_built_and_others_wait(corpus, fake):
+    encoders = [fake() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        folders = set(pool.map(lambda e: default_index("sentence", "en", e, corpus=corpus), encoders))
+    (folder,) = folders
+    assert sorted(e.encoded for e in encoders) == [0, 0, 0, 5 * 12]
+    assert [p.name for p in folder.parent.iterdir()] == [folder.name]
 
 
 def test_a_language_without_a_file(corpus, fake):

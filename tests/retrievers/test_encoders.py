@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,8 +20,9 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize,
 from transformers import BertConfig, BertModel, XLMRobertaConfig, XLMRobertaModel
 
 from rag_mt.errors import UserError
-from rag_mt.models import resolve_model
+from rag_mt.models import load_encoder, resolve_model
 from retrievers.encoders import TransformerEncoder, open_encoder
+from retrievers.families import Family
 from retrievers.words import token_words, word_spans
 
 TEXTS = [
@@ -217,3 +221,27 @@ def test_an_unknown_sentence_module_is_refused(tmp_path: Path, tokenizer_files: 
     (folder / "modules.json").write_text('[{"idx": 0, "type": "x.CNN", "path": ""}]')
     with pytest.raises(UserError, match="'CNN'"):
         open_encoder(str(folder), device="cpu")
+
+
+def test_a_model_without_a_limit_has_that_of_its_family(tmp_path: Path, tokenizer_files: list[Path]) -> None:
+    loaded = load_encoder(str(tiny(tmp_path / "bert", "bert", tokenizer_files)), device="cpu", dtype="float32")
+    config = SimpleNamespace(hidden_size=16, num_hidden_layers=2, model_type="relative")
+    model = SimpleNamespace(config=config)
+    assert TransformerEncoder(replace(loaded, model=cast(Any, model)), Family(max_tokens=17)).max_tokens == 17
+    config.max_position_embeddings = -1
+    assert TransformerEncoder(replace(loaded, model=cast(Any, model)), Family(max_tokens=18)).max_tokens == 18
+
+
+def test_threads_may_share_an_encoder(tmp_path: Path, tokenizer_files: list[Path]) -> None:
+    folder = tiny(tmp_path / "bert", "bert", tokenizer_files)
+    encoder = open_encoder(str(folder), device="cpu", dtype="float32")
+    vectors, states = encoder.encode(TEXTS), [next(iter(encoder.states(TEXTS, n))).states for n in (1, 2)]
+
+    def job(number: int) -> bool:
+        if number % 3 == 2:
+            return np.allclose(encoder.encode(TEXTS), vectors, atol=1e-5)
+        made = next(iter(encoder.states(TEXTS, number % 3 + 1))).states
+        return np.allclose(made, states[number % 3], atol=1e-5)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(job, range(90)))

@@ -279,7 +279,7 @@ def test_newer_format_is_refused(copy, unparsed):
 
 def test_other_settings_are_refused_by_name(built, unparsed):
     folder, maker = built
-    with pytest.raises(UserError, match=r"fingerprint: f1, now w2"):
+    with pytest.raises(UserError, match=r"fingerprint: f1, now w2\): use the encoder it was built with, or"):
         open_index(folder, {**maker.settings, "fingerprint": "w2"})
     with pytest.raises(UserError, match=r"by encoder fake .*layer: 2, now 3"):
         open_index(folder, {**maker.settings, "encoder": "other", "layer": 3})

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rag_mt.types import Sentence
 from retrievers.dense import MAX_HINTS
+from retrievers.families import family_of
 from retrievers.overlap import best_apart
 from retrievers.phrases import NgramUnits, default_layer
 from retrievers.registry import build_for, open_retriever
@@ -143,6 +144,24 @@ def test_vectors_are_first_and_last_token_of_the_words(e5):
 def test_default_layers(e5, fake):
     assert default_layer(e5) == 7
     assert default_layer(fake()) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [
+        ("embedded:e5-small", 7),
+        ("intfloat/multilingual-e5-small", 7),
+        ("models/multilingual-e5-small/", 7),
+        ("intfloat/multilingual-e5-base", 8),
+        ("sentence-transformers/LaBSE", 8),
+    ],
+)
+def test_the_measured_layer_is_for_the_size_it_was_measured_on(fake, name, layer):
+    encoder = fake()
+    encoder.layers, encoder.family = 12, family_of(name, None)
+    assert default_layer(encoder) == layer
+    encoder.layers = 6  # a smaller model of that name does not have layer 7
+    assert default_layer(encoder) == 4
 
 
 @given(
