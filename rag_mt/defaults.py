@@ -2,4 +2,5 @@
 
 DEFAULT_ENCODER = "embedded:e5-small"
 DEFAULT_LLM = "embedded:gemma-3-270m"
-DEFAULT_RETRIEVER = "sentence"
+DEFAULT_PHRASE_MODEL = "ccpr-e5-small"
+DEFAULT_RETRIEVER = "ccpr"

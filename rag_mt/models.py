@@ -6,6 +6,7 @@ Only safetensors weights are read and no model's own code is run.
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -278,13 +279,16 @@ def _fingerprint(folder: Path, dtype: torch.dtype, quantization: str, adapter: s
 
 @contextmanager
 def _quiet_loading() -> Iterator[None]:
-    """Without transformers' bars and its report of missing weights, which `_check_missing` turns into an error."""
+    """Without transformers' bars, its report of missing weights, which `_check_missing` turns into an error, and the
+    warnings that the model libraries have for each other."""
     logging_ = transformers.utils.logging
     level, bars = logging_.get_verbosity(), logging_.is_progress_bar_enabled()
     logging_.set_verbosity_error()
     logging_.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
     finally:
         logging_.set_verbosity(level)
         if bars:

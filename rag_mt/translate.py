@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from rag_mt.console import INTERRUPTED, OK, PARTLY, Parser, add_model_options, note, positive, run
-from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.defaults import DEFAULT_LLM
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256
 from rag_mt.languages import language
@@ -34,9 +34,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("files", nargs="*", metavar="FILE", help="files to translate (default: standard input)")
     add("--src", required=True, metavar="LANG", help="language of the input: a code such as de, or an English name")
     add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
-    add("--retriever", default=DEFAULT_RETRIEVER, help="what hints are retrieved with: none, sentence or phrases")
+    add("--retriever", help="what finds hints: none, sentence, phrases or ccpr (default: that of the index, or ccpr)")
     add("--index", metavar="DIR", help="index of target-language text (default: one of the sample corpus)")
-    add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help="encoder: a hub id, a folder or embedded:NAME")
+    add(
+        "--encoder",
+        metavar="ID",
+        help="encoder or phrase model: a name, a hub id or a folder (default: the index's)",
+    )
     add(
         "--llm",
         default=DEFAULT_LLM,

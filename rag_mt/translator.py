@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Generator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, overload
 
@@ -13,7 +14,8 @@ from prompts.builder import PromptBuilder
 from prompts.wrappers import resolved_wrapper
 from rag_mt.corpora.placeholders import missing
 from rag_mt.corpora.splitting import needs_space, rejoin, split
-from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.defaults import DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import language
 from rag_mt.llm import open_llm
 from rag_mt.types import (
@@ -27,10 +29,10 @@ from rag_mt.types import (
     TranslatedText,
     Translation,
 )
+from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.default_index import default_index
-from retrievers.encoders import open_encoder
 from retrievers.manifest import read_manifest
-from retrievers.registry import open_retriever, retriever_spec
+from retrievers.registry import encoder_for, open_retriever, retriever_spec
 
 NOWHERE = Origin()
 HELD_BACK = 8
@@ -79,10 +81,10 @@ class Translator:
         cls,
         src: str,
         tgt: str = "en",
-        retriever: str = DEFAULT_RETRIEVER,
+        retriever: str | None = None,
         llm: str | LanguageModel = DEFAULT_LLM,
         index: str | Path | None = None,
-        encoder: str = DEFAULT_ENCODER,
+        encoder: str | None = None,
         adapter: str | None = None,
         wrapper: str = "auto",
         device: str = "auto",
@@ -92,27 +94,35 @@ class Translator:
         max_new_tokens: int = 256,
         show: bool = False,
     ) -> Translator:
-        """A translator from names: hub ids, local folders or `embedded:NAME`; `llm` may also be `openai:MODEL@URL`
-        or a ready LanguageModel.
+        """A translator from names: hub ids, local folders or `embedded:NAME`; what is not named is the index's own
+        retriever and encoder, or `ccpr` and the encoder of the retriever.
+
+        `llm` may also be `openai:MODEL@URL` or a ready LanguageModel.
 
         Without `index` the sample index of the target language is built once and cached; `show` shows its progress.
         Raises UserError for every name, language or index that cannot be used.
         """
         source, target = language(src).code, language(tgt).code
-        spec = retriever_spec(retriever)
         resolved_wrapper(wrapper, source, target, None)  # names and folders are checked before minutes of loading
-        if index and spec.needs_index:
-            read_manifest(Path(index))
+        if index and (retriever is None or retriever_spec(retriever).needs_index):
+            manifest = read_manifest(Path(index))
+            retriever = retriever or manifest.retriever
+            if retriever == manifest.retriever:
+                encoder = encoder or manifest.encoder
+        retriever = retriever or DEFAULT_RETRIEVER
+        spec = retriever_spec(retriever)
         settings: dict[str, Any] = {}
         folder: Path | None = None
         encode = None
         if spec.needs_index:
-            encode = open_encoder(encoder, device=device, dtype=dtype)
+            encode = encoder_for(retriever, encoder, device, dtype)
             settings["encoder"] = [encode.fingerprint, str(encode.dtype), encode.device.type]
             folder = Path(index) if index else default_index(retriever, target, encode, show=show)
         opened = open_retriever(retriever, folder, encode, source_language=source, target_language=target)
         if folder is not None:
             settings["index"] = (folder / "manifest.json").read_text(encoding="utf-8")
+        if isinstance(opened, CcprRetriever):
+            settings["confidence"] = settings_hash(asdict(opened.confidence))
         if isinstance(llm, str):
             llm = open_llm(
                 llm, adapter=adapter, device=device, dtype=dtype, quantization=quantization, batch_size=batch_size

@@ -24,8 +24,10 @@ from rag_mt.paths import sync, whole_file
 from rag_mt.progress import progress
 from rag_mt.types import Sentence
 from retrievers.duplicates import Seen
+from retrievers.ivf import form_for
 from retrievers.locks import alone_in
 from retrievers.manifest import FORMAT, Manifest, differences, write_manifest
+from retrievers.probing import with_ivf
 from retrievers.shards import Shard, merge, read_shard, shard_digest, write_shard
 from retrievers.store import MANIFEST
 from retrievers.units import UnitMaker
@@ -35,6 +37,7 @@ log = logging.getLogger("rag_mt")
 PLAN = "plan.json"
 SHARDS = "shard-*"
 REPLACED = "replaced"
+IVF_WORK = "ivf"
 SHARD_SENTENCES = 4096
 
 
@@ -51,17 +54,20 @@ def build_index(
     restart: bool = False,
     total: int | None = None,
     show: bool = True,
+    form: str = "auto",
 ) -> Manifest:
     """Index the units that `maker` sees in the sentences; equal texts are kept once, blank ones not at all.
 
     `plan` tells the input from another one (names and sizes, say): an interrupted build is only resumed with the same
-    plan and settings. `restart` forgets an interrupted build. With `replace` an existing index gives way when the new
+    plan and settings. `restart` forgets an interrupted build. `form` is `exact`, `ivf` or, by the number of units,
+    `auto`; it may differ from that of the interrupted build. With `replace` an existing index gives way when the new
     one is complete. `total` is the number of sentences, for the progress bar. Memory use does not grow with
     the input, save eight bytes per sentence to know duplicates by.
     Raises UserError if the folder is taken, another process builds it, the settings differ from those of the
     interrupted build, nothing could be indexed or the disk cannot be written.
     """
     _check_target(folder, replace)
+    form_for(form, 0, maker.unit)  # an unknown one is told now
     building = folder.with_name(folder.name + ".building")
     settings = {
         "format": FORMAT,
@@ -91,7 +97,7 @@ def build_index(
                 files={},
                 resumed=resumed,
             )
-            return _finish(building, folder, shards, manifest, replace)
+            return _finish(building, folder, shards, manifest, replace, form)
         except BaseException:
             if not any(building.glob(SHARDS)):  # nothing to go on from: leave no trace
                 shutil.rmtree(building, ignore_errors=True)
@@ -132,7 +138,7 @@ def _restore(building: Path, folder: Path) -> None:
 def _begin(building: Path, folder: Path, settings: Mapping[str, Any], restart: bool) -> None:
     """Clear what a killed build left unfinished, and compare its settings with those of this one."""
     for path in building.iterdir():
-        if path.is_dir() and (restart or not path.match(SHARDS)):
+        if path.is_dir() and (restart or not (path.match(SHARDS) or path.name == IVF_WORK)):
             shutil.rmtree(path)
     wanted = json.loads(json.dumps(settings, default=str))
     if any(building.glob(SHARDS)):
@@ -204,7 +210,9 @@ def _shards(
     return shards, resumed
 
 
-def _finish(building: Path, folder: Path, shards: Sequence[Shard], manifest: Manifest, replace: bool) -> Manifest:
+def _finish(
+    building: Path, folder: Path, shards: Sequence[Shard], manifest: Manifest, replace: bool, wanted: str
+) -> Manifest:
     """Merge the shards and put the index in its place."""
     if not manifest.units:
         shutil.rmtree(building)
@@ -214,7 +222,11 @@ def _finish(building: Path, folder: Path, shards: Sequence[Shard], manifest: Man
         )
     merged = building / "merged"
     merged.mkdir()
-    manifest = replace_fields(manifest, files=merge(shards, merged, manifest.dimension))
+    form = form_for(wanted, manifest.units, manifest.unit)
+    files, lists = merge(shards, merged, manifest.dimension, form, building / IVF_WORK)
+    manifest = replace_fields(manifest, files=files)
+    if form == "ivf":
+        manifest = with_ivf(merged, manifest, lists)
     write_manifest(merged, manifest)
     for file in (*merged.iterdir(), merged):
         sync(file)

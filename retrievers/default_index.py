@@ -20,7 +20,7 @@ from retrievers.calibration import calibrate
 from retrievers.index import Index, open_index
 from retrievers.locks import alone_in
 from retrievers.manifest import FORMAT
-from retrievers.registry import maker_for
+from retrievers.registry import confidence_for, maker_for
 from retrievers.units import UnitMaker
 
 log = logging.getLogger("rag_mt")
@@ -46,7 +46,7 @@ def default_index(
     last finished step there: the index itself, then each cut-off.
 
     It has a cut-off for every other language of the corpus, calibrated on lines of that language as if their own
-    translation were not in the index.
+    translation were not in the index; where a confidence model says what to trust it needs none.
     Raises UserError for a language that the corpus does not have.
     """
     code = base_code(target)
@@ -58,7 +58,8 @@ def default_index(
             f"`rag-mt index build DIR FILE --lang {code}` and pass --index DIR, or use --retriever none"
         )
     maker = maker_for(retriever, encoder)
-    folder = cache_dir() / "indexes" / f"{retriever}-{code}-{_key(texts, maker)}"
+    others = set() if confidence_for(encoder) is not None else texts.keys() - {code}
+    folder = cache_dir() / "indexes" / f"{retriever}-{code}-{_key(texts, maker, bool(others))}"
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     if not unfinished.exists() and _opened(folder, maker) is not None:
         return folder
@@ -73,7 +74,7 @@ def default_index(
                 options: dict[str, Any] = {"replace": True, "restart": True, "total": len(sentences), "show": show}
                 build_index(made, sentences, maker, retriever=retriever, language=code, **options)
                 index = open_index(made, maker.settings)
-            for source in texts.keys() - {code} - index.manifest.thresholds.keys():
+            for source in others - index.manifest.thresholds.keys():
                 _calibrate(index, maker, texts[source], texts[code], source)
             if folder.exists():  # moved, not emptied: who has it open goes on with it
                 folder.rename(unfinished / "damaged")
@@ -93,9 +94,10 @@ def _opened(folder: Path, maker: UnitMaker) -> Index | None:
         return None
 
 
-def _key(texts: dict[str, list[str]], maker: UnitMaker) -> str:
+def _key(texts: dict[str, list[str]], maker: UnitMaker, calibrated: bool) -> str:
     corpus = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
-    return settings_hash([FORMAT, SAMPLE_DROP, CALIBRATION_LINES[maker.unit], corpus, dict(maker.settings)])[:12]
+    cut_offs = [SAMPLE_DROP, CALIBRATION_LINES[maker.unit]] if calibrated else []
+    return settings_hash([FORMAT, *cut_offs, corpus, dict(maker.settings)])[:12]
 
 
 def _calibrate(index: Index, maker: UnitMaker, lines: Sequence[str], targets: Sequence[str], source: str) -> None:

@@ -68,7 +68,7 @@ class TransformerEncoder:
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         ids, _ = self._tokens(texts, self.family.prefix(kind))
         with self._lock, torch.inference_mode(), self._autocast():  # one context, in which each weight is cast once
-            for rows, input_ids, mask in _batches(ids, self.tokenizer.pad_token_id or 0):
+            for rows, input_ids, mask in batches(ids, self.tokenizer.pad_token_id or 0):
                 mask = mask.to(self.device)
                 output = self.model(input_ids=input_ids.to(self.device), attention_mask=mask)
                 with torch.autocast(self.device.type, enabled=False):
@@ -82,36 +82,43 @@ class TransformerEncoder:
         special tokens are among the tokens, nor tokens that cover only white space.
         Raises ValueError for a layer that the model has not.
         """
-        depth = layer if layer >= 0 else self.layers + 1 + layer
-        if not 0 <= depth <= self.layers:
-            raise ValueError(f"layer {layer} of {self.id}: it has layers 0 to {self.layers}")
-        for begin in range(0, len(texts), STATES_BLOCK):
-            yield from self._block_states(texts[begin : begin + STATES_BLOCK], depth)
+        return (made for (made,) in self.layer_states(texts, (layer,)))
 
-    def _block_states(self, texts: Sequence[str], depth: int) -> Iterator[TokenStates]:
+    def layer_states(self, texts: Sequence[str], layers: Sequence[int]) -> Iterator[tuple[TokenStates, ...]]:
+        """For each text, in order, its `states` of each of `layers`: one pass for all of them."""
+        depths = [layer if layer >= 0 else self.layers + 1 + layer for layer in layers]
+        for layer, depth in zip(layers, depths, strict=True):
+            if not 0 <= depth <= self.layers:
+                raise ValueError(f"layer {layer} of {self.id}: it has layers 0 to {self.layers}")
+        for begin in range(0, len(texts), STATES_BLOCK):
+            yield from self._block_states(texts[begin : begin + STATES_BLOCK], depths)
+
+    def _block_states(self, texts: Sequence[str], depths: Sequence[int]) -> Iterator[tuple[TokenStates, ...]]:
         prefix = self.family.prefix("query")
         ids, offsets = self._tokens(texts, prefix)
-        made: dict[int, TokenStates] = {}
-        for rows, input_ids, mask in _batches(ids, self.tokenizer.pad_token_id or 0):
-            hidden = self._hidden(input_ids.to(self.device), mask.to(self.device), depth).float().cpu().numpy()
-            for row, states in zip(rows, hidden, strict=True):
+        made: dict[int, tuple[TokenStates, ...]] = {}
+        for rows, input_ids, mask in batches(ids, self.tokenizer.pad_token_id or 0):
+            hidden = self._hidden(input_ids.to(self.device), mask.to(self.device), depths)
+            layers = [states.float().cpu().numpy() for states in hidden]
+            for at, row in enumerate(rows):
                 spans = trim(texts[row], offsets[row], len(prefix))
                 kept = (spans[:, 1] > spans[:, 0]) & (np.array(ids[row]) != self._blank_token)
-                made[row] = TokenStates(states[: len(spans)][kept], spans[kept])
+                made[row] = tuple(TokenStates(states[at, : len(spans)][kept], spans[kept]) for states in layers)
         for row in range(len(texts)):
             yield made.pop(row)
 
-    def _hidden(self, input_ids: torch.Tensor, mask: torch.Tensor, depth: int) -> torch.Tensor:
-        """States (batch, tokens, hidden) after `depth` layers; the layers above are left out of the run."""
+    def _hidden(self, input_ids: torch.Tensor, mask: torch.Tensor, depths: Sequence[int]) -> list[torch.Tensor]:
+        """States (batch, tokens, hidden) after each of `depths` layers; for a single one the layers above are left out
+        of the run."""
         encoder: Any = getattr(self.model, "encoder", None)
         with self._lock, torch.inference_mode(), self._autocast():
             layers = getattr(encoder, "layer", None)
-            if layers is None or depth == 0:
+            if layers is None or len(depths) > 1 or depths[0] == 0:
                 output = self.model(input_ids=input_ids, attention_mask=mask, output_hidden_states=True)
-                return output.hidden_states[depth]  # type: ignore[no-any-return]
-            encoder.layer = layers[:depth]
+                return [output.hidden_states[depth] for depth in depths]
+            encoder.layer = layers[: depths[0]]
             try:
-                return self.model(input_ids=input_ids, attention_mask=mask).last_hidden_state  # type: ignore[no-any-return]
+                return [self.model(input_ids=input_ids, attention_mask=mask).last_hidden_state]
             finally:
                 encoder.layer = layers
 
@@ -155,7 +162,7 @@ class TransformerEncoder:
         return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
 
 
-def _batches(ids: Sequence[Sequence[int]], pad: int) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
+def batches(ids: Sequence[Sequence[int]], pad: int) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
     """Rows of similar length with their padded ids and mask (rows, tokens), longest first."""
     order = sorted(range(len(ids)), key=lambda i: (-len(ids[i]), i))
     begin = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,12 @@ from rag_mt.fingerprints import read_json, settings_hash
 from rag_mt.languages import base_code, language
 from rag_mt.paths import whole_file
 from rag_mt.types import Unit
-from retrievers.store import FILES, MANIFEST
+from retrievers.locks import LOCK, alone_in
+from retrievers.store import FILES, IVF_FILES, MANIFEST
 
 FORMAT = 1
+IVF_FORMAT = 2
+"""The format of an index in the IVF form; exact ones stay as they were."""
 METRIC = "inner product"
 
 
@@ -27,8 +30,10 @@ class Manifest:
     sentences read, kept, duplicates of kept ones, and unusable ones (blank or not valid Unicode).
     `thresholds` holds per source language the score under which hits are dropped, with the share dropped and the
     number of development sentences it was chosen on; see `cut_off_language` for languages that are not there.
-    `files` gives the size and sha256 of each file. `resumed` (not stored) is the number of sentences that an
-    interrupted build had finished before.
+    `files` gives the size and sha256 of each file. `ivf` is None for an exact index, else it holds `nlist`, `nprobe`
+    and `measured`: for the index's own sample and for each calibrated source language the `nprobe` that it needs with
+    the recall@1 and the number of queries (see `retrievers.probing`). `resumed` (not stored) is the number of sentences
+    that an interrupted build had finished before.
     """
 
     retriever: str
@@ -43,7 +48,18 @@ class Manifest:
     thresholds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     metric: str = METRIC
     format: int = FORMAT
+    ivf: Mapping[str, Any] | None = None
     resumed: int = field(default=0, compare=False)
+
+    @property
+    def form(self) -> str:
+        """`exact` or `ivf`."""
+        return "exact" if self.ivf is None else "ivf"
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """The files of the index beside the manifest."""
+        return FILES if self.ivf is None else IVF_FILES
 
     @property
     def encoder(self) -> str:
@@ -68,6 +84,8 @@ class Manifest:
         """JSON-able contents, without the hash."""
         made = asdict(self)
         del made["resumed"]
+        if self.ivf is None:
+            del made["ivf"]
         return made
 
     def describe(self) -> str:
@@ -78,11 +96,18 @@ class Manifest:
             f"{self.retriever} index of {language(self.language).name}",
             f"{self.units} {self.unit} vectors of {self.dimension} dimensions in {self.sentences} sentences ({read})",
             f"encoder {self.encoder}",
+            self._search(),
             f"cut-offs {cuts}" if cuts else "no cut-off is calibrated",
         ]
         if self.resumed:
             parts.append(f"{self.resumed} sentences were kept from the interrupted build")
         return "; ".join(parts)
+
+    def _search(self) -> str:
+        if self.ivf is None:
+            return "exact search"
+        recalls = ", ".join(f"{m['recall']:.3f} on {name}" for name, m in sorted(self.ivf["measured"].items()))
+        return f"IVF search of {self.ivf['nprobe']} of {self.ivf['nlist']} lists (recall@1 {recalls})"
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -104,17 +129,36 @@ def read_manifest(folder: Path) -> Manifest:
     if not isinstance(contents, dict):
         raise damaged(folder, f"{MANIFEST} is not a manifest")
     kept = contents.pop("hash", None)
-    if contents.get("format") != FORMAT and isinstance(contents.get("format"), int):
+    if contents.get("format") not in (FORMAT, IVF_FORMAT) and isinstance(contents.get("format"), int):
         raise UserError(
-            f"index {folder} has format {contents['format']} and this version reads format {FORMAT}: "
+            f"index {folder} has format {contents['format']} and this version reads formats {FORMAT} and {IVF_FORMAT}: "
             "use the rag-mt version that wrote it, or build it again with `rag-mt index build`"
         )
     if kept != settings_hash(contents):
         raise damaged(folder, f"{MANIFEST} does not match its own hash")
-    names = {f.name for f in fields(Manifest)} - {"resumed"}
-    if contents.keys() != names or set(contents["files"]) != set(FILES):
+    ivf = contents["format"] == IVF_FORMAT
+    names = {f.name for f in fields(Manifest)} - {"resumed"} - (set() if ivf else {"ivf"})
+    if contents.keys() != names or set(contents["files"]) != set(IVF_FILES if ivf else FILES):
         raise damaged(folder, f"{MANIFEST} lacks entries or has unknown ones")
     return Manifest(**contents)
+
+
+def change_manifest(folder: Path, known: Manifest, job: str, change: Callable[[Manifest], Manifest]) -> Manifest:
+    """Change the manifest of an index as it is by now, one process at a time; returns the new one.
+
+    `job` is what is being done, for errors, as in "calibration". Raises UserError if the index is no longer the one
+    with the manifest `known`.
+    """
+    with alone_in(folder, f"a {job} of index {folder}", wait=True):
+        try:
+            manifest = read_manifest(folder)
+            if manifest.files != known.files:
+                raise UserError(f"index {folder} was replaced during its {job}: start the {job} again")
+            manifest = change(manifest)
+            write_manifest(folder, manifest)
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
+    return manifest
 
 
 def damaged(folder: Path, reason: str) -> UserError:

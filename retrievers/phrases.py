@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.types import Encoder, Floats, Kind, Unit
+from rag_mt.types import Encoder, Floats, Kind, TokenStates, Unit
 from retrievers.words import token_words, word_spans
 
 MAX_WORDS = 4
@@ -59,6 +59,10 @@ class NgramUnits:
         vectors /= np.sqrt(squares[bounds[first, 0]] + squares[bounds[last, 1]])[:, None]
         return vectors, spans
 
+    def span_vectors(self, texts: Sequence[str], spans: NDArray[np.int32], kind: Kind) -> Floats:
+        """Vectors (n, 2 * hidden) of given spans, int32 (n, 3) text number, start, end; see `span_states`."""
+        return span_states(list(self.encoder.states(texts, self.layer)), spans)
+
     def _words(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], Floats, NDArray[np.int64], NDArray[np.bool_]]:
         """All words of the texts that have tokens: (words, 3) text number, start, end; the states of all tokens; the
         rows of each word's first and last token there, (words, 2); and whether the word has a letter."""
@@ -80,6 +84,33 @@ class NgramUnits:
             np.concatenate([np.zeros((0, 2), np.int64), *bounds]),
             np.array(lettered, dtype=bool),
         )
+
+
+def span_states(made: Sequence[TokenStates], spans: NDArray[np.int32]) -> Floats:
+    """[h_start; h_end] of spans of whole words, L2-normalised, float32 (n, 2 * hidden).
+
+    `made[i]` are the states of text i, `spans` int32 (n, 3) text number, start, end, in any order. A span that has no
+    token (it lies beyond the encoder's limit) gets zeros.
+    """
+    hidden = made[0].states.shape[1] if made else 0
+    vectors = np.zeros((len(spans), 2 * hidden), dtype=np.float32)
+    if not len(spans):
+        return vectors
+    first_row = np.cumsum([0, *(len(m.states) for m in made)])
+    order = np.argsort(spans[:, 0], kind="stable")
+    ends = np.searchsorted(spans[order, 0], np.arange(len(made) + 1))
+    tokens = np.empty((len(spans), 2), dtype=np.int64)
+    for number, m in enumerate(made):
+        rows = order[ends[number] : ends[number + 1]]
+        found = token_words(m.offsets, spans[rows, 1:])
+        tokens[rows] = np.where(found >= 0, found + first_row[number], -1)
+    there = tokens[:, 0] >= 0
+    states = np.concatenate([m.states for m in made])
+    vectors[there, :hidden] = states[tokens[there, 0]]
+    vectors[there, hidden:] = states[tokens[there, 1]]
+    squares = np.einsum("ij,ij->i", states, states)
+    vectors[there] /= np.sqrt(squares[tokens[there, 0]] + squares[tokens[there, 1]])[:, None]
+    return vectors
 
 
 def ngrams(

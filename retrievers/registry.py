@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL
 from rag_mt.errors import UserError
 from rag_mt.languages import base_code, language
 from rag_mt.types import Encoder, Hint, Retriever, Sentence, Unit
 from retrievers.build import build_index
-from retrievers.calibration import DROP, calibrate
+from retrievers.calibration import DROP, calibrate, confidence_cut_off, score_cut_offs
+from retrievers.ccpr import CcprUnits, PhraseEncoder, is_phrase_model, open_phrase_encoder, phrase_model_folder
+from retrievers.ccpr.confidence import Confidence, confidence_in
+from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import DenseRetriever
+from retrievers.encoders import TransformerEncoder, open_encoder
 from retrievers.index import open_index
 from retrievers.manifest import Manifest, read_manifest
 from retrievers.phrases import NgramUnits
@@ -25,11 +30,13 @@ log = logging.getLogger("rag_mt")
 
 @dataclass(frozen=True, slots=True)
 class RetrieverSpec:
-    """A retrieval system: what its hits are and, if it searches an index, what makes its units."""
+    """A retrieval system: what its hits are and, if it searches an index, what makes its units and the encoder that it
+    has if none is named."""
 
     name: str
     unit: Unit
     maker: Callable[[Encoder], UnitMaker] | None = None
+    encoder: str = DEFAULT_ENCODER
 
     @property
     def needs_index(self) -> bool:
@@ -42,6 +49,7 @@ RETRIEVERS: dict[str, RetrieverSpec] = {
         RetrieverSpec("none", "sentence"),
         RetrieverSpec("sentence", "sentence", SentenceUnits),
         RetrieverSpec("phrases", "phrase", NgramUnits),
+        RetrieverSpec("ccpr", "phrase", CcprUnits, DEFAULT_PHRASE_MODEL),
     )
 }
 
@@ -62,6 +70,20 @@ def retriever_spec(name: str) -> RetrieverSpec:
     if name not in RETRIEVERS:
         raise UserError(f"unknown retriever {name!r}: choose one of {', '.join(RETRIEVERS)}")
     return RETRIEVERS[name]
+
+
+def encoder_for(
+    retriever: str, name: str | None = None, device: str = "auto", dtype: str = "auto"
+) -> TransformerEncoder:
+    """The encoder `name`, or the default one of a system; a phrase model opens with its heads.
+
+    Raises UserError for an encoder that cannot be loaded or does not fit the system.
+    """
+    spec = retriever_spec(retriever)
+    name = name or spec.encoder
+    if spec.maker is CcprUnits or is_phrase_model(name):
+        return open_phrase_encoder(name, device, dtype)
+    return open_encoder(name, device, dtype)
 
 
 def maker_for(name: str, encoder: Encoder) -> UnitMaker:
@@ -85,7 +107,13 @@ def calibrate_for(
 ) -> float:
     """Store the cut-off for a source language in an index and return it (see `calibrate`)."""
     maker = maker_for(read_manifest(folder).retriever, encoder)
-    return calibrate(open_index(folder, maker.settings), maker, texts, source_language, drop)
+    index = open_index(folder, maker.settings)
+    return calibrate(index, maker, texts, source_language, drop, confidence=confidence_for(encoder))
+
+
+def confidence_for(encoder: Encoder) -> Confidence | None:
+    """The confidence model of a phrase model, if the encoder is one and has it."""
+    return confidence_in(phrase_model_folder(encoder.id)) if isinstance(encoder, PhraseEncoder) else None
 
 
 def open_retriever(
@@ -94,7 +122,9 @@ def open_retriever(
     """The system `name` for sentences in the source language, over an index of the target language.
 
     Hits below the index's cut-off for the source language are dropped, or below its highest one if that language has
-    none; an index without any drops no hit. What is missing is logged.
+    none; an index without any drops no hit. What is missing is logged. With a phrase model that has a confidence model
+    hits are judged by it: dropped is what is below the confidence stored for the source language, or below the model's
+    own minimum.
     Raises UserError for an unknown name and for an index that is missing, damaged, of another system, other settings
     or another language.
     """
@@ -117,8 +147,18 @@ def open_retriever(
     opened = open_index(index, maker.settings)
     if getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
         opened.to_gpu()
-    _tell_cut_off(index, opened.manifest, source_language)
-    return DenseRetriever(name, opened, maker, opened.manifest.cut_off(source_language))
+    if isinstance(maker, CcprUnits):
+        confidence = confidence_for(encoder)
+        if confidence is not None:
+            return CcprRetriever(name, opened, maker, confidence, confidence_cut_off(opened.manifest, source_language))
+        log.info(
+            "phrase model %s has no confidence model: its hits are judged by their score alone "
+            "(`python -m eval.hint_precision --fit` makes one)",
+            encoder.id,
+        )
+    manifest = score_cut_offs(opened.manifest)
+    _tell_cut_off(index, manifest, source_language)
+    return DenseRetriever(name, opened, maker, manifest.cut_off(source_language))
 
 
 def _tell_cut_off(index: Path, manifest: Manifest, source: str) -> None:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from rag_mt.fingerprints import file_sha256, read_json
 from rag_mt.paths import whole_folder
 from rag_mt.types import Sentence
-from retrievers.store import FILES, SCHEMA, SENTENCES, SPANS, VECTORS, spans_header, vectors_header
+from retrievers.ivf import Form, Part, write_lists
+from retrievers.store import FILES, IVF_FILES, SCHEMA, SENTENCES, SPANS, VECTORS, spans_header, vectors_header
 from retrievers.units import UnitMaker
 
 log = logging.getLogger("rag_mt")
@@ -104,14 +105,24 @@ def _write_sentences(path: Path, sentences: Sequence[Sentence]) -> None:
         writer.write_table(table)
 
 
-def merge(shards: Sequence[Shard], folder: Path, dimension: int) -> dict[str, dict[str, Any]]:
-    """Write the three files of an index from its shards, one shard in memory at a time; returns sizes and hashes."""
+def merge(
+    shards: Sequence[Shard], folder: Path, dimension: int, form: Form, work: Path
+) -> tuple[dict[str, dict[str, Any]], int]:
+    """Write the files of an index from its shards, one shard in memory at a time.
+
+    Returns their sizes and hashes and, for the IVF form, the number of lists (else 0). What the IVF form has computed
+    is kept in the folder `work` for when it is interrupted.
+    """
     units = sum(s.units for s in shards)
-    with (folder / VECTORS).open("wb") as vectors:
-        vectors.write(vectors_header(dimension, units))
-        for shard in shards:
-            with (shard.place / BODY).open("rb") as body:
-                shutil.copyfileobj(body, vectors, 1 << 20)
+    lists = 0
+    if form == "ivf":
+        lists = write_lists(folder, [_part(shard, dimension) for shard in shards], dimension, work)
+    else:
+        with (folder / VECTORS).open("wb") as vectors:
+            vectors.write(vectors_header(dimension, units))
+            for shard in shards:
+                with (shard.place / BODY).open("rb") as body:
+                    shutil.copyfileobj(body, vectors, 1 << 20)
     with (folder / SPANS).open("wb") as spans:
         spans.write(spans_header(units))
         for rows in _spans(shards):
@@ -119,7 +130,17 @@ def merge(shards: Sequence[Shard], folder: Path, dimension: int) -> dict[str, di
     with pa.ipc.new_file(str(folder / SENTENCES), SCHEMA) as writer:
         for batch in _batches(shards):
             writer.write_batch(batch)
-    return {n: {"size": (folder / n).stat().st_size, "sha256": file_sha256(folder / n)} for n in FILES}
+    names = IVF_FILES if form == "ivf" else FILES
+    return {n: {"size": (folder / n).stat().st_size, "sha256": file_sha256(folder / n)} for n in names}, lists
+
+
+def _part(shard: Shard, dimension: int) -> Part:
+    """The vectors of a shard."""
+
+    def load() -> NDArray[np.float16]:
+        return np.fromfile(shard.place / BODY, "<f2").reshape(shard.units, dimension)
+
+    return Part(shard.units, shard.files[BODY], load)
 
 
 def _spans(shards: Sequence[Shard]) -> Iterator[NDArray[np.int32]]:

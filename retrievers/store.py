@@ -1,7 +1,9 @@
 """The files of an index folder: their names, layouts and headers.
 
-manifest.json     what the index holds, and the size and sha256 of the three files below
-vectors.faiss     an IndexScalarQuantizer (fp16, inner product): a short header, then the rows of the vectors
+manifest.json     what the index holds, and the size and sha256 of the files below
+vectors.faiss     an IndexScalarQuantizer (fp16, inner product): a short header, then the rows of the vectors;
+                  in the IVF form they stand in lists (see `retrievers.lists`), and there is also
+places.npy        int32 (units,): the row of each unit in the lists
 spans.npy         int32 (units, 3): sentence number, start and end character of each unit, by sentence number
 sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded) and line of each sentence
 """
@@ -21,7 +23,9 @@ MANIFEST = "manifest.json"
 VECTORS = "vectors.faiss"
 SPANS = "spans.npy"
 SENTENCES = "sentences.arrow"
+PLACES = "places.npy"
 FILES = (VECTORS, SPANS, SENTENCES)
+IVF_FILES = (*FILES, PLACES)
 
 SCHEMA = pa.schema([("text", pa.string()), ("file", pa.dictionary(pa.int32(), pa.string())), ("line", pa.int64())])
 BYTES_PER_NUMBER = 2  # fp16
@@ -52,19 +56,17 @@ def spans_header(units: int) -> bytes:
     return file.getvalue()
 
 
-def header_problem(folder: Path, dimension: int, units: int) -> str:
-    """What is wrong with the first (and last) bytes of the folder's files, or an empty string.
+def header_problem(folder: Path, units: int) -> str:
+    """What is wrong with the first (and last) bytes of the spans and the sentences, or an empty string."""
+    return _spans_problem(folder / SPANS, units) or _sentences_problem(folder / SENTENCES)
+
+
+def vectors_problem(folder: Path, dimension: int, units: int) -> str:
+    """What is wrong with the header of an exact index's vectors, or an empty string.
 
     FAISS takes counts from a file on trust and allocates by them: they are checked before it sees the file.
     """
-    return (
-        _vectors_problem(folder / VECTORS, dimension, units)
-        or _spans_problem(folder / SPANS, units)
-        or _sentences_problem(folder / SENTENCES)
-    )
-
-
-def _vectors_problem(path: Path, dimension: int, units: int) -> str:
+    path = folder / VECTORS
     body = units * dimension * BYTES_PER_NUMBER
     length = path.stat().st_size - body
     if not 24 <= length <= _HEADER_ROOM:

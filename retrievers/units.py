@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from rag_mt.types import Floats, Kind, Unit
 
+QUERY_THRESHOLD = "query_threshold"
+"""The setting that chooses the units of queries and leaves an index as it is."""
+
 
 class UnitMaker(Protocol):
     """Texts to units with vectors. Two makers with equal `settings` make comparable vectors.

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
+import torch
 from hypothesis import HealthCheck, settings
+from transformers import BertConfig, BertModel
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -12,3 +16,25 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # A loaded machine draws slowly: that says nothing about the code.
 settings.register_profile("rag_mt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rag_mt")
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a random BERT of three layers and the embedded tokenizer."""
+    folder = tmp_path_factory.mktemp("tiny") / "bert"
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=250037,
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=66,
+        pad_token_id=1,
+    )
+    BertModel(config).save_pretrained(folder)
+    from rag_mt.models import resolve_model  # after the environment is set
+
+    for file in resolve_model("embedded:e5-small").glob("*token*"):
+        (folder / file.name).write_bytes(file.read_bytes())
+    return folder

@@ -33,6 +33,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
     (folder / "news.txt").write_text("\n".join([*ENGLISH, "12 %", ENGLISH[0]]) + "\n", encoding="utf-8")
     arguments = ["index", "build", str(folder / "index"), str(folder / "news.txt"), "--lang", "en", "--quiet"]
+    arguments += ["--retriever", "sentence"]
     assert main(arguments) == 0, "a line without a letter is left out and no fault"
     return folder / "index"
 

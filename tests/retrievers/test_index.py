@@ -270,10 +270,10 @@ def test_swapped_manifest_is_refused(alike, copy, unparsed):
 def test_newer_format_is_refused(copy, unparsed):
     contents = json.loads((copy / "manifest.json").read_text())
     del contents["hash"]
-    contents["format"] = 2
+    contents["format"] = 3
     contents["hash"] = settings_hash(contents)
     (copy / "manifest.json").write_text(json.dumps(contents))
-    with pytest.raises(UserError, match="has format 2 and this version reads format 1"):
+    with pytest.raises(UserError, match="has format 3 and this version reads formats 1 and 2"):
         open_index(copy)
 
 

@@ -1,0 +1,349 @@
+"""Train a cross-lingual contextualized phrase retriever (CCPR).
+
+    python -m finetune.ccpr --config configs/ccpr-embedded.toml --pairs PAIRS --output MODEL
+
+PAIRS holds a folder of phrase pairs per language and the dev alignments for the scores during training (`python -m
+retrievers.phrase_pairs` makes both). A stopped run goes on from its last checkpoint. On several GPUs: `accelerate
+launch -m finetune.ccpr ...`; each process takes its own batches and has the others' phrases as further negatives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import re
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import save_file
+
+from finetune.ccpr_config import Config, read_config
+from finetune.checkpoints import load_checkpoint, save_checkpoint
+from finetune.curves import plot_curve
+from finetune.losses.phrase_contrastive import Negatives
+from finetune.other_contexts import OtherContexts
+from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_of
+from finetune.phrase_dev import dev_rows, dev_scores
+from finetune.phrase_loss import PhraseLoss, spans_of
+from rag_mt import __version__
+from rag_mt.adapters import WEIGHTS as ADAPTER_WEIGHTS
+from rag_mt.console import Parser, positive, run
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import settings_hash
+from rag_mt.models import load_encoder
+from rag_mt.progress import progress
+from retrievers.ccpr.heads import ENCODER, PhraseHeads, PhraseSettings
+
+log = logging.getLogger("rag_mt")
+
+
+class Trainer:
+    """One training run: the model, its optimiser and the step it has come to."""
+
+    def __init__(
+        self, config: Config, pairs: Path, output: Path, device: str = "auto", command: str = "python -m finetune.ccpr"
+    ) -> None:
+        self.config, self.output, self.command = config, output, command
+        self.accelerator = Accelerator(cpu=device == "cpu")
+        model, training = config.model, config.training
+        device = str(self.accelerator.device) if device == "auto" else device
+        loaded = load_encoder(model.encoder, device, training.dtype)
+        self.device, self.dtype, self.tokenizer = loaded.device, loaded.dtype, loaded.tokenizer
+        self.fingerprint = loaded.fingerprint
+        torch.manual_seed(training.seed)
+        self.encoder = _trainable(loaded.model, config)
+        layers = loaded.model.config.num_hidden_layers
+        self.settings = PhraseSettings(
+            model.encoder,
+            model.layer or layers,
+            loaded.model.config.hidden_size,
+            model.dimension,
+            model.normalised,
+            model.segment_width,
+            model.max_words,
+            model.prefix,
+        )
+        self.heads = PhraseHeads(self.settings).to(self.device)
+        tuned = [(n, p) for n, p in self.encoder.named_parameters() if p.requires_grad]
+        self.parameters = {f"encoder.{n}": p for n, p in tuned}
+        self.parameters |= {f"heads.{n}": p for n, p in self.heads.named_parameters()}
+        rate = training.head_learning_rate or training.learning_rate
+        groups = [
+            {"params": [p for _, p in tuned], "lr": training.learning_rate},
+            {"params": list(self.heads.parameters()), "lr": rate},
+        ]
+        self.optimizer = torch.optim.AdamW(groups, weight_decay=training.weight_decay)
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.pool = PhrasePool([pairs / name for name in config.data.languages])
+        order = self.pool.order(training.seed, config.data.domain_weights, config.data.language_power)
+        self.batches = batches_of(order, self.pool.lengths(), training.batch, training.seed)
+        if not self.batches:
+            raise UserError(f"{len(order)} sentence pairs in {pairs} do not fill one batch of {training.batch}")
+        self.others = OtherContexts(self.pool, order) if config.data.other_contexts else None
+        self.collate = Collator(
+            self.tokenizer, model.prefix, config.data.max_tokens, model.max_words, config.data.per_sentence
+        )
+        self.dev = [row for n in config.data.languages for row in dev_rows(pairs, n, config.data.dev_sentences)]
+        self.step, self.curve, self.seconds = 0, list[dict[str, Any]](), 0.0
+        self.loss = PhraseLoss(self.heads, training, self.accelerator)
+        self.key = settings_hash([config.as_dict(), self.fingerprint, len(self.pool)])
+
+    def rows_of(self, step: int) -> list[dict[str, Any]]:
+        """The sentence pairs of a step of this process; after the last batch the first one comes again."""
+        number = step * self.accelerator.num_processes + self.accelerator.process_index
+        chosen = self.batches[number % len(self.batches)].tolist()
+        if self.others is None:
+            return self.pool.rows(chosen)
+        return self.others.swapped(self.pool, chosen, np.random.default_rng([self.config.training.seed, number]))
+
+    def run_step(self) -> dict[str, float]:
+        """One step of optimisation; returns its losses."""
+        training = self.config.training
+        rng = np.random.default_rng([training.seed, self.step, self.accelerator.process_index])
+        batch = self.collate(self.rows_of(self.step), rng)
+        share = min(1.0, (self.step + 1) / max(1, training.warm_up))
+        if self.step >= training.warm_up:
+            done = (self.step - training.warm_up) / max(1, training.steps - training.warm_up)
+            share = 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * share
+        self.encoder.train()
+        losses = self._chunked(batch) if training.chunks > 1 else self._whole(batch)
+        self._average_gradients()
+        torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), training.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        return losses
+
+    def _whole(self, batch: PhraseBatch) -> dict[str, float]:
+        self._seed(0)
+        states = self.encode(batch.input_ids, batch.mask)
+        features = [_edges(states, spans.places) for spans in spans_of(batch)]
+        loss, losses = self.loss(batch, [*features, _means(states, batch.mask)])
+        loss.backward()
+        return losses
+
+    def _chunked(self, batch: PhraseBatch) -> dict[str, float]:
+        """The same loss with the memory of one chunk: what the loss reads is made without gradients, the loss gives
+        theirs, and each chunk is run again to pass them on (gradient caching)."""
+        rows = torch.arange(len(batch.input_ids)).chunk(self.config.training.chunks)
+        parts, hidden = spans_of(batch), self.settings.hidden
+        features = [torch.zeros(len(s), 2 * hidden, device=self.device) for s in parts]
+        features.append(torch.zeros(len(batch.input_ids), hidden, device=self.device))
+        inside = [
+            [*((s.places[:, 0] >= r[0]) & (s.places[:, 0] <= r[-1]) for s in parts), torch.isin(torch.cat(rows), r)]
+            for r in rows
+        ]
+
+        def run(number: int) -> list[torch.Tensor]:
+            own = rows[number]
+            width = int(batch.mask[own].sum(1).max())
+            self._seed(number)
+            states = self.encode(batch.input_ids[own, :width], batch.mask[own, :width])
+            shift = torch.tensor([int(own[0]), 0, 0])
+            edges = [_edges(states, s.places[m] - shift) for s, m in zip(parts, inside[number][:-1], strict=True)]
+            return [*edges, _means(states, batch.mask[own, :width])]
+
+        with torch.no_grad():
+            for number in range(len(rows)):
+                for made, mask, found in zip(features, inside[number], run(number), strict=True):
+                    made[mask] = found.float()
+        for made in features:
+            made.requires_grad_()
+        loss, losses = self.loss(batch, features)
+        loss.backward()
+        for number in range(len(rows)):
+            again = run(number)
+            wanted = [_gradient(made)[mask] for made, mask in zip(features, inside[number], strict=True)]
+            torch.autograd.backward(again, [w.to(f.dtype) for w, f in zip(wanted, again, strict=True)])
+        return losses
+
+    def _seed(self, chunk: int) -> None:
+        torch.manual_seed(hash((self.config.training.seed, self.step, chunk, self.accelerator.process_index)) % 2**63)
+
+    def encode(self, input_ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """States (batch, tokens, hidden) of the chosen layer, in the run's number format."""
+        with torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32):
+            output = self.encoder(input_ids=input_ids.to(self.device), attention_mask=mask.to(self.device))
+        states: torch.Tensor = output.last_hidden_state
+        return states
+
+    def _average_gradients(self) -> None:
+        if self.accelerator.num_processes > 1:
+            for parameter in self.parameters.values():
+                if parameter.grad is not None:
+                    parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
+
+    def evaluate(self) -> dict[str, float]:
+        """The dev scores of the model as it is."""
+        self.encoder.eval()
+        return dev_scores(self.dev, self.tokenizer, self.encode, self.heads, self.config.data.max_tokens)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """All tensors that a run needs to go on: weights, AdamW's moments, queues."""
+        tensors = {f"parameter.{n}": p.detach() for n, p in self.parameters.items()}
+        for name, parameter in self.parameters.items():
+            tensors |= {f"adam.{k}.{name}": v for k, v in self.optimizer.state[parameter].items()}
+        for side, queue in enumerate(self.loss.queues):
+            tensors |= {f"queue.vectors.{side}": queue.vectors, f"queue.surfaces.{side}": queue.surfaces}
+        return tensors
+
+    def restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        """Go on from `state()` and the facts beside it."""
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(tensors[f"parameter.{name}"])
+                self.optimizer.state[parameter] = {
+                    key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" else self.device)
+                    for key in ("step", "exp_avg", "exp_avg_sq")
+                    if f"adam.{key}.{name}" in tensors
+                }
+        if "queue.vectors.0" in tensors:
+            self.loss.queues = [
+                Negatives(tensors[f"queue.vectors.{s}"].to(self.device), tensors[f"queue.surfaces.{s}"].to(self.device))
+                for s in (0, 1)
+            ]
+        self.step, self.curve, self.seconds = facts["step"], facts["curve"], facts["seconds"]
+
+    def save(self) -> None:
+        """Write the model: adapter (or the whole encoder), heads, `training.json`."""
+        self.output.mkdir(parents=True, exist_ok=True)
+        if self.config.model.tuning == "lora":
+            adapter = get_peft_model_state_dict(self.encoder, save_embedding_layers=False)
+            halves = {name: tensor.detach().to("cpu", torch.float16).contiguous() for name, tensor in adapter.items()}
+            save_file(halves, self.output / ADAPTER_WEIGHTS)
+            self.encoder.peft_config["default"].save_pretrained(self.output)
+        else:
+            self.encoder.save_pretrained(self.output / ENCODER)
+            self.tokenizer.save_pretrained(self.output / ENCODER)
+        self.heads.save(self.output)
+        facts = {
+            "command": self.command,
+            "version": __version__,
+            "settings": self.config.as_dict(),
+            "encoder_fingerprint": self.fingerprint,
+            "pairs": self.pool.facts,
+            "steps": self.step,
+            "sentence_pairs_seen": self.step * self.config.training.batch * self.accelerator.num_processes,
+            "training_seconds": round(self.seconds),
+            "curve": self.curve,
+        }
+        (self.output / "training.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        plot_curve(self.curve, self.output / "curve.svg")
+
+
+def _trainable(model: Any, config: Config) -> Any:
+    """The encoder up to the chosen layer, with what shall be trained made trainable."""
+    settings = config.model
+    if next(model.parameters()).device.type == "cpu":
+        model.set_attn_implementation("eager")  # the fused kernel's backward pass is six times slower on CPUs
+    layers = model.encoder.layer
+    if not 0 <= settings.layer <= len(layers):
+        raise UserError(f"model.layer is {settings.layer}: {settings.encoder} has layers 1 to {len(layers)}")
+    depth = settings.layer or len(layers)
+    model.encoder.layer = layers[:depth]
+    model.config.num_hidden_layers = depth
+    if settings.dropout is not None:
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = settings.dropout
+    if settings.tuning == "full":
+        for name, parameter in model.named_parameters():
+            number = re.search(r"encoder\.layer\.(\d+)\.", name)
+            parameter.requires_grad = number is not None and int(number[1]) >= settings.frozen_layers
+        return model
+    kept = "|".join(str(i) for i in range(settings.frozen_layers, depth))
+    lora = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=rf"encoder\.layer\.({kept})\..*(query|key|value|dense)",
+    )
+    lora.base_model_name_or_path = settings.encoder
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers in an old way
+        return get_peft_model(model, lora)
+
+
+def _edges(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """[h_start; h_end], shape (spans, 2 * hidden)."""
+    row, first, last = places.to(states.device).unbind(1)
+    return torch.cat([states[row, first], states[row, last]], dim=-1)
+
+
+def _gradient(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
+
+
+def _means(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Mean states of the tokens of each text, shape (texts, hidden)."""
+    weights = mask.to(states.device, states.dtype).unsqueeze(-1)
+    return (states * weights).sum(1) / weights.sum(1)
+
+
+def train(options: argparse.Namespace) -> int:
+    """Train, evaluating and saving on the way, and write the model."""
+    changes = dict(text.split("=", 1) for text in options.set)
+    if options.max_steps:
+        changes["training.steps"] = str(options.max_steps)
+    config = read_config(Path(options.config), changes)
+    command = f"python -m finetune.ccpr --config {options.config} --pairs PAIRS --output MODEL"
+    command += "".join(f" --set {change}" for change in options.set)
+    command += f" --max-steps {options.max_steps}" if options.max_steps else ""
+    trainer = Trainer(config, Path(options.pairs), Path(options.output), options.device, command)
+    training = config.training
+    place = trainer.output / "checkpoint"
+    main = trainer.accelerator.is_main_process
+    if (found := load_checkpoint(place, trainer.key)) is not None:
+        trainer.restore(*found)
+        log.info("going on from step %d of %s", trainer.step, place)
+    log.info("%d sentence pairs, %d batches of %d", len(trainer.pool), len(trainer.batches), training.batch)
+    bar = progress(training.steps, "steps", "training", initial=trainer.step, show=main)
+    begun, sums = time.monotonic() - trainer.seconds, list[dict[str, float]]()
+    while trainer.step < training.steps:
+        sums.append(trainer.run_step())
+        bar.update()
+        trainer.seconds = time.monotonic() - begun
+        last = trainer.step == training.steps
+        if trainer.step % training.evaluate_every == 0 or last:
+            losses = {k: round(float(np.mean([s[k] for s in sums])), 4) for k in sums[0]}
+            if main:
+                seen = trainer.step * training.batch * trainer.accelerator.num_processes
+                point = {"step": trainer.step, "pairs": seen, "seconds": round(trainer.seconds)}
+                point |= losses | trainer.evaluate()
+                trainer.curve.append(point)
+                log.info("%s", "  ".join(f"{k} {v}" for k, v in point.items()))
+            sums.clear()
+        if main and (trainer.step % training.checkpoint_every == 0 or last):
+            facts = {"step": trainer.step, "curve": trainer.curve, "seconds": trainer.seconds}
+            save_checkpoint(place, trainer.key, trainer.state(), facts)
+            trainer.save()
+    bar.close()
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = Parser(prog="python -m finetune.ccpr", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--config", required=True, metavar="FILE", help="settings, such as configs/ccpr-embedded.toml")
+    parser.add_argument("--pairs", required=True, metavar="DIR", help="phrase pairs and dev alignments")
+    parser.add_argument("--output", required=True, metavar="DIR", help="the model's folder; checkpoints lie in it too")
+    parser.add_argument("--max-steps", type=positive, metavar="N", help="so many steps instead of the configured ones")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    return run(train, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""The settings of a CCPR training run, read from a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from rag_mt.errors import UserError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The encoder and the heads on it; `layer` 0 is its last one."""
+
+    encoder: str = "embedded:e5-small"
+    layer: int = 0
+    dimension: int = 128
+    normalised: bool = True
+    segment_width: int = 0
+    max_words: int = 6
+    prefix: str = ""
+    tuning: Literal["lora", "full"] = "lora"
+    rank: int = 16
+    alpha: int = 16
+    lora_dropout: float = 0.0
+    frozen_layers: int = 0
+    dropout: float | None = None
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which phrase pairs, in what mixture. `languages` name folders of phrase pairs; `train_rows` 0 takes all."""
+
+    languages: tuple[str, ...] = ("de-en", "cs-en", "fi-en", "ru-en", "ro-en", "tr-en")
+    domain_weights: Mapping[str, float] = field(default_factory=dict)
+    language_power: float = 0.7
+    max_tokens: int = 96
+    per_sentence: int = 16
+    other_contexts: bool = False
+    dev_sentences: int = 120
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The optimisation. `batch` sentence pairs a step and process, encoded in `chunks` with cached gradients."""
+
+    steps: int = 20_000
+    batch: int = 64
+    chunks: int = 1
+    learning_rate: float = 5e-5
+    head_learning_rate: float | None = None
+    warm_up: int = 1000
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    temperature: float = 1.0
+    segmentation_weight: float = 1.0
+    sentence_weight: float = 0.0
+    both_sides: bool = True
+    span_negatives: bool = False
+    queue: int = 0
+    seed: int = 1
+    dtype: str = "auto"
+    evaluate_every: int = 500
+    checkpoint_every: int = 250
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of a run."""
+
+    model: ModelConfig
+    data: DataConfig
+    training: TrainingConfig
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return asdict(self)
+
+
+def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
+    """The settings of a file with `changes` (`training.steps` -> `100`, values as in TOML) on top.
+
+    Raises UserError for a file that is missing or no TOML, and for settings that do not exist or are of another type.
+    """
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"there is no configuration {path}: try configs/ccpr-embedded.toml") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not a TOML file: {error}") from error
+    for name, text in changes.items():
+        section, _, key = name.partition(".")
+        try:
+            value = tomllib.loads(f"x = {text}")["x"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        found.setdefault(section, {})[key] = value
+    parts = {f.name: f.type for f in fields(Config)}
+    for section in found.keys() - parts.keys():
+        raise UserError(f"{path} has no section [{section}] that is known: expected {', '.join(parts)}")
+    return Config(
+        _section(path, "model", ModelConfig, found),
+        _section(path, "data", DataConfig, found),
+        _section(path, "training", TrainingConfig, found),
+    )
+
+
+def _section(path: Path, name: str, kind: type[T], found: Mapping[str, Any]) -> T:
+    defaults = kind()
+    values: dict[str, Any] = {}
+    for key, value in found.get(name, {}).items():
+        if not hasattr(defaults, key):
+            known = ", ".join(f.name for f in fields(kind))  # type: ignore[arg-type]
+            raise UserError(f"{path} sets {name}.{key}, which does not exist: expected one of {known}")
+        default = getattr(defaults, key)
+        fits = isinstance(value, type(default)) or default is None
+        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+            fits = True
+        if isinstance(default, tuple):
+            fits, value = isinstance(value, list), tuple(value) if isinstance(value, list) else value
+        if isinstance(default, int) and isinstance(value, bool) != isinstance(default, bool):
+            fits = False
+        if not fits:
+            raise UserError(
+                f"{path} sets {name}.{key} to {value!r}: expected {type(default).__name__}, such as {default!r}"
+            )
+        values[key] = value
+    return kind(**values)

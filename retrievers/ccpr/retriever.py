@@ -1,0 +1,183 @@
+"""The retriever of CCPR: the phrases of a sentence, the nearest phrase of the index for each, and what to trust."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_mt.types import Floats, Hint, Hit, Sentence, Span, Unit
+from retrievers.ccpr.confidence import Confidence
+from retrievers.ccpr.features import CHANCE, back_features, joint_features, search_features, string_features
+from retrievers.ccpr.units import CcprUnits
+from retrievers.dense import MAX_HINTS
+from retrievers.overlap import best_apart
+
+NEIGHBOURS = 10
+"""Hits that are looked at for each phrase: the best one and those it is compared with."""
+
+ALL = -1.0
+"""A threshold below every probability."""
+
+
+class Searched(Protocol):
+    """What is searched: an index, or several as one."""
+
+    def search(self, vectors: Floats, k: int, without: int | None = None) -> tuple[Floats, NDArray[np.int64]]:
+        """See `retrievers.index.Index.search`."""
+        ...
+
+    def reconstruct(self, ids: NDArray[np.int64]) -> Floats:
+        """The vectors of units."""
+        ...
+
+    def hit(self, unit: int, score: float) -> Hit:
+        """The unit with that number."""
+        ...
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """All spans of some texts with their vectors, int32 (spans, 3) and (spans, dimension), ordered by text, start and
+    end; `chances`, the probability that each is a phrase, or None; and the rows `asked` that are looked up."""
+
+    spans: NDArray[np.int32]
+    vectors: Floats
+    chances: Floats | None
+    asked: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The best hit of each phrase that was looked up and found something: `spans` int32 (n, 3) text number, start, end;
+    `hits`, with the score of the search; `features` by name, arrays (n,); `unlike` (n,), numbers that differ."""
+
+    spans: NDArray[np.int32]
+    hits: tuple[Hit, ...]
+    features: dict[str, Floats]
+    unlike: NDArray[np.bool_]
+
+    def take(self, rows: NDArray[np.int64]) -> Answers:
+        """Those answers."""
+        features = {name: own[rows] for name, own in self.features.items()}
+        return Answers(self.spans[rows], tuple(self.hits[n] for n in rows.tolist()), features, self.unlike[rows])
+
+
+class CcprRetriever:
+    """The phrases of a sentence that the segmentation head sees, each with its best hit (a Retriever).
+
+    The score of a hit is the confidence in it, from 0 to 1: the probability that it translates the phrase (see
+    `Confidence`). Hits below `cut_off`, and hits with other numbers than the phrase, are not shown. Of hits of the same
+    surface the one with the highest similarity counts. Source spans of hints do not overlap.
+    """
+
+    unit: Unit = "phrase"
+
+    def __init__(
+        self,
+        name: str,
+        index: Searched,
+        maker: CcprUnits,
+        confidence: Confidence,
+        cut_off: float | None = None,
+    ) -> None:
+        self.name, self.index, self.maker, self.confidence = name, index, maker, confidence
+        self.cut_off: float | None = confidence.minimum if cut_off is None else cut_off
+
+    def retrieve(self, sentences: Sequence[Sentence], without: Sequence[int] | None = None) -> list[tuple[Hint, ...]]:
+        """For each sentence its hints, the most trusted first; blocks of the maker's size are read and searched as one.
+
+        With `without` the hints are as if the sentence `without[i]` of the index (the translation of sentence i, say)
+        were not there.
+        """
+        hints: list[tuple[Hint, ...]] = []
+        for begin in range(0, len(sentences), self.maker.block):
+            part = slice(begin, begin + self.maker.block)
+            hints += self._block([s.text for s in sentences[part]], None if without is None else without[part])
+        return hints
+
+    def _block(self, texts: Sequence[str], without: Sequence[int] | None) -> list[tuple[Hint, ...]]:
+        found = answers(self.index, texts, candidates(self.maker, texts), without)
+        trust = self.confidence.of(found.features, found.unlike)
+        kept = np.flatnonzero((trust > 0) & (trust >= (self.cut_off or 0)))
+        bounds = np.searchsorted(found.spans[kept, 0], np.arange(len(texts) + 1)).tolist()
+        hints = []
+        for low, high in pairwise(bounds):
+            own = kept[low:high]
+            best = own[best_apart(found.spans[own, 1], found.spans[own, 2], trust[own], MAX_HINTS)]
+            hints.append(tuple(_hint(found, row, float(trust[row])) for row in best.tolist()))
+        return hints
+
+
+def _hint(found: Answers, row: int, confidence: float) -> Hint:
+    hit = found.hits[row]
+    return Hint(Span(*found.spans[row, 1:].tolist()), Hit(hit.sentence, hit.span, confidence))
+
+
+def candidates(maker: CcprUnits, texts: Sequence[str], threshold: float | None = None) -> Candidates:
+    """All spans of the texts; asked are those above the query threshold (default: the maker's)."""
+    vectors, spans, chances = maker.scored(texts, ALL)
+    asked = np.flatnonzero(chances > (maker.thresholds["query"] if threshold is None else threshold))
+    return Candidates(spans, vectors, chances, asked)
+
+
+def answers(
+    index: Searched, texts: Sequence[str], asked: Candidates, without: Sequence[int] | None = None, k: int = NEIGHBOURS
+) -> Answers:
+    """Look up what is asked and describe the best hit of each; phrases without any hit are left out.
+
+    `without[i]` is the sentence of the index that is left out for text i.
+    """
+    scores, ids = _search(index, asked, len(texts), without, k)
+    return described(index, texts, asked, scores, ids)
+
+
+def described(
+    index: Searched, texts: Sequence[str], asked: Candidates, scores: Floats, ids: NDArray[np.int64]
+) -> Answers:
+    """The best hits among `ids` (asked, k), best first, -1 where there is none, with their features."""
+    there = np.flatnonzero(ids[:, 0] >= 0)
+    rows, scores, ids = asked.asked[there], scores[there], ids[there]
+    units, places = np.unique(ids, return_inverse=True)
+    known = {unit: index.hit(unit, 0.0) for unit in units.tolist() if unit >= 0}
+    numbers: dict[str, int] = {}
+    surfaces = np.array(
+        [-1 if u < 0 else numbers.setdefault(_surface(known[u].text), len(numbers)) for u in units.tolist()], np.int64
+    )[places.reshape(ids.shape)]
+    hits = tuple(
+        Hit(known[unit].sentence, known[unit].span, score)
+        for unit, score in zip(ids[:, 0].tolist(), scores[:, 0].tolist(), strict=True)
+    )
+    spans = asked.spans[rows]
+    queries = [(texts[n], a, b) for n, a, b in spans.tolist()]
+    letters, unlike = string_features(queries, [(h.sentence.text, h.span.start, h.span.end) for h in hits])
+    features = search_features(scores, surfaces) | letters
+    features |= back_features(index.reconstruct(ids[:, 0]), rows, asked.vectors, asked.spans)
+    features |= joint_features(features)
+    if asked.chances is not None:
+        chance = np.clip(asked.chances[rows].astype(np.float64), 1e-6, 1 - 1e-6)
+        features[CHANCE] = np.log(chance / (1 - chance)).astype(np.float32)
+    return Answers(spans, hits, features, unlike)
+
+
+def _search(
+    index: Searched, asked: Candidates, texts: int, without: Sequence[int] | None, k: int
+) -> tuple[Floats, NDArray[np.int64]]:
+    vectors = asked.vectors[asked.asked]
+    if without is None or not len(vectors):
+        return index.search(vectors, k)
+    bounds = np.searchsorted(asked.spans[asked.asked, 0], np.arange(texts + 1)).tolist()
+    found = [
+        index.search(vectors[low:high], k, left_out)
+        for (low, high), left_out in zip(pairwise(bounds), without, strict=True)
+    ]
+    scores, ids = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return scores, ids
+
+
+def _surface(phrase: str) -> str:
+    return " ".join(phrase.casefold().split())
