@@ -13,12 +13,12 @@ from eval.hint_verdicts import RIGHT
 from rag_mt.types import Floats
 from retrievers.ccpr.confidence import fit_confidence, sigmoid
 from retrievers.ccpr.features import CHANCE, FEATURES
-from retrievers.ccpr.retriever import ALL, NEIGHBOURS, Answers, candidates, described
+from retrievers.ccpr.retriever import NEIGHBOURS, Answers, candidates, described
 from retrievers.ccpr.units import CcprUnits
 from retrievers.index import Index
 
 THRESHOLDS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-DEPTH = 4 * NEIGHBOURS
+DEPTH = 2 * NEIGHBOURS
 """Hits that are looked up for each phrase, among which enough are left at the highest threshold of the index."""
 
 COVERAGES = (0.05, 0.1, 0.2, 0.3)
@@ -36,18 +36,16 @@ def sweep(maker: CcprUnits, index: Index, data: Sequence[Development], precision
     queries = THRESHOLDS
     passages = [built, *(t for t in THRESHOLDS if t > built)]
     found: dict[float, list[tuple[Answers, Judged]]] = {t: [] for t in passages}
-    left, units = np.zeros(len(passages)), 0
+    chances = _Chances(maker, index)
     for own in data:
         parts: dict[float, list[Answers]] = {t: [] for t in passages}
         for begin in range(0, len(own.sources), SENTENCES_AT_ONCE):
             texts = own.sources[begin : begin + SENTENCES_AT_ONCE]
             asked = candidates(maker, texts, queries[0])
             scores, ids = index.search(asked.vectors[asked.asked], DEPTH)
-            chances, all_chances = _chances(maker, index, ids)
-            left += [(all_chances > t).sum() for t in passages]
-            units += len(all_chances)
+            own_chances = chances.of(ids)
             for threshold in passages:
-                kept_scores, kept = _kept(scores, ids, chances > threshold)
+                kept_scores, kept = _kept(scores, ids, own_chances > threshold)
                 made = described(index, texts, asked, kept_scores, kept)
                 shift = np.array([begin, 0, 0], np.int32)
                 parts[threshold].append(Answers(made.spans + shift, made.hits, made.features, made.unlike))
@@ -60,30 +58,42 @@ def sweep(maker: CcprUnits, index: Index, data: Sequence[Development], precision
         + " |"
     )
     yield "|---" * (5 + len(COVERAGES)) + "|"
-    for number, passage in enumerate(passages):
+    for passage in passages:
         for query in queries:
             number_asked, *shares = _cells(found[passage], query, precision)
-            kept_share = left[number] / max(units, 1)
+            kept_share = float((chances.all > passage).mean()) if len(chances.all) else 0.0
             yield f"| {query:g} | {passage:g} | {number_asked} | {kept_share:.1%} | {' | '.join(shares)} |"
 
 
-def _chances(maker: CcprUnits, index: Index, ids: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """The probability of each unit of `ids` that it is a phrase, of the same shape, 0 for gaps; and those of all
-    phrases, as the index was built, of the sentences they are in."""
-    units, places = np.unique(ids, return_inverse=True)
-    hits = [index.hit(unit, 0.0) for unit in units[units >= 0].tolist()]
-    texts = list(dict.fromkeys(hit.sentence.text for hit in hits))
-    numbers = {text: n for n, text in enumerate(texts)}
-    made = np.zeros(len(units), np.float32)
-    known: dict[tuple[int, int, int], float] = {}
-    every = [np.zeros(0, np.float32)]
-    for begin in range(0, len(texts), maker.block):
-        _, spans, chances = maker.scored(texts[begin : begin + maker.block], ALL)
-        spans = spans + np.array([begin, 0, 0], np.int32)
-        known |= dict(zip(map(tuple, spans.tolist()), chances.tolist(), strict=True))
-        every.append(chances[chances > maker.thresholds["passage"]])
-    made[units >= 0] = [known.get((numbers[h.sentence.text], h.span.start, h.span.end), 0.0) for h in hits]
-    return made[places.reshape(ids.shape)], np.concatenate(every)
+class _Chances:
+    """The probabilities of the index's units that they are phrases, by reading their sentences again, each once."""
+
+    def __init__(self, maker: CcprUnits, index: Index) -> None:
+        self._maker, self._index = maker, index
+        self._known: dict[tuple[str, int, int], float] = {}
+        self._read: set[str] = set()
+
+    @property
+    def all(self) -> Floats:
+        """Those of all units of the sentences that were read."""
+        return np.fromiter(self._known.values(), np.float32, len(self._known))
+
+    def of(self, ids: NDArray[np.int64]) -> Floats:
+        """Those of units, of the same shape; 0 for gaps (-1)."""
+        units, places = np.unique(ids, return_inverse=True)
+        hits = [self._index.hit(unit, 0.0) for unit in units[units >= 0].tolist()]
+        self._read_again(list({hit.sentence.text for hit in hits} - self._read))
+        made = np.zeros(len(units), np.float32)
+        made[units >= 0] = [self._known.get((h.sentence.text, h.span.start, h.span.end), 0.0) for h in hits]
+        return made[places.reshape(ids.shape)]
+
+    def _read_again(self, texts: Sequence[str]) -> None:
+        self._read.update(texts)
+        for begin in range(0, len(texts), self._maker.block):
+            part = texts[begin : begin + self._maker.block]
+            _, spans, chances = self._maker.scored(part, self._maker.thresholds["passage"])
+            keys = ((part[n], a, b) for n, a, b in spans.tolist())
+            self._known |= dict(zip(keys, chances.tolist(), strict=True))
 
 
 def _kept(scores: Floats, ids: NDArray[np.int64], good: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.int64]]:
