@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from eval.hint_coverage import Judged
 from eval.hint_verdicts import Judge, function_words
-from eval.phrase_sets import half_of, read_alignments
+from eval.phrase_sets import development_half, read_alignments
 from rag_mt.errors import UserError
 from rag_mt.skips import Skips
 from rag_mt.types import Floats, Hit, Origin, Sentence
 from retrievers.alignment import Links
 from retrievers.build import build_index
-from retrievers.ccpr.retriever import Answers, Candidates, Searched, answers, candidates
+from retrievers.ccpr.retriever import Answers, Candidates, answers, candidates
 from retrievers.ccpr.units import CcprUnits
+from retrievers.dense import Searched
 from retrievers.index import Index, open_index
-from retrievers.phrase_shards import read_corpus
 from retrievers.phrases import MAX_WORDS, NgramUnits
 from retrievers.words import word_spans
 
@@ -50,16 +50,12 @@ def development(
     data: Path, pairs: Path, language: str, half: str, limit: int | None, from_english: bool = False
 ) -> Development:
     """Half of the development data between a language and English, or some `limit` sentences spread over it."""
-    path = data / "dev" / f"{language}-en.tsv"
-    if not path.is_file():
-        raise UserError(f"there is no {path}: give --data DIR with dev/{language}-en.tsv, or other --languages")
-    corpus = read_corpus(path, Skips(shown=0))
+    corpus, rows = development_half(data, language, half, Skips(shown=0))
     function = function_words(corpus.sources), function_words(corpus.targets)
-    rows = [row for row in zip(corpus.lines, corpus.sources, corpus.targets, strict=True) if half_of(row[2]) == half]
     if limit is not None and rows:
         rows = [rows[n] for n in np.unique(np.linspace(0, len(rows) - 1, min(limit, len(rows))).astype(int))]
     if not rows:
-        raise UserError(f"{path} has no sentences in half {half}: give more development data")
+        raise UserError(f"{data}/dev/{language}-en.tsv has no sentences in half {half}: give more development data")
     links = read_alignments(pairs / f"{language}-en.dev.jsonl", rows)
     foreign, english = tuple(row[1] for row in rows), tuple(row[2] for row in rows)
     if from_english:

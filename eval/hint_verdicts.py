@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from simplemma import lemmatize
 
-from eval.phrase_sets import surface
 from retrievers.alignment import Links
-from retrievers.words import word_spans
+from retrievers.words import surface, word_spans
 
 WRONG, PARTLY, RIGHT, STRICT = range(4)
 """Verdicts, in ascending order. Strict: the very surface of the aligned span, letter case aside. Right: the same

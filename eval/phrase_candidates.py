@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from eval.phrase_models import PhraseModel
 from eval.phrase_scores import Outcomes, outcomes
 from eval.phrase_search import TopSurfaces
-from eval.phrase_sets import SEED, PhraseSet, surface
+from eval.phrase_sets import SEED, PhraseSet
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import base_code
@@ -24,7 +24,7 @@ from retrievers.phrase_pairs import MAX_WORDS
 from retrievers.phrase_shards import bare
 from retrievers.phrases import ngrams
 from retrievers.store import map_sentences, map_spans
-from retrievers.words import word_spans
+from retrievers.words import surface, word_spans
 
 SENTENCES_AT_ONCE = 256
 

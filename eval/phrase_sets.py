@@ -23,8 +23,8 @@ from rag_mt.skips import Skips
 from retrievers.alignment import Aligner, Links
 from retrievers.eflomal import number_words
 from retrievers.phrase_pairs import MAX_WORDS, Frequent, all_phrase_pairs, frequent_words
-from retrievers.phrase_shards import bare, read_corpus
-from retrievers.words import word_spans
+from retrievers.phrase_shards import Corpus, bare, read_corpus
+from retrievers.words import surface, word_spans
 
 LANGUAGES = ("de", "cs", "fi", "ru", "ro", "tr")
 QUERIES = 2000
@@ -66,11 +66,6 @@ class PhraseSet:
     def surfaces(self) -> list[str]:
         """The true English phrase of each query, as it is compared."""
         return [surface(self.targets[n][c:d]) for n, _, _, c, d in self.queries.tolist()]
-
-
-def surface(phrase: str) -> str:
-    """What strict accuracy compares: the phrase casefolded, white space as single blanks."""
-    return " ".join(phrase.casefold().split())
 
 
 def phrase_set(
@@ -153,16 +148,22 @@ class SilverSource:
 
 def silver_set(source: SilverSource, language: str, half: str) -> PhraseSet:
     """The phrase pairs that both aligners find in one half of the development sentences of a language."""
-    path = source.data / "dev" / f"{language}-en.tsv"
-    if not path.is_file():
-        raise UserError(f"there is no {path}: give --data DIR with dev/{language}-en.tsv, or other --languages")
-    corpus = read_corpus(path, Skips())
-    rows = [row for row in zip(corpus.lines, corpus.sources, corpus.targets, strict=True) if half_of(row[2]) == half]
+    corpus, rows = development_half(source.data, language, half, Skips())
     first = read_alignments(source.pairs / f"{language}-en.dev.jsonl", rows)
     second = source.aligner.align([(s, t) for _, s, t in rows])
     frequent = frequent_of(source.pairs, language) or counted(corpus.sources, corpus.targets)
     name = f"silver {language}-en dev {half}"
     return phrase_set(name, language, "two aligners agree", rows, [first, second], frequent, source.limit)
+
+
+def development_half(data: Path, language: str, half: str, skips: Skips) -> tuple[Corpus, list[tuple[int, str, str]]]:
+    """All development pairs of a language, and the rows (line, source, English) of one half of them."""
+    path = data / "dev" / f"{language}-en.tsv"
+    if not path.is_file():
+        raise UserError(f"there is no {path}: give --data DIR with dev/{language}-en.tsv, or other --languages")
+    corpus = read_corpus(path, skips)
+    rows = zip(corpus.lines, corpus.sources, corpus.targets, strict=True)
+    return corpus, [row for row in rows if half_of(row[2]) == half]
 
 
 def half_of(english: str) -> str:

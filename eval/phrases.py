@@ -184,7 +184,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--distractors", type=positive, metavar="N", help="take about N of its phrases, whole sentences (default: all)"
     )
     parser.add_argument(
-        "--model", nargs="+", metavar="NAME", help=f"models, the baseline first (default: {' '.join(MODELS)})"
+        "--model",
+        nargs="+",
+        action="extend",
+        metavar="NAME",
+        help=f"models, the baseline first (default: {' '.join(MODELS)})",
     )
     parser.add_argument("--layers", default="all", help="layers of untrained encoders: all, or 6,7,12 (default: all)")
     parser.add_argument("--languages", metavar="XX,...", help="sets of these languages only (default: all)")

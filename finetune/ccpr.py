@@ -31,10 +31,12 @@ from finetune.ccpr_config import Config, read_config
 from finetune.checkpoints import load_checkpoint, save_checkpoint
 from finetune.curves import plot_curve
 from finetune.losses.phrase_contrastive import Negatives
+from finetune.neighbours import Neighbours, training_order
 from finetune.other_contexts import OtherContexts
 from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_of
 from finetune.phrase_dev import dev_rows, dev_scores
 from finetune.phrase_loss import PhraseLoss, spans_of
+from finetune.warm_start import TRAINING, continued, start_from
 from rag_mt import __version__
 from rag_mt.adapters import WEIGHTS as ADAPTER_WEIGHTS
 from rag_mt.console import Parser, positive, run
@@ -62,10 +64,9 @@ class Trainer:
         self.fingerprint = loaded.fingerprint
         torch.manual_seed(training.seed)
         self.encoder = _trainable(loaded.model, config)
-        layers = loaded.model.config.num_hidden_layers
         self.settings = PhraseSettings(
             model.encoder,
-            model.layer or layers,
+            loaded.model.config.num_hidden_layers,
             loaded.model.config.hidden_size,
             model.dimension,
             model.normalised,
@@ -74,6 +75,7 @@ class Trainer:
             model.prefix,
         )
         self.heads = PhraseHeads(self.settings).to(self.device)
+        self.before = start_from(model.start, self.encoder, self.heads) if model.start else None
         tuned = [(n, p) for n, p in self.encoder.named_parameters() if p.requires_grad]
         self.parameters = {f"encoder.{n}": p for n, p in tuned}
         self.parameters |= {f"heads.{n}": p for n, p in self.heads.named_parameters()}
@@ -85,8 +87,11 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(groups, weight_decay=training.weight_decay)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.pool = PhrasePool([pairs / name for name in config.data.languages])
-        order = self.pool.order(training.seed, config.data.domain_weights, config.data.language_power)
-        self.batches = batches_of(order, self.pool.lengths(), training.batch, training.seed)
+        order = training_order(self.pool, config)
+        self.neighbours = Neighbours(Path(config.data.neighbours), self.pool) if config.data.neighbours else None
+        order = order if self.neighbours is None else self.neighbours.kept(order)
+        size = training.batch if self.neighbours is None else training.batch // 2
+        self.batches = batches_of(order, self.pool.lengths(), size, training.seed)
         if not self.batches:
             raise UserError(f"{len(order)} sentence pairs in {pairs} do not fill one batch of {training.batch}")
         self.others = OtherContexts(self.pool, order) if config.data.other_contexts else None
@@ -96,12 +101,15 @@ class Trainer:
         self.dev = [row for n in config.data.languages for row in dev_rows(pairs, n, config.data.dev_sentences)]
         self.step, self.curve, self.seconds = 0, list[dict[str, Any]](), 0.0
         self.loss = PhraseLoss(self.heads, training, self.accelerator)
-        self.key = settings_hash([config.as_dict(), self.fingerprint, len(self.pool)])
+        further = self.before and self.before["weights"], self.neighbours and self.neighbours.fingerprint
+        self.key = settings_hash([config.as_dict(), self.fingerprint, len(self.pool), further])
 
     def rows_of(self, step: int) -> list[dict[str, Any]]:
         """The sentence pairs of a step of this process; after the last batch the first one comes again."""
         number = step * self.accelerator.num_processes + self.accelerator.process_index
         chosen = self.batches[number % len(self.batches)].tolist()
+        if self.neighbours is not None:
+            chosen += self.neighbours.of(chosen)
         if self.others is None:
             return self.pool.rows(chosen)
         return self.others.swapped(self.pool, chosen, np.random.default_rng([self.config.training.seed, number]))
@@ -238,9 +246,10 @@ class Trainer:
             "sentence_pairs_seen": self.step * self.config.training.batch * self.accelerator.num_processes,
             "training_seconds": round(self.seconds),
             "curve": self.curve,
+            **({} if self.before is None else {"started_from": self.before}),
         }
-        (self.output / "training.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
-        plot_curve(self.curve, self.output / "curve.svg")
+        (self.output / TRAINING).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        plot_curve(continued(self.before, self.curve), self.output / "curve.svg")
 
 
 def _trainable(model: Any, config: Config) -> Any:

@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The encoder and the heads on it; `layer` 0 is its last one."""
+    """The encoder and the heads on it; `layer` 0 is its last one. `start` names a phrase model of the same shape whose
+    weights are trained further."""
 
     encoder: str = "embedded:e5-small"
     layer: int = 0
@@ -30,11 +31,13 @@ class ModelConfig:
     lora_dropout: float = 0.0
     frozen_layers: int = 0
     dropout: float | None = None
+    start: str = ""
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which phrase pairs, in what mixture. `languages` name folders of phrase pairs; `train_rows` 0 takes all."""
+    """Which phrase pairs, in what mixture. `languages` name folders of phrase pairs. With `neighbours`, a file of
+    `finetune.neighbours`, half of each batch are the rows that a phrase of the other half is confused with."""
 
     languages: tuple[str, ...] = ("de-en", "cs-en", "fi-en", "ru-en", "ro-en", "tr-en")
     domain_weights: Mapping[str, float] = field(default_factory=dict)
@@ -42,6 +45,7 @@ class DataConfig:
     max_tokens: int = 96
     per_sentence: int = 16
     other_contexts: bool = False
+    neighbours: str = ""
     dev_sentences: int = 120
 
 

@@ -20,7 +20,10 @@ from transformers import PreTrainedTokenizerBase
 
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json
-from retrievers.ccpr.tokens import Tokenised, padded, tokenise
+from retrievers.ccpr.tokens import Tokenised, tokenise
+from retrievers.encoders import padded
+from retrievers.phrases import ngrams
+from retrievers.words import surface
 
 BATCHES_PER_POOL = 64
 """Batches whose sentences are sorted by length among each other."""
@@ -63,11 +66,10 @@ class PhrasePool:
                 )
             for shard in shards:
                 table = pa.ipc.open_file(pa.memory_map(str(shard))).read_all()
-                language = pa.array([folder.name] * len(table), pa.string()).dictionary_encode()
                 tables.append(
                     table.select(["domain", "source", "target", "spans"])
                     .set_column(0, "domain", table["domain"].cast(pa.string()))
-                    .append_column("pair", language.cast(pa.string()))
+                    .append_column("pair", pa.array([folder.name] * len(table), pa.string()))
                 )
         self.table = pa.concat_tables(tables)
         self.facts = {f.name: read_json(f / "manifest.json") for f in folders if (f / "manifest.json").is_file()}
@@ -122,9 +124,8 @@ def batches_of(order: NDArray[np.int64], lengths: NDArray[np.int64], size: int, 
 
 
 def surface_hash(text: str) -> int:
-    """A signed 64-bit hash of what a phrase says: casefolded, white space as one blank."""
-    plain = " ".join(text.casefold().split())
-    return int.from_bytes(hashlib.blake2b(plain.encode(), digest_size=8).digest(), signed=True)
+    """A signed 64-bit hash of the surface of a phrase."""
+    return int.from_bytes(hashlib.blake2b(surface(text).encode(), digest_size=8).digest(), signed=True)
 
 
 class Collator:
@@ -166,16 +167,15 @@ class Collator:
     ) -> list[tuple[int, int, int, int]]:
         """First and last token, start and end of up to `count` random spans of a text that are none of its phrases."""
         firsts, lasts = word_ngrams(len(tokens.words), self.max_words)
-        starts, ends = tokens.words[firsts, 0], tokens.words[lasts, 1]
-        code = starts.astype(np.int64) << 32 | ends
-        free = np.flatnonzero(~np.isin(code, phrases[:, 0].astype(np.int64) << 32 | phrases[:, 1]))
+        spans = np.stack([tokens.words[firsts, 0], tokens.words[lasts, 1]], axis=1)
+        free = np.flatnonzero(~np.isin(span_codes(spans), span_codes(phrases)))
         chosen = rng.permutation(free)[:count]
         return list(
             zip(
                 tokens.bounds[firsts[chosen], 0].tolist(),
                 tokens.bounds[lasts[chosen], 1].tolist(),
-                starts[chosen].tolist(),
-                ends[chosen].tolist(),
+                spans[chosen, 0].tolist(),
+                spans[chosen, 1].tolist(),
                 strict=True,
             )
         )
@@ -183,9 +183,13 @@ class Collator:
 
 def word_ngrams(words: int, longest: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """First and last word of every n-gram of up to `longest` of so many words, in lexical order."""
-    firsts = np.repeat(np.arange(words), np.minimum(longest, words - np.arange(words)))
-    begins = np.concatenate([[0], np.flatnonzero(np.diff(firsts)) + 1]) if words else np.zeros(0, np.int64)
-    return firsts, firsts + np.arange(len(firsts)) - begins[firsts] if words else firsts
+    return ngrams(np.zeros(words, np.int32), np.ones(words, bool), longest)
+
+
+def span_codes(spans: NDArray[np.int32]) -> NDArray[np.int64]:
+    """One number per span of a text (spans, 2)."""
+    codes: NDArray[np.int64] = spans[:, 0].astype(np.int64) << 32 | spans[:, 1]
+    return codes
 
 
 def _found(tokens: Tokenised, spans: NDArray[np.int32]) -> NDArray[np.int32]:

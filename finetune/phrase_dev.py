@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from eval.phrase_sets import HALVES, half_of
-from finetune.phrase_batches import surface_hash, word_ngrams
+from finetune.phrase_batches import span_codes, surface_hash, word_ngrams
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json
 from retrievers.ccpr.heads import PhraseHeads
-from retrievers.ccpr.tokens import Tokenised, padded, tokenise
+from retrievers.ccpr.tokens import Tokenised, tokenise
+from retrievers.encoders import padded
 from retrievers.phrase_pairs import MAX_WORDS, Frequent, all_phrase_pairs
 
 BATCH = 64
@@ -87,7 +87,7 @@ def dev_scores(
                     candidates.append(heads.vectors(mixed))
                     surfaces += [surface_hash(row["target"][x:y]) for x, y in edges.tolist()]
                 own = spans[:, 2:] if side == "target" else spans[:, :2]
-                is_phrase = np.isin(_codes(edges), _codes(own))
+                is_phrase = np.isin(span_codes(edges), span_codes(own))
                 logits = heads.logits(mixed).cpu().numpy()
                 if is_phrase.any() and not is_phrase.all():
                     ranks.append(float((logits[is_phrase][:, None] > logits[~is_phrase][None]).mean()))
@@ -108,9 +108,3 @@ def dev_scores(
         "average": round(float(np.mean(list(scores.values()))), 2),
         "segmentation_auc": round(100 * float(np.mean(ranks)), 2),
     }
-
-
-def _codes(spans: NDArray[np.int32]) -> NDArray[np.int64]:
-    """One number per span (spans, 2)."""
-    codes: NDArray[np.int64] = spans[:, 0].astype(np.int64) << 32 | spans[:, 1]
-    return codes

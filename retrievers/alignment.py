@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import starmap
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -78,6 +77,11 @@ def symmetrise(forward: Links, backward: Links, method: Method) -> Links:
         _grow(links, union - links, (first, second))
     made = np.array(sorted(links), dtype=np.int64)
     return np.stack([made >> _SHIFT, made & _MASK], axis=1).astype(np.int32)
+
+
+def symmetrised(forward: Sequence[Links], backward: Sequence[Links], method: Method) -> list[Links]:
+    """`symmetrise` of each sentence pair."""
+    return [symmetrise(a, b, method) for a, b in zip(forward, backward, strict=True)]
 
 
 def _codes(links: Links) -> list[int]:
@@ -172,7 +176,7 @@ class EncoderAligner:
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links]:
         """See `Aligner`."""
         forward, backward = self.directed(pairs)
-        return list(starmap(symmetrise, zip(forward, backward, [self.method] * len(pairs), strict=True)))
+        return symmetrised(forward, backward, self.method)
 
 
 def _word_vectors(states: TokenStates, words: NDArray[np.int32]) -> tuple[Floats, NDArray[np.int64]]:

@@ -2,17 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rag_mt.types import Hint, Sentence, Span
+from rag_mt.types import Floats, Hint, Hit, Sentence, Span
 from retrievers.index import Index
 from retrievers.overlap import best_apart
 from retrievers.units import UnitMaker
 
 MAX_HINTS = 32
 """Hints per sentence (the CCPR authors' code)."""
+
+
+class Searched(Protocol):
+    """What is searched: an index, or several as one."""
+
+    def search(self, vectors: Floats, k: int, without: int | None = None) -> tuple[Floats, NDArray[np.int64]]:
+        """See `retrievers.index.Index.search`."""
+        ...
+
+    def reconstruct(self, ids: NDArray[np.int64]) -> Floats:
+        """The vectors of units."""
+        ...
+
+    def hit(self, unit: int, score: float) -> Hit:
+        """The unit with that number."""
+        ...
+
+
+def in_blocks(
+    block: Callable[[list[str], Sequence[int] | None], list[tuple[Hint, ...]]],
+    size: int,
+    sentences: Sequence[Sentence],
+    without: Sequence[int] | None,
+) -> list[tuple[Hint, ...]]:
+    """The hints that `block` finds for the texts of `size` sentences at a time, with their part of `without`."""
+    hints: list[tuple[Hint, ...]] = []
+    for begin in range(0, len(sentences), size):
+        part = slice(begin, begin + size)
+        hints += block([s.text for s in sentences[part]], None if without is None else without[part])
+    return hints
+
+
+def search_each(
+    index: Searched, vectors: Floats, bounds: NDArray[np.int64], k: int, without: Sequence[int] | None
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Scores and units (queries, k) for the vectors of some texts, those of text i being rows `bounds[i]` to
+    `bounds[i + 1]`; `without[i]` is the sentence of the index that is left out for text i."""
+    if without is None or not len(vectors):
+        return index.search(vectors, k)
+    rows = pairwise(bounds.tolist())
+    found = [index.search(vectors[low:high], k, left_out) for (low, high), left_out in zip(rows, without, strict=True)]
+    scores, ids = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return scores, ids
 
 
 class DenseRetriever:
@@ -31,21 +77,13 @@ class DenseRetriever:
         With `without` the hints are as if the sentence `without[i]` of the index (the translation of sentence i, say)
         were not there.
         """
-        hints: list[tuple[Hint, ...]] = []
-        for begin in range(0, len(sentences), self.maker.block):
-            part = slice(begin, begin + self.maker.block)
-            hints += self._block([s.text for s in sentences[part]], None if without is None else without[part])
-        return hints
+        return in_blocks(self._block, self.maker.block, sentences, without)
 
     def _block(self, texts: Sequence[str], without: Sequence[int] | None) -> list[tuple[Hint, ...]]:
         vectors, spans = self.maker.units(texts, "query")
         bounds = np.searchsorted(spans[:, 0], np.arange(len(texts) + 1))
         rows = [slice(*pair) for pair in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
-        if without is None:
-            scores, ids = self.index.search(vectors, 1)
-        else:
-            found = [self.index.search(vectors[r], 1, w) for r, w in zip(rows, without, strict=True)]
-            scores, ids = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        scores, ids = search_each(self.index, vectors, bounds, 1, without)
         trusted = (ids[:, 0] >= 0) & (scores[:, 0] >= (-np.inf if self.cut_off is None else self.cut_off))
         hints = []
         for own in rows:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from itertools import starmap
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rag_mt.errors import UserError
-from retrievers.alignment import Links, Method, alignable, note_left_out, symmetrise
+from retrievers.alignment import Links, Method, alignable, note_left_out, symmetrised
 from retrievers.words import word_spans
 
 PROGRAM = "eflomal-align"
@@ -63,7 +62,7 @@ class EflomalAligner:
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links]:
         """See `Aligner`."""
         forward, backward = self.directed(pairs)
-        return list(starmap(symmetrise, zip(forward, backward, [self.method] * len(pairs), strict=True)))
+        return symmetrised(forward, backward, self.method)
 
     def _run(self, sides: Sequence[Sequence[Sequence[int]]]) -> list[list[Links]]:
         with TemporaryDirectory(prefix="rag_mt-eflomal-") as name:

@@ -170,12 +170,19 @@ def batches(ids: Sequence[Sequence[int]], pad: int) -> Iterator[tuple[list[int],
         width = len(ids[order[begin]])
         rows = order[begin : begin + max(1, TOKENS_PER_BATCH // width)]
         begin += len(rows)
-        input_ids = np.full((len(rows), width), pad, dtype=np.int64)
-        mask = np.zeros((len(rows), width), dtype=np.int64)
-        for at, row in enumerate(rows):
-            input_ids[at, : len(ids[row])] = ids[row]
-            mask[at, : len(ids[row])] = 1
+        input_ids, mask = padded([ids[row] for row in rows], pad)
         yield rows, torch.from_numpy(input_ids), torch.from_numpy(mask)
+
+
+def padded(ids: Sequence[Sequence[int]], pad: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Token ids and mask (texts, longest), padded at the end."""
+    width = max(map(len, ids))
+    rows = np.full((len(ids), width), pad, dtype=np.int64)
+    mask = np.zeros((len(ids), width), dtype=np.int64)
+    for row, own in enumerate(ids):
+        rows[row, : len(own)] = own
+        mask[row, : len(own)] = 1
+    return rows, mask
 
 
 def trim(text: str, offsets: NDArray[np.int32], prefix: int) -> NDArray[np.int32]:

@@ -8,7 +8,7 @@ import multiprocessing
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
@@ -27,7 +27,7 @@ from rag_mt.paths import whole_file
 from rag_mt.progress import progress
 from rag_mt.skips import Skips
 from rag_mt.types import Origin
-from retrievers.alignment import Aligner, Links, Method, symmetrise
+from retrievers.alignment import Aligner, Links, Method, symmetrised
 from retrievers.eflomal import number_words
 from retrievers.locks import LOCK, alone_in
 from retrievers.manifest import differences
@@ -171,6 +171,17 @@ def bare(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))
 
 
+def excluded_texts(paths: Iterable[Path], skips: Skips) -> set[str]:
+    """All columns of some files (tabs or ` ||| ` between them), `bare`. Raises UserError for a missing file."""
+    return {
+        bare(column)
+        for path in paths
+        for line in read_lines(_existing(path), skips)
+        if line.text is not None
+        for column in _COLUMNS.split(line.text)
+    } - {""}
+
+
 def _begin(folder: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Compare the settings with those of what is in the folder; the manifest if all is done already."""
     if not (folder / MANIFEST).is_file() and not (folder / LINKS).is_file() and not any(folder.glob("pairs-*.arrow")):
@@ -206,13 +217,7 @@ def _existing(path: Path) -> Path:
 def _read(job: Job, train: Path, skips: Skips) -> Corpus:
     """The usable pairs of the training file."""
     corpus = read_corpus(train, skips)
-    excluded = {
-        bare(column)
-        for path in job.exclude
-        for line in read_lines(path, skips)
-        if line.text is not None
-        for column in _COLUMNS.split(line.text)
-    } - {""}
+    excluded = excluded_texts(job.exclude, skips)
     sizes = [np.array([len(row) for row in number_words(side)[0]]) for side in (corpus.sources, corpus.targets)]
     fits = np.logical_and.reduce([(s >= FEWEST_WORDS) & (s <= MOST_WORDS) for s in sizes])
     quiet = Skips(shown=0, counts=skips.counts)
@@ -249,7 +254,8 @@ def _write_shards(job: Job, aligner: Aligner, corpus: Corpus, frequent: Frequent
     dev = job.output / f"{job.pair}.dev.jsonl"
     links = _learnt_links(job, aligner, corpus, dev) if aligner.learns and missing else None
     if not aligner.learns and not dev.is_file():
-        _write_dev(dev, development(job), aligner.align(development(job).pairs))
+        along = development(job)
+        _write_dev(dev, along, aligner.align(along.pairs))
     done = sum(min(PAIRS_PER_SHARD, len(corpus) - begin) for begin in begins if begin not in missing)
     waiting: list[tuple[Future[None], int]] = []
     context = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks of a model
@@ -309,7 +315,7 @@ def write_shard(
 ) -> None:
     """Write the phrase pairs of some sentence pairs; sentence pairs without any are left out. The counts are in the
     metadata of the schema."""
-    links = [symmetrise(forward, backward, method) for forward, backward in zip(*directions, strict=True)]
+    links = symmetrised(*directions, method)
     found = all_phrase_pairs(corpus.sources, corpus.targets, links, frequent, max_words)
     kept = [n for n, spans in enumerate(found) if len(spans)]
     phrases = sum(map(len, found))
@@ -343,8 +349,7 @@ def _learnt_links(job: Job, aligner: Aligner, corpus: Corpus, dev: Path) -> tupl
         log.info("aligning %d sentence pairs of %s with %s", len(corpus), job.pair, aligner.name)
         along = development(job)
         forward, backward = aligner.directed(corpus.pairs + along.pairs)
-        last = zip(forward[len(corpus) :], backward[len(corpus) :], strict=True)
-        _write_dev(dev, along, [symmetrise(a, b, aligner.method) for a, b in last])
+        _write_dev(dev, along, symmetrised(forward[len(corpus) :], backward[len(corpus) :], aligner.method))
         with whole_file(path) as part, part.open("wb") as file:
             arrays = _packed("forward", forward[: len(corpus)]) | _packed("backward", backward[: len(corpus)])
             np.savez(file, allow_pickle=False, **arrays)

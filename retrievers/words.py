@@ -29,6 +29,11 @@ def word_spans(text: str) -> NDArray[np.int32]:
     return np.array(spans, dtype=np.int32).reshape(-1, 2)
 
 
+def surface(phrase: str) -> str:
+    """What a phrase says, for comparing: casefolded, white space as single blanks."""
+    return " ".join(phrase.casefold().split())
+
+
 def token_words(offsets: NDArray[np.int32], words: NDArray[np.int32]) -> NDArray[np.int32]:
     """First and last token of each word, shape (words, 2); -1 where no token touches the word.
 

@@ -14,7 +14,7 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import remembered_sha256, settings_hash
 from rag_mt.models import LoadedEncoder, load_encoder
 from retrievers.ccpr.heads import ENCODER, SETTINGS, WEIGHTS, PhraseHeads
-from retrievers.ccpr.tokens import Tokenised, tokenise
+from retrievers.ccpr.tokens import Tokenised, tokenised
 from retrievers.encoders import TransformerEncoder, batches
 from retrievers.families import Family, family_of
 
@@ -26,9 +26,8 @@ def phrase_model_folder(name: str) -> Path:
 
     Raises UserError for anything else.
     """
-    for folder in (SHIPPED / name, Path(name).expanduser()):
-        if (folder / SETTINGS).is_file():
-            return folder
+    if (found := _folder(name)) is not None:
+        return found
     ours = ", ".join(sorted(p.name for p in SHIPPED.iterdir() if p.is_dir())) if SHIPPED.is_dir() else ""
     raise UserError(
         f"{name!r} is no phrase model: give {ours or 'a model'} or a folder with {SETTINGS} (`python -m finetune.ccpr` "
@@ -38,7 +37,11 @@ def phrase_model_folder(name: str) -> Path:
 
 def is_phrase_model(name: str) -> bool:
     """Whether `name` is that of a phrase model."""
-    return any((folder / SETTINGS).is_file() for folder in (SHIPPED / name, Path(name).expanduser()))
+    return _folder(name) is not None
+
+
+def _folder(name: str) -> Path | None:
+    return next((f for f in (SHIPPED / name, Path(name).expanduser()) if (f / SETTINGS).is_file()), None)
 
 
 def open_phrase_encoder(name: str = DEFAULT_PHRASE_MODEL, device: str = "auto", dtype: str = "auto") -> PhraseEncoder:
@@ -70,14 +73,14 @@ class PhraseEncoder(TransformerEncoder):
         self, texts: Sequence[str]
     ) -> Iterator[tuple[list[int], list[Tokenised], torch.Tensor, torch.Tensor]]:
         """The texts in batches of similar length: their numbers, their tokens, and what each token adds to a span as
-        its start and as its end (batch, tokens, dimension + segment width)."""
-        if not texts:
-            return
-        with self._lock:
-            tokens = tokenise(self.tokenizer, texts, self.heads.settings.prefix, self.max_tokens)
+        its start and as its end (batch, tokens, dimension + segment width). Texts beyond `max_tokens` are cut; how many
+        is logged."""
+        prefix = self.heads.settings.prefix
+        ids, offsets = self._tokens(texts, prefix)
+        tokens = tokenised(self.tokenizer, texts, ids, offsets, prefix)
         made = []
         with torch.inference_mode(), self._autocast():  # one context, in which each weight is cast once
-            for rows, input_ids, mask in batches([t.ids for t in tokens], self.tokenizer.pad_token_id or 0):
+            for rows, input_ids, mask in batches(ids, self.tokenizer.pad_token_id or 0):
                 (states,) = self._hidden(input_ids.to(self.device), mask.to(self.device), (self.heads.settings.layer,))
                 with torch.autocast(self.device.type, enabled=False):
                     made.append((rows, [tokens[r] for r in rows], *self.heads.project(states)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,30 +13,15 @@ from rag_mt.types import Floats, Hint, Hit, Sentence, Span, Unit
 from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.features import CHANCE, back_features, joint_features, search_features, string_features
 from retrievers.ccpr.units import CcprUnits
-from retrievers.dense import MAX_HINTS
+from retrievers.dense import MAX_HINTS, Searched, in_blocks, search_each
 from retrievers.overlap import best_apart
+from retrievers.words import surface
 
 NEIGHBOURS = 10
 """Hits that are looked at for each phrase: the best one and those it is compared with."""
 
 ALL = -1.0
 """A threshold below every probability."""
-
-
-class Searched(Protocol):
-    """What is searched: an index, or several as one."""
-
-    def search(self, vectors: Floats, k: int, without: int | None = None) -> tuple[Floats, NDArray[np.int64]]:
-        """See `retrievers.index.Index.search`."""
-        ...
-
-    def reconstruct(self, ids: NDArray[np.int64]) -> Floats:
-        """The vectors of units."""
-        ...
-
-    def hit(self, unit: int, score: float) -> Hit:
-        """The unit with that number."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -94,11 +78,7 @@ class CcprRetriever:
         With `without` the hints are as if the sentence `without[i]` of the index (the translation of sentence i, say)
         were not there.
         """
-        hints: list[tuple[Hint, ...]] = []
-        for begin in range(0, len(sentences), self.maker.block):
-            part = slice(begin, begin + self.maker.block)
-            hints += self._block([s.text for s in sentences[part]], None if without is None else without[part])
-        return hints
+        return in_blocks(self._block, self.maker.block, sentences, without)
 
     def _block(self, texts: Sequence[str], without: Sequence[int] | None) -> list[tuple[Hint, ...]]:
         found = answers(self.index, texts, candidates(self.maker, texts), without)
@@ -132,7 +112,8 @@ def answers(
 
     `without[i]` is the sentence of the index that is left out for text i.
     """
-    scores, ids = _search(index, asked, len(texts), without, k)
+    bounds = np.searchsorted(asked.spans[asked.asked, 0], np.arange(len(texts) + 1))
+    scores, ids = search_each(index, asked.vectors[asked.asked], bounds, k, without)
     return described(index, texts, asked, scores, ids)
 
 
@@ -146,7 +127,7 @@ def described(
     known = {unit: index.hit(unit, 0.0) for unit in units.tolist() if unit >= 0}
     numbers: dict[str, int] = {}
     surfaces = np.array(
-        [-1 if u < 0 else numbers.setdefault(_surface(known[u].text), len(numbers)) for u in units.tolist()], np.int64
+        [-1 if u < 0 else numbers.setdefault(surface(known[u].text), len(numbers)) for u in units.tolist()], np.int64
     )[places.reshape(ids.shape)]
     hits = tuple(
         Hit(known[unit].sentence, known[unit].span, score)
@@ -162,22 +143,3 @@ def described(
         chance = np.clip(asked.chances[rows].astype(np.float64), 1e-6, 1 - 1e-6)
         features[CHANCE] = np.log(chance / (1 - chance)).astype(np.float32)
     return Answers(spans, hits, features, unlike)
-
-
-def _search(
-    index: Searched, asked: Candidates, texts: int, without: Sequence[int] | None, k: int
-) -> tuple[Floats, NDArray[np.int64]]:
-    vectors = asked.vectors[asked.asked]
-    if without is None or not len(vectors):
-        return index.search(vectors, k)
-    bounds = np.searchsorted(asked.spans[asked.asked, 0], np.arange(texts + 1)).tolist()
-    found = [
-        index.search(vectors[low:high], k, left_out)
-        for (low, high), left_out in zip(pairwise(bounds), without, strict=True)
-    ]
-    scores, ids = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return scores, ids
-
-
-def _surface(phrase: str) -> str:
-    return " ".join(phrase.casefold().split())

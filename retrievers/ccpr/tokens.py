@@ -47,25 +47,26 @@ def tokenise(
     if not texts:
         return []
     batch = tokenizer([prefix + t for t in texts], truncation=True, max_length=max_tokens, return_offsets_mapping=True)
+    offsets = [np.array(o, dtype=np.int32).reshape(-1, 2) for o in batch["offset_mapping"]]
+    return tokenised(tokenizer, texts, batch["input_ids"], offsets, prefix)
+
+
+def tokenised(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    ids: Sequence[list[int]],
+    offsets: Sequence[NDArray[np.int32]],
+    prefix: str = "",
+) -> list[Tokenised]:
+    """The words of texts whose tokens are known, with their offsets (tokens, 2) into prefix + text."""
     blank = tokenizer.convert_tokens_to_ids("\u2581")  # alone it has the offsets of the character behind it
     made = []
-    for text, ids, pairs in zip(texts, batch["input_ids"], batch["offset_mapping"], strict=True):
-        offsets = trim(text, np.array(pairs, dtype=np.int32).reshape(-1, 2), len(prefix))
-        kept = np.flatnonzero((offsets[:, 1] > offsets[:, 0]) & (np.array(ids) != blank))
+    for text, own, pairs in zip(texts, ids, offsets, strict=True):
+        spans = trim(text, pairs, len(prefix))
+        kept = np.flatnonzero((spans[:, 1] > spans[:, 0]) & (np.array(own) != blank))
         words = word_spans(text)
-        bounds = token_words(offsets[kept], words)
+        bounds = token_words(spans[kept], words)
         there = bounds[:, 0] >= 0
         bounds = bounds[there]
-        made.append(Tokenised(ids, words[there], kept[bounds].astype(np.int32) if len(bounds) else bounds))
+        made.append(Tokenised(own, words[there], kept[bounds].astype(np.int32) if len(bounds) else bounds))
     return made
-
-
-def padded(ids: Sequence[Sequence[int]], pad: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Token ids and mask (texts, longest), padded at the end."""
-    width = max(map(len, ids))
-    rows = np.full((len(ids), width), pad, dtype=np.int64)
-    mask = np.zeros((len(ids), width), dtype=np.int64)
-    for row, own in enumerate(ids):
-        rows[row, : len(own)] = own
-        mask[row, : len(own)] = 1
-    return rows, mask

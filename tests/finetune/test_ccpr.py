@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from finetune.ccpr import Trainer, main
 from finetune.ccpr_config import read_config
 from finetune.checkpoints import load_checkpoint
+from finetune.warm_start import continued
 from rag_mt.errors import UserError
 from retrievers.ccpr import load_ccpr
 
@@ -123,6 +124,32 @@ def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, pairs, more)
         for point in curve:
             del point["seconds"]
     assert curves[0][-1]["average"] == curves[1][-1]["average"]
+
+
+def test_a_model_is_trained_further(tmp_path, config, pairs):
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert main(arguments(config, pairs, first, "--max-steps", "20")) == 0
+    more = ["--max-steps", "10", "--set", f"model.start={first}"]
+    trainer = Trainer(read_config(config, {"model.start": str(first)}), pairs, second, "cpu")
+    saved, heads = load_file(first / "adapter_model.safetensors"), load_file(first / "heads.safetensors")
+    for name, tensor in saved.items():
+        own = trainer.parameters["encoder." + name.replace(".weight", ".default.weight")]
+        torch.testing.assert_close(own.detach(), tensor.float(), atol=0, rtol=0)
+    for name, tensor in heads.items():
+        torch.testing.assert_close(trainer.parameters[f"heads.{name}"].detach(), tensor.float(), atol=0, rtol=0)
+    assert main(arguments(config, pairs, second, *more)) == 0
+    facts = [json.loads((m / "training.json").read_text()) for m in (first, second)]
+    assert facts[1]["started_from"]["curve"] == facts[0]["curve"]
+    assert [p["pairs"] for p in continued(facts[1]["started_from"], facts[1]["curve"])] == [80, 160, 240]
+    assert facts[1]["curve"][0]["contrastive"] < facts[0]["curve"][0]["contrastive"]
+
+
+@pytest.mark.parametrize("change", [("model.rank", "8"), ("model.dimension", "16"), ("model.tuning", "full")])
+def test_a_start_of_another_shape(tmp_path, config, pairs, change):
+    trainer = Trainer(read_config(config), pairs, tmp_path / "m", "cpu")
+    trainer.save()
+    with pytest.raises(UserError, match=r"model.start .* does not fit these settings"):
+        Trainer(read_config(config, {"model.start": str(tmp_path / "m"), change[0]: change[1]}), pairs, tmp_path, "cpu")
 
 
 def test_other_settings_do_not_go_on(tmp_path, config, pairs, capsys):

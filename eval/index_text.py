@@ -1,0 +1,87 @@
+"""Monolingual text for an index, from one side of the training data of several language pairs.
+
+    python -m eval.index_text --data DIR --output FILE.txt [--side XX] [--domains news,mixed] [--exclude FILE ...]
+
+writes each different sentence once, in the order of the files, and prints how many of each domain were taken and how
+many were left out for which reason. Sentences are equal if their casefolded letters and digits are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from eval.phrase_sets import LANGUAGES
+from rag_mt.console import OK, Parser, positive, run
+from rag_mt.errors import UserError
+from rag_mt.paths import whole_file
+from rag_mt.skips import Skips
+from rag_mt.types import Origin
+from retrievers.phrase_shards import bare, excluded_texts, read_corpus, training_file
+from retrievers.words import word_spans
+
+DOMAINS = "news,mixed,wiki/reddit,news+captions,conversation"
+FEWEST_WORDS = 8
+
+
+def write_text(options: argparse.Namespace) -> int:
+    """Write the text."""
+    if options.side != "en" and options.side not in LANGUAGES:
+        raise UserError(f"there is no side {options.side!r}: choose en, {', '.join(LANGUAGES)}")
+    data, languages = Path(options.data), LANGUAGES if options.side == "en" else (options.side,)
+    domains = set(options.domains.split(","))
+    skips = Skips(shown=0)
+    seen = excluded_texts(map(Path, options.exclude), skips)
+    taken: Counter[str] = Counter()
+    with whole_file(Path(options.output)) as path, path.open("w", encoding="utf-8") as out:
+        for language in languages:
+            file = training_file(data, f"{language}-en")
+            corpus = read_corpus(file, skips)
+            texts = corpus.targets if options.side == "en" else corpus.sources
+            for line, domain, text in zip(corpus.lines, corpus.domains, texts, strict=True):
+                if domain not in domains:
+                    continue
+                key = bare(text)
+                if key in seen:
+                    skips.add(Origin(str(file), line), "seen before or excluded")
+                elif len(word_spans(text)) < options.words:
+                    skips.add(Origin(str(file), line), f"with fewer than {options.words} words")
+                else:
+                    seen.add(key)
+                    out.write(" ".join(text.split()) + "\n")
+                    taken[domain] += 1
+        if not taken:
+            raise UserError(f"no sentence of {data}/train is of the domains {options.domains}: give other --domains")
+    for domain, count in taken.most_common():
+        print(f"{domain}: {count} sentences")
+    print(f"{sum(taken.values())} sentences{f'; {left}' if (left := skips.summary()) else ''}")
+    return OK
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = Parser(
+        prog="python -m eval.index_text", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
+    parser.add_argument("--output", required=True, metavar="FILE", help="one sentence per line")
+    parser.add_argument("--side", default="en", metavar="XX", help="language of the text (default: en)")
+    parser.add_argument("--domains", default=DOMAINS, help=f"default: {DOMAINS}")
+    parser.add_argument(
+        "--words", type=positive, default=FEWEST_WORDS, metavar="N", help=f"fewest words (default: {FEWEST_WORDS})"
+    )
+    parser.add_argument(
+        "--exclude",
+        nargs="*",
+        default=[],
+        metavar="FILE",
+        help="leave out what stands in a column of these files (tabs or ` ||| ` between columns)",
+    )
+    return run(write_text, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

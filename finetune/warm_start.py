@@ -1,0 +1,49 @@
+"""Training a phrase model further: its weights, and the course of the training that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from peft import set_peft_model_state_dict
+from safetensors.torch import load_file
+
+from rag_mt.adapters import WEIGHTS
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import file_sha256, read_json
+from retrievers.ccpr.heads import WEIGHTS as HEADS
+from retrievers.ccpr.heads import PhraseHeads
+from retrievers.ccpr.model import phrase_model_folder
+
+TRAINING = "training.json"
+
+
+def start_from(name: str, encoder: Any, heads: PhraseHeads) -> dict[str, Any]:
+    """Give `encoder` (with a LoRA adapter) and `heads` the weights of a phrase model; returns its `training.json` and
+    the hash of its weights.
+
+    Raises UserError for a model of another shape, or one that was tuned as a whole.
+    """
+    folder = phrase_model_folder(name)
+    unfit = f"model.start {name!r} does not fit these settings: give its encoder, layer, rank and heads, tuning 'lora'"
+    if not (folder / WEIGHTS).is_file() or not hasattr(encoder, "peft_config"):
+        raise UserError(unfit)
+    try:
+        found: Any = set_peft_model_state_dict(encoder, {k: v.float() for k, v in load_file(folder / WEIGHTS).items()})
+        heads.load_state_dict(PhraseHeads.load(folder).state_dict())
+    except RuntimeError as error:
+        raise UserError(unfit) from error
+    if found.unexpected_keys or any("lora_" in key for key in found.missing_keys):
+        raise UserError(unfit)
+    before: dict[str, Any] = read_json(folder / TRAINING) if (folder / TRAINING).is_file() else {}
+    before.pop("pairs", None)  # the data of both runs stand in the new file
+    return {"weights": [file_sha256(folder / file)[:16] for file in (WEIGHTS, HEADS)], **before}
+
+
+def continued(before: Mapping[str, Any] | None, curve: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The points of a run and of the one it started from, with the sentence pairs of both counted."""
+    if before is None:
+        return list(curve)
+    seen = before.get("sentence_pairs_seen", 0)
+    earlier = continued(before.get("started_from"), before.get("curve", []))
+    return [*earlier, *({**point, "pairs": point["pairs"] + seen} for point in curve)]
