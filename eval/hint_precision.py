@@ -48,6 +48,7 @@ from rag_mt.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.defaults import DEFAULT_PHRASE_MODEL
 from rag_mt.errors import UserError
 from rag_mt.languages import base_code
+from rag_mt.paths import whole_file
 from rag_mt.types import Floats
 from retrievers.ccpr.confidence import Confidence, fit_confidence
 from retrievers.ccpr.features import CHANCE, FEATURES
@@ -188,7 +189,8 @@ def report(found: Found, confidence: Confidence, options: argparse.Namespace, da
     if options.output:
         facts = {"system": name, "data": data, "minimum": confidence.minimum, "fitted": dict(confidence.fitted)}
         text = json.dumps({**facts, "rows": rows}, indent=1, ensure_ascii=False)
-        Path(options.output).write_text(text + "\n", encoding="utf-8")
+        with whole_file(Path(options.output)) as path:
+            path.write_text(text + "\n", encoding="utf-8")
 
 
 def table(kind: str, values: Sequence[float], lines: Sequence[Line | None]) -> str:

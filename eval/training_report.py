@@ -33,7 +33,7 @@ def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
     for name, own in runs.items():
         last = own["curve"][-1]
         scores = [f"{last[language]:.1f}" if language in last else "" for language in languages]
-        change = "" if own is first else f"{last['average'] - first['curve'][-1]['average']:+.1f}"
+        change = "" if own is first else f"{round(last['average'] - first['curve'][-1]['average'], 1) + 0.0:+.1f}"
         rows.append(
             [
                 name,
@@ -50,10 +50,10 @@ def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def changes(base: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    """The settings of a run that are not those of the base."""
+    """The settings of a run that are not those of the base; of paths the last part."""
     differ = [name for name in sorted(base.keys() | own.keys()) if base.get(name) != own.get(name)]
     kept = [name for name in differ if name.rpartition(".")[2] not in NOT_SETTINGS]
-    return ", ".join(f"`{name}={own.get(name, 'default')}`" for name in kept)
+    return ", ".join(f"`{name}={str(own.get(name, 'default')).rpartition('/')[2]}`" for name in kept)
 
 
 def flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

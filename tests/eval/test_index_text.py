@@ -14,7 +14,7 @@ def data(tmp_path):
         lines = [
             f"The council of {code} met again on Monday evening.\tx {code}\tnews\ts",
             "The river rose by two metres in one night.\ty\tmixed\ts",
-            "Too short a line.\tz\tnews\ts",
+            "Too short.\tz\tnews\ts",
             "Press the button with the arrow to go on now.\tw\tui\ts",
             "This line is among the sentences of a test set.\tv\tnews\ts",
         ]

@@ -29,7 +29,8 @@ def test_the_nearest_wrong_phrase_says_something_else_in_another_row():
     owner = np.array([0, 1, 2, 3])
     surface = np.array([10, 10, 11, 12])
     found = nearest_wrong(source, target, owner, surface, rows=6)
-    assert found.tolist() == [2, 2, 0, 2, -1, -1]
+    assert found[[0, 1, 3, 4, 5]].tolist() == [2, 2, 2, -1, -1]
+    assert found[2] in (0, 1)  # they say the same
 
 
 def test_a_row_has_the_neighbour_of_its_most_confused_phrase():
