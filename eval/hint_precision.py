@@ -81,7 +81,7 @@ def evaluate(options: argparse.Namespace) -> int:
         _print_weights(confidence)
         report(found, confidence, options, "half A, on which the model was fitted")
         return OK
-    stored = confidence_for(system.maker.encoder) if system.segmentation == "learned" else None
+    stored = confidence_for(system.maker.encoder, index.folder) if system.segmentation == "learned" else None
     if stored is None:
         note("no confidence model is stored for this system: fitting one on half A")
         stored = fitted(collect(options, system, index, "A"), _features(system), options, index)

@@ -22,7 +22,7 @@ from retrievers.build import build_index
 from retrievers.ccpr.retriever import Answers, Candidates, answers, candidates
 from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import Searched
-from retrievers.index import Index, open_index
+from retrievers.index import Index, LeftOut, open_index
 from retrievers.phrases import MAX_WORDS, NgramUnits
 from retrievers.words import word_spans
 
@@ -90,8 +90,8 @@ class Joined:
     def __init__(self, first: Index, second: Index) -> None:
         self.first, self.second = first, second
 
-    def search(self, vectors: Floats, k: int, without: int | None = None) -> tuple[Floats, NDArray[np.int64]]:
-        """The best `k` of both; `without` is a sentence of the first one."""
+    def search(self, vectors: Floats, k: int, without: LeftOut | None = None) -> tuple[Floats, NDArray[np.int64]]:
+        """The best `k` of both; `without` are sentences of the first one."""
         (scores, ids), (more, others) = self.first.search(vectors, k, without), self.second.search(vectors, k)
         others = np.where(others >= 0, others + len(self.first), -1)
         scores, ids = np.concatenate([scores, more], axis=1), np.concatenate([ids, others], axis=1)

@@ -47,7 +47,7 @@ class Judge:
 
     def lemmas(self, words: Iterable[str]) -> frozenset[str]:
         """The casefolded lemmas of words."""
-        return frozenset(_lemma(word, self.language) for word in words)
+        return frozenset(lemma(word, self.language) for word in words)
 
     def verdict(self, phrase: str, reference: str, aligned: NDArray[np.int32]) -> int:
         """The verdict on a phrase, where `aligned` (n, 2) are the characters of the reference's words, in order, that
@@ -80,7 +80,8 @@ class Judge:
 
 
 @lru_cache(1 << 17)
-def _lemma(word: str, language: str) -> str:
+def lemma(word: str, language: str) -> str:
+    """The casefolded lemma of a word; raises ValueError for a language without a word list."""
     for ending in POSSESSIVE:
         if word.endswith(ending) and len(word) > len(ending):
             word = word.removesuffix(ending)

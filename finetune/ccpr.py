@@ -36,8 +36,9 @@ from finetune.other_contexts import OtherContexts
 from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_of
 from finetune.phrase_dev import dev_rows, dev_scores
 from finetune.phrase_loss import PhraseLoss, spans_of
-from finetune.warm_start import TRAINING, continued, start_from
+from finetune.warm_start import continued, start_from
 from rag_mt import __version__
+from rag_mt.adapters import TRAINING
 from rag_mt.adapters import WEIGHTS as ADAPTER_WEIGHTS
 from rag_mt.console import Parser, positive, run
 from rag_mt.errors import UserError

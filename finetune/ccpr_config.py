@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from rag_mt.errors import UserError
-
-T = TypeVar("T")
+from finetune.toml_settings import read_settings
 
 
 @dataclass(frozen=True)
@@ -87,51 +84,5 @@ class Config:
 
 
 def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
-    """The settings of a file with `changes` (`training.steps` -> `100`, values as in TOML) on top.
-
-    Raises UserError for a file that is missing or no TOML, and for settings that do not exist or are of another type.
-    """
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"there is no configuration {path}: try configs/ccpr-embedded.toml") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a TOML file: {error}") from error
-    for name, text in changes.items():
-        section, _, key = name.partition(".")
-        try:
-            value = tomllib.loads(f"x = {text}")["x"]
-        except tomllib.TOMLDecodeError:
-            value = text
-        found.setdefault(section, {})[key] = value
-    parts = {f.name: f.type for f in fields(Config)}
-    for section in found.keys() - parts.keys():
-        raise UserError(f"{path} has no section [{section}] that is known: expected {', '.join(parts)}")
-    return Config(
-        _section(path, "model", ModelConfig, found),
-        _section(path, "data", DataConfig, found),
-        _section(path, "training", TrainingConfig, found),
-    )
-
-
-def _section(path: Path, name: str, kind: type[T], found: Mapping[str, Any]) -> T:
-    defaults = kind()
-    values: dict[str, Any] = {}
-    for key, value in found.get(name, {}).items():
-        if not hasattr(defaults, key):
-            known = ", ".join(f.name for f in fields(kind))  # type: ignore[arg-type]
-            raise UserError(f"{path} sets {name}.{key}, which does not exist: expected one of {known}")
-        default = getattr(defaults, key)
-        fits = isinstance(value, type(default)) or default is None
-        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-            fits = True
-        if isinstance(default, tuple):
-            fits, value = isinstance(value, list), tuple(value) if isinstance(value, list) else value
-        if isinstance(default, int) and isinstance(value, bool) != isinstance(default, bool):
-            fits = False
-        if not fits:
-            raise UserError(
-                f"{path} sets {name}.{key} to {value!r}: expected {type(default).__name__}, such as {default!r}"
-            )
-        values[key] = value
-    return kind(**values)
+    """The settings of a file with `changes` on top (see `read_settings`)."""
+    return read_settings(Config, path, changes, "configs/ccpr-embedded.toml")

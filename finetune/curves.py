@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from rag_mt.paths import whole_file
+
+log = logging.getLogger("rag_mt")
+
 NO_SCORE = ("step", "pairs", "seconds", "contrastive", "segmentation", "sentences")
+STYLES: Mapping[str, Mapping[str, Any]] = {
+    "loss": {"color": "grey", "linestyle": "--"},
+    "dev": {"color": "black", "linewidth": 3},
+}
 
 
 def plot_curve(curve: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Dev scores and loss against sentence pairs seen, as SVG; nothing if there is no point yet."""
-    if not curve:
+    if not curve or (figure := _figure(path, (7, 7))) is None:
         return
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (above, below) = pyplot.subplots(2, 1, sharex=True, figsize=(7, 7), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True)
     seen = [point["pairs"] for point in curve]
     for name in [k for k in curve[-1] if k not in NO_SCORE]:
         style = {"linewidth": 3, "color": "black"} if name == "average" else {}
@@ -28,5 +33,35 @@ def plot_curve(curve: Sequence[Mapping[str, Any]], path: Path) -> None:
     below.plot(seen, [point["contrastive"] for point in curve], label="contrastive loss")
     below.set_xlabel("sentence pairs seen")
     below.set_ylabel("contrastive loss")
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    _save(figure, path)
+
+
+def plot_losses(curve: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Losses per token, of training (`loss`) and of development examples (`dev` and directions), against sentence
+    pairs seen, as SVG; nothing if there is no point yet."""
+    if not curve or (figure := _figure(path, (7, 5))) is None:
+        return
+    axes = figure.subplots()
+    for name in [key for key in curve[-1] if key not in ("step", "pairs", "seconds")]:
+        points = [(point["pairs"], point[name]) for point in curve if name in point]
+        label = {"loss": "training", "dev": "development"}.get(name, f"development {name}")
+        axes.plot(*zip(*points, strict=True), label=label, marker=".", **STYLES.get(name, {}))
+    axes.set_xlabel("sentence pairs seen")
+    axes.set_ylabel("loss per response token, nats")
+    axes.legend(ncols=2)
+    _save(figure, path)
+
+
+def _figure(path: Path, size: tuple[float, float]) -> Any:
+    """An empty figure of that size in inches, or None with a note where matplotlib is not installed."""
+    if find_spec("matplotlib") is None:
+        log.info("%s is not drawn: it needs `pip install matplotlib`", path)
+        return None
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained")
+
+
+def _save(figure: Any, path: Path) -> None:
+    with whole_file(path) as part:
+        figure.savefig(part, format="svg", metadata={"Date": None})

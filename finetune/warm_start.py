@@ -1,21 +1,20 @@
-"""Training a phrase model further: its weights, and the course of the training that made it."""
+"""Training an adapter further: its weights, and the course of the training that made it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
 
-from rag_mt.adapters import WEIGHTS
+from rag_mt.adapters import TRAINING, WEIGHTS
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256, read_json
 from retrievers.ccpr.heads import WEIGHTS as HEADS
 from retrievers.ccpr.heads import PhraseHeads
 from retrievers.ccpr.model import phrase_model_folder
-
-TRAINING = "training.json"
 
 
 def start_from(name: str, encoder: Any, heads: PhraseHeads) -> dict[str, Any]:
@@ -29,15 +28,25 @@ def start_from(name: str, encoder: Any, heads: PhraseHeads) -> dict[str, Any]:
     if not (folder / WEIGHTS).is_file() or not hasattr(encoder, "peft_config"):
         raise UserError(unfit)
     try:
-        found: Any = set_peft_model_state_dict(encoder, {k: v.float() for k, v in load_file(folder / WEIGHTS).items()})
+        fits = fits_adapter(encoder, load_file(folder / WEIGHTS))
         heads.load_state_dict(PhraseHeads.load(folder).state_dict())
     except RuntimeError as error:
         raise UserError(unfit) from error
-    if found.unexpected_keys or any("lora_" in key for key in found.missing_keys):
+    if not fits:
         raise UserError(unfit)
     before: dict[str, Any] = read_json(folder / TRAINING) if (folder / TRAINING).is_file() else {}
     before.pop("pairs", None)  # the data of both runs stand in the new file
     return {"weights": [file_sha256(folder / file)[:16] for file in (WEIGHTS, HEADS)], **before}
+
+
+def fits_adapter(model: Any, weights: Mapping[str, torch.Tensor]) -> bool:
+    """Give the LoRA adapter on `model` these weights (in any number format); whether they are all that it has and no
+    more, in the same shapes."""
+    try:
+        found: Any = set_peft_model_state_dict(model, {name: tensor.float() for name, tensor in weights.items()})
+    except RuntimeError:
+        return False
+    return not found.unexpected_keys and not any("lora_" in key for key in found.missing_keys)
 
 
 def continued(before: Mapping[str, Any] | None, curve: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -1,7 +1,8 @@
-"""The shapes that a question takes for a language model: `alpaca`, `chat` and `few-shot`.
+"""The shapes that a question takes for a language model: `alpaca`, `chat`, `few-shot` and `compact`.
 
 `alpaca` suits base models with an adapter trained on that shape (CCPR section 6.3), `chat` models with a chat
-template of their own, `few-shot` untuned base models.
+template of their own, `few-shot` untuned base models. `compact` is few-shot without the examples: for small models with
+an adapter, which learn more from a second of training where a prompt has fewer tokens.
 """
 
 from __future__ import annotations
@@ -17,18 +18,25 @@ from rag_mt.errors import UserError
 from rag_mt.languages import base_code, language
 from rag_mt.types import Hint, LanguageModel, Unit
 
-WRAPPERS = ("alpaca", "few-shot", "chat")
-STOPS = {"alpaca": ("\n",), "few-shot": ("\n",), "chat": ()}
+WRAPPERS = ("alpaca", "few-shot", "chat", "compact")
+STOPS = {"alpaca": ("\n",), "few-shot": ("\n",), "chat": (), "compact": ("\n",)}
+EXAMPLE_SHAPED = ("few-shot", "compact")
+LIKELY = 0.5
+"""The score from which on a hint is called one in compact prompts; below it is a mere maybe. Scores of CCPR are
+probabilities that the hint is right."""
 MISLEADING = 2
 """The number (from 0) of the shot that is given the first one's hint: not every hint of the examples is right."""
 
 
 def resolved_wrapper(wrapper: str, source: str, target: str, llm: LanguageModel | None) -> str:
     """The wrapper's name, with `auto` decided; raises UserError for an unknown one or a pair without shots."""
+    trained: str | None = getattr(llm, "trained_wrapper", None)  # what the adapter, if any, has learnt
     if wrapper == "auto":
+        if trained:
+            return trained
         if llm is not None and llm.has_chat_template:
             return "chat"
-        if getattr(llm, "adapter", None):  # trained on that shape
+        if getattr(llm, "adapter", None):
             return "alpaca"
         return "few-shot" if has_shots(source, target) else "alpaca"
     if wrapper not in WRAPPERS:
@@ -53,7 +61,7 @@ def question(
     """The prompt for the sentence `text` with these hints in this order; the plain prompt where there are none."""
     kind = kind_of(unit, hints)
     fields = {"source": guard.neutral(one_line(text)), "translation": ""}
-    family = "few-shot" if wrapper == "few-shot" else "task"
+    family = {"few-shot": "few-shot", "compact": "compact"}.get(wrapper, "task")
     if kind == "phrase":
         fields["hints"] = "\n".join(hint_line(family, text, hint, guard, chars) for hint in hints)
     elif hints:
@@ -65,10 +73,11 @@ def question(
 
 def _rendered(wrapper: str, kind: str, source: str, target: str, fields: dict[str, str]) -> str:
     fields = fields | _names(source, target)
-    if wrapper != "few-shot":
+    if wrapper not in EXAMPLE_SHAPED:
         return filled(wrapper, {"task": filled(f"task.{kind}", fields)})
     asked = filled(f"few-shot.{kind}.example", fields).rstrip()
-    return filled(f"few-shot.{kind}", fields | {"examples": "\n\n".join((*_examples(kind, source, target), asked))})
+    examples = _examples(kind, source, target) if wrapper == "few-shot" else ()
+    return filled(f"few-shot.{kind}", fields | {"examples": "\n\n".join((*examples, asked))})
 
 
 @cache
@@ -89,7 +98,8 @@ def hint_line(family: str, text: str, hint: Hint, guard: Guard, chars: int) -> s
     before, phrase, after = (
         _kept_blanks(guard, part) for part in (context.text[:a], context.text[a:b], context.text[b:])
     )
-    return _hint_line(family, guard.neutral(one_line(hint.source_span.of(text))), phrase, before, after)
+    label = "Hint" if hint.hit.score >= LIKELY else "Maybe"
+    return _hint_line(family, guard.neutral(one_line(hint.source_span.of(text))), phrase, before, after, label)
 
 
 def _kept_blanks(guard: Guard, part: str) -> str:
@@ -98,10 +108,11 @@ def _kept_blanks(guard: Guard, part: str) -> str:
     return f"{' ' * part[:1].isspace()}{line}{' ' * part[-1:].isspace()}" if line else " " * bool(part)
 
 
-def _hint_line(family: str, source_phrase: str, phrase: str, before: str, after: str) -> str:
+def _hint_line(family: str, source_phrase: str, phrase: str, before: str, after: str, label: str = "Hint") -> str:
     left, right = MARKS
     context = f"{before}{left}{phrase}{right}{after}".strip()
-    return filled(f"{family}.hint", {"source_phrase": source_phrase, "phrase": phrase.strip(), "context": context})
+    fields = {"label": label, "source_phrase": source_phrase, "phrase": phrase.strip(), "context": context}
+    return filled(f"{family}.hint", fields)
 
 
 @cache

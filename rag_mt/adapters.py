@@ -11,17 +11,26 @@ from safetensors import safe_open
 from transformers import PreTrainedModel
 
 from rag_mt.errors import UserError
-from rag_mt.fingerprints import remembered_sha256, settings_hash
+from rag_mt.fingerprints import read_json, remembered_sha256, settings_hash
 
 log = logging.getLogger("rag_mt")
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+TRAINING = "training.json"
+"""What our training writes beside an adapter."""
 
 
 def adapter_fingerprint(adapter: str) -> str:
     """A short hash of an adapter folder's weights and settings."""
     folder = checked_adapter(adapter)
     return settings_hash([remembered_sha256(folder / CONFIG), remembered_sha256(folder / WEIGHTS)])
+
+
+def trained_wrapper(adapter: str) -> str | None:
+    """The shape of the prompts that an adapter was trained on, if a `training.json` in its folder tells it."""
+    file = Path(adapter).expanduser() / TRAINING
+    found = read_json(file).get("wrapper") if file.is_file() else None
+    return found if isinstance(found, str) else None
 
 
 def checked_adapter(adapter: str) -> Path:

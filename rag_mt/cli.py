@@ -122,7 +122,7 @@ def _set_confidence(options: argparse.Namespace) -> int:
         raise UserError("--confidence says what is shown, so that nothing is left to calibrate: give no FILE with it")
     folder, code = Path(options.folder), language(options.src).code
     encoder = _encoder_of(folder, options)
-    if confidence_for(encoder) is None:
+    if confidence_for(encoder, folder) is None:
         raise UserError(
             f"{encoder.id} has no confidence model: give development text instead of --confidence, or an index of ccpr"
         )

@@ -1,4 +1,4 @@
-"""The journal of an unfinished translation job: a line per finished batch, so that a killed job can go on."""
+"""Journals of long jobs: a line per finished batch, so that a killed job can go on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rag_mt.types import Hint, Hit, Origin, Sentence, Span, Translation
 FORMAT = 1
 
 
-class Journal:
-    """Finished translations by their number in the job, on disk beside the output.
+class RecordJournal:
+    """Finished records, JSON-able objects, by their number in the job.
 
     The first line holds the job's settings; a journal of other settings is refused with what differs, unless
     `restart` forgets it. A last line that was cut by a crash is dropped. `kept` counts what an earlier run had
@@ -25,17 +25,18 @@ class Journal:
 
     def __init__(self, path: Path, settings: Mapping[str, Any], restart: bool = False) -> None:
         self.path = path
-        self._found: dict[int, dict[str, Any]] = {}
+        self.found: dict[int, dict[str, Any]] = {}
         head = {"journal": FORMAT, "settings": json.loads(json.dumps(settings, default=str))}
         self._file = self._locked()
         try:
-            self._file.truncate(0 if restart else self._read(head))
-            if not self._file.tell():
+            length = 0 if restart else self._read(head)
+            self._file.truncate(length)
+            if not length:
                 self._append(head)
         except BaseException:
             self._file.close()
             raise
-        self.kept = self.finished = len(self._found)
+        self.kept = self.finished = len(self.found)
 
     def _locked(self) -> IO[bytes]:
         """The open file, which no other process has; the lock ends with this process, however it ends."""
@@ -50,7 +51,7 @@ class Journal:
             except BlockingIOError:
                 file.close()
                 raise UserError(
-                    f"another process is at work on the job of {self.path}: wait for it, or give another -o"
+                    f"another process is at work on the job of {self.path}: wait for it, or give another output"
                 ) from None
             file.close()
 
@@ -68,9 +69,8 @@ class Journal:
             if item is None or number == 0:
                 self._check(item, head)
             else:
-                self._found.update((n, record) for n, record in item["done"])
+                self.found.update((n, record) for n, record in item["done"])
             end += len(line)
-        self._file.seek(end)
         return end
 
     def _check(self, found: Any, wanted: Mapping[str, Any]) -> None:
@@ -80,8 +80,8 @@ class Journal:
         different = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
         if different:
             raise UserError(
-                f"{self.path} belongs to an interrupted job with another {', '.join(different)}: "
-                "run that job again to finish it, or use --restart to start over"
+                f"{self.path} belongs to a job with another {', '.join(different)}: "
+                "run that job again to go on with it, give another output, or use --restart to start over"
             )
 
     def _append(self, item: Mapping[str, Any]) -> None:
@@ -89,23 +89,31 @@ class Journal:
         self._file.flush()
         os.fsync(self._file.fileno())
 
+    def add_records(self, numbers: Sequence[int], records: Sequence[Mapping[str, Any]]) -> None:
+        """Write the records of one batch to disk."""
+        self._append({"done": list(zip(numbers, records, strict=True))})
+        self.finished += len(numbers)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Journal(RecordJournal):
+    """Finished translations by their number in the job, on disk beside the output."""
+
     def add(self, numbers: Sequence[int], translations: Sequence[Translation]) -> None:
         """Write the translations of one batch to disk."""
-        self._append({"done": [(n, pack(t)) for n, t in zip(numbers, translations, strict=True)]})
-        self.finished += len(numbers)
+        self.add_records(numbers, [pack(t) for t in translations])
 
     def take(self, number: int, source: Sentence) -> Translation | None:
         """The translation with that number that an earlier run had finished, or None.
 
         Raises UserError if it is one of another sentence, as after a change of how texts are split.
         """
-        record = self._found.pop(number, None)
+        record = self.found.pop(number, None)
         if record is not None and record["source"] != source.text:
             raise UserError(f"{self.path} holds translations of other sentences: use --restart to start over")
         return None if record is None else unpack(record, source)
-
-    def close(self) -> None:
-        self._file.close()
 
     def finish(self) -> None:
         """Delete the journal of a job whose output is whole."""

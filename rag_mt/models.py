@@ -129,7 +129,7 @@ def load_encoder(
     target = choose_device(device)
     number = choose_dtype(dtype, target)
     folder = resolve_model(name)
-    with model_errors(name), _quiet_loading():
+    with model_errors(name), quiet_loading():
         if AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).is_encoder_decoder:
             raise UserError(f"{name} is an encoder-decoder model: choose an encoder such as {DEFAULT_ENCODER}")
         model, missing = _load(AutoModel, name, folder, target, torch.float32)
@@ -159,7 +159,7 @@ def load_llm(
     number = choose_dtype(dtype, target)
     config = _quantization_config(quantization, target, number)
     folder = resolve_model(name)
-    with model_errors(name), _quiet_loading():
+    with model_errors(name), quiet_loading():
         settings = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if dtype == "auto" and number == torch.float16 and settings.model_type.startswith("gemma"):
             number = torch.float32  # Gemma's activations overflow float16
@@ -278,7 +278,7 @@ def _fingerprint(folder: Path, dtype: torch.dtype, quantization: str, adapter: s
 
 
 @contextmanager
-def _quiet_loading() -> Iterator[None]:
+def quiet_loading() -> Iterator[None]:
     """Without transformers' bars, its report of missing weights, which `_check_missing` turns into an error, and the
     warnings that the model libraries have for each other."""
     logging_ = transformers.utils.logging

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from rag_mt.console import INTERRUPTED, OK, PARTLY, Parser, add_model_options, note, positive, run
-from rag_mt.defaults import DEFAULT_LLM
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256
 from rag_mt.languages import language
@@ -47,8 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="language model: a hub id, a folder, embedded:NAME or openai:MODEL@URL",
     )
-    add("--adapter", metavar="DIR", help="PEFT adapter of the language model")
-    add("--wrapper", default="auto", help="prompt family: auto, alpaca, few-shot or chat (default: auto)")
+    add("--adapter", metavar="DIR", default=DEFAULT_ADAPTER, help="PEFT adapter of the LLM, or none (default: ours)")
+    add("--wrapper", default="auto", help="prompt family: auto, alpaca, few-shot, chat or compact (default: auto)")
     add("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
     add("--column", default="", help="column (number from 1, or name) of a TSV or field of a JSONL input")
     add("--show-hints", action="store_true", help="show the hints of every sentence and where they came from")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, overload
@@ -14,10 +14,11 @@ from prompts.builder import PromptBuilder
 from prompts.wrappers import resolved_wrapper
 from rag_mt.corpora.placeholders import missing
 from rag_mt.corpora.splitting import needs_space, rejoin, split
-from rag_mt.defaults import DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import language
 from rag_mt.llm import open_llm
+from rag_mt.shipped_adapters import chosen_adapter
 from rag_mt.types import (
     Completion,
     Hint,
@@ -31,6 +32,7 @@ from rag_mt.types import (
 )
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.default_index import default_index
+from retrievers.encoders import TransformerEncoder
 from retrievers.manifest import read_manifest
 from retrievers.registry import encoder_for, open_retriever, retriever_spec
 
@@ -85,7 +87,7 @@ class Translator:
         llm: str | LanguageModel = DEFAULT_LLM,
         index: str | Path | None = None,
         encoder: str | None = None,
-        adapter: str | None = None,
+        adapter: str | None = DEFAULT_ADAPTER,
         wrapper: str = "auto",
         device: str = "auto",
         dtype: str = "auto",
@@ -93,11 +95,14 @@ class Translator:
         batch_size: int = 16,
         max_new_tokens: int = 256,
         show: bool = False,
+        encoders: Callable[[str, str | None, str, str], TransformerEncoder] = encoder_for,
     ) -> Translator:
         """A translator from names: hub ids, local folders or `embedded:NAME`; what is not named is the index's own
         retriever and encoder, or `ccpr` and the encoder of the retriever.
 
-        `llm` may also be `openai:MODEL@URL` or a ready LanguageModel.
+        `llm` may also be `openai:MODEL@URL` or a ready LanguageModel; `adapter` is a folder, None, or `auto` for the
+        one that comes with rag_mt, if any (see `chosen_adapter`); `encoders` opens encoders, so that several
+        translators can share one.
 
         Without `index` the sample index of the target language is built once and cached; `show` shows its progress.
         Raises UserError for every name, language or index that cannot be used.
@@ -115,7 +120,7 @@ class Translator:
         folder: Path | None = None
         encode = None
         if spec.needs_index:
-            encode = encoder_for(retriever, encoder, device, dtype)
+            encode = encoders(retriever, encoder, device, dtype)
             settings["encoder"] = [encode.fingerprint, str(encode.dtype), encode.device.type]
             folder = Path(index) if index else default_index(retriever, target, encode, show=show)
         opened = open_retriever(retriever, folder, encode, source_language=source, target_language=target)
@@ -124,8 +129,9 @@ class Translator:
         if isinstance(opened, CcprRetriever):
             settings["confidence"] = settings_hash(asdict(opened.confidence))
         if isinstance(llm, str):
+            own = chosen_adapter(adapter, llm, retriever, source, target)
             llm = open_llm(
-                llm, adapter=adapter, device=device, dtype=dtype, quantization=quantization, batch_size=batch_size
+                llm, adapter=own, device=device, dtype=dtype, quantization=quantization, batch_size=batch_size
             )
         return cls(source, target, opened, llm, wrapper, max_new_tokens, settings)
 
@@ -184,7 +190,7 @@ class Translator:
                 yield stable[len(given) :]
                 given = stable
         tokens = self.llm.count_tokens(Prompt(raw))
-        result = self._read(sentence, prompt, Completion(raw, tokens, tokens < self.max_new_tokens))
+        result = self.read(sentence, prompt, Completion(raw, tokens, tokens < self.max_new_tokens))
         if result.text.startswith(given):
             yield result.text[len(given) :]
         return result
@@ -206,9 +212,10 @@ class Translator:
     def complete(self, sentences: Sequence[Sentence], prompts: Sequence[Prompt]) -> list[Translation]:
         """The translations that the language model gives for prepared prompts, in one call."""
         completions = self.llm.generate(prompts, self.max_new_tokens)
-        return [self._read(*item) for item in zip(sentences, prompts, completions, strict=True)]
+        return [self.read(*item) for item in zip(sentences, prompts, completions, strict=True)]
 
-    def _read(self, sentence: Sentence, prompt: Prompt, completion: Completion) -> Translation:
+    def read(self, sentence: Sentence, prompt: Prompt, completion: Completion) -> Translation:
+        """The translation in the language model's answer to a prepared prompt."""
         answer = read_answer(completion, sentence.text, prompt)
         notes = (*prompt.notes, *answer.notes)
         text = answer.text if answer.ok else sentence.text

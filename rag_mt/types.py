@@ -262,11 +262,18 @@ class LanguageModel(Protocol):
 
 
 class Metric(Protocol):
-    """Hypotheses and references to scores; `signature` names all that could change them."""
+    """Translations and references to scores; `signature` names all that could change them.
+
+    The score of a text is a function of the sum of its sentences' statistics, which is what significance tests draw
+    from: `formula` names it in `eval.metrics.formulas`.
+    """
 
     name: str
     signature: str
+    formula: str
 
-    def score(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-        """One score per hypothesis."""
+    def statistics(
+        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+    ) -> NDArray[np.float64]:
+        """The statistics of each sentence, (sentences, statistics)."""
         ...

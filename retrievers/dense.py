@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_mt.types import Floats, Hint, Hit, Sentence, Span
-from retrievers.index import Index
+from retrievers.index import Index, LeftOut
 from retrievers.overlap import best_apart
 from retrievers.units import UnitMaker
 
@@ -21,7 +21,7 @@ MAX_HINTS = 32
 class Searched(Protocol):
     """What is searched: an index, or several as one."""
 
-    def search(self, vectors: Floats, k: int, without: int | None = None) -> tuple[Floats, NDArray[np.int64]]:
+    def search(self, vectors: Floats, k: int, without: LeftOut | None = None) -> tuple[Floats, NDArray[np.int64]]:
         """See `retrievers.index.Index.search`."""
         ...
 
@@ -35,10 +35,10 @@ class Searched(Protocol):
 
 
 def in_blocks(
-    block: Callable[[list[str], Sequence[int] | None], list[tuple[Hint, ...]]],
+    block: Callable[[list[str], Sequence[LeftOut] | None], list[tuple[Hint, ...]]],
     size: int,
     sentences: Sequence[Sentence],
-    without: Sequence[int] | None,
+    without: Sequence[LeftOut] | None,
 ) -> list[tuple[Hint, ...]]:
     """The hints that `block` finds for the texts of `size` sentences at a time, with their part of `without`."""
     hints: list[tuple[Hint, ...]] = []
@@ -49,15 +49,22 @@ def in_blocks(
 
 
 def search_each(
-    index: Searched, vectors: Floats, bounds: NDArray[np.int64], k: int, without: Sequence[int] | None
+    index: Searched, vectors: Floats, bounds: NDArray[np.int64], k: int, without: Sequence[LeftOut] | None
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Scores and units (queries, k) for the vectors of some texts, those of text i being rows `bounds[i]` to
-    `bounds[i + 1]`; `without[i]` is the sentence of the index that is left out for text i."""
+    `bounds[i + 1]`; `without[i]` is what is left out of the index for text i."""
     if without is None or not len(vectors):
         return index.search(vectors, k)
-    rows = pairwise(bounds.tolist())
-    found = [index.search(vectors[low:high], k, left_out) for (low, high), left_out in zip(rows, without, strict=True)]
-    scores, ids = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    groups: list[tuple[list[int], LeftOut | None]] = [([], None)]  # of texts that nothing is left out for first
+    for (low, high), left_out in zip(pairwise(bounds.tolist()), without, strict=True):
+        if isinstance(left_out, Sequence) and not left_out:
+            groups[0][0].extend(range(low, high))
+        else:
+            groups.append((list(range(low, high)), left_out))
+    groups = [group for group in groups if group[0]]
+    found = [index.search(vectors[rows], k, left_out) for rows, left_out in groups]
+    order = np.argsort([row for rows, _ in groups for row in rows])
+    scores, ids = (np.concatenate(parts)[order] for parts in zip(*found, strict=True))
     return scores, ids
 
 
@@ -71,15 +78,17 @@ class DenseRetriever:
         self.name, self.unit = name, maker.unit
         self.index, self.maker, self.cut_off = index, maker, cut_off
 
-    def retrieve(self, sentences: Sequence[Sentence], without: Sequence[int] | None = None) -> list[tuple[Hint, ...]]:
+    def retrieve(
+        self, sentences: Sequence[Sentence], without: Sequence[LeftOut] | None = None
+    ) -> list[tuple[Hint, ...]]:
         """For each sentence its hints, strongest first; blocks of the maker's size are encoded and searched as one.
 
-        With `without` the hints are as if the sentence `without[i]` of the index (the translation of sentence i, say)
-        were not there.
+        With `without` the hints are as if the sentence (or sentences) `without[i]` of the index, the translation of
+        sentence i, say, were not there.
         """
         return in_blocks(self._block, self.maker.block, sentences, without)
 
-    def _block(self, texts: Sequence[str], without: Sequence[int] | None) -> list[tuple[Hint, ...]]:
+    def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
         vectors, spans = self.maker.units(texts, "query")
         bounds = np.searchsorted(spans[:, 0], np.arange(len(texts) + 1))
         rows = [slice(*pair) for pair in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from retrievers.store import (
 )
 from retrievers.units import QUERY_THRESHOLD
 
-__all__ = ["Index", "map_index", "open_index", "verify_index"]
+__all__ = ["Index", "LeftOut", "map_index", "open_index", "verify_index"]
 
 log = logging.getLogger("rag_mt")
 
@@ -37,6 +37,9 @@ VERIFIED_AT_ONCE = 65536
 MORE_PROBES = 4
 GPU_PROBES = 2048
 """FAISS's limit."""
+
+LeftOut = int | Sequence[int]
+"""The number of a sentence that a search leaves out, or several."""
 
 
 class Index:
@@ -61,14 +64,14 @@ class Index:
         return self.manifest.units
 
     def search(
-        self, vectors: Floats, k: int, without: int | None = None, probes: int | None = None
+        self, vectors: Floats, k: int, without: LeftOut | None = None, probes: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The `k` units of the greatest inner product with each of the `vectors` (queries, dimension).
 
         Returns scores and unit numbers, both (queries, min(k, units)), best first, equal scores by lowest number. The
         scores are exact over the fp16 vectors, and a query's result does not depend on the others. An IVF index looks
         into the `probes` nearest lists (default: the `nprobe` of its manifest), into more where those hold too little.
-        Units of the sentence numbered `without` are left out; where nothing is left the number is -1.
+        Units of the sentences numbered `without` are left out; where nothing is left the number is -1.
         """
         queries = np.ascontiguousarray(vectors, dtype=np.float32)
         if queries.ndim != 2 or queries.shape[1] != self.manifest.dimension:
@@ -87,7 +90,7 @@ class Index:
         return scores, ids
 
     def _best(
-        self, queries: Floats, k: int, without: int | None, probes: int | None
+        self, queries: Floats, k: int, without: LeftOut | None, probes: int | None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """`search` in `probes` lists (None: the index has none)."""
         options = self._options(without, probes)
@@ -103,10 +106,13 @@ class Index:
         order = np.lexsort((ids, -scores), axis=-1)[:, :k]
         return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
 
-    def _options(self, without: int | None, probes: int | None) -> faiss.SearchParameters | None:
-        """FAISS's parameters that leave out a sentence and look into that many lists."""
+    def _options(self, without: LeftOut | None, probes: int | None) -> faiss.SearchParameters | None:
+        """FAISS's parameters that leave out sentences and look into that many lists."""
         made: dict[str, Any] = {} if probes is None else {"nprobe": probes}
-        if without is not None:
+        if isinstance(without, Sequence):
+            units = [unit for sentence in without for unit in range(*self.units_of(sentence))]
+            made["sel"] = faiss.IDSelectorNot(faiss.IDSelectorBatch(np.array(units, dtype=np.int64)))
+        elif without is not None:
             made["sel"] = faiss.IDSelectorNot(faiss.IDSelectorRange(*self.units_of(without)))
         kind = faiss.SearchParameters if probes is None else faiss.SearchParametersIVF
         return kind(**made) if made else None

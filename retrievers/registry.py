@@ -108,12 +108,16 @@ def calibrate_for(
     """Store the cut-off for a source language in an index and return it (see `calibrate`)."""
     maker = maker_for(read_manifest(folder).retriever, encoder)
     index = open_index(folder, maker.settings)
-    return calibrate(index, maker, texts, source_language, drop, confidence=confidence_for(encoder))
+    return calibrate(index, maker, texts, source_language, drop, confidence=confidence_for(encoder, folder))
 
 
-def confidence_for(encoder: Encoder) -> Confidence | None:
-    """The confidence model of a phrase model, if the encoder is one and has it."""
-    return confidence_in(phrase_model_folder(encoder.id)) if isinstance(encoder, PhraseEncoder) else None
+def confidence_for(encoder: Encoder, index: Path | None = None) -> Confidence | None:
+    """The confidence model for hits of a phrase model in the index of that folder, which may have one of its own, else
+    that of the phrase model; None if there is neither or the encoder is no phrase model."""
+    if not isinstance(encoder, PhraseEncoder):
+        return None
+    own = confidence_in(index) if index else None
+    return own or confidence_in(phrase_model_folder(encoder.id))
 
 
 def open_retriever(
@@ -122,9 +126,9 @@ def open_retriever(
     """The system `name` for sentences in the source language, over an index of the target language.
 
     Hits below the index's cut-off for the source language are dropped, or below its highest one if that language has
-    none; an index without any drops no hit. What is missing is logged. With a phrase model that has a confidence model
-    hits are judged by it: dropped is what is below the confidence stored for the source language, or below the model's
-    own minimum.
+    none; an index without any drops no hit. What is missing is logged. With a phrase model hits are judged by the
+    confidence model of the index, or else its own, if there is one: dropped is what is below the confidence stored for
+    the source language, or below that model's minimum.
     Raises UserError for an unknown name and for an index that is missing, damaged, of another system, other settings
     or another language.
     """
@@ -148,7 +152,7 @@ def open_retriever(
     if getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
         opened.to_gpu()
     if isinstance(maker, CcprUnits):
-        confidence = confidence_for(encoder)
+        confidence = confidence_for(encoder, index)
         if confidence is not None:
             return CcprRetriever(name, opened, maker, confidence, confidence_cut_off(opened.manifest, source_language))
         log.info(

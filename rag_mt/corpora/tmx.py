@@ -46,6 +46,21 @@ class Tmx:
                     skips.add(origin, f"no {side.language} side")
                 forget(unit)
 
+    def pairs(self, file: Path, source: str, target: str, skips: Skips) -> Iterator[tuple[Segment, Segment]]:
+        """The plain texts of each unit's variants in two languages; units that lack one are skips."""
+        read_head(file, "tmx")
+        with open_bytes(file) as stream:
+            for _, unit in iterate(file, stream, ("end",), ("tu",)):
+                if not _in_place(unit):
+                    continue
+                texts = [_text(_variant(unit, code)) for code in (source, target)]
+                origin = Origin(str(file), unit.sourceline)
+                if all(texts):
+                    yield Segment(texts[0], origin), Segment(texts[1], origin)
+                else:
+                    skips.add(origin, f"no {target if texts[0] else source} side")
+                forget(unit)
+
     def check(self, file: Path, side: Side, target: str) -> None:
         """Nothing: such a file takes a translation into any language."""
 

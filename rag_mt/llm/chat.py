@@ -25,13 +25,17 @@ def chat_tuned(tokenizer: Any, config: Any, folder: Path | None) -> bool:
     for chat if the token that its template sets after an assistant's turn is one of those at which the model's
     own generation settings (else its configuration or tokenizer) say that it stops.
     """
-    if not tokenizer.chat_template:
-        return False
+    end = end_of_turn(tokenizer) if tokenizer.chat_template else None
+    return end is not None and end in _own_ends(tokenizer, config, folder)
+
+
+def end_of_turn(tokenizer: Any) -> int | None:
+    """The token that a chat template sets after an assistant's turn, if it sets any."""
     marker = "answer"
     turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": marker}]
     after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(marker)[2].strip()
-    ids = tokenizer(after, add_special_tokens=False)["input_ids"][:1]
-    return bool(ids) and ids[0] in _own_ends(tokenizer, config, folder)
+    ids: list[int] = tokenizer(after, add_special_tokens=False)["input_ids"][:1]
+    return ids[0] if ids else None
 
 
 def _own_ends(tokenizer: Any, config: Any, folder: Path | None) -> set[int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from rag_mt.adapters import trained_wrapper
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.llm.batching import EncodedPrompt, batches, share_unmarked, shared_tokens
@@ -54,6 +55,7 @@ class TransformersLLM:
             )
         self.id = loaded.name
         self.batch_size, self.adapter = batch_size, adapter
+        self.trained_wrapper = trained_wrapper(adapter) if adapter else None
         self.context_length = min(getattr(config, "max_position_embeddings", 0) or DEFAULT_CONTEXT, LARGEST_CONTEXT)
         self.reserved = control_tokens(self.tokenizer)
         self.has_chat_template = chat_tuned(self.tokenizer, config, loaded.folder)
@@ -68,7 +70,11 @@ class TransformersLLM:
 
     def count_tokens(self, prompt: Prompt) -> int:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
-        return len(self._encode(0, prompt).ids)
+        return len(self.encode(prompt))
+
+    def encode(self, prompt: Prompt, answer: str = "") -> tuple[int, ...]:
+        """The tokens of the prompt as generation reads them, with an answer right behind it."""
+        return self._encode(0, prompt, answer).ids
 
     def generate(self, prompts: Sequence[Prompt], max_new_tokens: int = 256) -> list[Completion]:
         """One completion per prompt, in order; `tokens` counts the end-of-text token too.
@@ -127,12 +133,12 @@ class TransformersLLM:
                 )
         return share_unmarked(fitting)
 
-    def _encode(self, index: int, prompt: Prompt) -> EncodedPrompt:
+    def _encode(self, index: int, prompt: Prompt, answer: str = "") -> EncodedPrompt:
         text, shared = render_chat(self.tokenizer, prompt) if prompt.chat else (prompt.text, prompt.shared)
         # A rendered template brings its own begin-of-text token; a completion prompt may, and needs it once.
         begin = self.tokenizer.bos_token
         special = not prompt.chat and not (begin and text.startswith(begin))
-        encoding = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=True)
+        encoding = self.tokenizer(text + answer, add_special_tokens=special, return_offsets_mapping=True)
         count = shared_tokens(encoding["offset_mapping"], text, shared) if shared else 0
         return EncodedPrompt(index, tuple(encoding["input_ids"]), count)
 

@@ -2,7 +2,8 @@
 
 A search always finds something. Whether the nearest phrase is a translation shows in its score, in how far it is ahead
 of other phrases, in whether it leads back to the span that was asked for, and, for names and numbers, in its letters.
-`eval.hint_precision --fit` writes `confidence.json` beside the `ccpr.json` of a phrase model.
+`eval.hint_precision --fit` writes `confidence.json` beside the `ccpr.json` of a phrase model, for any index, or into
+the folder of an index, for that one: how often a hit of some score is right depends on what an index holds.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Confidence:
 
 
 def confidence_in(folder: Path) -> Confidence | None:
-    """The confidence model of a phrase model's folder, if it has one."""
+    """The confidence model in the folder of a phrase model or an index, if it has one."""
     path = folder / FILE
     return Confidence.load(path) if path.is_file() else None
 

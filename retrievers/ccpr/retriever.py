@@ -14,6 +14,7 @@ from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.features import CHANCE, back_features, joint_features, search_features, string_features
 from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import MAX_HINTS, Searched, in_blocks, search_each
+from retrievers.index import LeftOut
 from retrievers.overlap import best_apart
 from retrievers.words import surface
 
@@ -72,15 +73,17 @@ class CcprRetriever:
         self.name, self.index, self.maker, self.confidence = name, index, maker, confidence
         self.cut_off: float | None = confidence.minimum if cut_off is None else cut_off
 
-    def retrieve(self, sentences: Sequence[Sentence], without: Sequence[int] | None = None) -> list[tuple[Hint, ...]]:
+    def retrieve(
+        self, sentences: Sequence[Sentence], without: Sequence[LeftOut] | None = None
+    ) -> list[tuple[Hint, ...]]:
         """For each sentence its hints, the most trusted first; blocks of the maker's size are read and searched as one.
 
-        With `without` the hints are as if the sentence `without[i]` of the index (the translation of sentence i, say)
-        were not there.
+        With `without` the hints are as if the sentence (or sentences) `without[i]` of the index, the translation of
+        sentence i, say, were not there.
         """
         return in_blocks(self._block, self.maker.block, sentences, without)
 
-    def _block(self, texts: Sequence[str], without: Sequence[int] | None) -> list[tuple[Hint, ...]]:
+    def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
         found = answers(self.index, texts, candidates(self.maker, texts), without)
         trust = self.confidence.of(found.features, found.unlike)
         kept = np.flatnonzero((trust > 0) & (trust >= (self.cut_off or 0)))
@@ -106,11 +109,15 @@ def candidates(maker: CcprUnits, texts: Sequence[str], threshold: float | None =
 
 
 def answers(
-    index: Searched, texts: Sequence[str], asked: Candidates, without: Sequence[int] | None = None, k: int = NEIGHBOURS
+    index: Searched,
+    texts: Sequence[str],
+    asked: Candidates,
+    without: Sequence[LeftOut] | None = None,
+    k: int = NEIGHBOURS,
 ) -> Answers:
     """Look up what is asked and describe the best hit of each; phrases without any hit are left out.
 
-    `without[i]` is the sentence of the index that is left out for text i.
+    `without[i]` is what is left out of the index for text i.
     """
     bounds = np.searchsorted(asked.spans[asked.asked, 0], np.arange(len(texts) + 1))
     scores, ids = search_each(index, asked.vectors[asked.asked], bounds, k, without)

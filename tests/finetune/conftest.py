@@ -1,13 +1,25 @@
-"""Phrase pairs of two invented language pairs."""
+"""Phrase pairs of two invented language pairs, and tiny random language models."""
 
 from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig, PreTrainedTokenizerFast
+
+import rag_mt
+from finetune.lora_examples import Example
+from finetune.lora_sample import Pair
+from prompts.templates import template
+from rag_mt.types import Hint, Hit, Sentence, Span
+from retrievers.words import word_spans
 
 WORDS = [
     "stone",
@@ -78,3 +90,99 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             dev.append(json.dumps({"line": line, "source": source, "target": target, "links": links}))
         (folder / f"{name}.dev.jsonl").write_text("\n".join(dev) + "\n")
     return folder
+
+
+SPECIAL = ["<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>"]
+TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] | trim }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+SIZES: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 1024,
+    "initializer_range": 0.5,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+MODELS: dict[str, Callable[..., Any]] = {
+    "llama": lambda **sizes: LlamaConfig(num_hidden_layers=2, tie_word_embeddings=False, **sizes),
+    "gemma3": lambda **sizes: Gemma3TextConfig(
+        num_hidden_layers=2,
+        sliding_window=32,
+        layer_types=["sliding_attention", "full_attention"],
+        final_logit_softcapping=12.0,
+        query_pre_attn_scalar=8,
+        **sizes,
+    ),
+}
+
+
+def trained_tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer that knows the prompts' wording: any text, and few tokens for a prompt."""
+    corpus = Path(rag_mt.__file__).parent / "sample_corpus"
+    texts = [template(name) for name in ("alpaca", "task.plain", "task.phrase", "task.sentence")]
+    texts = 20 * texts + [(corpus / f"{code}.txt").read_text(encoding="utf-8") for code in ("de", "en")]
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=SPECIAL, initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        additional_special_tokens=["<|user|>", "<|assistant|>"],
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_llm(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Makes (once each) the folder of a tiny random `llama` or `gemma3` (with a logit cap), for chats or not."""
+    made: dict[tuple[str, bool], Path] = {}
+    tokenizer = trained_tokenizer()
+
+    def make(family: str = "llama", chat: bool = False) -> Path:
+        if (family, chat) not in made:
+            folder = made[family, chat] = tmp_path_factory.mktemp(family)
+            torch.manual_seed(7)
+            config = MODELS[family](vocab_size=len(tokenizer), **SIZES)
+            AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+            tokenizer.chat_template = TEMPLATE if chat else None
+            tokenizer.save_pretrained(folder)
+        return made[family, chat]
+
+    return make
+
+
+def sample_lines(code: str) -> list[str]:
+    """The sample corpus in one language."""
+    return (Path(rag_mt.__file__).parent / "sample_corpus" / f"{code}.txt").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="session")
+def examples() -> Callable[..., list[Example]]:
+    """Makes so many short German-English examples, those of unit phrase with up to three hints from other sentences."""
+    rows = sorted(zip(sample_lines("de"), sample_lines("en"), strict=True), key=lambda row: (len(row[0]), row))
+
+    def make(count: int, unit: str = "phrase") -> list[Example]:
+        made = []
+        for number, (source, target) in enumerate(rows[:count]):
+            other = rows[number + 1][1]
+            words = word_spans(source)[: number % 4].tolist()
+            spans = [Span(*span) for span in word_spans(other)[:4].tolist()]
+            hits = [Hit(Sentence(other, "en"), span, 0.9) for span in spans]
+            hints = tuple(Hint(Span(*own), hit) for own, hit in zip(words, hits, strict=False))
+            if unit == "sentence":
+                hints = (Hint(Span(0, len(source)), Hit(Sentence(other, "en"), Span(0, len(other)), 0.9)),)
+            made.append(Example(Pair("de", "en", source, target), unit, hints))
+        return made
+
+    return make

@@ -9,7 +9,7 @@ from prompts.builder import PromptBuilder
 from prompts.shots import shots
 from rag_mt.types import Completion, Hint, Hit, Prompt, Sentence, Span
 
-WRAPPERS = ("alpaca", "few-shot", "chat")
+WRAPPERS = ("alpaca", "few-shot", "chat", "compact")
 SOURCE = "Das Haus am See ist alt."
 TEXT = "The house by the lake is old."
 HINT = Hint(Span(0, 8), Hit(Sentence("We saw the old house in May.", "en"), Span(7, 20), 0.9))
@@ -160,7 +160,10 @@ def test_unusable_answers_say_why(answer: str, reason: str) -> None:
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_an_echo_of_the_prompt_is_no_translation(wrapper: str) -> None:
     prompt = prompt_for(wrapper=wrapper, hints=(HINT,))
-    echo = shots()[1]["en"].text if wrapper == "few-shot" else "- Adapt a phrase that you use to the grammar"
+    echo = {
+        "few-shot": shots()[1]["en"].text,
+        "compact": "A hint comes from another text and may not fit",
+    }.get(wrapper, "- Adapt a phrase that you use to the grammar")
     found = read_answer(Completion(echo, 9, True), SOURCE, prompt)
     assert not found.ok and found.notes == ("the model only repeated the prompt",)
 

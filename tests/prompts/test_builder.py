@@ -15,7 +15,7 @@ from rag_mt.errors import UserError
 from rag_mt.types import Completion, Hint, Hit, Prompt, Sentence, Span, Unit
 
 GOLDEN = Path(__file__).parent / "golden"
-WRAPPERS = ("alpaca", "few-shot", "chat")
+WRAPPERS = ("alpaca", "few-shot", "chat", "compact")
 SOURCE = Sentence("Der Bundestag hat am Freitag über den neuen Haushalt beraten.", "de")
 BUDGET = (
     "Members of parliament debated the new budget for more than eleven hours before they went home on Friday, "
@@ -32,7 +32,7 @@ def hint(source_phrase: str, text: str, phrase: str, score: float, source: str =
 HINTS = (
     hint("den neuen Haushalt", BUDGET, "the new budget", 0.9),
     hint("Der Bundestag", "The German Bundestag meets in Berlin.", "German Bundestag", 0.8),
-    hint("am Freitag", "They left on Friday.", "on Friday", 0.7),
+    hint("am Freitag", "They left on Friday.", "on Friday", 0.4),
 )
 RELATED = (hint(SOURCE.text, BUDGET, BUDGET, 0.6),)
 
@@ -157,12 +157,20 @@ def test_auto_wrapper(target: str, chat: bool, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("adapter", "chat", "expected"),
-    [("my-adapter", False, "alpaca"), (None, False, "few-shot"), ("my-adapter", True, "chat")],
+    ("adapter", "trained", "chat", "expected"),
+    [
+        ("my-adapter", None, False, "alpaca"),
+        (None, None, False, "few-shot"),
+        ("my-adapter", None, True, "chat"),
+        ("my-adapter", "compact", False, "compact"),
+        ("my-adapter", "alpaca", True, "alpaca"),
+    ],
 )
-def test_auto_wrapper_of_a_model_with_an_adapter(adapter: str | None, chat: bool, expected: str) -> None:
+def test_auto_wrapper_of_a_model_with_an_adapter(
+    adapter: str | None, trained: str | None, chat: bool, expected: str
+) -> None:
     llm = Words(chat=chat)
-    llm.adapter = adapter  # type: ignore[attr-defined]
+    llm.adapter, llm.trained_wrapper = adapter, trained  # type: ignore[attr-defined]
     assert PromptBuilder("de", "en", "auto", llm=llm).wrapper == expected
 
 
@@ -188,7 +196,7 @@ def test_prompts_share_their_beginning(wrapper: str, unit: Unit) -> None:
         a = builder.build(SOURCE, hints)
         b = builder.build(Sentence(f"Vorab: {SOURCE.text}", "fi"), hints)
         assert a.shared == b.shared and a.text[: a.shared] == b.text[: b.shared]
-        assert a.shared > 80 and a.text[a.shared - 1] == "\n"
+        assert a.shared > (20 if wrapper == "compact" else 80) and a.text[a.shared - 1] == "\n"
         assert "Bundestag" not in a.text[: a.shared] and len(a.text) - a.shared < 400
 
 
@@ -224,7 +232,7 @@ def test_inserted_text_stays_in_its_place(
     calm = builder.build(Sentence("a", "de"), (Hint(Span(0, 1), calm_hit),)).text
     for token in (*RESERVED, "[[", "]]", "###", "</s>", "[INST]", "<<SYS>>"):
         assert prompt.text.count(token) == calm.count(token)
-    assert prompt.text.splitlines()[-1] == calm.splitlines()[-1] or wrapper != "few-shot"
+    assert prompt.text.splitlines()[-1] == calm.splitlines()[-1] or wrapper not in ("few-shot", "compact")
     assert len(prompt.text.splitlines()) == len(calm.splitlines())
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_mt.errors import UserError
-from rag_mt.journal import Journal, pack, unpack
+from rag_mt.journal import Journal, RecordJournal, pack, unpack
 from rag_mt.types import Hint, Hit, Origin, Sentence, Span, Translation
 
 SOURCE = Sentence("Der Hund schläft.", "de", Origin("a.txt", 3))
@@ -71,6 +71,19 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     path.write_text('"something else"\n')
     with pytest.raises(UserError, match="--restart"):
         Journal(path, {"llm": "a"})
+
+
+def test_a_job_that_starts_over_can_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "out.rag-mt-journal"
+    first = RecordJournal(path, {"llm": "a"})
+    first.add_records([0], [{"text": "old"}])
+    first.close()
+    again = RecordJournal(path, {"llm": "b"}, restart=True)
+    again.add_records([1], [{"text": "new"}])
+    again.close()
+    last = RecordJournal(path, {"llm": "b"})
+    assert last.found == {1: {"text": "new"}}
+    last.close()
 
 
 def test_two_jobs_cannot_share_an_output(tmp_path: Path) -> None:

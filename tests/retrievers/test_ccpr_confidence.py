@@ -33,7 +33,7 @@ from retrievers.ccpr.retriever import CcprRetriever, answers, candidates
 from retrievers.default_index import default_index
 from retrievers.dense import DenseRetriever
 from retrievers.index import open_index
-from retrievers.registry import calibrate_for, encoder_for, open_retriever
+from retrievers.registry import build_for, calibrate_for, confidence_for, encoder_for, open_retriever
 
 
 def by_score(middle: float, steepness: float = 400.0, minimum: float = 0.5) -> Confidence:
@@ -317,3 +317,21 @@ def test_the_sample_index_needs_no_cut_off(model, tmp_path, monkeypatch) -> None
     finally:
         (model / FILE).unlink()
     assert open_index(without).manifest.thresholds == {}
+
+
+def test_the_confidence_model_of_an_index_comes_first(model, tmp_path) -> None:
+    encoder = encoder_for("ccpr", str(model), device="cpu", dtype="float32")
+    folder = tmp_path / "index"
+    build_for("ccpr", folder, [Sentence(text, "en") for text in ENGLISH], encoder, "en", show=False)
+    assert confidence_for(encoder, folder) is None
+    by_score(0.9).save(folder / FILE)
+    opened = open_retriever("ccpr", folder, encoder, source_language="de", target_language="en")
+    assert isinstance(opened, CcprRetriever)
+    assert opened.confidence == by_score(0.9)
+    by_score(0.7).save(model / FILE)
+    try:
+        assert confidence_for(encoder, folder) == by_score(0.9)
+        (folder / FILE).unlink()
+        assert confidence_for(encoder, folder) == by_score(0.7)
+    finally:
+        (model / FILE).unlink()

@@ -19,6 +19,7 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256, settings_hash
 from rag_mt.types import Origin, Sentence, Span
 from retrievers.build import build_index
+from retrievers.dense import search_each
 from retrievers.index import open_index, verify_index
 from retrievers.manifest import read_manifest, write_manifest
 from retrievers.phrases import NgramUnits
@@ -163,6 +164,22 @@ def test_search_without_a_sentence(built):
     assert ((ids < first) | (ids >= last)).all()
     _, ids = index.search(vectors[first:last], 1)
     assert (ids[:, 0] < last).all()
+
+
+def test_search_without_several_sentences(built):
+    index = open_index(built[0])
+    vectors = index.reconstruct(np.arange(len(index)))[:40]
+    assert np.array_equal(index.search(vectors, 3, without=[])[1], index.search(vectors, 3)[1])
+    assert np.array_equal(index.search(vectors, 3, without=[0])[1], index.search(vectors, 3, without=0)[1])
+    _, ids = index.search(vectors, 3, without=[7, 0, 2])
+    assert not set(index.spans(ids.ravel())[:, 0].tolist()) & {0, 2, 7}
+    bounds = np.array([0, 9, 9, 25, 40])
+    for without in ([(), (1,), [0, 3], ()], [(), (), (), ()], [5, (), (2,), 0]):
+        scores, ids = search_each(index, vectors, bounds, 3, without)
+        for low, high, own in zip(bounds, bounds[1:], without, strict=False):
+            expected = index.search(vectors[low:high], 3, own)
+            assert np.array_equal(ids[low:high], expected[1])
+            assert np.array_equal(scores[low:high], expected[0])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -1,0 +1,150 @@
+"""What a GPU does with rag_mt: quantized loading, search with faiss-gpu and steps of LoRA tuning, each tried and told.
+
+    python -m eval.gpu_check [--llm embedded:gemma-3-270m] [--vectors 1000000]
+
+For every part a line says what was seen: seconds, memory, an output; or why it does not work here. The exit code is 1
+if a part failed. Needs a CUDA device, bitsandbytes for quantization and faiss-gpu for search.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import faiss
+import numpy as np
+import torch
+
+from eval.index_speed import CENTRES, QUERIES, SyntheticUnits, milliseconds
+from finetune.lora_config import read_config
+from finetune.lora_quick import quick_data
+from finetune.lora_trainer import Data, Trainer
+from prompts.builder import PromptBuilder
+from rag_mt.console import OK, Parser, positive, run
+from rag_mt.defaults import DEFAULT_LLM
+from rag_mt.errors import UserError
+from rag_mt.llm import open_llm
+from rag_mt.models import Quantization
+from rag_mt.types import Sentence
+from retrievers.build import build_index
+from retrievers.index import open_index
+
+CONFIG = Path(__file__).parents[1] / "configs" / "lora-embedded.toml"
+QUANTIZATIONS: tuple[Quantization, ...] = ("none", "8bit", "4bit")
+SOURCE = Sentence("Die Brücke über den Fluss bleibt bis zum Sommer gesperrt.", "de")
+STEPS = 3
+ASKED = 20
+"""Sentences that are searched for."""
+FAILED = 1
+
+
+def loading(llm: str) -> Iterator[str]:
+    """Loads the language model in every number format and translates a sentence."""
+    for quantization in QUANTIZATIONS:
+        with _Measured() as seen:
+            model = open_llm(llm, device="cuda", quantization=quantization, adapter=None)
+            prompt = PromptBuilder(SOURCE.language, "en", "auto", llm=model).build(SOURCE, ())
+            answer = model.generate([prompt], 40)[0]
+        yield f"{llm}, quantization {quantization}: {seen}: {answer.text.strip()!r}"
+        del model
+
+
+def searching(vectors: int) -> Iterator[str]:
+    """Searches both forms of a synthetic index on the GPU and compares what is found with the CPU's hits."""
+    texts = [Sentence(f"{n:0{QUERIES}d}", "en") for n in range(max(1, vectors // QUERIES))]
+    rng = np.random.default_rng(2)
+    for form in ("exact", "ivf"):
+        with TemporaryDirectory() as folder:
+            place = Path(folder) / form
+            build_index(place, texts, SyntheticUnits(), retriever="phrases", language="en", form=form, show=False)
+            index = open_index(place)
+            rows = rng.integers(0, len(index), ASKED * QUERIES)
+            asked = np.split(index.reconstruct(rows), ASKED)
+            slow, expected = milliseconds(index, asked, 1), index.search(np.concatenate(asked), 1)[1]
+            if not index.to_gpu():
+                raise UserError(
+                    f"faiss {faiss.__version__} searches on no GPU: install faiss-gpu-cu12 in place of faiss-cpu"
+                )
+            fast, found = milliseconds(index, asked, 1), index.search(np.concatenate(asked), 1)[1]
+            yield (
+                f"{form} index of {len(index)} vectors around {CENTRES} centres: {slow:.1f} ms a sentence on the CPU, "
+                f"{fast:.1f} on the GPU, equal hits {float((found == expected).mean()):.4f}"
+            )
+
+
+def tuning(llm: str) -> Iterator[str]:
+    """Trains a few steps of LoRA in every number format."""
+    for quantization in QUANTIZATIONS:
+        changes = {"model.llm": llm, "model.quantization": quantization, "training.steps": str(STEPS)}
+        config = read_config(CONFIG, changes)
+        data = Data(*quick_data(config.data, "cuda"))
+        with TemporaryDirectory() as folder, _Measured() as seen:
+            trainer = Trainer(config, data, Path(folder), "cuda")
+            losses = [trainer.run_step() for _ in range(STEPS)]
+        told = ", ".join(f"{loss:.3f}" for loss in losses)
+        yield f"LoRA on {llm}, quantization {quantization}: {STEPS} steps, {seen}: loss {told}"
+        del trainer
+
+
+class _Measured:
+    """The seconds and the peak of GPU memory of a block, as text."""
+
+    def __enter__(self) -> _Measured:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        self._begin = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        torch.cuda.synchronize()
+        self.seconds = time.perf_counter() - self._begin
+        self.peak = torch.cuda.max_memory_allocated() / 2**30
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.1f} s, at most {self.peak:.2f} GiB"
+
+
+def check(options: argparse.Namespace) -> int:
+    """Try every part; returns the exit code."""
+    if not torch.cuda.is_available():
+        raise UserError(
+            f"torch {torch.__version__} sees no CUDA device: run this on a machine with a GPU and its torch"
+        )
+    card = torch.cuda.get_device_properties(0)
+    print(f"{card.name}, {card.total_memory / 2**30:.0f} GiB; torch {torch.__version__}, faiss {faiss.__version__}")
+    parts: dict[str, Callable[[], Iterator[str]]] = {
+        "loading": lambda: loading(options.llm),
+        "search": lambda: searching(options.vectors),
+        "LoRA": lambda: tuning(options.llm),
+    }
+    ended = [told(name, part) for name, part in parts.items()]
+    return OK if all(ended) else FAILED
+
+
+def told(name: str, part: Callable[[], Iterator[str]]) -> bool:
+    """Print the lines of a part, or why it stopped; says whether it came to its end."""
+    try:
+        for line in part():
+            print(line, flush=True)
+    except (UserError, RuntimeError, ImportError) as error:
+        print(f"{name} stopped: {str(error).splitlines()[0]}", flush=True)
+        return False
+    return True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = Parser(
+        prog="python -m eval.gpu_check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--llm", default=DEFAULT_LLM, metavar="ID", help=f"language model (default: {DEFAULT_LLM})")
+    parser.add_argument("--vectors", type=positive, default=1_000_000, metavar="N", help="in the index (default: 1 M)")
+    return run(check, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

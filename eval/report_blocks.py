@@ -1,0 +1,126 @@
+"""The pieces that a report is made of, and how they read in Markdown and in HTML."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading of level 1 (the title) to 3."""
+
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of lines."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text as it is typed."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first column is text, the others are numbers."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture as an SVG element, which only HTML shows, with what it shows in words."""
+
+    caption: str
+    svg: str
+
+
+Block = Heading | Text | Bullets | Code | Table | Figure
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|])")
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24; }
+table { border-collapse: collapse; margin: 1rem 0; font-size: 0.9rem; display: block; overflow-x: auto; }
+th, td { padding: 0.25rem 0.6rem; border-bottom: 1px solid #d0d7de; text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+th { background: #f3f5f7; }
+pre { background: #f3f5f7; padding: 0.8rem; overflow-x: auto; font-size: 0.85rem; white-space: pre-wrap; }
+figure { margin: 1.5rem 0; } figcaption { font-size: 0.9rem; color: #57606a; } svg { max-width: 100%; height: auto; }
+"""
+
+
+def as_markdown(blocks: Sequence[Block]) -> str:
+    """The blocks in Markdown; figures are left out."""
+    return "\n\n".join(_markdown(block) for block in blocks if not isinstance(block, Figure)) + "\n"
+
+
+def _markdown(block: Block) -> str:
+    match block:
+        case Heading(text, level):
+            return f"{'#' * level} {_plain(text)}"
+        case Text(text):
+            return _plain(text)
+        case Bullets(items):
+            return "\n".join(f"- {_plain(item)}" for item in items)
+        case Code(text):
+            fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+            return f"{fence}\n{text}\n{fence}"
+        case Table(head, rows):
+            cells = [tuple(map(_plain, row)) for row in (head, *rows)]
+            lines = [cells[0], ("---", *["---:"] * (len(head) - 1)), *cells[1:]]
+            return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        case Figure():
+            return ""
+
+
+def _plain(text: str) -> str:
+    """The text on one line with nothing in it that Markdown reads as a mark."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def as_html(blocks: Sequence[Block], title: str) -> str:
+    """The blocks as one page that needs no other file."""
+    body = "\n".join(map(_html, blocks))
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n'
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _html(block: Block) -> str:
+    match block:
+        case Heading(text, level):
+            return f"<h{level}>{html.escape(text)}</h{level}>"
+        case Text(text):
+            return f"<p>{html.escape(text)}</p>"
+        case Bullets(items):
+            return "<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>"
+        case Code(text):
+            return f"<pre>{html.escape(text)}</pre>"
+        case Table(head, rows):
+            lines = [_row("th", head), *(_row("td", row) for row in rows)]
+            return "<table>\n" + "\n".join(lines) + "\n</table>"
+        case Figure(caption, svg):
+            return f"<figure>\n{svg}\n<figcaption>{html.escape(caption)}</figcaption>\n</figure>"
+
+
+def _row(cell: str, values: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{cell}>{html.escape(value)}</{cell}>" for value in values) + "</tr>"

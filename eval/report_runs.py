@@ -1,0 +1,184 @@
+"""The finished runs of a folder, as a report reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from eval.metrics.chrf import open_chrf
+from eval.metrics.formulas import Rows
+from eval.significance import Comparison, compare
+from eval.suites import FOLDERS, SAMPLE, direction_group
+from eval.translation_records import Record, read_records
+from eval.translation_runs import COMMANDS, RECORDS, finished_runs, read_facts
+from eval.translation_scores import SCORES, Scored, read_scores, scored
+from rag_mt.errors import UserError
+from rag_mt.languages import WMT16
+
+BASELINE = "plain"
+MAIN_METRICS = ("chrF++", "chrF")
+GROUPS = {"to_en": "X -> English", "from_en": "English -> X", "other": "other directions"}
+
+
+@dataclass(frozen=True)
+class ReportRun:
+    """A finished run: its facts, its records and its scores by metric."""
+
+    system: str
+    source: str
+    target: str
+    facts: Mapping[str, Any]
+    records: tuple[Record, ...]
+    scores: Mapping[str, Scored]
+
+    @property
+    def direction(self) -> str:
+        return f"{self.source}-{self.target}"
+
+    @cached_property
+    def sentence_chrf(self) -> Rows:
+        """chrF of each sentence."""
+        return self.scores["chrF"].sentences if "chrF" in self.scores else scored(open_chrf(), self.records).sentences
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of a report by system and direction; the first of `systems` is the baseline."""
+
+    systems: tuple[str, ...]
+    directions: tuple[tuple[str, str], ...]
+    metrics: tuple[str, ...]
+    by_place: Mapping[tuple[str, str], ReportRun]
+    commands: tuple[Mapping[str, Any], ...]
+
+    @property
+    def baseline(self) -> str:
+        return self.systems[0]
+
+    @property
+    def all(self) -> list[ReportRun]:
+        return list(self.by_place.values())
+
+    @property
+    def suite(self) -> str:
+        return str(self.all[0].facts["suite"])
+
+    @property
+    def suite_name(self) -> str:
+        """The suite for readers: the name of a user's file is theirs."""
+        return self.suite if self.suite in (SAMPLE, *FOLDERS) else "a user's file"
+
+    @property
+    def label(self) -> str:
+        return str(self.all[0].facts["label"])
+
+    @property
+    def main_metric(self) -> str:
+        """The metric of the plots."""
+        return next((name for name in MAIN_METRICS if name in self.metrics), self.metrics[0])
+
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """The directions of each group that has any."""
+        made: dict[str, list[str]] = {}
+        for source, target in self.directions:
+            made.setdefault(direction_group(source, target), []).append(f"{source}-{target}")
+        return {group: made[group] for group in GROUPS if group in made}
+
+    def of(self, system: str, directions: Sequence[str] | None = None) -> list[ReportRun]:
+        """The runs of a system on those directions, or on all."""
+        names = [f"{a}-{b}" for a, b in self.directions] if directions is None else directions
+        return [self.by_place[system, name] for name in names if (system, name) in self.by_place]
+
+    def score(self, system: str, direction: str, metric: str) -> float | None:
+        """A run's score, None if there is none."""
+        run = self.by_place.get((system, direction))
+        return None if run is None or metric not in run.scores else run.scores[metric].corpus
+
+    def comparison(self, system: str, directions: Sequence[str], metric: str) -> Comparison | None:
+        """The system against the baseline over the directions that both have, None if there are none."""
+        key = (system, tuple(directions), metric)
+        if key not in self._compared:
+            both = [
+                (self.by_place[system, name].scores[metric], self.by_place[self.baseline, name].scores[metric])
+                for name in directions
+                if None not in (self.score(system, name, metric), self.score(self.baseline, name, metric))
+            ]
+            made = None
+            if both and system != self.baseline:
+                ours, theirs = ([scores.statistics for scores in side] for side in zip(*both, strict=True))
+                made = compare(ours, theirs, both[0][0].formula)
+            self._compared[key] = made
+        return self._compared[key]
+
+    @cached_property
+    def _compared(self) -> dict[tuple[str, tuple[str, ...], str], Comparison | None]:
+        return {}
+
+
+def read_runs(folder: Path, systems: Sequence[str] | None = None, baseline: str | None = None) -> Runs:
+    """The finished and scored runs of a folder, of all systems or of some.
+
+    The baseline is the system of that name, or `plain`, or the first one. Raises UserError where there is no such run
+    and where systems were run on other sentences.
+    """
+    made = [_read(path) for path in finished_runs(folder)] if folder.is_dir() else []
+    names = list(dict.fromkeys(run.system for run in made))
+    for name in (*(systems or ()), *([baseline] if baseline else [])):
+        if name not in names:
+            raise UserError(f"{folder} has no finished run of {name!r}: it has {', '.join(names) or 'none at all'}")
+    if not made:
+        raise UserError(f"{folder} has no finished run: make some with `python -m eval.translation --output {folder}`")
+    names = list(systems or names)
+    first = baseline or (BASELINE if BASELINE in names else names[0])
+    names = [first, *(name for name in names if name != first)]
+    kept = [run for run in made if run.system in names]
+    _check(folder, kept)
+    directions = sorted({(r.source, r.target) for r in kept}, key=lambda d: (d[1] != "en", _place(d)))
+    metrics = [m for m in dict.fromkeys(m for r in kept for m in r.scores) if all(m in r.scores for r in kept)]
+    if not metrics:
+        raise UserError(f"the runs in {folder} have no metric in common: score all with `--score-only`")
+    path = folder / COMMANDS
+    commands = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    by_place = {(run.system, run.direction): run for run in kept}
+    return Runs(tuple(names), tuple(directions), tuple(metrics), by_place, tuple(commands))
+
+
+def _place(direction: tuple[str, str]) -> tuple[int, str]:
+    other = direction[0] if direction[1] == "en" else direction[1]
+    return (WMT16.index(other) if other in WMT16 else len(WMT16), other)
+
+
+def _read(path: Path) -> ReportRun:
+    facts = read_facts(path)
+    source, target = facts["direction"]
+    scores = read_scores(path.with_suffix(SCORES), facts["outputs"])
+    if not scores:
+        raise UserError(f"{path.with_suffix(SCORES)} has no scores of this run: make them with `--score-only`")
+    records = tuple(read_records(path.with_suffix(RECORDS)))
+    return ReportRun(facts["system"], source, target, facts, records, {own.name: own for own in scores})
+
+
+def _check(folder: Path, runs: Sequence[ReportRun]) -> None:
+    """Raise UserError if two systems have other sentences for a direction, or other signatures of a metric."""
+    samples: dict[str, ReportRun] = {}
+    for run in runs:
+        other = samples.setdefault(run.direction, run)
+        if (
+            run.facts["sample"]["sha256"] != other.facts["sample"]["sha256"]
+            or run.facts["suite"] != other.facts["suite"]
+        ):
+            raise UserError(
+                f"{folder}: {run.system} and {other.system} were run on other {run.direction} sentences: "
+                "run them with the same --suite, --limit and --seed, or name other --systems"
+            )
+        for name in run.scores.keys() & other.scores.keys():
+            if run.scores[name].signature != other.scores[name].signature:
+                raise UserError(
+                    f"{folder}: the {name} of {run.system} and {other.system} on {run.direction} differ in settings: "
+                    "score both with the same command and --score-only"
+                )

@@ -1,0 +1,167 @@
+"""Runs of systems on directions, each sentence kept as soon as its batch is done."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from eval.suites import Suite
+from eval.translation_format import clean_counts
+from eval.translation_models import Models, Run, open_translator
+from eval.translation_records import (
+    GENERATION,
+    RETRIEVAL,
+    note_time,
+    outputs_sha256,
+    read_records,
+    read_times,
+    record_of,
+)
+from rag_mt import __version__
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_json, settings_hash
+from rag_mt.jobs import plan
+from rag_mt.journal import RecordJournal
+from rag_mt.paths import whole_file
+from rag_mt.translator import Translator
+from rag_mt.types import Origin, Sentence
+
+log = logging.getLogger("rag_mt")
+
+RECORDS, TIMES, FACTS = ".jsonl", ".times.jsonl", ".json"
+COMMANDS = "commands.json"
+"""The commands that made a folder of runs, with the seconds that each took."""
+
+
+def translate_run(run: Run, suite: Suite, models: Models, bar: Any, restart: bool = False, show: bool = True) -> None:
+    """Translate what is missing of a run and write its facts; `bar` is told of every sentence.
+
+    All sentences are retrieved for as one call, sorted by the length of their prompts and cut into batches, so that a
+    run that was killed goes on with the batches that are missing and ends with the same records.
+    """
+    run.file(RECORDS).parent.mkdir(parents=True, exist_ok=True)
+    translator = open_translator(run, suite, models, show)
+    settings = run_settings(run, suite, translator)
+    journal = RecordJournal(run.file(RECORDS), settings, restart)
+    try:
+        if restart:
+            run.file(FACTS).unlink(missing_ok=True)
+            run.file(TIMES).unlink(missing_ok=True)
+        if not bar.disable:  # what was there before says nothing about the speed
+            bar.initial += journal.kept
+            bar.n += journal.kept
+        bar.set_postfix_str(f"{run.system.name} {run.part.name}")
+        if journal.finished < len(run.part.sources):
+            _translate(run, translator, journal, bar)
+    finally:
+        journal.close()
+    if not finished(run, settings):
+        _write_facts(run, suite, translator, settings)
+
+
+def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: Any) -> None:
+    part, times = run.part, run.file(TIMES)
+    sentences = [Sentence(text, part.source, Origin(part.name, n)) for n, text in enumerate(part.sources, 1)]
+    begin = time.perf_counter()
+    prompts = translator.prepare(sentences)
+    note_time(times, RETRIEVAL, time.perf_counter() - begin, len(sentences))
+    for number, batch in enumerate(plan(dict(enumerate(prompts)), run.system.batch_size)):
+        if all(n in journal.found for n in batch):
+            continue
+        begin = time.perf_counter()
+        asked = [prompts[n] for n in batch]
+        completions = translator.llm.generate(asked, translator.max_new_tokens)
+        seconds = time.perf_counter() - begin
+        records = [
+            record_of(
+                translator.read(sentences[n], prompts[n], completion), part.references[n], part.lines[n], completion
+            )
+            for n, completion in zip(batch, completions, strict=True)
+        ]
+        note_time(times, GENERATION, seconds, len(batch), number, sum(c.tokens for c in completions))
+        journal.add_records(batch, records)
+        bar.update(len(batch))
+
+
+def run_settings(run: Run, suite: Suite, translator: Translator) -> dict[str, Any]:
+    """All that could change a record of the run."""
+    own = {name: value for name, value in translator.settings.items() if name != "index"}
+    if "index" in translator.settings:
+        own["index"] = settings_hash(translator.settings["index"])
+    return own | {
+        "suite": suite.name,
+        "sample": run.part.sha256,
+        "lines": settings_hash(run.part.lines),
+        "batch_size": run.system.batch_size,
+        "versions": {"rag_mt": __version__, "torch": torch.__version__, "transformers": transformers.__version__},
+    }
+
+
+def finished(run: Run, settings: Mapping[str, Any]) -> bool:
+    """Whether the facts of a run are there and of these settings."""
+    path = run.file(FACTS)
+    return path.is_file() and read_json(path).get("fingerprint") == settings_hash(settings)
+
+
+def _write_facts(run: Run, suite: Suite, translator: Translator, settings: Mapping[str, Any]) -> None:
+    times, records = read_times(run.file(TIMES)), read_records(run.file(RECORDS))
+    index = json.loads(translator.settings["index"]) if "index" in translator.settings else {}
+    facts = {
+        "system": run.system.name,
+        "direction": [run.part.source, run.part.target],
+        "suite": suite.name,
+        "label": suite.label,
+        "fingerprint": settings_hash(settings),
+        "sample": {
+            "sentences": len(run.part.sources),
+            "available": run.part.available,
+            "sha256": run.part.sha256,
+        },
+        "settings": run.own.as_dict(),
+        "llm": translator.llm.fingerprint,
+        "wrapper": translator.prompts.wrapper,
+        "index": {name: index[name] for name in ("retriever", "sentences", "units") if name in index},
+        "versions": settings["versions"],
+        "device": {"name": _device(translator), "threads": torch.get_num_threads()},
+        "seconds": {"retrieval": times.retrieval, "generation": times.generation},
+        "tokens": times.tokens,
+        "clean": asdict(clean_counts(records)),
+        "outputs": outputs_sha256(records),
+    }
+    with whole_file(run.file(FACTS)) as new:
+        new.write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _device(translator: Translator) -> str:
+    model = getattr(translator.llm, "model", None)
+    return "server" if model is None else str(model.device.type)
+
+
+def read_facts(run_file: Path) -> dict[str, Any]:
+    """The facts of a finished run; raises UserError where there are none."""
+    try:
+        found: dict[str, Any] = read_json(run_file)
+        found["system"], found["direction"], found["outputs"], found["sample"]["sha256"]
+        return found
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(
+            f"{run_file} is not there or is no finished run: run `python -m eval.translation` to its end"
+        ) from None
+
+
+def finished_runs(folder: Path) -> list[Path]:
+    """The fact files of all finished runs under a folder, by system and direction."""
+    return sorted(p for p in folder.glob("*/*-*.json") if p.with_suffix(RECORDS).is_file() and p.suffixes == [FACTS])
+
+
+def missing_runs(runs: Sequence[Run]) -> list[str]:
+    """The runs that are not finished, such as `ccpr de-en`."""
+    return [f"{run.system.name} {run.part.name}" for run in runs if not run.file(FACTS).is_file()]

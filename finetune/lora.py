@@ -1,0 +1,101 @@
+"""Tune a language model for translation with hints: a LoRA adapter for one method and group of directions.
+
+    python -m finetune.lora --config configs/lora-embedded.toml --examples phrase.to-en.jsonl \\
+        --dev phrase.to-en.dev.jsonl --output ADAPTER [--merge FOLDER]
+
+`python -m finetune.lora_data` makes the examples. A stopped run goes on from its last checkpoint. On several GPUs:
+`accelerate launch -m finetune.lora ...`; the processes share each batch, so that their number changes the time and
+nothing else but rounding. Without --examples sentences of the sample corpus are used, to try the command out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from finetune.lora_config import DataConfig, read_config
+from finetune.lora_examples import facts_of, read_examples
+from finetune.lora_model import write_merged
+from finetune.lora_quick import quick_data
+from finetune.lora_trainer import Data, Trainer
+from finetune.toml_settings import changes_of
+from rag_mt.console import OK, Parser, note, positive, run
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import settings_hash
+from rag_mt.paths import cache_dir
+
+log = logging.getLogger("rag_mt")
+
+
+def data_of(examples: Sequence[str], dev: Sequence[str], settings: DataConfig, device: str) -> Data:
+    """The examples of files, or those of the sample corpus where no file is named."""
+    if not examples:
+        note("no --examples: trying out on sentences of the sample corpus, which makes no adapter for real use")
+        return Data(*quick_data(settings, device))
+    own, measured = [Path(p) for p in examples], [Path(p) for p in dev]
+    facts = {"examples": facts_of(own), "dev": facts_of(measured)}
+    return Data(read_examples(own), read_examples(measured), facts)
+
+
+def tune(options: argparse.Namespace) -> int:
+    """Train the adapter, and merge it if that is asked for."""
+    changes = changes_of(options.set)
+    if options.max_steps:
+        changes["training.steps"] = str(options.max_steps)
+    config = read_config(Path(options.config), changes)
+    merged = Path(options.merge) if options.merge else None
+    if merged is not None and merged.exists():
+        raise UserError(f"{merged} is there already: give --merge another folder, or remove it")
+    if options.examples and not options.output:
+        raise UserError("the adapter has no place: give --output DIR")
+    if options.dev and not options.examples:
+        raise UserError("--dev without --examples: give the examples to train on too")
+    data = data_of(options.examples, options.dev, config.data, options.device)
+    trial = f"{Path(options.config).stem}-{settings_hash(config.as_dict())[:8]}"
+    output = Path(options.output) if options.output else cache_dir() / "trials" / trial
+    command = f"python -m finetune.lora --config {options.config}"
+    command += " --examples EXAMPLES" * bool(options.examples) + " --dev DEV" * bool(options.dev) + " --output ADAPTER"
+    command += "".join(f" --set {change}" for change in options.set)
+    command += f" --max-steps {options.max_steps}" if options.max_steps else ""
+    trainer = Trainer(config, data, output, options.device, command)
+    if trainer.accelerator.is_main_process:
+        tokens = trainer.tokens
+        log.info(
+            "%d examples of %.0f tokens, %.0f of them learnt; left out, having over %d tokens: %d, to measure on %d",
+            len(tokens),
+            np.mean([len(own) for own in tokens]),
+            np.mean([own.answers for own in tokens]),
+            min(config.training.cutoff, trainer.model.llm.context_length),
+            trainer.left_out,
+            trainer.dev_left_out,
+        )
+    trainer.train()
+    if trainer.accelerator.is_main_process:
+        note(f"the adapter is in {output} (`--adapter {output}` of rag_mt.translate takes it)")
+        if merged is not None:
+            write_merged(config, output, merged, trainer.model.loaded.dtype)
+            note(f"the merged model is in {merged} (use it with --wrapper {trainer.wrapper})")
+    return OK
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = Parser(prog="python -m finetune.lora", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--config", required=True, metavar="FILE", help="settings, such as configs/lora-llama2.toml")
+    parser.add_argument("--examples", nargs="+", default=[], metavar="FILE", help="examples to train on")
+    parser.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="examples for the loss during training")
+    parser.add_argument("--output", metavar="DIR", help="the adapter's folder; checkpoints lie in it too")
+    parser.add_argument("--merge", metavar="DIR", help="also write the model with the adapter merged into it")
+    parser.add_argument("--max-steps", type=positive, metavar="N", help="so many steps instead of the configured ones")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    return run(tune, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Examples as tokens, and batches of them. What is drawn depends on the seed and the step alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from finetune.lora_examples import Example
+from prompts.builder import PromptBuilder
+from prompts.safety import Guard, one_line
+from rag_mt.errors import UserError
+from rag_mt.llm.chat import end_of_turn
+from rag_mt.llm.transformers_llm import TransformersLLM
+from rag_mt.progress import progress
+from rag_mt.types import Prompt
+from retrievers.encoders import padded
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of an example: the prompt's, then from `response` on those of the answer and the end of text."""
+
+    ids: tuple[int, ...]
+    response: int
+    direction: str
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def answers(self) -> int:
+        """The number of tokens that are learnt."""
+        return len(self.ids) - self.response
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Token ids and mask (examples, tokens), padded at the end; and for every token of a response, row by row, the
+    place that predicts it, `rows` and `columns` (tokens,), with the token itself, `wanted`."""
+
+    input_ids: torch.Tensor
+    mask: torch.Tensor
+    rows: torch.Tensor
+    columns: torch.Tensor
+    wanted: torch.Tensor
+
+
+class ExamplePrompts:
+    """The prompts of examples, word for word those that a translation with the adapter will have."""
+
+    def __init__(self, llm: TransformersLLM, wrapper: str = "auto") -> None:
+        """`llm` must say that it has an adapter, because that decides what the wrapper `auto` is."""
+        self.llm, self.wrapper = llm, wrapper
+        self._builders: dict[tuple[str, str, str], PromptBuilder] = {}
+
+    def builder(self, example: Example) -> PromptBuilder:
+        """The prompt builder of an example's direction and unit."""
+        pair = example.pair
+        key = pair.source_language, pair.target_language, example.unit
+        if key not in self._builders:
+            self._builders[key] = PromptBuilder(key[0], key[1], self.wrapper, example.unit, llm=self.llm)
+        return self._builders[key]
+
+    def prompt(self, example: Example) -> Prompt:
+        """The prompt with the example's hints."""
+        return self.builder(example).build(example.sentence, example.hints)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What could change a prompt, by direction and unit, of those that were built."""
+        return {"-".join(key): builder.settings for key, builder in sorted(self._builders.items())}
+
+
+def tokens_of(
+    prompts: ExamplePrompts, examples: Sequence[Example], cutoff: int, show: bool = True
+) -> tuple[list[Tokens], int]:
+    """The tokens of the examples that have at most `cutoff` of them and fit the model's window, and how many have more.
+
+    An answer is on one line with the prompt's look-alikes for control tokens, and ends with the token at which the
+    model stops. Raises UserError if no example is left or the model has no such token.
+    """
+    llm = prompts.llm
+    guard, longest = Guard(llm.reserved), min(cutoff, llm.context_length)
+    made = []
+    bar = progress(len(examples), "examples", "reading examples", show=show)
+    for example in examples:
+        prompt, answer = prompts.prompt(example), guard.neutral(one_line(example.pair.target))
+        asked, whole = llm.encode(prompt), llm.encode(prompt, answer)
+        if whole[: len(asked)] != asked:  # the first word of the answer joined the prompt's last token
+            whole = (*asked, *llm.tokenizer(answer, add_special_tokens=False)["input_ids"])
+        if len(whole) < longest:
+            made.append(Tokens((*whole, _end(llm, prompt)), len(asked), example.pair.direction))
+        bar.update()
+    bar.close()
+    if not made:
+        raise UserError(
+            f"none of {len(examples)} examples has at most {longest} tokens: give a larger training.cutoff or shorter "
+            "examples"
+        )
+    return made, len(examples) - len(made)
+
+
+def _end(llm: TransformersLLM, prompt: Prompt) -> int:
+    """The token that ends an answer."""
+    end: int | None = end_of_turn(llm.tokenizer) if prompt.chat else llm.tokenizer.eos_token_id
+    if end is None:
+        raise UserError(f"the tokenizer of {llm.id} has no end-of-text token, which answers must end with")
+    return end
+
+
+def rows_of(step: int, batch: int, examples: int, seed: int) -> list[int]:
+    """The examples of a step (from 0): one random order after the other, so that each is seen equally often."""
+    made: list[int] = []
+    for at in range(step * batch, (step + 1) * batch):
+        if not made or at % examples == 0:
+            order = np.random.default_rng([seed, at // examples]).permutation(examples)
+        made.append(int(order[at % examples]))
+    return made
+
+
+def micro_batches(rows: Iterable[int], tokens: Sequence[Tokens], most: int, budget: int) -> list[list[int]]:
+    """Rows in parts of similar length, the longest first: `most` at a time or, if `budget` is not 0, as many as have so
+    many tokens together with their padding (at least one)."""
+    order = sorted(rows, key=lambda row: (-len(tokens[row]), row))
+    made: list[list[int]] = []
+    for row in order:
+        room = max(1, budget // len(tokens[made[-1][0]])) if budget and made else most
+        if made and len(made[-1]) < room:
+            made[-1].append(row)
+        else:
+            made.append([row])
+    return made
+
+
+def collated(tokens: Sequence[Tokens], pad: int) -> Batch:
+    """A batch of those examples."""
+    ids, mask = padded([own.ids for own in tokens], pad)
+    rows = np.repeat(np.arange(len(tokens)), [own.answers for own in tokens])
+    columns = np.concatenate([np.arange(own.response, len(own)) for own in tokens])
+    wanted = ids[rows, columns]
+    return Batch(*map(torch.from_numpy, (ids, mask, rows, columns - 1, wanted)))

@@ -1,0 +1,240 @@
+"""The training of a LoRA adapter: steps, dev loss, checkpoints, what is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from finetune.checkpoints import load_checkpoint, save_checkpoint
+from finetune.curves import plot_losses
+from finetune.lora_batches import ExamplePrompts, Tokens, collated, micro_batches, rows_of, tokens_of
+from finetune.lora_config import Config, TrainingConfig
+from finetune.lora_examples import Example
+from finetune.lora_model import open_trainable, save_adapter
+from finetune.warm_start import continued
+from rag_mt import __version__
+from rag_mt.adapters import TRAINING
+from rag_mt.fingerprints import settings_hash
+from rag_mt.paths import whole_file
+from rag_mt.progress import progress
+
+log = logging.getLogger("rag_mt")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Examples to train on and to measure the loss on, with what their files say."""
+
+    train: Sequence[Example]
+    dev: Sequence[Example] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Trainer:
+    """One training run: the model, its optimiser and the step it has come to."""
+
+    def __init__(
+        self, config: Config, data: Data, output: Path, device: str = "auto", command: str = "python -m finetune.lora"
+    ) -> None:
+        self.config, self.data, self.output, self.command = config, data, output, command
+        self.accelerator = Accelerator(cpu=device == "cpu")
+        self.model = open_trainable(config, str(self.accelerator.device) if device == "auto" else device)
+        training, show = config.training, self.accelerator.is_main_process
+        self.prompts = ExamplePrompts(self.model.llm, training.wrapper)
+        self.tokens, self.left_out = tokens_of(self.prompts, data.train, training.cutoff, show)
+        dev = tokens_of(self.prompts, data.dev, training.cutoff, show) if data.dev else ([], 0)
+        self.dev, self.dev_left_out = dev
+        self.pad: int = self.model.loaded.tokenizer.pad_token_id or 0
+        self.parameters = self.model.parameters
+        self.optimizer = torch.optim.AdamW(
+            self.parameters.values(), lr=training.learning_rate, weight_decay=training.weight_decay
+        )
+        self.step, self.curve, self.seconds = 0, list[dict[str, Any]](), 0.0
+        self.since = (0.0, 0)
+        before = self.model.before
+        self.key = settings_hash(
+            [
+                asdict(config.model),
+                asdict(training),
+                self.model.loaded.fingerprint,
+                *(_tokens_hash(own) for own in (self.tokens, self.dev)),
+                before and before["weights"],
+            ]
+        )
+
+    @property
+    def wrapper(self) -> str:
+        """The shape of the prompts, such as `alpaca` (see `prompts.wrappers`)."""
+        return self.prompts.builder(self.data.train[0]).wrapper
+
+    def run_step(self) -> float:
+        """One step of optimisation; returns the loss per response token of its batch."""
+        training = self.config.training
+        rows = rows_of(self.step, training.batch, len(self.tokens), training.seed)
+        learnt = sum(self.tokens[row].answers for row in rows)
+        total = torch.zeros((), device=self.model.loaded.device)
+        self.model.adapted.train()
+        for number, part in self._own(micro_batches(rows, self.tokens, training.micro, training.micro_tokens)):
+            torch.manual_seed(hash((training.seed, self.step, number)) % 2**63)  # dropout
+            with self.model.autocast():
+                loss = self.model.responses.loss(collated([self.tokens[row] for row in part], self.pad))
+            (loss / learnt).backward()
+            total += loss.detach()
+        self.update()
+        summed = float(self._sum(total))
+        self.since = (self.since[0] + summed, self.since[1] + learnt)
+        return summed / learnt
+
+    def update(self) -> None:
+        """Change the weights by the gradients of all processes."""
+        training = self.config.training
+        self._add_gradients()
+        for group in self.optimizer.param_groups:
+            group["lr"] = training.learning_rate * rate_share(self.step, training)
+        torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), training.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+
+    def _own(self, parts: Sequence[list[int]]) -> list[tuple[int, list[int]]]:
+        """The parts of a batch that this process computes, with their numbers."""
+        every, own = self.accelerator.num_processes, self.accelerator.process_index
+        return [(number, part) for number, part in enumerate(parts) if number % every == own]
+
+    def _add_gradients(self) -> None:
+        if self.accelerator.num_processes > 1:
+            for parameter in self.parameters.values():
+                own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                parameter.grad = self._sum(own)
+
+    def _sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum of all processes' tensors."""
+        if self.accelerator.num_processes == 1:
+            return tensor
+        summed: torch.Tensor = self.accelerator.reduce(tensor, "sum")
+        return summed
+
+    def evaluate(self) -> dict[str, float]:
+        """The loss per response token of the development examples: `dev`, and by direction where there are several."""
+        training = self.config.training
+        names = sorted({own.direction for own in self.dev})
+        sums = torch.zeros(2, len(names), device=self.model.loaded.device)
+        self.model.adapted.eval()
+        for _, part in self._own(micro_batches(range(len(self.dev)), self.dev, training.micro, training.micro_tokens)):
+            own = [self.dev[row] for row in part]
+            with self.model.autocast():
+                losses = self.model.responses.losses(collated(own, self.pad))
+            for tokens, loss in zip(own, losses.split([t.answers for t in own]), strict=True):
+                sums[:, names.index(tokens.direction)] += torch.stack([loss.sum(), loss.new_tensor(len(loss))])
+        loss, count = self._sum(sums).double().cpu()
+        found = {"dev": loss.sum() / count.sum()} if names else {}
+        if len(names) > 1:
+            found |= dict(zip(names, loss / count, strict=True))
+        return {name: round(float(value), 4) for name, value in found.items()}
+
+    def train(self) -> None:
+        """Train to the last step, measuring and saving on the way."""
+        training, main = self.config.training, self.accelerator.is_main_process
+        place = self.output / "checkpoint"
+        if (found := load_checkpoint(place, self.key)) is not None:
+            self.restore(*found)
+            log.info("going on from step %d of %s", self.step, place)
+        bar = progress(training.steps, "steps", "training", initial=self.step, show=main)
+        begun = time.monotonic() - self.seconds
+        while self.step < training.steps:
+            self.run_step()
+            bar.update()
+            last = self.step == training.steps
+            if self.step % training.evaluate_every == 0 or last:
+                point = {"step": self.step, "pairs": self.step * training.batch, "loss": round(self._mean_loss(), 4)}
+                point |= self.evaluate()
+                self.seconds = time.monotonic() - begun
+                self.curve.append({**point, "seconds": round(self.seconds)})
+                if main:
+                    bar.clear()
+                    log.info("%s", "  ".join(f"{name} {value}" for name, value in self.curve[-1].items()))
+            self.seconds = time.monotonic() - begun
+            if main and (self.step % training.checkpoint_every == 0 or last):
+                facts = {"step": self.step, "curve": self.curve, "seconds": self.seconds, "since": self.since}
+                save_checkpoint(place, self.key, self.state(), facts)
+                self.save()
+        bar.close()
+
+    def _mean_loss(self) -> float:
+        """The loss per response token since this was last asked."""
+        (loss, count), self.since = self.since, (0.0, 0)
+        return loss / max(1, count)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """All tensors that a run needs to go on: the adapter's weights and AdamW's moments."""
+        tensors = {f"parameter.{name}": p.detach() for name, p in self.parameters.items()}
+        for name, parameter in self.parameters.items():
+            tensors |= {f"adam.{key}.{name}": value for key, value in self.optimizer.state[parameter].items()}
+        return tensors
+
+    def restore(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on from `state()` and the facts beside it."""
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(tensors[f"parameter.{name}"])
+                self.optimizer.state[parameter] = {
+                    key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" else parameter.device)
+                    for key in ("step", "exp_avg", "exp_avg_sq")
+                }
+        self.step, self.curve, self.seconds = facts["step"], facts["curve"], facts["seconds"]
+        self.since = (facts["since"][0], facts["since"][1])
+
+    def save(self) -> None:
+        """Write the adapter, its `training.json` and its curve."""
+        save_adapter(self.model, self.output)
+        training, before = self.config.training, self.model.before
+        facts = {
+            "command": self.command,
+            "version": __version__,
+            "settings": {"model": asdict(self.config.model), "training": asdict(training)},
+            "base_fingerprint": self.model.loaded.fingerprint,
+            "dtype": str(self.model.loaded.dtype).removeprefix("torch."),
+            **self.data.facts,
+            "wrapper": self.wrapper,
+            "examples_used": len(self.tokens),
+            "examples_too_long": self.left_out,
+            "dev_examples_used": len(self.dev),
+            "dev_examples_too_long": self.dev_left_out,
+            "tokens_per_example": round(float(np.mean([len(own) for own in self.tokens])), 1),
+            "response_tokens_per_example": round(float(np.mean([own.answers for own in self.tokens])), 1),
+            "prompts": self.prompts.settings,
+            "steps": self.step,
+            "sentence_pairs_seen": self.step * training.batch,
+            "training_seconds": round(self.seconds),
+            "curve": self.curve,
+            **({} if before is None else {"started_from": before}),
+        }
+        with whole_file(self.output / TRAINING) as part:
+            part.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        plot_losses(continued(before, self.curve), self.output / "curve.svg")
+
+
+def rate_share(step: int, training: TrainingConfig) -> float:
+    """The share of the learning rate that a step (from 0) has: a linear rise, then half a cosine down to 0."""
+    if step < training.warm_up:
+        return (step + 1) / training.warm_up
+    done = (step - training.warm_up) / max(1, training.steps - training.warm_up)
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
+def _tokens_hash(examples: Sequence[Tokens]) -> str:
+    made = hashlib.sha256()
+    for own in examples:
+        made.update(np.array([own.response, *own.ids], dtype=np.int64).tobytes())
+    return made.hexdigest()

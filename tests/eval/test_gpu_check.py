@@ -1,0 +1,36 @@
+"""The check of a GPU, as far as a machine without one can tell."""
+
+import faiss
+import pytest
+import torch
+
+from eval.gpu_check import main, searching, told
+from rag_mt.errors import UserError
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu(capsys):
+    assert main([]) == 2
+    assert "sees no CUDA device" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(hasattr(faiss, "StandardGpuResources"), reason="this FAISS has GPU code")
+def test_the_search_says_what_is_missing():
+    with pytest.raises(UserError, match=r"searches on no GPU: install faiss-gpu-cu12"):
+        list(searching(900))
+
+
+def test_a_part_that_stops_is_told(capsys):
+    def part():
+        yield "one line"
+        raise RuntimeError("no memory\nat all")
+
+    assert not told("search", part)
+    assert capsys.readouterr().out == "one line\nsearch stopped: no memory\n"
+    assert told("loading", lambda: iter(["fine"]))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_is_described(capsys):
+    main(["--llm", "embedded:smollm2-135m", "--vectors", "45000"])
+    assert "LoRA on embedded:smollm2-135m, quantization none" in capsys.readouterr().out

@@ -1,0 +1,158 @@
+"""Reports: every system is in them, the page is sound and closed, marks and texts are where they belong."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from eval.report import main
+from eval.report_blocks import Bullets, Code, Figure, Heading, Table, Text, as_html, as_markdown
+from eval.report_plots import own_ids
+from eval.report_runs import read_runs
+from eval.translation import main as translate
+from eval.translation_records import read_records
+from eval.translation_runs import RECORDS
+from rag_mt.errors import UserError
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+SYSTEMS = ("plain", "sentence", "phrases", "shuffled", "oracle")
+
+
+class Balanced(HTMLParser):
+    """Checks that every element is closed in its place; collects the text and the ids."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open.pop() == tag, f"</{tag}> closes another element"
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.text += data
+
+
+def parsed(page: str) -> Balanced:
+    parser = Balanced()
+    parser.feed(page)
+    parser.close()
+    assert parser.open == []
+    return parser
+
+
+@pytest.fixture(scope="module")
+def runs(parallel_data: Path, systems_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report-runs")
+    data = ["--suite", "wmt16", "--data", str(parallel_data), "--config", str(systems_file), "--quiet"]
+    options = ["--directions", "de-en", "--systems", ",".join(SYSTEMS), "--output", str(folder)]
+    assert translate([*data, *options]) == 0
+    options = ["--directions", "en-de", "--systems", "plain", "--output", str(folder)]
+    assert translate([*data, *options]) == 0
+    return folder
+
+
+def test_the_report_has_every_system_and_the_page_is_sound(runs: Path, tmp_path: Path) -> None:
+    markdown, page = tmp_path / "r.md", tmp_path / "r.html"
+    assert main([str(runs), "--output", str(markdown), "--html", str(page)]) == 0
+    text, found = markdown.read_text("utf-8"), parsed(page.read_text("utf-8"))
+    for name in SYSTEMS:
+        assert f"| {name} |" in text
+        assert name in found.text
+    for told in ("chrF++", "tok:13a", "approximate randomization", "CCPR", "75.96", "sha256", "python -m eval.report"):
+        assert told.replace("_", r"\_") in text and told in found.text
+    assert page.read_text("utf-8").count("<svg") == 4
+    assert len(found.ids) == len(set(found.ids))
+    assert not re.search(r'(?:src|href)="(?!#)', page.read_text("utf-8")), "it needs no other file"
+    rows = [line for line in text.splitlines() if line.startswith("| oracle |")]
+    assert len(rows[0].split("|")) == len(next(line for line in text.splitlines() if "de-en" in line).split("|"))
+    records = read_records(runs / "phrases" / f"de-en{RECORDS}")
+    for said in (text, found.text):
+        assert not any(r.source in said or r.reference in said for r in records), "no text of the suite"
+        assert str(runs) not in said and "/tmp" not in said
+    again = tmp_path / "again.html"
+    assert main([str(runs), "--output", str(markdown), "--html", str(again)]) == 0
+    assert again.read_text("utf-8").replace("again.html", "r.html") == page.read_text("utf-8")
+
+
+def test_examples_are_shown_when_they_are_asked_for(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(runs), "--examples", "2", "--systems", "plain,phrases"]) == 0
+    text = capsys.readouterr().out
+    assert "where hints" in text and "| oracle" not in text
+    records = read_records(runs / "phrases" / f"de-en{RECORDS}")
+    assert any(f"source: {r.source}" in text for r in records)
+    assert text.count("source: ") <= 4
+
+
+def test_the_baseline_comes_first_and_can_be_chosen(runs: Path) -> None:
+    found = read_runs(runs)
+    assert found.baseline == "plain" and set(found.systems) == set(SYSTEMS)
+    assert found.directions == (("de", "en"), ("en", "de"))
+    assert found.comparison("plain", ["de-en"], "chrF") is None
+    gain = found.comparison("phrases", ["de-en", "en-de"], "chrF")
+    alone = found.comparison("phrases", ["de-en"], "chrF")
+    assert gain == alone, "only the direction that both have"
+    other = read_runs(runs, ["phrases", "plain"], "phrases").comparison("plain", ["de-en"], "chrF")
+    assert alone is not None and other is not None and other.value == pytest.approx(-alone.value)
+    assert found.score("phrases", "en-de", "chrF") is None
+
+
+def test_what_cannot_be_reported_is_said(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "none")]) == 2
+    assert "has no finished run" in capsys.readouterr().err
+    assert main([str(runs), "--baseline", "magic"]) == 2
+    assert "'magic'" in capsys.readouterr().err
+    assert main([str(runs), "--output", "x", "--html", "x"]) == 2
+    with pytest.raises(UserError, match="other de-en sentences"):
+        _with_other_sample(runs, tmp_path)
+
+
+def _with_other_sample(runs: Path, folder: Path) -> None:
+    for name in ("plain", "phrases"):
+        (folder / name).mkdir()
+        for file in (runs / name).glob("de-en.*"):
+            (folder / name / file.name).write_bytes(file.read_bytes())
+    path = folder / "plain" / "de-en.json"
+    facts = json.loads(path.read_text())
+    facts["sample"]["sha256"] = "0"
+    path.write_text(json.dumps(facts))
+    read_runs(folder)
+
+
+def test_blocks_are_escaped() -> None:
+    nasty = '<script>alert("x")</script> | a_b `c` [d](e)\nf'
+    blocks = [
+        Heading(nasty, 1),
+        Text(nasty),
+        Bullets((nasty,)),
+        Table(("a", nasty), ((nasty, "1"),)),
+        Code("```\n</pre><b>"),
+        Figure(nasty, "<svg></svg>"),
+    ]
+    page = parsed(as_html(blocks, nasty))
+    assert page.text.count("alert") == 7 and "<script" not in as_html(blocks, nasty)
+    text = as_markdown(blocks)
+    assert "<script" not in text.replace(r"\<script", "")
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {3}
+    assert "````\n```\n</pre><b>\n````" in text
+    assert "svg" not in text
+
+
+def test_ids_of_pictures_are_their_own() -> None:
+    svg = '<svg><g id="a"/><use xlink:href="#a"/><path clip-path="url(#a)"/></svg>'
+    assert own_ids(svg, "p") == '<svg><g id="p-a"/><use xlink:href="#p-a"/><path clip-path="url(#p-a)"/></svg>'

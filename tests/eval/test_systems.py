@@ -1,0 +1,137 @@
+"""Systems from TOML: what they are, where their folders lie, and every mistake in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval.systems import EXAMPLE, check_at, read_systems
+from rag_mt import shipped_adapters
+from rag_mt.errors import UserError
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "systems.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_defaults_likeness_and_places(tmp_path: Path) -> None:
+    (tmp_path / "my-llm").mkdir()
+    path = written(
+        tmp_path,
+        """
+        [defaults]
+        llm = "my-llm"
+        batch_size = 3
+        [systems.plain]
+        retriever = "none"
+        batch_size = 2
+        [systems.ccpr]
+        index = "indexes/{tgt}"
+        encoder = "org/model"
+        adapter = { to_en = "a/{src}", from_en = "/b/{group}" }
+        [systems.upper]
+        like = "ccpr"
+        hints = "oracle"
+        """,
+    )
+    plain, ccpr, upper = read_systems(path)
+    assert (plain.name, plain.retriever, plain.batch_size, plain.llm) == ("plain", "none", 2, str(tmp_path / "my-llm"))
+    assert (ccpr.batch_size, ccpr.encoder, ccpr.hints) == (3, "org/model", "retrieved")
+    assert (upper.hints, upper.index) == ("oracle", ccpr.index)
+    there, back = ccpr.at("de", "en"), ccpr.at("en", "ru")
+    assert there.index == str(tmp_path / "indexes/en") and back.index == str(tmp_path / "indexes/ru")
+    assert there.own_adapter == str(tmp_path / "a/de") and back.own_adapter == "/b/from_en"
+    with pytest.raises(UserError, match=r"ccpr has no adapter for de-fr.*adapter.other"):
+        ccpr.at("de", "fr")
+    assert [s.name for s in read_systems(path, "upper,plain")] == ["upper", "plain"]
+    assert str(tmp_path) not in json.dumps([s.at("de", "en").as_dict() for s in (plain, ccpr, upper)])
+
+
+def test_the_shipped_adapter_is_chosen_by_retriever_and_direction(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(shipped_adapters, "FOLDER", tmp_path)
+    for name in ("phrase.to-en", "plain.from-en"):
+        (tmp_path / "some-llm" / name).mkdir(parents=True)
+    path = written(
+        tmp_path,
+        """
+        [defaults]
+        llm = "embedded:some-llm"
+        adapter = "auto"
+        [systems.plain]
+        retriever = "none"
+        [systems.ccpr]
+        [systems.dropped]
+        like = "ccpr"
+        hints = "none"
+        [systems.bare]
+        adapter = "none"
+        """,
+    )
+    plain, ccpr, dropped, bare = read_systems(path)
+    phrase = str(tmp_path / "some-llm" / "phrase.to-en")
+    assert [system.at("de", "en").own_adapter for system in (plain, ccpr, dropped, bare)] == [
+        None,
+        phrase,
+        phrase,
+        None,
+    ]
+    assert plain.at("en", "de").own_adapter == str(tmp_path / "some-llm" / "plain.from-en")
+    assert ccpr.at("en", "de").own_adapter is None
+
+
+MISTAKES = [
+    ("[systems.a]\nretreiver = 'none'", "retreiver"),
+    ("[systems.a]\nretriever = 'magic'", "'magic'"),
+    ("[systems.a]\nbatch_size = 0", "at least 1"),
+    ("[systems.a]\nbatch_size = '8'", "'8'"),
+    ("[systems.a]\nbatch_size = true", "True"),
+    ("[systems.a]\nhints = 'guessed'", "'guessed'"),
+    ("[systems.a]\naligner = 'fast'", "'fast'"),
+    ("[systems.a]\nadapter = { en = 'x' }", "adapter.en"),
+    ("[systems.a]\nlike = 'b'", "'b'"),
+    ("[systems.a]\nlike = 'b'\n[systems.b]\nlike = 'a'", "like each other"),
+    ("[systems.'a/b']\nretriever = 'none'", "'a/b'"),
+    ("[other]\nx = 1", r"\[other\]"),
+    ("[defaults]\nllm = 'x'", "names no system"),
+    ("systems = 3", "names no system"),
+    ("[systems.a", "no TOML|not a TOML"),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), MISTAKES, ids=[told for _, told in MISTAKES])
+def test_mistakes(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=told) as caught:
+        read_systems(written(tmp_path, text))
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_systems_and_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="'b'"):
+        read_systems(written(tmp_path, "[systems.a]\nretriever = 'none'"), "a,b")
+    with pytest.raises(UserError, match=r"systems\.toml"):
+        read_systems(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("index = 'nowhere'", "nowhere"),
+        ("retriever = 'none'\nadapter = 'nowhere'", "nowhere"),
+        ("hints = 'oracle'\naligner = 'eflomal'\nalong = 'nowhere.tsv'", "nowhere.tsv"),
+    ],
+)
+def test_folders_are_looked_for_before_anything_is_loaded(text: str, told: str, tmp_path: Path) -> None:
+    systems = read_systems(written(tmp_path, f"[systems.a]\n{text}"))
+    with pytest.raises(UserError, match=told):
+        check_at(systems, [("de", "en")])
+
+
+def test_the_shipped_files_are_sound() -> None:
+    names = [s.name for s in read_systems(EXAMPLE)]
+    assert {"plain", "sentence", "ccpr"} <= set(names)
+    bounds = read_systems(EXAMPLE.with_name("bounds.toml"))
+    assert {s.hints for s in bounds} == {"retrieved", "none", "shuffled", "oracle"}

@@ -1,0 +1,63 @@
+"""Settings of LoRA tuning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from finetune.lora_config import read_config
+from finetune.toml_settings import changes_of
+from rag_mt.errors import UserError
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def test_the_defaults_are_those_of_the_paper(tmp_path):
+    (tmp_path / "empty.toml").write_text("")
+    for path in (tmp_path / "empty.toml", CONFIGS / "lora-llama2.toml"):
+        config = read_config(path)
+        model, data, training = config.model, config.data, config.training
+        assert (model.rank, model.alpha, model.dropout) == (16, 16, 0.05)
+        assert model.modules == ("gate_proj", "up_proj", "down_proj")
+        assert (training.steps, training.batch, training.micro, training.cutoff) == (100, 16, 2, 4096)
+        assert (training.learning_rate, training.warm_up) == (4e-4, 10)
+        assert (data.pairs, len(data.languages), data.no_hints) == (300, 6, 0)
+    assert model.llm == "meta-llama/Llama-2-7b-hf"
+
+
+def test_the_committed_configurations_are_valid():
+    assert read_config(CONFIGS / "lora-embedded.toml").model.llm == "embedded:gemma-3-270m"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("model.rank=0", "sets model.rank to 0: expected at least 1"),
+        ("model.modules=[]", r"sets model.modules to \(\): expected names of layers"),
+        ("training.batch=0", "sets training.batch to 0: expected at least 1"),
+        ("training.steps=2.5", "sets training.steps to 2.5: expected int"),
+        ("data.no_hints=2", "sets data.no_hints to 2: expected a share"),
+        ("data.least_confidence=[0.9, 0.2]", "sets data.least_confidence to .*: expected two numbers"),
+        ('data.languages=["en"]', "expected codes beside en"),
+        ("data.magic=1", "sets data.magic, which does not exist: expected one of languages, held_out"),
+        ("magic.data=1", r"no section \[magic\]"),
+    ],
+)
+def test_impossible_settings(change, message):
+    with pytest.raises(UserError, match=message):
+        read_config(CONFIGS / "lora-llama2.toml", changes_of([change]))
+
+
+@pytest.mark.parametrize("text", ["training.steps", "steps=3"])
+def test_a_change_of_another_form(text):
+    with pytest.raises(UserError, match=r"expected SECTION.KEY=VALUE, such as training.steps=100"):
+        changes_of([text])
+
+
+def test_a_section_must_be_one(tmp_path):
+    (tmp_path / "bad.toml").write_text("model = 3")
+    with pytest.raises(UserError, match=r"no section \[model\]"):
+        read_config(tmp_path / "bad.toml")
+    with pytest.raises(UserError, match=r"no configuration .*try configs/lora-embedded.toml"):
+        read_config(tmp_path / "none.toml")
