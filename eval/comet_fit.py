@@ -108,7 +108,7 @@ def remember(model: Any, tables: list[str], batch_size: int, kept: str | None) -
         places, blocks = found["places"], [found["states"]]
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.encoder.eval().to(device)
-    texts = sorted({text for table in tables for text in texts_of(table)}, key=len)
+    texts = sorted({text for table in tables for text in texts_of(table)}, key=lambda text: (len(text), text))
     bar = tqdm(total=len(texts), desc="encoding", unit=" sentences", mininterval=10)
     unsaved = 0
     for start in range(0, len(texts), batch_size):

@@ -21,6 +21,7 @@ from typing import Any
 from eval.comet_checkpoint import HEAD, IDENTIFIERS, TRAINING
 from eval.comet_encoder import xlmr_folder
 from eval.comet_environment import run_in_comet
+from eval.quality_damage import damaged
 from eval.quality_data import FACTS, Rated, read_tables, write_table
 from rag_mt.console import OK, Parser, note, positive, run
 from rag_mt.defaults import DEFAULT_ENCODER
@@ -30,12 +31,12 @@ from rag_mt.paths import whole_folder
 
 EXAMPLE = "configs/comet-reference.toml"
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "data": {"table": "mqm", "kind": "reference", "train_rows": 0, "dev_rows": 0},
+    "data": {"table": "mqm", "kind": "reference", "train_rows": 0, "dev_rows": 0, "damaged_rows": 0},
     "training": {"seed": 1, "max_epochs": 10, "patience": 3, "encode_batch_size": 32},
     "model": {},
 }
-"""The settings by section. `train_rows` and `dev_rows` are per language pair, 0 for all; `model` are arguments of the
-COMET class."""
+"""The settings by section. `train_rows` and `dev_rows` are per language pair, 0 for all; damaged forms of so many as
+`damaged_rows` per pair are added to the training rows; `model` are arguments of the COMET class."""
 FIXED = {"layer": "mix", "layer_norm": False, "pool": "avg"}
 """What makes a frozen encoder's states enough (see `eval.comet_fit`)."""
 
@@ -54,7 +55,9 @@ def train(options: argparse.Namespace) -> int:
         scratch = part / "scratch"
         scratch.mkdir()
         parts = {name: _tables(tables, data["table"], name, data[f"{name}_rows"]) for name in ("train", "dev")}
-        write_table(scratch / "train.csv", [row for rows in parts["train"].values() for row in rows])
+        rated = [row for rows in parts["train"].values() for row in rows]
+        bad = [r for own in parts["train"].values() for r in damaged(own, data["damaged_rows"], training["seed"])]
+        write_table(scratch / "train.csv", [*rated, *bad])
         dev = [scratch / f"dev.{pair}.csv" for pair in parts["dev"]]
         for path, rows in zip(dev, parts["dev"].values(), strict=True):
             write_table(path, rows)
@@ -83,6 +86,7 @@ def train(options: argparse.Namespace) -> int:
             "encoder": DEFAULT_ENCODER,
             "arguments": settings["model"] | FIXED,
             "settings": settings,
+            "damaged": len(bad),
             "rows": {name: {pair: len(rows) for pair, rows in own.items()} for name, own in parts.items()},
             "split": {n: v for n, v in read_json(Path(options.data) / FACTS).items() if n != "rows"},
             "unbabel_comet": answer["version"],

@@ -14,6 +14,7 @@ import numpy as np
 
 from eval.metrics.comet import Triple
 from eval.quality_correlations import Scores
+from eval.quality_damage import thinned
 from eval.suites import Part
 
 KEPT, FEW = 0.8, 0.4
@@ -37,16 +38,9 @@ def contrast(part: Part) -> Contrast:
     made: list[Triple] = []
     for n, (source, reference) in enumerate(zip(part.sources, part.references, strict=True)):
         other = part.references[(n + 1) % len(part.references)]
-        translations = (_thinned(reference, KEPT, rng), _thinned(reference, FEW, rng), source, other)
+        translations = (thinned(reference, KEPT, rng), thinned(reference, FEW, rng), source, other)
         made += [(source, translation, reference) for translation in translations]
     return Contrast(part.name, part.target, tuple(made))
-
-
-def _thinned(text: str, share: float, rng: random.Random) -> str:
-    """The text with a share of its words, in order; one at least."""
-    words = text.split()
-    rows = sorted(rng.sample(range(len(words)), max(1, round(share * len(words)))))
-    return " ".join(words[n] for n in rows)
 
 
 def preferred(scores: Scores) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from eval.quality_bertscore import baseline, layer_f1
 from eval.quality_bertscore import main as make_baselines
 from eval.quality_contrast import WORSE, contrast, preferred
 from eval.quality_correlations import difference, kendall, pearson, spearman, within_sources
+from eval.quality_damage import damaged
 from eval.quality_data import Rated, main, part_of, read_tables
 from eval.quality_report import sample
 from eval.quality_scores import kept
@@ -160,6 +161,17 @@ def test_contrasts() -> None:
     assert preferred(np.array([3.0, 1, 2, 3, 1, 1, 2, 0])) == (75, 50, 75)
 
 
+@pytest.mark.parametrize(("reference", "worst"), [("r", -25), ("", -2.5)])
+def test_damage_is_rated_below_what_it_was_made_of(reference: str, worst: float) -> None:
+    rows = [Rated(f"s{n}", f"one two three four five{n}", reference, -0.5) for n in range(9)]
+    made = damaged(rows, 3, 1)
+    assert len(made) == 12 and made == damaged(rows, 3, 1)
+    for light, heavy, copied, other in zip(*(made[n::4] for n in range(4)), strict=True):
+        assert len(light.translation.split()) == 4 and len(heavy.translation.split()) == 2
+        assert -0.5 > light.human > heavy.human >= copied.human == other.human == worst
+        assert copied.translation == copied.source and other.translation[-1] != light.source[-1]
+
+
 def test_scores_are_kept(tmp_path: Path) -> None:
     calls = []
 
@@ -184,6 +196,7 @@ def test_the_report_names_what_is_best_and_what_is_missing(tmp_path: Path) -> No
         "command": "python -m eval.comet_train --config configs/comet-reference.toml",
         "settings": {"data": {"table": "mqm"}},
         "rows": {"train": {"en-de": 12}},
+        "damaged": 8,
         "dev_scores": [{}],
         "best_dev_kendall": 0.31,
         "seconds": 60,
