@@ -42,7 +42,7 @@ def sweep(maker: CcprUnits, index: Index, data: Sequence[Development], precision
         for begin in range(0, len(own.sources), SENTENCES_AT_ONCE):
             texts = own.sources[begin : begin + SENTENCES_AT_ONCE]
             asked = candidates(maker, texts, queries[0])
-            scores, ids = index.search(asked.vectors[asked.asked], DEPTH)
+            scores, ids = index.search(asked.queries, DEPTH)
             own_chances = chances.of(ids)
             for threshold in passages:
                 kept_scores, kept = _kept(scores, ids, own_chances > threshold)

@@ -19,7 +19,7 @@ from rag_mt.skips import Skips
 from rag_mt.types import Floats, Hit, Origin, Sentence
 from retrievers.alignment import Links
 from retrievers.build import build_index
-from retrievers.ccpr.retriever import Answers, Candidates, answers, candidates
+from retrievers.ccpr.retriever import Answers, Candidates, answers, candidates, with_themselves
 from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import Searched
 from retrievers.index import Index, LeftOut, open_index
@@ -81,7 +81,8 @@ class System:
         if self.segmentation == "learned":
             return found
         short = np.flatnonzero(_words_in(texts, found.spans) <= MAX_WORDS)
-        return Candidates(found.spans, found.vectors, None, short)
+        queries = with_themselves(self.maker, texts, found.spans[short], found.vectors[short])
+        return Candidates(found.spans, found.vectors, None, short, queries)
 
 
 class Joined:

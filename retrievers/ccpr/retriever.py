@@ -28,12 +28,19 @@ ALL = -1.0
 @dataclass(frozen=True)
 class Candidates:
     """All spans of some texts with their vectors, int32 (spans, 3) and (spans, dimension), ordered by text, start and
-    end; `chances`, the probability that each is a phrase, or None; and the rows `asked` that are looked up."""
+    end; `chances`, the probability that each is a phrase, or None; the rows `asked` that are looked up, and the vectors
+    they are looked up by, (asked, dimension), or None for those that they have."""
 
     spans: NDArray[np.int32]
     vectors: Floats
     chances: Floats | None
     asked: NDArray[np.int64]
+    by: Floats | None = None
+
+    @property
+    def queries(self) -> Floats:
+        """The vectors (asked, dimension) to search with."""
+        return self.vectors[self.asked] if self.by is None else self.by
 
 
 @dataclass(frozen=True)
@@ -102,10 +109,28 @@ def _hint(found: Answers, row: int, confidence: float) -> Hint:
 
 
 def candidates(maker: CcprUnits, texts: Sequence[str], threshold: float | None = None) -> Candidates:
-    """All spans of the texts; asked are those above the query threshold (default: the maker's)."""
+    """All spans of the texts; asked are those above the query threshold (default: the maker's), by what they mean in
+    their sentence and by themselves (see `with_themselves`)."""
     vectors, spans, chances = maker.scored(texts, ALL)
     asked = np.flatnonzero(chances > (maker.thresholds["query"] if threshold is None else threshold))
-    return Candidates(spans, vectors, chances, asked)
+    return Candidates(spans, vectors, chances, asked, with_themselves(maker, texts, spans[asked], vectors[asked]))
+
+
+def with_themselves(maker: CcprUnits, texts: Sequence[str], spans: NDArray[np.int32], vectors: Floats) -> Floats:
+    """The vectors (spans, dimension) of phrases with those added that they have when they are read as a text of their
+    own, of the length that the model gives all vectors.
+
+    In context alone the nearest phrase is often one from a like sentence with another meaning: an index of other text
+    has the word, but seldom in the same context.
+    """
+    phrases = [texts[n][a:b] for n, a, b in spans.tolist()]
+    rows = {phrase: row for row, phrase in enumerate(dict.fromkeys(phrases))}
+    whole = np.array([(row, 0, len(phrase)) for phrase, row in rows.items()], np.int32).reshape(-1, 3)
+    alone = maker.span_vectors(list(rows), whole)
+    mixed = vectors + alone[[rows[phrase] for phrase in phrases]] if rows else vectors
+    if not maker.encoder.heads.settings.normalised:
+        return mixed / 2
+    return mixed / np.maximum(np.linalg.norm(mixed, axis=1, keepdims=True), 1e-9)
 
 
 def answers(
@@ -120,7 +145,7 @@ def answers(
     `without[i]` is what is left out of the index for text i.
     """
     bounds = np.searchsorted(asked.spans[asked.asked, 0], np.arange(len(texts) + 1))
-    scores, ids = search_each(index, asked.vectors[asked.asked], bounds, k, without)
+    scores, ids = search_each(index, asked.queries, bounds, k, without)
     return described(index, texts, asked, scores, ids)
 
 

@@ -254,15 +254,31 @@ def test_other_numbers_are_never_shown(opened) -> None:
 def test_equal_surfaces_are_one_hit_with_its_best_context(opened) -> None:
     """`new hospital` stands in two sentences: the better context is shown and the other is no rival of it."""
     index, maker = opened
-    found = answers(index, [ENGLISH[3]], candidates(maker, [ENGLISH[3]]), k=200)
+    asked = replace(candidates(maker, [ENGLISH[3]]), by=None)  # as in their context alone
+    found = answers(index, [ENGLISH[3]], asked, k=200)
     row = [ENGLISH[3][a:b] for _, a, b in found.spans.tolist()].index("new hospital")
     assert found.hits[row].sentence.text == ENGLISH[3]
-    scores, ids = index.search(maker.span_vectors([ENGLISH[3]], found.spans[row : row + 1]), 200)
+    scores, ids = index.search(asked.queries[row : row + 1], 200)
     others = [s for s, i in zip(scores[0], ids[0].tolist(), strict=True) if index.hit(i, 0).text != "new hospital"]
     assert found.features["margin"][row] == pytest.approx(scores[0, 0] - max(others), abs=1e-5)
     assert found.features["share"][row] == pytest.approx(2 / len(index))
     assert set(FEATURES) == set(found.features)
     assert all(own.shape == (len(found.hits),) and np.isfinite(own).all() for own in found.features.values())
+
+
+def test_phrases_are_looked_up_by_their_sentence_and_by_themselves(opened) -> None:
+    _, maker = opened
+    texts = [ENGLISH[1], "hospital", ENGLISH[3], ""]
+    asked = candidates(maker, texts)
+    spans, own = asked.spans[asked.asked], asked.vectors[asked.asked]
+    for (n, a, b), vector, query in zip(spans.tolist(), own, asked.queries, strict=True):
+        phrase = texts[n][a:b]
+        mixed = vector + maker.span_vectors([phrase], np.array([[0, 0, len(phrase)]], np.int32))[0]
+        np.testing.assert_allclose(query, mixed / np.linalg.norm(mixed), atol=1e-5)
+    (whole,) = np.flatnonzero(spans[:, 0] == 1)
+    np.testing.assert_allclose(asked.queries[whole], own[whole], atol=1e-5)
+    assert np.abs(asked.queries - own).max() > 0.01
+    assert candidates(maker, ["..."]).queries.shape == (0, maker.dimension)
 
 
 def test_the_registry_opens_it_with_the_minimum_of_the_model_or_of_the_index(model, opened, caplog) -> None:
