@@ -29,7 +29,7 @@ from retrievers.ccpr.features import (
     string_features,
 )
 from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
-from retrievers.ccpr.retriever import CcprRetriever, answers, candidates
+from retrievers.ccpr.retriever import ALONE, CcprRetriever, answers, candidates
 from retrievers.default_index import default_index
 from retrievers.dense import DenseRetriever
 from retrievers.index import open_index
@@ -273,7 +273,7 @@ def test_phrases_are_looked_up_by_their_sentence_and_by_themselves(opened) -> No
     spans, own = asked.spans[asked.asked], asked.vectors[asked.asked]
     for (n, a, b), vector, query in zip(spans.tolist(), own, asked.queries, strict=True):
         phrase = texts[n][a:b]
-        mixed = vector + maker.span_vectors([phrase], np.array([[0, 0, len(phrase)]], np.int32))[0]
+        mixed = vector + ALONE * maker.span_vectors([phrase], np.array([[0, 0, len(phrase)]], np.int32))[0]
         np.testing.assert_allclose(query, mixed / np.linalg.norm(mixed), atol=1e-5)
     (whole,) = np.flatnonzero(spans[:, 0] == 1)
     np.testing.assert_allclose(asked.queries[whole], own[whole], atol=1e-5)
