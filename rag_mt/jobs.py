@@ -3,7 +3,7 @@
 The sentences of a job are numbered in file order and cut into windows; a window is retrieved for as one call, sorted
 by prompt length and cut into batches. That plan depends on the input and the settings alone, so that a resumed job
 computes exactly the batches that are missing and its output has the same bytes (in bf16 an output can depend on
-its batch).
+its batch, and on the number of threads, which is then to be the same).
 """
 
 from __future__ import annotations
