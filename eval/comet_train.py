@@ -13,7 +13,6 @@ import argparse
 import json
 import sys
 import time
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from eval.quality_data import FACTS, Rated, read_tables, write_table
 from rag_mt.console import OK, Parser, note, positive, run
 from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
-from rag_mt.fingerprints import read_json
+from rag_mt.fingerprints import read_json, read_toml
 from rag_mt.paths import whole_folder
 
 EXAMPLE = "configs/comet-reference.toml"
@@ -101,12 +100,7 @@ def train(options: argparse.Namespace) -> int:
 
 def read_settings(path: Path) -> dict[str, dict[str, Any]]:
     """The settings of a TOML file over the defaults; raises UserError for what is not known."""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"there is no configuration {path}: try {EXAMPLE}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a TOML file: {error}") from None
+    found = read_toml(path, "configuration", EXAMPLE)
     for section, values in found.items():
         if section not in DEFAULTS or not isinstance(values, dict):
             raise UserError(f"{path} has no section [{section}] that is known: expected {', '.join(DEFAULTS)}")

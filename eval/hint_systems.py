@@ -19,7 +19,7 @@ from rag_mt.skips import Skips
 from rag_mt.types import Floats, Hit, Origin, Sentence
 from retrievers.alignment import Links
 from retrievers.build import build_index
-from retrievers.ccpr.retriever import Answers, Candidates, answers, candidates, with_themselves
+from retrievers.ccpr.retriever import ALL, Answers, Candidates, answers, candidates, with_themselves
 from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import Searched
 from retrievers.index import Index, LeftOut, open_index
@@ -77,12 +77,12 @@ class System:
         if isinstance(self.maker, NgramUnits):
             vectors, spans = self.maker.units(texts, "query")
             return Candidates(spans, vectors, None, np.arange(len(spans)))
-        found = candidates(self.maker, texts)
         if self.segmentation == "learned":
-            return found
-        short = np.flatnonzero(_words_in(texts, found.spans) <= MAX_WORDS)
-        queries = with_themselves(self.maker, texts, found.spans[short], found.vectors[short])
-        return Candidates(found.spans, found.vectors, None, short, queries)
+            return candidates(self.maker, texts)
+        vectors, spans, _ = self.maker.scored(texts, ALL)
+        short = np.flatnonzero(_words_in(texts, spans) <= MAX_WORDS)
+        queries = with_themselves(self.maker, texts, spans[short], vectors[short])
+        return Candidates(spans, vectors, None, short, queries)
 
 
 class Joined:

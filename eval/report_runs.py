@@ -12,12 +12,12 @@ from typing import Any
 from eval.metrics.chrf import open_chrf
 from eval.metrics.formulas import Rows
 from eval.significance import Comparison, compare
-from eval.suites import FOLDERS, SAMPLE, direction_group
+from eval.suites import FOLDERS, SAMPLE
 from eval.translation_records import Record, read_records
 from eval.translation_runs import COMMANDS, RECORDS, finished_runs, read_facts
 from eval.translation_scores import SCORES, Scored, read_scores, scored
 from rag_mt.errors import UserError
-from rag_mt.languages import WMT16
+from rag_mt.languages import WMT16, direction_group
 
 BASELINE = "plain"
 MAIN_METRICS = ("chrF++", "chrF")

@@ -201,8 +201,3 @@ def _columns(path: Path, source: str, target: str) -> list[str]:
         names = (code.casefold(), base_code(code), language(code).name.casefold())
         found += next(([name] for name in names if name in heads), [])
     return found if len(found) == 2 else ["1", "2"]
-
-
-def direction_group(source: str, target: str) -> str:
-    """`to_en`, `from_en` or, without English, `other`."""
-    return "to_en" if base_code(target) == "en" else "from_en" if base_code(source) == "en" else "other"

@@ -22,16 +22,16 @@ alignment.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from eval.suites import direction_group
 from rag_mt.adapters import checked_adapter
 from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_toml
+from rag_mt.languages import direction_group
 from rag_mt.shipped_adapters import NONE, chosen_adapter
 from retrievers.manifest import read_manifest
 from retrievers.registry import retriever_spec
@@ -113,12 +113,7 @@ def read_systems(path: Path, names: str | None = None) -> list[System]:
     Raises UserError for a file that is missing or no TOML, and for systems and settings that do not exist, are of
     another type or do not go together.
     """
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"there is no file of systems {path}: try {EXAMPLE}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a TOML file: {error}") from error
+    found = read_toml(path, "file of systems", EXAMPLE)
     for section in sorted(found.keys() - {"defaults", "systems"}):
         raise UserError(f"{path} has a section [{section}] that is not known: expected [defaults] and [systems.NAME]")
     tables = found.get("systems", {})

@@ -61,37 +61,50 @@ def flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {f"{section}.{name}": value for section, own in settings.items() for name, value in own.items()}
 
 
-def read_run(folder: str) -> Mapping[str, Any]:
-    """The `training.json` of a model folder; raises UserError where there is none with a score."""
-    path = Path(folder) / "training.json"
-    if not path.is_file():
-        raise UserError(f"there is no {path}: give folders that `python -m finetune.ccpr` wrote")
-    found: Mapping[str, Any] = read_json(path)
-    if not found.get("curve"):
-        raise UserError(f"{path} has no scores yet: train until the first evaluation")
-    return found
+def read_runs(folders: Sequence[str], program: str) -> dict[str, Mapping[str, Any]]:
+    """The `training.json` of each folder that `program` wrote, by the folders' names.
+
+    Raises UserError for a folder without one or without a score, and for two of the same name.
+    """
+    runs: dict[str, Mapping[str, Any]] = {}
+    for folder in map(Path, folders):
+        path = folder / "training.json"
+        if not path.is_file():
+            raise UserError(f"there is no {path}: give folders that `python -m {program}` wrote")
+        found = read_json(path)
+        if not found.get("curve"):
+            raise UserError(f"{path} has no scores yet: train until the first evaluation")
+        if folder.name in runs:
+            raise UserError(f"two of the folders are named {folder.name}: rename one, names are the rows of the table")
+        runs[folder.name] = found
+    return runs
 
 
-def report(options: argparse.Namespace) -> int:
-    """Print the table and maybe write it."""
-    runs = {Path(folder).name: read_run(folder) for folder in options.runs}
-    if len(runs) < len(options.runs):
-        raise UserError("two of the runs have folders of the same name: rename one, names are the rows of the table")
-    text = table(runs)
+def show(text: str, output: str | None) -> int:
+    """Print a table and maybe write it to a file; returns the exit code."""
     print(text, end="")
-    if options.output:
-        with whole_file(Path(options.output)) as path:
+    if output:
+        with whole_file(Path(output)) as path:
             path.write_text(text, encoding="utf-8")
     return OK
 
 
+def arguments_parser(prog: str, description: str | None, folders: str) -> Parser:
+    """The arguments of a report about training runs, whose `folders` are named so in the help."""
+    parser = Parser(prog=prog, description=description, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("runs", nargs="+", metavar="FOLDER", help=folders)
+    parser.add_argument("--output", metavar="FILE.md", help="write the table here too")
+    return parser
+
+
+def report(options: argparse.Namespace) -> int:
+    """Print the table and maybe write it."""
+    return show(table(read_runs(options.runs, "finetune.ccpr")), options.output)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(
-        prog="python -m eval.training_report", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("runs", nargs="+", metavar="FOLDER", help="model folders, the base first")
-    parser.add_argument("--output", metavar="FILE.md", help="write the table here too")
+    parser = arguments_parser("python -m eval.training_report", __doc__, "model folders, the base first")
     return run(report, parser.parse_args(arguments))
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.metrics import DEFAULT_METRICS, METRICS, MetricSettings
-from eval.suites import FOLDERS, SAMPLE, SEED, Suite, direction_group, open_suite
+from eval.suites import FOLDERS, SAMPLE, SEED, Suite, open_suite
 from eval.systems import EXAMPLE, check_at, read_systems
 from eval.translation_models import Models, Run, in_order
 from eval.translation_records import outputs_sha256, read_records
@@ -34,6 +34,7 @@ from eval.translation_scores import SCORES, Scored, score_run
 from rag_mt.console import INTERRUPTED, OK, Parser, note, positive, run
 from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
+from rag_mt.languages import direction_group
 from rag_mt.paths import whole_file
 from rag_mt.progress import progress
 

@@ -11,13 +11,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from eval.training_report import read_run
-from rag_mt.console import OK, Parser, run
+from eval.training_report import arguments_parser, read_runs, show
+from rag_mt.console import run
 from rag_mt.errors import UserError
-from rag_mt.paths import whole_file
 
 
 def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
@@ -35,27 +33,16 @@ def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
 
 def report(options: argparse.Namespace) -> int:
     """Print the table and maybe write it."""
-    runs = {Path(folder).name: read_run(folder) for folder in options.runs}
-    if len(runs) < len(options.runs):
-        raise UserError("two of the adapters have folders of the same name: rename one")
+    runs = read_runs(options.runs, "finetune.lora")
     for name, own in runs.items():
         if "dev" not in own["curve"][0]:
             raise UserError(f"adapter {name} was trained without development examples: train it with --dev DEV.jsonl")
-    text = table(runs)
-    print(text, end="")
-    if options.output:
-        with whole_file(Path(options.output)) as path:
-            path.write_text(text, encoding="utf-8")
-    return OK
+    return show(table(runs), options.output)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(
-        prog="python -m eval.tuning_report", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("runs", nargs="+", metavar="ADAPTER", help="adapter folders, those of the first stage first")
-    parser.add_argument("--output", metavar="FILE.md", help="write the table here too")
+    parser = arguments_parser("python -m eval.tuning_report", __doc__, "adapter folders, the first stage first")
     return run(report, parser.parse_args(arguments))
 
 

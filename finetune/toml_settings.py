@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_toml
 
 T = TypeVar("T")
 
@@ -20,12 +21,7 @@ def read_settings(kind: type[T], path: Path, changes: Mapping[str, str], example
     Raises UserError for a file that is missing (`example` is one to try) or no TOML, and for settings that do not
     exist or are of another type.
     """
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"there is no configuration {path}: try {example}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a TOML file: {error}") from error
+    found = read_toml(path, "configuration", example)
     sections = get_type_hints(kind)
     for name, text in changes.items():
         section, _, key = name.partition(".")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
+from rag_mt.errors import UserError
 from rag_mt.paths import cache_dir, whole_file
 
 
@@ -44,3 +46,16 @@ def folder_fingerprint(folder: Path, suffixes: tuple[str, ...] = (".safetensors"
 def read_json(path: Path) -> Any:
     """The parsed contents of a UTF-8 JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_toml(path: Path, what: str, example: str | Path) -> dict[str, Any]:
+    """The parsed contents of a TOML file that a user named, which is to hold `what`, as `example` does.
+
+    Raises UserError for a file that is missing or no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"there is no {what} {path}: try {example}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not a TOML file: {error}") from error

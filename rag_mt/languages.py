@@ -53,6 +53,12 @@ def base_code(code: str) -> str:
     return code.replace("_", "-").split("-")[0].lower()
 
 
+def direction_group(source: str, target: str) -> str:
+    """`to_en`, `from_en` or, where not just one of both languages is English, `other`."""
+    codes = [base_code(source), base_code(target)]
+    return "other" if codes.count("en") != 1 else "to_en" if codes[1] == "en" else "from_en"
+
+
 @cache
 def _codes_by_name() -> dict[str, str]:
     english = Locale("en").languages

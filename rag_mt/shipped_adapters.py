@@ -6,7 +6,7 @@ from pathlib import Path
 
 import finetune
 from rag_mt.defaults import DEFAULT_ADAPTER
-from rag_mt.languages import base_code
+from rag_mt.languages import direction_group
 from retrievers.registry import retriever_spec
 
 FOLDER = Path(finetune.__file__).parent / "shipped"
@@ -29,9 +29,8 @@ def chosen_adapter(adapter: str | None, llm: str, retriever: str, source: str, t
         return None
     if adapter != DEFAULT_ADAPTER:
         return adapter
-    codes = [base_code(code) for code in (source, target)]
-    if not llm.startswith(EMBEDDED) or codes.count("en") != 1:
+    if not llm.startswith(EMBEDDED):
         return None
-    group = "to-en" if codes[1] == "en" else "from-en"
+    group = direction_group(source, target).replace("_", "-")
     folder = FOLDER / llm.removeprefix(EMBEDDED) / f"{method_of(retriever)}.{group}"
     return str(folder) if folder.is_dir() else None

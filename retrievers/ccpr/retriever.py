@@ -132,9 +132,9 @@ def with_themselves(maker: CcprUnits, texts: Sequence[str], spans: NDArray[np.in
     whole = np.array([(row, 0, len(phrase)) for phrase, row in rows.items()], np.int32).reshape(-1, 3)
     alone = maker.span_vectors(list(rows), whole)
     mixed = vectors + ALONE * alone[[rows[phrase] for phrase in phrases]] if rows else vectors
-    if not maker.encoder.heads.settings.normalised:
-        return mixed / (1 + ALONE)
-    return mixed / np.maximum(np.linalg.norm(mixed, axis=1, keepdims=True), 1e-9)
+    normalised = maker.encoder.heads.settings.normalised
+    lengths = np.maximum(np.linalg.norm(mixed, axis=1, keepdims=True), 1e-9) if normalised else 1 + ALONE
+    return (mixed / lengths).astype(np.float32, copy=False)
 
 
 def answers(

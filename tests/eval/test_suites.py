@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.suites import QUICK, direction_group, file_rows, open_suite, sample
+from eval.suites import QUICK, file_rows, open_suite, sample
 from rag_mt.errors import UserError
-from rag_mt.languages import DIRECTIONS
+from rag_mt.languages import DIRECTIONS, direction_group
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 
