@@ -53,7 +53,10 @@ class DataConfig:
     decides how early it comes. Both sides have `fewest_words` to `most_words` words, and the longer one at most
     `longest_ratio` times the characters of the other. The share `no_hints` of the examples is shown none.
     `least_confidence`, if given, is a range of which each example draws the least confidence of its hints, for
-    retrievers that tell one; else hints are those of a translation.
+    retrievers that tell one; else hints are those of a translation. The share `right_hints` of the examples with
+    phrases is also shown right ones, which the index has in other sentences: retrieved hints alone are too few and too
+    seldom right for a small model to learn from some hundred examples that a hint can be taken up. Development
+    examples have none of these.
     """
 
     languages: tuple[str, ...] = WMT16
@@ -65,6 +68,7 @@ class DataConfig:
     longest_ratio: float = 2.5
     no_hints: float = 0.0
     least_confidence: tuple[float, ...] = ()
+    right_hints: float = 0.0
     seed: int = 1
 
 
@@ -115,6 +119,7 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
         ("data.pairs", data.pairs, data.pairs >= 1, "at least 1"),
         ("data.languages", data.languages, bool(data.languages) and "en" not in data.languages, "codes beside en"),
         ("data.no_hints", data.no_hints, 0 <= data.no_hints <= 1, "a share from 0 to 1"),
+        ("data.right_hints", data.right_hints, 0 <= data.right_hints <= 1, "a share from 0 to 1"),
         (
             "data.least_confidence",
             ranges,

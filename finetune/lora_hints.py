@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ import numpy as np
 from finetune.lora_config import DataConfig
 from finetune.lora_examples import Example
 from finetune.lora_leave_out import nearly_equal_sentences
+from finetune.lora_right import right_hints
 from finetune.lora_sample import Pair
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
@@ -20,6 +21,7 @@ from rag_mt.journal import Journal
 from rag_mt.languages import base_code, language
 from rag_mt.progress import progress
 from rag_mt.types import Hint, Sentence, Translation, Unit
+from retrievers.alignment import EncoderAligner
 from retrievers.ccpr import is_phrase_model, phrase_model_folder
 from retrievers.ccpr.confidence import confidence_in
 from retrievers.ccpr.retriever import CcprRetriever
@@ -106,11 +108,12 @@ def indexes_of(texts: Sequence[str], method: str, targets: Sequence[str], device
 @dataclass(frozen=True)
 class Found:
     """For each pair its hints and how many sentences of the index were left out for it; `facts` tell by direction what
-    judged the hints."""
+    judged the hints; for each pair too, if the settings want some, the right hints that the index could give."""
 
     hints: list[tuple[Hint, ...]]
     left_out: list[int]
     facts: Mapping[str, Any]
+    right: list[tuple[Hint, ...]] = field(default_factory=list)
 
 
 def retrieved(
@@ -152,7 +155,21 @@ def retrieved(
                 journal.add(block, [Translation(s, pairs[n].target, own) for s, n, own in found])
             bar.update(len(block))
     bar.close()
-    return Found(hints, [len(own) for own in near], facts)
+    right = _right(pairs, indexes, near) if settings.right_hints and indexes.unit == "phrase" else []
+    return Found(hints, [len(own) for own in near], facts, right)
+
+
+def _right(pairs: Sequence[Pair], indexes: Indexes, near: Sequence[Sequence[int]]) -> list[tuple[Hint, ...]]:
+    """`right_hints` of all pairs, aligned with the encoder of sentence retrieval."""
+    aligner = EncoderAligner(encoder_for("sentence", None, indexes.device, indexes.dtype), method="intersection")
+    made: list[tuple[Hint, ...]] = [() for _ in pairs]
+    for code, folder in indexes.folders.items():
+        rows = [n for n, pair in enumerate(pairs) if pair.target_language == code]
+        texts = _texts(map_sentences(folder).column("text"))
+        found = right_hints([pairs[n] for n in rows], [frozenset(near[n]) for n in rows], texts, aligner)
+        for n, own in zip(rows, found, strict=True):
+            made[n] = own
+    return made
 
 
 def _sentence(pair: Pair) -> Sentence:
@@ -200,9 +217,10 @@ def _texts(column: Any) -> Iterator[str]:
 
 def examples_of(pairs: Sequence[Pair], unit: Unit | None, found: Found, settings: DataConfig) -> list[Example]:
     """The examples: `settings.no_hints` of them without hints, the others with those of at least the confidence that
-    `settings.least_confidence` draws. What is drawn for a pair depends on its text and the seed alone."""
+    `settings.least_confidence` draws, `settings.right_hints` of these with right ones for other parts of the sentence,
+    of which a share is drawn too. What is drawn for a pair depends on its text and the seed alone."""
     made = []
-    for pair, hints in zip(pairs, found.hints, strict=True):
+    for pair, hints, right in zip(pairs, found.hints, found.right or [()] * len(pairs), strict=True):
         text = f"{pair.direction}\n{pair.source}\n{pair.target}".encode()
         drawn = np.random.default_rng([settings.seed, *hashlib.blake2b(text, digest_size=8).digest()])
         hidden, share = drawn.random(2)
@@ -211,5 +229,9 @@ def examples_of(pairs: Sequence[Pair], unit: Unit | None, found: Found, settings
         elif settings.least_confidence and found.facts.get(pair.direction, {}).get("confidence"):
             low, high = settings.least_confidence
             hints = tuple(hint for hint in hints if hint.hit.score >= low + share * (high - low))
+        if hidden >= settings.no_hints and drawn.random() < settings.right_hints:
+            shares = drawn.random(len(right)) < drawn.random()
+            free = [own for own in right if not any(own.source_span.overlaps(h.source_span) for h in hints)]
+            hints += tuple(hint for hint, shown in zip(free, shares, strict=False) if shown)
         made.append(Example(pair, unit or "sentence", hints))
     return made

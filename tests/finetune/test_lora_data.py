@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,14 @@ import pytest
 import rag_mt
 from finetune import lora_hints
 from finetune.held_out import held_out
+from finetune.lora_config import DataConfig
 from finetune.lora_data import main
 from finetune.lora_examples import manifest_path, read_examples
+from finetune.lora_hints import Found, examples_of
 from finetune.lora_leave_out import nearly_equal
+from finetune.lora_sample import Pair
 from rag_mt.errors import UserError
-from rag_mt.types import Sentence
+from rag_mt.types import Hint, Hit, Sentence, Span
 from retrievers.dense import DenseRetriever
 from retrievers.registry import build_for, encoder_for
 
@@ -24,6 +28,7 @@ languages = ["de", "cs"]
 pairs = 12
 fewest_words = 3
 """
+SPANS = Span(0, 4), Span(0, 9), Span(10, 14)
 CORPUS = Path(rag_mt.__file__).parent / "sample_corpus"
 
 
@@ -131,6 +136,20 @@ def test_some_examples_lose_their_hints(place, tmp_path):
     fewer = made(place, "sentence", tmp_path / "few.jsonl", "--set", "data.no_hints=0.5", "--pairs", "6")
     hidden = {e.pair.source for e in some if not e.hints}
     assert {e.pair.source for e in fewer if not e.hints} <= hidden
+
+
+def test_right_hints_stand_beside_the_retrieved_ones():
+    """For parts of the sentence without a hint; none for the examples that are shown no hints."""
+    pairs = [Pair("de", "en", f"eins zwei drei {n}", f"one two three {n}") for n in range(300)]
+    own, over, free = (Hint(span, Hit(Sentence("one", "en"), Span(0, 3), 0.6)) for span in SPANS)
+    found = Found([(own,)] * 300, [0] * 300, {}, [(over, free)] * 300)
+    made = examples_of(pairs, "phrase", found, DataConfig(no_hints=0.2, right_hints=0.5))
+    counts = Counter(e.hints for e in made)
+    assert set(counts) == {(), (own,), (own, free)}
+    assert 40 <= counts[()] <= 80 and 40 <= counts[own, free] <= 80  # 20 %, and half of half of the others
+    none = examples_of(pairs, "phrase", found, DataConfig(no_hints=0.2))
+    assert {e.hints for e in none} == {(), (own,)}
+    assert [bool(e.hints) for e in none] == [bool(e.hints) for e in made]
 
 
 def test_from_english_takes_an_index_of_each_language(place, tmp_path, capsys):
