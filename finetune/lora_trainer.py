@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -196,13 +196,14 @@ class Trainer:
         self.since = (facts["since"][0], facts["since"][1])
 
     def save(self) -> None:
-        """Write the adapter, its `training.json` and its curve."""
+        """Write the adapter, its `training.json`, which names folders but not where they lie, and its curve."""
         save_adapter(self.model, self.output)
-        training, before = self.config.training, self.model.before
+        model, training, before = self.config.model, self.config.training, self.model.before
+        start = Path(model.start).name
         facts = {
-            "command": self.command,
+            "command": self.command.replace(f"model.start={model.start}", f"model.start={start}"),
             "version": __version__,
-            "settings": {"model": asdict(self.config.model), "training": asdict(training)},
+            "settings": {"model": asdict(replace(model, start=start)), "training": asdict(training)},
             "base_fingerprint": self.model.loaded.fingerprint,
             "dtype": str(self.model.loaded.dtype).removeprefix("torch."),
             **self.data.facts,

@@ -237,6 +237,7 @@ def test_an_adapter_is_trained_further(tmp_path, config, files, examples):
         torch.testing.assert_close(own.detach(), tensor.float(), atol=0, rtol=0)
     assert main(arguments(config, files, second, "--set", f"model.start={first}")) == 0
     facts = [json.loads((m / "training.json").read_text()) for m in (first, second)]
+    assert str(first.parent) not in json.dumps(facts[1])
     assert facts[1]["started_from"]["curve"] == facts[0]["curve"]
     assert [p["pairs"] for p in continued(facts[1]["started_from"], facts[1]["curve"])] == [24, 48, 72, 96, 120, 144]
     assert facts[1]["curve"][0]["loss"] < facts[0]["curve"][0]["loss"]
