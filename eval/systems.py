@@ -45,7 +45,8 @@ EXAMPLE = Path(__file__).parents[1] / "configs" / "systems.toml"
 @dataclass(frozen=True)
 class System:
     """A way to translate. `adapter` has a folder for each group of directions that has one, or `auto` for the adapter
-    that comes with rag_mt.
+    that comes with rag_mt. `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the
+    index's own.
 
     For `hints = "oracle"`: `aligner` finds the words that belong together, by a layer of `align_encoder` or, eflomal,
     learning from the parallel text `along` (`{pair}` is such as `de-en`) too; phrases have up to `oracle_words` words.
@@ -55,6 +56,7 @@ class System:
     retriever: str = DEFAULT_RETRIEVER
     index: str = ""
     encoder: str = ""
+    cut_off: float = 0.0
     wrapper: str = "auto"
     llm: str = DEFAULT_LLM
     adapter: Mapping[str, str] = field(default_factory=dict)

@@ -139,6 +139,8 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         show=show,
         encoders=models.encoder,
     )
+    if own.cut_off and isinstance(translator.retriever, DenseRetriever | CcprRetriever):
+        translator.retriever.cut_off = mode["cut_off"] = own.cut_off
     if suite.quick and not own.index and isinstance(translator.retriever, DenseRetriever | CcprRetriever):
         translator.retriever = WithoutReferences(translator.retriever, part.references)
         mode["left out"] = "own reference"

@@ -111,6 +111,10 @@ index = "phrases-{{tgt}}"
 retriever = "phrases"
 index = "sentence-en"
 
+[systems.strict]
+like = "phrases"
+cut_off = 2.0
+
 [systems.dropped]
 like = "phrases"
 hints = "none"

@@ -178,6 +178,16 @@ def test_models_are_loaded_once(command: list[str], tmp_path: Path, monkeypatch:
     assert sorted(opened) == ["encoder", "llm"]
 
 
+def test_a_system_has_a_cut_off_of_its_own(command: list[str], tmp_path: Path) -> None:
+    options = ["--directions", "de-en", "--limit", "3", "--systems", "phrases,strict"]
+    assert main([*command, *options, "--output", str(tmp_path)]) == 0
+    hints = [
+        [r.translation.hints for r in read_records(tmp_path / name / f"de-en{RECORDS}")]
+        for name in ("phrases", "strict")
+    ]
+    assert any(hints[0]) and not any(hints[1])
+
+
 def test_runs_with_one_model_come_one_after_the_other(parallel_data: Path, tmp_path: Path) -> None:
     path = tmp_path / "systems.toml"
     path.write_text("[systems.a]\nllm='x'\n[systems.b]\nllm='y'\n[systems.c]\nllm='x'\n")
