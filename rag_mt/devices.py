@@ -37,7 +37,7 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
         raise UserError(f"unknown number format {name!r}: choose auto, {', '.join(DTYPES)}")
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-    native = torch.backends.mps.is_macos_or_newer(14, 0) if device.type == "mps" else _cpu_has_bfloat16()
+    native = torch.backends.mps.is_macos_or_newer(14, 0) if device.type == "mps" else cpu_has_bfloat16()
     return torch.bfloat16 if native else torch.float32
 
 
@@ -50,7 +50,7 @@ def _present_devices() -> list[str]:
     return ["cpu", *(["cuda", *cards] if cards else []), *(["mps"] if torch.backends.mps.is_available() else [])]
 
 
-def _cpu_has_bfloat16() -> bool:
+def cpu_has_bfloat16() -> bool:
     """Whether the processor multiplies bfloat16 itself; where it must be emulated, float32 is faster."""
     if platform.machine().lower() in ("arm64", "aarch64"):
         return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
+from rag_mt.llm.shortlist import shortlist_of
 from rag_mt.llm.stopping import AnswerText
 
 ROOM = 256
@@ -203,14 +204,16 @@ def _growing_cache(room: int) -> Any:
 @torch.inference_mode()
 def _next_tokens(model: Any, tokens: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> Tensor:
     """The likeliest next token of each row, shape (rows,); only the last column's scores are computed."""
-    output = model(
-        input_ids=tokens,
-        attention_mask=mask,
-        position_ids=positions,
-        past_key_values=cache,
-        use_cache=True,
-        logits_to_keep=1,
-    )
+    given = {
+        "input_ids": tokens,
+        "attention_mask": mask,
+        "position_ids": positions,
+        "past_key_values": cache,
+        "use_cache": True,
+    }
+    shortlist = shortlist_of(model)
+    if shortlist is not None:
+        return shortlist.likeliest(model.get_decoder()(**given).last_hidden_state[:, -1])
     # On CPUs argmax is four times faster in float32, which holds every bfloat16 exactly.
-    chosen: Tensor = output.logits[:, -1].float().argmax(dim=-1)
+    chosen: Tensor = model(**given, logits_to_keep=1).logits[:, -1].float().argmax(dim=-1)
     return chosen.to(tokens.device)
