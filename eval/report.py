@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -156,7 +157,7 @@ def command_of(options: argparse.Namespace) -> str:
     for name in ("baseline", "systems", "title", "examples", "output", "html"):
         value = getattr(options, name)
         if value is not None:
-            parts.append(f"--{name} {Path(value).name if name in ('output', 'html') else value}")
+            parts.append(f"--{name} {shlex.quote(Path(value).name if name in ('output', 'html') else str(value))}")
     return " ".join(parts)
 
 

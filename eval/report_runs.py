@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from eval.translation_records import Record, read_records
 from eval.translation_runs import COMMANDS, RECORDS, finished_runs, read_facts
 from eval.translation_scores import SCORES, Scored, read_scores, scored
 from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_json
 from rag_mt.languages import WMT16, direction_group
 
 BASELINE = "plain"
@@ -126,24 +126,24 @@ def read_runs(folder: Path, systems: Sequence[str] | None = None, baseline: str 
     The baseline is the system of that name, or `plain`, or the first one. Raises UserError where there is no such run
     and where systems were run on other sentences.
     """
-    made = [_read(path) for path in finished_runs(folder)] if folder.is_dir() else []
-    names = list(dict.fromkeys(run.system for run in made))
+    paths = finished_runs(folder) if folder.is_dir() else []
+    names = list(dict.fromkeys(path.parent.name for path in paths))
     for name in (*(systems or ()), *([baseline] if baseline else [])):
         if name not in names:
             raise UserError(f"{folder} has no finished run of {name!r}: it has {', '.join(names) or 'none at all'}")
-    if not made:
+    if not paths:
         raise UserError(f"{folder} has no finished run: make some with `python -m eval.translation --output {folder}`")
     names = list(systems or names)
     first = baseline or (BASELINE if BASELINE in names else names[0])
     names = [first, *(name for name in names if name != first)]
-    kept = [run for run in made if run.system in names]
+    kept = [_read(path) for path in paths if path.parent.name in names]
     _check(folder, kept)
     directions = sorted({(r.source, r.target) for r in kept}, key=lambda d: (d[1] != "en", _place(d)))
     metrics = [m for m in dict.fromkeys(m for r in kept for m in r.scores) if all(m in r.scores for r in kept)]
     if not metrics:
         raise UserError(f"the runs in {folder} have no metric in common: score all with `--score-only`")
     path = folder / COMMANDS
-    commands = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    commands = read_json(path) if path.is_file() else []
     by_place = {(run.system, run.direction): run for run in kept}
     return Runs(tuple(names), tuple(directions), tuple(metrics), by_place, tuple(commands))
 

@@ -163,7 +163,8 @@ def format_table(runs: Runs) -> Iterator[Block]:
     yield Text(
         "Outputs that are one clean translation: one that could be read, no echo of the source, no loop, no mark of "
         "the prompts, ended by itself; of the completions as the language model gave them, and of what the answer "
-        "reader makes of them. More than the translation (further lines, labels) is a fault of completions only."
+        "reader makes of them. More than the translation (a line break in place of the end of text, where generation "
+        "is stopped; labels) is a fault of completions only."
     )
     rows = []
     for system in runs.systems:

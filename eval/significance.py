@@ -1,7 +1,8 @@
 """Whether one system is better than another: paired bootstrap resampling and approximate randomization.
 
 Both draw from the statistics of sentences, whose sums make a score (`eval.metrics.formulas`), so that no text is scored
-again. Several directions are compared by the mean of their differences, each drawn for itself.
+again. Several directions are compared by the mean of their differences, all with the same draws: both directions of a
+language pair have the same sentences, which are drawn together. (English sentences that language pairs share are not.)
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def compare(
     how = FORMULAS[formula]
     pairs = list(zip(system, baseline, strict=True))
     value = float(np.mean([_difference(how, a.sum(0)[None], b.sum(0)[None])[0] for a, b in pairs]))
-    drawn = np.mean([bootstrap(a, b, how, resamples, seed + n) for n, (a, b) in enumerate(pairs)], axis=0)
-    by_chance = np.mean([randomized(a, b, how, trials, seed + n) for n, (a, b) in enumerate(pairs)], axis=0)
+    drawn = np.mean([bootstrap(a, b, how, resamples, seed) for a, b in pairs], axis=0)
+    by_chance = np.mean([randomized(a, b, how, trials, seed) for a, b in pairs], axis=0)
     low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
     size = np.abs(drawn)
     return Comparison(value, low, high, _share(size - size.mean(), abs(value)), _share(np.abs(by_chance), abs(value)))

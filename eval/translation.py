@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ from eval.translation_scores import SCORES, Scored, score_run
 from rag_mt.console import INTERRUPTED, OK, Parser, note, positive, run
 from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_json
 from rag_mt.languages import direction_group
 from rag_mt.paths import whole_file
 from rag_mt.progress import progress
@@ -137,12 +139,12 @@ def command_of(options: argparse.Namespace) -> str:
     places = {"data", "config", "output", "bertscore_baselines", "comet"}
     parts = ["python -m eval.translation"]
     for name, value in sorted(vars(options).items()):
-        if value in (None, False, [], "") or value == DEFAULTS.get(name):
+        if value is None or value is False or value in ([], "") or value == DEFAULTS.get(name):
             continue
         if name == "suite" and value not in (SAMPLE, *FOLDERS):
             value = "FILE"
         shown = [Path(v).name if name in places or Path(v).is_absolute() else str(v) for v in _listed(value)]
-        parts.append(f"--{name.replace('_', '-')}" + ("" if value is True else " " + " ".join(shown)))
+        parts.append(f"--{name.replace('_', '-')}" + ("" if value is True else " " + shlex.join(shown)))
     return " ".join(parts)
 
 
@@ -153,7 +155,7 @@ def _listed(value: Any) -> list[Any]:
 def note_command(folder: Path, command: str, seconds: float) -> None:
     """Add a finished command to those that made the folder."""
     path = folder / COMMANDS
-    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    known = read_json(path) if path.is_file() else []
     with whole_file(path) as new:
         new.write_text(json.dumps([*known, {"command": command, "seconds": round(seconds, 1)}], indent=1) + "\n")
 

@@ -11,10 +11,10 @@ from prompts.loops import without_loop
 from prompts.safety import MARKS, one_line
 from retrievers.words import surface
 
-FAULTS = ("no answer", "echo", "loop", "mark", "not ended", "more")
+FAULTS = ("no answer", "echo", "loop", "mark", "not ended", "went on", "more")
 """What can be wrong with an output: none could be read or it has no words; it is the source again; it repeats itself;
-it holds a mark of the prompts; it reached the token limit; and, before the reader only, there is `more` than the
-translation (further lines, labels)."""
+it holds a mark of the prompts; it reached the token limit; and, before the reader only, the model `went on` after the
+line, where generation was stopped, or there is `more` than the translation (further lines, labels)."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ def raw_faults(record: Record) -> set[str]:
     found = _faults(raw, record)
     if not record.completion.finished:
         found.add("not ended")
+    if record.completion.stopped:
+        found.add("went on")
     if not found and _words(raw) != _words(record.text):  # the reader took something away
         found.add("more")
     return found

@@ -38,7 +38,8 @@ class Record:
 def record_of(translation: Translation, reference: str, line: int, completion: Completion) -> dict[str, Any]:
     """The record as JSON-able values."""
     own = {"line": line, "reference": reference, "raw": completion.text}
-    return own | {"tokens": completion.tokens, "finished": completion.finished} | pack(translation)
+    ended = {"finished": completion.finished, "stopped": completion.stopped}
+    return own | {"tokens": completion.tokens} | ended | pack(translation)
 
 
 def read_records(path: Path) -> list[Record]:
@@ -56,7 +57,7 @@ def read_records(path: Path) -> list[Record]:
 
 def _record(own: Mapping[str, Any], language: str, number: int) -> Record:
     source = Sentence(own["source"], language, Origin("", number + 1))
-    completion = Completion(own["raw"], own["tokens"], own["finished"])
+    completion = Completion(own["raw"], own["tokens"], own["finished"], own["stopped"])
     return Record(unpack(own, source), own["reference"], own["line"], completion)
 
 

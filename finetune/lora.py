@@ -56,7 +56,8 @@ def tune(options: argparse.Namespace) -> int:
     if options.dev and not options.examples:
         raise UserError("--dev without --examples: give the examples to train on too")
     data = data_of(options.examples, options.dev, config.data, options.device)
-    trial = f"{Path(options.config).stem}-{settings_hash(config.as_dict())[:8]}"
+    made_of = settings_hash([config.as_dict(), [str(example) for example in (*data.train, *data.dev)]])
+    trial = f"{Path(options.config).stem}-{made_of[:8]}"
     output = Path(options.output) if options.output else cache_dir() / "trials" / trial
     command = f"python -m finetune.lora --config {options.config}"
     command += " --examples EXAMPLES" * bool(options.examples) + " --dev DEV" * bool(options.dev) + " --output ADAPTER"

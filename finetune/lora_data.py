@@ -85,9 +85,9 @@ def make_examples(options: argparse.Namespace) -> int:
 
 def _finished(output: Path, made_of: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The manifest of examples that are made already; raises UserError if they were made of something else."""
-    if not output.exists():
-        return None
     path = manifest_path(output)
+    if not output.exists() or (not path.exists() and _journal_path(output).exists()):  # stopped between its last files
+        return None
     found: Mapping[str, Any] = read_json(path) if path.is_file() else {}
     if any(found.get(key) != value for key, value in made_of.items()) or found.get("sha256") != file_sha256(output):
         different = sorted(key for key, value in made_of.items() if found.get(key) != value) or ["content"]

@@ -150,6 +150,8 @@ class Trainer:
         if (found := load_checkpoint(place, self.key)) is not None:
             self.restore(*found)
             log.info("going on from step %d of %s", self.step, place)
+            if main and self.step == training.steps:  # stopped after its last checkpoint
+                self.save()
         bar = progress(training.steps, "steps", "training", initial=self.step, show=main)
         begun = time.monotonic() - self.seconds
         while self.step < training.steps:

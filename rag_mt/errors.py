@@ -5,3 +5,7 @@ from __future__ import annotations
 
 class UserError(Exception):
     """A mistake of the user or of their surroundings; commands print its one sentence and exit with code 2."""
+
+
+class DamagedFileError(UserError, ValueError):
+    """A file that this program wrote and that is not what it wrote any more."""

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from rag_mt.errors import UserError
+from rag_mt.errors import DamagedFileError, UserError
 from rag_mt.paths import cache_dir, whole_file
 
 
@@ -44,8 +44,11 @@ def folder_fingerprint(folder: Path, suffixes: tuple[str, ...] = (".safetensors"
 
 
 def read_json(path: Path) -> Any:
-    """The parsed contents of a UTF-8 JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    """The parsed contents of a UTF-8 JSON file; raises DamagedFileError if it is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DamagedFileError(f"{path} is no JSON file any more ({error}): delete it and make it again") from error
 
 
 def read_toml(path: Path, what: str, example: str | Path) -> dict[str, Any]:

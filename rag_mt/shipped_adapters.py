@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import finetune
 from rag_mt.defaults import DEFAULT_ADAPTER
 from rag_mt.languages import direction_group
 from retrievers.registry import retriever_spec
 
-FOLDER = Path(finetune.__file__).parent / "shipped"
+FOLDER = Path(__file__).parents[1] / "finetune" / "shipped"
 NONE = "none"
 EMBEDDED = "embedded:"
 

@@ -164,12 +164,14 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A language model's answer: its text without stop strings, its number of new tokens, and
-    whether it ended by itself (end of text or a stop string) rather than at the token limit."""
+    """A language model's answer: its text without stop strings, its number of new tokens, whether it ended (end of
+    text or a stop string) before the token limit, and whether it was a stop string that ended it (`stopped`; False
+    too where a server does not tell)."""
 
     text: str
     tokens: int
     finished: bool
+    stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

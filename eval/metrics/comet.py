@@ -56,8 +56,11 @@ def open_comet(files: Sequence[Path], model: str) -> Comet:
     for path in files:
         scores.update(read_scores(path))
         named.add(_model_of(path))
-    if not model and (None in named or len(named) > 1):
-        raise UserError("the files of COMET scores name no model, or several: name it with --comet-model NAME")
+    if len(named - {None}) > 1:
+        several = ", ".join(sorted(filter(None, named)))
+        raise UserError(f"the files of COMET scores are of several models ({several}): give those of one")
+    if not model and None in named:
+        raise UserError("the files of COMET scores name no model: name it with --comet-model NAME")
     digest = settings_hash(sorted(file_sha256(path) for path in files))
     return Comet(scores, f"model:{model or named.pop()}|scores:{digest}")
 

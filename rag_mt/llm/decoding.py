@@ -9,7 +9,7 @@ computes the last tokens of its prefix again, in the columns that would otherwis
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,10 @@ ROOM = 256
 COMPACT_SHARE = 0.25
 """Finished rows leave the batch when they are at least this share of it: leaving copies the cache."""
 
+
+LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS = 16, 6, 48
+"""An answer is stuck when it ends in at least so many rounds and tokens of a sequence of up to so many tokens."""
+LOOK_EVERY = 8
 
 Spans = Sequence[tuple[int, int]]  # columns of each row that its prefix fills, with one common end
 
@@ -109,27 +113,45 @@ class Prefix:
     layers: list[tuple[Tensor, Tensor]]
 
 
+def loops(tokens: Sequence[int]) -> bool:
+    """Whether the tokens end in so many rounds of the same few that greedy decoding would not leave them any more."""
+    for period in range(1, LOOP_PERIOD + 1):
+        tail = tokens[-max(LOOP_ROUNDS * period, LOOP_TOKENS) :]
+        if len(tail) >= max(LOOP_ROUNDS * period, LOOP_TOKENS) and tail[period:] == tail[:-period]:
+            return True
+    return False
+
+
 @dataclass
 class Row:
-    """One prompt's tokens (prefix included), its limit of new tokens, and its answer as far as it is."""
+    """One prompt's tokens (prefix included), its limit of new tokens, and its answer as far as it is. An answer that
+    loops is given up long before its limit: it is one that did not end."""
 
     ids: tuple[int, ...]
     limit: int
     answer: AnswerText
-    new: int = 0
+    made: list[int] = field(default_factory=list)
     ended: bool = False
     done: bool = False
 
+    @property
+    def new(self) -> int:
+        """The number of new tokens."""
+        return len(self.made)
+
     def push(self, token: int, ends: frozenset[int]) -> None:
         """Take the next token; `ends` are the tokens that end a text."""
-        self.new += 1
+        self.made.append(token)
         if token in ends:
             self.ended = True
         else:
             self.answer.push(token)
-        self.done = self.ended or self.answer.stopped or self.new >= self.limit
+        self.done = self.ended or self.answer.stopped or self.new >= self.limit or self._is_stuck()
         if self.done:
             self.answer.close()
+
+    def _is_stuck(self) -> bool:
+        return len(self.made) % LOOK_EVERY == 0 and loops(self.made)
 
 
 def compute_prefix(model: Any, ids: tuple[int, ...]) -> Prefix:

@@ -192,7 +192,7 @@ class OpenAILLM:
         text = text[:at] if at >= 0 else text
         estimate = math.ceil(len(text.encode()) / BYTES_PER_TOKEN)
         tokens = (body.get("usage") or {}).get("completion_tokens")
-        return Completion(text, estimate if tokens is None else int(tokens), at >= 0 or reason == "stop")
+        return Completion(text, estimate if tokens is None else int(tokens), at >= 0 or reason == "stop", at >= 0)
 
     def _pieces(self, client: httpx.Client, path: str, body: dict[str, Any]) -> Iterator[str]:
         """The texts of a streamed response; attempts are repeated only before its first line."""

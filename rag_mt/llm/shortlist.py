@@ -17,7 +17,7 @@ from rag_mt.devices import cpu_has_bfloat16
 
 ROUNDING = 2.0**-8
 """The largest relative error of a number that is rounded to bfloat16."""
-ERROR = 3.01 * ROUNDING
+ERROR = 3.02 * ROUNDING
 """Of a score, relative to the product of the lengths of its vectors: both are rounded, and so is their product; the
 sum in between, in float32, errs by some 1e-5 more."""
 FAMILIES = frozenset({"gemma3_text", "llama"})
@@ -43,7 +43,8 @@ class Shortlist:
         best = exact.new_full((len(states),), -torch.inf).scatter_reduce_(0, rows, exact, "amax")
         first = tokens.new_full((len(states),), self.weight.shape[0])
         at_best = exact == best[rows]  # of equal scores the first, as argmax has it
-        return first.scatter_reduce_(0, rows[at_best], tokens[at_best], "amin")
+        found = first.scatter_reduce_(0, rows[at_best], tokens[at_best], "amin")
+        return found.clamp_(max=self.weight.shape[0] - 1)  # states that are not numbers have no likeliest token
 
 
 _SHORTLISTS: WeakKeyDictionary[Any, Shortlist | None] = WeakKeyDictionary()

@@ -202,4 +202,4 @@ def _is_lack_of_memory(error: RuntimeError) -> bool:
 def _completion(row: Row | None) -> Completion:
     if row is None:
         return Completion("", 0, False)
-    return Completion(row.answer.text, row.new, row.ended or row.answer.stopped)
+    return Completion(row.answer.text, row.new, row.ended or row.answer.stopped, row.answer.stopped)

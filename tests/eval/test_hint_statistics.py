@@ -7,7 +7,7 @@ import pytest
 from sacrebleu.metrics.chrf import CHRF
 
 from eval.hint_statistics import covered, hint_statistics, pasted_chrf, stands_by_lemma
-from eval.translation_format import clean_counts
+from eval.translation_format import FAULTS, clean_counts
 from eval.translation_records import Record
 from prompts.answers import UNFINISHED
 from rag_mt.translator import takes_up
@@ -26,13 +26,14 @@ def record(
     source: str = "Die alte Brücke ist gesperrt",
     raw: str | None = None,
     finished: bool = True,
+    stopped: bool = False,
     ok: bool = True,
     notes: tuple[str, ...] = (),
 ) -> Record:
     shown = tuple(hint(phrase, n) for n, phrase in enumerate(hints))
     used = tuple(takes_up(text, own) for own in shown)
     translation = Translation(Sentence(source, "de"), text, shown, "", used, notes, ok)
-    return Record(translation, reference, 1, Completion(text if raw is None else raw, 5, finished))
+    return Record(translation, reference, 1, Completion(text if raw is None else raw, 5, finished, stopped))
 
 
 def test_statistics_are_counted() -> None:
@@ -95,8 +96,10 @@ def test_clean_outputs_are_counted_before_and_after_the_reader() -> None:
         record("Die alte Brücke ist gesperrt", raw="...", ok=False),
         record("Berlin", "Berlin", source="Berlin"),
         record("The #1 bridge", raw="The ♯1 bridge"),  # a look-alike that the reader turns back
+        record("The old bridge is closed", stopped=True),
     ]
     found = clean_counts(records)
-    assert (found.outputs, found.raw, found.text) == (9, 3, 5)
-    assert found.raw_faults == {"no answer": 1, "echo": 1, "loop": 1, "mark": 1, "not ended": 1, "more": 1}
-    assert found.text_faults == {"no answer": 1, "echo": 1, "loop": 0, "mark": 1, "not ended": 1, "more": 0}
+    assert (found.outputs, found.raw, found.text) == (10, 3, 6)
+    assert found.raw_faults == dict.fromkeys(FAULTS, 1)
+    none = {"loop": 0, "went on": 0, "more": 0}
+    assert found.text_faults == {"no answer": 1, "echo": 1, "mark": 1, "not ended": 1, **none}

@@ -133,5 +133,5 @@ def test_folders_are_looked_for_before_anything_is_loaded(text: str, told: str, 
 def test_the_shipped_files_are_sound() -> None:
     names = [s.name for s in read_systems(EXAMPLE)]
     assert {"plain", "sentence", "ccpr"} <= set(names)
-    bounds = read_systems(EXAMPLE.with_name("bounds.toml"))
+    bounds = read_systems(EXAMPLE.with_name("wmt16.toml"))
     assert {s.hints for s in bounds} == {"retrieved", "none", "shuffled", "oracle"}

@@ -35,6 +35,11 @@ def test_of_equal_scores_the_first_is_chosen() -> None:
     assert int(chosen.max()) < 40
 
 
+def test_states_that_are_no_numbers_give_some_token() -> None:
+    states = torch.full((2, 8), torch.nan)
+    assert int(Shortlist(numbers(0, 40, 8)).likeliest(states).max()) < 40
+
+
 def tiny(**settings: int) -> LlamaForCausalLM:
     torch.manual_seed(0)
     sizes = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}

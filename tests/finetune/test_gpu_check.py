@@ -4,7 +4,7 @@ import faiss
 import pytest
 import torch
 
-from eval.gpu_check import main, searching, told
+from finetune.gpu_check import main, searching, told
 from rag_mt.errors import UserError
 
 
@@ -16,7 +16,7 @@ def test_no_gpu(capsys):
 
 @pytest.mark.skipif(hasattr(faiss, "StandardGpuResources"), reason="this FAISS has GPU code")
 def test_the_search_says_what_is_missing():
-    with pytest.raises(UserError, match=r"searches on no GPU: install faiss-gpu-cu12"):
+    with pytest.raises(UserError, match=r"searches on no GPU: install the extra gpu"):
         list(searching(900))
 
 

@@ -1,6 +1,6 @@
 """What a GPU does with rag_mt: quantized loading, search with faiss-gpu and steps of LoRA tuning, each tried and told.
 
-    python -m eval.gpu_check [--llm embedded:gemma-3-270m] [--vectors 1000000]
+    python -m finetune.gpu_check [--llm embedded:gemma-3-270m] [--vectors 1000000]
 
 For every part a line says what was seen: seconds, memory, an output; or why it does not work here. The exit code is 1
 if a part failed. Needs a CUDA device, bitsandbytes for quantization and faiss-gpu for search.
@@ -66,9 +66,7 @@ def searching(vectors: int) -> Iterator[str]:
             asked = np.split(index.reconstruct(rows), ASKED)
             slow, expected = milliseconds(index, asked, 1), index.search(np.concatenate(asked), 1)[1]
             if not index.to_gpu():
-                raise UserError(
-                    f"faiss {faiss.__version__} searches on no GPU: install faiss-gpu-cu12 in place of faiss-cpu"
-                )
+                raise UserError(f"faiss {faiss.__version__} searches on no GPU: install the extra gpu in place of cpu")
             fast, found = milliseconds(index, asked, 1), index.search(np.concatenate(asked), 1)[1]
             yield (
                 f"{form} index of {len(index)} vectors around {CENTRES} centres: {slow:.1f} ms a sentence on the CPU, "
@@ -139,7 +137,7 @@ def told(name: str, part: Callable[[], Iterator[str]]) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(
-        prog="python -m eval.gpu_check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m finetune.gpu_check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--llm", default=DEFAULT_LLM, metavar="ID", help=f"language model (default: {DEFAULT_LLM})")
     parser.add_argument("--vectors", type=positive, default=1_000_000, metavar="N", help="in the index (default: 1 M)")
