@@ -13,7 +13,7 @@ from retrievers.words import surface
 
 FAULTS = ("no answer", "echo", "loop", "mark", "not ended", "went on", "more")
 """What can be wrong with an output: none could be read or it has no words; it is the source again; it repeats itself;
-it holds a mark of the prompts; it reached the token limit; and, before the reader only, the model `went on` after the
+it holds a mark of the prompts; it did not end; and, before the reader only, the model `went on` after the
 line, where generation was stopped, or there is `more` than the translation (further lines, labels)."""
 
 
