@@ -43,7 +43,7 @@ class Shortlist:
         best = exact.new_full((len(states),), -torch.inf).scatter_reduce_(0, rows, exact, "amax")
         first = tokens.new_full((len(states),), self.weight.shape[0])
         at_best = exact == best[rows]  # of equal scores the first, as argmax has it
-        found = first.scatter_reduce_(0, rows[at_best], tokens[at_best], "amin")
+        found: Tensor = first.scatter_reduce_(0, rows[at_best], tokens[at_best], "amin")
         return found.clamp_(max=self.weight.shape[0] - 1)  # states that are not numbers have no likeliest token
 
 
