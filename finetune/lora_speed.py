@@ -45,7 +45,7 @@ def plain_step(trainer: Trainer) -> float:
         with model.autocast():
             made = model.adapted(input_ids=ids, attention_mask=mask, labels=labels, num_items_in_batch=learnt)
         made.loss.backward()
-        total += float(made.loss)
+        total += float(made.loss.detach())
     trainer.update()
     return total
 
