@@ -12,7 +12,7 @@ from retrievers.alignment import Links
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import MAX_HINTS, DenseRetriever
 from retrievers.index import Index
-from retrievers.overlap import best_apart
+from retrievers.overlap import longest_apart
 from retrievers.phrase_pairs import Frequent, all_phrase_pairs
 
 REFERENCE = "reference"
@@ -72,9 +72,7 @@ def oracle_hints(
     made = []
     pairs = all_phrase_pairs(sources, references, links, Frequent(), max_words)
     for reference, own in zip(references, pairs, strict=True):
-        lengths = (own[:, 1] - own[:, 0]).astype(np.float32)
-        best = best_apart(own[:, 0], own[:, 1], lengths, MAX_HINTS)
-        rows = own[np.sort(best)].tolist()
+        rows = own[longest_apart(own[:, 0], own[:, 1], MAX_HINTS)].tolist()
         made.append(tuple(Hint(Span(a, b), _whole(reference[c:d], language)) for a, b, c, d in rows))
     return made
 

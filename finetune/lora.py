@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from finetune.lora_config import DataConfig, read_config
+from finetune.lora_config import Config, DataConfig, read_config
 from finetune.lora_examples import facts_of, read_examples
 from finetune.lora_model import write_merged
 from finetune.lora_quick import quick_data
@@ -42,6 +42,12 @@ def data_of(examples: Sequence[str], dev: Sequence[str], settings: DataConfig, d
     return Data(read_examples(own), read_examples(measured), facts)
 
 
+def trial_folder(name: str, config: Config, data: Data) -> Path:
+    """Where a run without a place of its own is kept, by its settings and examples."""
+    made_of = settings_hash([config.as_dict(), [str(example) for example in (*data.train, *data.dev)]])
+    return cache_dir() / "trials" / f"{name}-{made_of[:8]}"
+
+
 def tune(options: argparse.Namespace) -> int:
     """Train the adapter, and merge it if that is asked for."""
     changes = changes_of(options.set)
@@ -56,10 +62,9 @@ def tune(options: argparse.Namespace) -> int:
     if options.dev and not options.examples:
         raise UserError("--dev without --examples: give the examples to train on too")
     data = data_of(options.examples, options.dev, config.data, options.device)
-    made_of = settings_hash([config.as_dict(), [str(example) for example in (*data.train, *data.dev)]])
-    trial = f"{Path(options.config).stem}-{made_of[:8]}"
-    output = Path(options.output) if options.output else cache_dir() / "trials" / trial
-    command = f"python -m finetune.lora --config {options.config}"
+    output = Path(options.output) if options.output else trial_folder(Path(options.config).stem, config, data)
+    given = Path(options.config)
+    command = f"python -m finetune.lora --config {given.name if given.is_absolute() else given}"
     command += " --examples EXAMPLES" * bool(options.examples) + " --dev DEV" * bool(options.dev) + " --output ADAPTER"
     command += "".join(f" --set {change}" for change in options.set)
     command += f" --max-steps {options.max_steps}" if options.max_steps else ""

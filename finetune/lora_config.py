@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,6 +70,11 @@ class DataConfig:
     least_confidence: tuple[float, ...] = ()
     right_hints: float = 0.0
     seed: int = 1
+
+    @property
+    def for_development(self) -> DataConfig:
+        """The settings of development examples."""
+        return replace(self, right_hints=0.0)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,7 +43,7 @@ def make_examples(options: argparse.Namespace) -> int:
     settings = read_config(Path(options.config), changes).data
     group, part, output = cast(Group, options.group), cast(Part, options.part), Path(options.output)
     if part == "dev":
-        settings = replace(settings, right_hints=0.0)
+        settings = settings.for_development
     targets = ("en",) if group == "to-en" else settings.languages
     indexes = indexes_of(options.index, options.method, targets, options.device, options.dtype)
     skips = Skips(shown=0)

@@ -163,10 +163,8 @@ def _right(pairs: Sequence[Pair], indexes: Indexes, near: Sequence[Sequence[int]
     """`right_hints` of all pairs, aligned with the encoder of sentence retrieval."""
     aligner = EncoderAligner(encoder_for("sentence", None, indexes.device, indexes.dtype), method="intersection")
     made: list[tuple[Hint, ...]] = [() for _ in pairs]
-    for code, folder in indexes.folders.items():
-        rows = [n for n, pair in enumerate(pairs) if pair.target_language == code]
-        texts = _texts(map_sentences(folder).column("text"))
-        found = right_hints([pairs[n] for n in rows], [frozenset(near[n]) for n in rows], texts, aligner)
+    for rows, texts in _by_index(pairs, indexes):
+        found = right_hints([pairs[n] for n in rows], [frozenset(near[n]) for n in rows], _texts(texts), aligner)
         for n, own in zip(rows, found, strict=True):
             made[n] = own
     return made
@@ -201,13 +199,17 @@ def _open(
 def _near(pairs: Sequence[Pair], indexes: Indexes) -> list[list[int]]:
     """For each pair the sentences of its index that are nearly equal to its target."""
     near: list[list[int]] = [[] for _ in pairs]
-    for code, folder in indexes.folders.items():
-        rows = [n for n, pair in enumerate(pairs) if pair.target_language == code]
-        texts = map_sentences(folder).column("text")
+    for rows, texts in _by_index(pairs, indexes):
         made = nearly_equal_sentences([pairs[n].target for n in rows], _texts(texts), len(texts))
         for n, own in zip(rows, made, strict=True):
             near[n] = own
     return near
+
+
+def _by_index(pairs: Sequence[Pair], indexes: Indexes) -> Iterator[tuple[list[int], Any]]:
+    """For each index the numbers of the pairs whose target language it is for, and the column of its sentences."""
+    for code, folder in indexes.folders.items():
+        yield [n for n, pair in enumerate(pairs) if pair.target_language == code], map_sentences(folder).column("text")
 
 
 def _texts(column: Any) -> Iterator[str]:

@@ -28,7 +28,7 @@ def quick_data(settings: DataConfig, device: str) -> tuple[list[Example], list[E
     indexes = Indexes({"en": folder}, retriever_spec(DEFAULT_RETRIEVER).unit, device)
     settings, parts = replace(settings, least_confidence=()), []
     for dev, count in ((False, TRAIN_PAIRS), (True, DEV_PAIRS)):
-        pairs, own = sample_pairs(settings, dev, count), replace(settings, right_hints=0.0) if dev else settings
+        pairs, own = sample_pairs(settings, dev, count), settings.for_development if dev else settings
         parts.append(examples_of(pairs, indexes.unit, retrieved(pairs, indexes, own), own))
     return parts[0], parts[1], {"examples": "sentences of the sample corpus, for trying out only"}
 

@@ -11,7 +11,7 @@ from finetune.lora_sample import Pair
 from rag_mt.types import Hint, Hit, Origin, Sentence, Span
 from retrievers.alignment import Aligner
 from retrievers.dense import MAX_HINTS
-from retrievers.overlap import best_apart
+from retrievers.overlap import longest_apart
 from retrievers.phrase_pairs import Frequent, all_phrase_pairs
 from retrievers.words import word_spans
 
@@ -47,8 +47,7 @@ def right_hints(
     for pair, spans, own, left_out in zip(pairs, aligned, phrases, near, strict=True):
         found = [next((p for p in places.get(phrase, ()) if p[0] not in left_out), None) for phrase in own]
         rows = np.array([n for n, place in enumerate(found) if place], np.int64)
-        lengths = (spans[rows, 1] - spans[rows, 0]).astype(np.float32)
-        best = rows[np.sort(best_apart(spans[rows, 0], spans[rows, 1], lengths, MAX_HINTS))].tolist()
+        best = rows[longest_apart(spans[rows, 0], spans[rows, 1], MAX_HINTS)].tolist()
         hints = [(spans[n, :2].tolist(), found[n]) for n in best]
         made.append(tuple(Hint(Span(*span), _hit(place, pair.target_language)) for span, place in hints if place))
     return made

@@ -21,3 +21,8 @@ def best_apart(
         taken.append(int(best))
         order = order[(ends[order] <= starts[best]) | (starts[order] >= ends[best])]
     return np.array(taken, dtype=np.int64)
+
+
+def longest_apart(starts: NDArray[np.int32], ends: NDArray[np.int32], limit: int) -> NDArray[np.int64]:
+    """The rows of at most `limit` spans that share no character, longer ones first taken, in ascending order."""
+    return np.sort(best_apart(starts, ends, (ends - starts).astype(np.float32), limit))

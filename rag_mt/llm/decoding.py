@@ -24,11 +24,10 @@ ROOM = 256
 """Columns that the cache has room for after the prompts before it must be copied into a larger one."""
 COMPACT_SHARE = 0.25
 """Finished rows leave the batch when they are at least this share of it: leaving copies the cache."""
-
-
 LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS = 16, 6, 48
 """An answer is stuck when it ends in at least so many rounds and tokens of a sequence of up to so many tokens."""
 LOOK_EVERY = 8
+"""New tokens between two looks for a loop."""
 
 Spans = Sequence[tuple[int, int]]  # columns of each row that its prefix fills, with one common end
 
@@ -116,8 +115,9 @@ class Prefix:
 def loops(tokens: Sequence[int]) -> bool:
     """Whether the tokens end in so many rounds of the same few that greedy decoding would not leave them any more."""
     for period in range(1, LOOP_PERIOD + 1):
-        tail = tokens[-max(LOOP_ROUNDS * period, LOOP_TOKENS) :]
-        if len(tail) >= max(LOOP_ROUNDS * period, LOOP_TOKENS) and tail[period:] == tail[:-period]:
+        length = max(LOOP_ROUNDS * period, LOOP_TOKENS)
+        tail = tokens[-length:]
+        if len(tail) == length and tail[period:] == tail[:-period]:
             return True
     return False
 

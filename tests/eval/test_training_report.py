@@ -39,4 +39,4 @@ def test_mistakes(tmp_path, capsys):
     assert "has no scores yet" in capsys.readouterr().err
     one = run_folder(tmp_path / "one", 50.0)
     assert main([one, one]) == 2
-    assert "same name" in capsys.readouterr().err
+    assert "named one: rename" in capsys.readouterr().err

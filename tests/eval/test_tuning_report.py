@@ -33,4 +33,4 @@ def test_mistakes(tmp_path, capsys):
     assert "--dev" in capsys.readouterr().err
     (tmp_path / "more").mkdir()
     assert main([without, adapter(tmp_path / "more" / "without", {"dev": 1})]) == 2
-    assert "same name" in capsys.readouterr().err
+    assert "named without: rename" in capsys.readouterr().err
