@@ -41,7 +41,7 @@ def sweep(maker: CcprUnits, index: Index, data: Sequence[Development], precision
         parts: dict[float, list[Answers]] = {t: [] for t in passages}
         for begin in range(0, len(own.sources), SENTENCES_AT_ONCE):
             texts = own.sources[begin : begin + SENTENCES_AT_ONCE]
-            asked = candidates(maker, texts, queries[0])
+            asked = candidates(maker, texts, threshold=queries[0])
             scores, ids = index.search(asked.queries, DEPTH)
             own_chances = chances.of(ids)
             for threshold in passages:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,11 +19,11 @@ from rag_mt.skips import Skips
 from rag_mt.types import Floats, Hit, Origin, Sentence
 from retrievers.alignment import Links
 from retrievers.build import build_index
-from retrievers.ccpr.retriever import ALL, Answers, Candidates, answers, candidates, with_themselves
+from retrievers.ccpr.retriever import Answers, Candidates, Segmentation, answers, candidates
 from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import Searched
 from retrievers.index import Index, LeftOut, open_index
-from retrievers.phrases import MAX_WORDS, NgramUnits
+from retrievers.phrases import NgramUnits
 from retrievers.words import word_spans
 
 INDEX, BOTH, OTHERS = "index", "index and references", "other references"
@@ -70,19 +70,15 @@ class System:
     as queries)."""
 
     maker: CcprUnits | NgramUnits
-    segmentation: str = "learned"
+    segmentation: Segmentation = "learned"
 
     def asked(self, texts: Sequence[str]) -> Candidates:
         """The spans of the texts and which of them are looked up."""
         if isinstance(self.maker, NgramUnits):
             vectors, spans = self.maker.units(texts, "query")
             return Candidates(spans, vectors, None, np.arange(len(spans)))
-        if self.segmentation == "learned":
-            return candidates(self.maker, texts)
-        vectors, spans, _ = self.maker.scored(texts, ALL)
-        short = np.flatnonzero(_words_in(texts, spans) <= MAX_WORDS)
-        queries = with_themselves(self.maker, texts, spans[short], vectors[short])
-        return Candidates(spans, vectors, None, short, queries)
+        made = candidates(self.maker, texts, self.segmentation)
+        return made if self.segmentation == "learned" else replace(made, chances=None)
 
 
 class Joined:
@@ -172,14 +168,3 @@ def judged(own: Development, found: Answers) -> Judged:
         covered.append(np.searchsorted(starts, spans[:, 1]) - np.searchsorted(starts, spans[:, 0]))
         content += len(starts)
     return Judged(found.spans, np.concatenate(verdicts), np.concatenate(covered), len(own.sources), content)
-
-
-def _words_in(texts: Sequence[str], spans: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The number of words in each span."""
-    bounds = np.searchsorted(spans[:, 0], np.arange(len(texts) + 1)).tolist()
-    counts = [np.zeros(0, np.int64)]
-    for number, text in enumerate(texts):
-        rows = spans[bounds[number] : bounds[number + 1]]
-        starts = word_spans(text)[:, 0]
-        counts.append(np.searchsorted(starts, rows[:, 2]) - np.searchsorted(starts, rows[:, 1]))
-    return np.concatenate(counts)

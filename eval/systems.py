@@ -33,6 +33,7 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_toml
 from rag_mt.languages import direction_group
 from rag_mt.shipped_adapters import NONE, chosen_adapter
+from retrievers.ccpr.retriever import Segmentation
 from retrievers.manifest import read_manifest
 from retrievers.registry import retriever_spec
 
@@ -46,7 +47,8 @@ EXAMPLE = Path(__file__).parents[1] / "configs" / "systems.toml"
 class System:
     """A way to translate. `adapter` has a folder for each group of directions that has one, or `auto` for the adapter
     that comes with rag_mt. `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the
-    index's own.
+    index's own. `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up
+    to four words.
 
     For `hints = "oracle"`: `aligner` finds the words that belong together, by a layer of `align_encoder` or, eflomal,
     learning from the parallel text `along` (`{pair}` is such as `de-en`) too; phrases have up to `oracle_words` words.
@@ -57,6 +59,7 @@ class System:
     index: str = ""
     encoder: str = ""
     cut_off: float = 0.0
+    segmentation: Segmentation = "learned"
     wrapper: str = "auto"
     llm: str = DEFAULT_LLM
     adapter: Mapping[str, str] = field(default_factory=dict)
@@ -177,7 +180,7 @@ def _placed(base: Path, text: str) -> str:
 
 
 def _check(path: Path, name: str, made: Mapping[str, Any]) -> None:
-    choices = {"hints": get_args(Hints), "aligner": ALIGNERS}
+    choices = {"hints": get_args(Hints), "aligner": ALIGNERS, "segmentation": get_args(Segmentation)}
     for key, allowed in choices.items():
         if key in made and made[key] not in allowed:
             raise UserError(f"{path} sets {key} of {name} to {made[key]!r}: expected one of {', '.join(allowed)}")
@@ -187,7 +190,10 @@ def _check(path: Path, name: str, made: Mapping[str, Any]) -> None:
     for key in ("max_new_tokens", "batch_size", "oracle_words"):
         if made.get(key, 1) < 1:
             raise UserError(f"{path} sets {key} of {name} to {made[key]}: expected at least 1")
-    retriever_spec(made.get("retriever", DEFAULT_RETRIEVER))
+    retriever = made.get("retriever", DEFAULT_RETRIEVER)
+    retriever_spec(retriever)
+    if "segmentation" in made and retriever != "ccpr":
+        raise UserError(f"{path} sets segmentation of {name}, whose retriever is {retriever!r}: only ccpr has one")
 
 
 def check_at(systems: Sequence[System], directions: Sequence[tuple[str, str]]) -> None:

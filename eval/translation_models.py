@@ -141,6 +141,8 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
     )
     if own.cut_off and isinstance(translator.retriever, DenseRetriever | CcprRetriever):
         translator.retriever.cut_off = mode["cut_off"] = own.cut_off
+    if own.segmentation != "learned" and isinstance(translator.retriever, CcprRetriever):
+        translator.retriever.segmentation = mode["segmentation"] = own.segmentation
     if suite.quick and not own.index and isinstance(translator.retriever, DenseRetriever | CcprRetriever):
         translator.retriever = WithoutReferences(translator.retriever, part.references)
         mode["left out"] = "own reference"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,17 @@ def word_spans(text: str) -> NDArray[np.int32]:
     """
     spans = [m.span() for m in _WORD.finditer(text)]
     return np.array(spans, dtype=np.int32).reshape(-1, 2)
+
+
+def words_in(texts: Sequence[str], spans: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The number of words that begin in each of `spans`, (spans, 3) ascending text number, start, end."""
+    bounds = np.searchsorted(spans[:, 0], np.arange(len(texts) + 1)).tolist()
+    counts = [np.zeros(0, np.int64)]
+    for number, text in enumerate(texts):
+        rows = spans[bounds[number] : bounds[number + 1]]
+        starts = word_spans(text)[:, 0]
+        counts.append(np.searchsorted(starts, rows[:, 2]) - np.searchsorted(starts, rows[:, 1]))
+    return np.concatenate(counts)
 
 
 def surface(phrase: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,11 @@ from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import MAX_HINTS, Searched, in_blocks, search_each
 from retrievers.index import LeftOut
 from retrievers.overlap import best_apart
-from retrievers.words import surface
+from retrievers.phrases import MAX_WORDS
+from retrievers.words import surface, words_in
+
+Segmentation = Literal["learned", "ngrams"]
+"""Which spans of a sentence are looked up: those that the segmentation head sees, or all of up to four words."""
 
 NEIGHBOURS = 10
 """Hits that are looked at for each phrase: the best one and those it is compared with."""
@@ -72,6 +77,7 @@ class CcprRetriever:
     """
 
     unit: Unit = "phrase"
+    segmentation: Segmentation = "learned"
 
     def __init__(
         self,
@@ -95,7 +101,7 @@ class CcprRetriever:
         return in_blocks(self._block, self.maker.block, sentences, without)
 
     def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
-        found = answers(self.index, texts, candidates(self.maker, texts), without)
+        found = answers(self.index, texts, candidates(self.maker, texts, self.segmentation), without)
         trust = self.confidence.of(found.features, found.unlike)
         kept = np.flatnonzero((trust > 0) & (trust >= (self.cut_off or 0)))
         bounds = np.searchsorted(found.spans[kept, 0], np.arange(len(texts) + 1)).tolist()
@@ -112,11 +118,14 @@ def _hint(found: Answers, row: int, confidence: float) -> Hint:
     return Hint(Span(*found.spans[row, 1:].tolist()), Hit(hit.sentence, hit.span, confidence))
 
 
-def candidates(maker: CcprUnits, texts: Sequence[str], threshold: float | None = None) -> Candidates:
-    """All spans of the texts; asked are those above the query threshold (default: the maker's), by what they mean in
-    their sentence and by themselves (see `with_themselves`)."""
+def candidates(
+    maker: CcprUnits, texts: Sequence[str], segmentation: Segmentation = "learned", threshold: float | None = None
+) -> Candidates:
+    """All spans of the texts; asked are those of the segmentation (learned: above a threshold, by default the maker's
+    for queries), by what they mean in their sentence and by themselves (see `with_themselves`)."""
     vectors, spans, chances = maker.scored(texts, ALL)
-    asked = np.flatnonzero(chances > (maker.thresholds["query"] if threshold is None else threshold))
+    least = maker.thresholds["query"] if threshold is None else threshold
+    asked = np.flatnonzero(chances > least if segmentation == "learned" else words_in(texts, spans) <= MAX_WORDS)
     return Candidates(spans, vectors, chances, asked, with_themselves(maker, texts, spans[asked], vectors[asked]))
 
 

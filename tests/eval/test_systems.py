@@ -91,6 +91,8 @@ MISTAKES = [
     ("[systems.a]\nbatch_size = true", "True"),
     ("[systems.a]\nhints = 'guessed'", "'guessed'"),
     ("[systems.a]\naligner = 'fast'", "'fast'"),
+    ("[systems.a]\nretriever = 'ccpr'\nsegmentation = 'words'", "'words'"),
+    ("[systems.a]\nretriever = 'sentence'\nsegmentation = 'ngrams'", "only ccpr"),
     ("[systems.a]\nadapter = { en = 'x' }", "adapter.en"),
     ("[systems.a]\nlike = 'b'", "'b'"),
     ("[systems.a]\nlike = 'b'\n[systems.b]\nlike = 'a'", "like each other"),

@@ -17,6 +17,7 @@ from rag_mt.errors import UserError
 from rag_mt.types import Hint, Hit, Origin, Sentence, Span
 from retrievers.alignment import EncoderAligner
 from retrievers.registry import build_for, encoder_for, open_retriever
+from retrievers.words import word_spans
 
 
 def hints_of(sentence: int, count: int) -> tuple[Hint, ...]:
@@ -95,6 +96,22 @@ def test_systems_get_the_hints_that_they_name(systems_file: Path, part: Part, tm
     fingerprints = [str(translator.settings) for translator in made.values()]
     assert len(set(fingerprints)) == 4, "a run of one cannot go on as a run of another"
     assert isinstance(made["shuffled"].retriever, Shuffled)
+
+
+def test_the_segmentation_is_that_of_the_system(tmp_path: Path, random_llm: Path) -> None:
+    """With the sample index and the model that comes with rag_mt, as in the quick form."""
+    path = tmp_path / "own.toml"
+    path.write_text(
+        f'[defaults]\nllm = "{random_llm}"\nadapter = "none"\nwrapper = "alpaca"\ncut_off = 0.01\n[systems.learned]\n'
+        '[systems.ngrams]\nsegmentation = "ngrams"\n'
+    )
+    quick = open_suite("sample")
+    models, own = Models(), quick.part("de", "en", 4)
+    made = [open_translator(Run(s, own, tmp_path), quick, models, show=False) for s in read_systems(path)]
+    hints = [translator.retriever.retrieve(asked(own)) for translator in made]
+    assert hints[0] != hints[1]
+    assert all(len(word_spans(h.source_span.of(t))) <= 4 for t, o in zip(own.sources, hints[1], strict=True) for h in o)
+    assert "segmentation" not in made[0].settings and made[1].settings["segmentation"] == "ngrams"
 
 
 def test_links_are_kept_beside_the_run(

@@ -29,11 +29,12 @@ from retrievers.ccpr.features import (
     string_features,
 )
 from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
-from retrievers.ccpr.retriever import ALONE, CcprRetriever, answers, candidates
+from retrievers.ccpr.retriever import ALL, ALONE, CcprRetriever, answers, candidates
 from retrievers.default_index import default_index
 from retrievers.dense import DenseRetriever
 from retrievers.index import open_index
 from retrievers.registry import build_for, calibrate_for, confidence_for, encoder_for, open_retriever
+from retrievers.words import word_spans
 
 
 def by_score(middle: float, steepness: float = 400.0, minimum: float = 0.5) -> Confidence:
@@ -279,6 +280,23 @@ def test_phrases_are_looked_up_by_their_sentence_and_by_themselves(opened) -> No
     np.testing.assert_allclose(asked.queries[whole], own[whole], atol=1e-5)
     assert np.abs(asked.queries - own).max() > 0.01
     assert candidates(maker, ["..."]).queries.shape == (0, maker.dimension)
+
+
+def test_all_spans_of_up_to_four_words_are_looked_up_instead(opened) -> None:
+    index, maker = opened
+    texts = ["", "One new hospital was opened", "..."]
+    asked = candidates(maker, texts, "ngrams")
+    words = word_spans(texts[1]).tolist()
+    wanted = [[1, words[a][0], words[b][1]] for a in range(5) for b in range(a, min(a + 4, 5))]
+    assert asked.spans[asked.asked].tolist() == wanted
+    own = maker.scored(texts, ALL)
+    np.testing.assert_array_equal(asked.chances, own[2])
+    retriever = CcprRetriever("ccpr", index, maker, by_score(-2.0), cut_off=0.0)
+    sentence = [Sentence(ENGLISH[3], "xx")]
+    learned = retriever.retrieve(sentence)
+    retriever.segmentation = "ngrams"
+    assert retriever.retrieve(sentence) != learned
+    assert all(len(word_spans(hint.source_span.of(ENGLISH[3]))) <= 4 for hint in retriever.retrieve(sentence)[0])
 
 
 def test_the_registry_opens_it_with_the_minimum_of_the_model_or_of_the_index(model, opened, caplog) -> None:
