@@ -13,11 +13,12 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from eval.comet_checkpoint import HEAD, IDENTIFIERS, TRAINING
+from eval.comet_checkpoint import HEAD, TRAINING
 from eval.comet_encoder import xlmr_folder
 from eval.comet_environment import run_in_comet
 from eval.quality_damage import damaged
@@ -25,37 +26,66 @@ from eval.quality_data import FACTS, Rated, read_tables, write_table
 from rag_mt.console import OK, Parser, note, positive, run
 from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
-from rag_mt.fingerprints import read_json, read_toml
+from rag_mt.fingerprints import read_json
 from rag_mt.paths import whole_folder
+from rag_mt.toml_settings import read_settings as read_sections
 
 EXAMPLE = "configs/comet-reference.toml"
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "data": {"table": "mqm", "kind": "reference", "train_rows": 0, "dev_rows": 0, "damaged_rows": 0},
-    "training": {"seed": 1, "max_epochs": 10, "patience": 3, "encode_batch_size": 32},
-    "model": {},
-}
-"""The settings by section. `train_rows` and `dev_rows` are per language pair, 0 for all; damaged forms of so many as
-`damaged_rows` per pair are added to the training rows; `model` are arguments of the COMET class."""
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """`train_rows` and `dev_rows` are per language pair, 0 for all; damaged forms of so many as `damaged_rows` per pair
+    are added to the training rows."""
+
+    table: str = "mqm"
+    kind: Literal["reference", "reference-free"] = "reference"
+    train_rows: int = 0
+    dev_rows: int = 0
+    damaged_rows: int = 0
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """The optimisation; training ends after `patience` epochs without a better development score."""
+
+    seed: int = 1
+    max_epochs: int = 10
+    patience: int = 3
+    encode_batch_size: int = 32
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings; `model` are arguments of the COMET class."""
+
+    data: DataSettings
+    training: TrainingSettings
+    model: Mapping[str, Any]
+
+
 FIXED = {"layer": "mix", "layer_norm": False, "pool": "avg"}
 """What makes a frozen encoder's states enough (see `eval.comet_fit`)."""
 
 
 def train(options: argparse.Namespace) -> int:
     """Train and write the model; returns the exit code."""
-    settings, output = read_settings(Path(options.config)), Path(options.output)
+    changes = {"training.max_epochs": str(options.max_epochs)} if options.max_epochs else {}
+    settings, output = read_settings(Path(options.config), changes), Path(options.output)
     if output.exists():
         raise UserError(f"{output} is there already: delete it or choose another --output")
-    data, training = settings["data"], settings["training"]
-    if options.max_epochs:
-        training["max_epochs"] = options.max_epochs
+    data, training = settings.data, settings.training
     tables = read_tables(Path(options.data))
     begin = time.perf_counter()
     with whole_folder(output) as part:
         scratch = part / "scratch"
         scratch.mkdir()
-        parts = {name: _tables(tables, data["table"], name, data[f"{name}_rows"]) for name in ("train", "dev")}
+        parts = {
+            name: _tables(tables, data.table, name, limit)
+            for name, limit in (("train", data.train_rows), ("dev", data.dev_rows))
+        }
         rated = [row for rows in parts["train"].values() for row in rows]
-        bad = [r for own in parts["train"].values() for r in damaged(own, data["damaged_rows"], training["seed"])]
+        bad = [r for own in parts["train"].values() for r in damaged(own, data.damaged_rows, training.seed)]
         write_table(scratch / "train.csv", [*rated, *bad])
         dev = [scratch / f"dev.{pair}.csv" for pair in parts["dev"]]
         for path, rows in zip(dev, parts["dev"].values(), strict=True):
@@ -63,10 +93,10 @@ def train(options: argparse.Namespace) -> int:
         answer = run_in_comet(
             "comet_fit",
             {
-                "kind": data["kind"],
+                "kind": data.kind,
                 "encoder": str(xlmr_folder()),
-                "model": settings["model"],
-                "training": training,
+                "model": settings.model,
+                "training": asdict(training),
                 "train": [str(scratch / "train.csv")],
                 "dev": [str(path) for path in dev],
                 "head": str(part / HEAD),
@@ -81,10 +111,10 @@ def train(options: argparse.Namespace) -> int:
         facts = {
             "command": f"python -m eval.comet_train --config {options.config} --data QUALITY --output MODEL"
             + (f" --max-epochs {options.max_epochs}" if options.max_epochs else ""),
-            "kind": data["kind"],
+            "kind": data.kind,
             "encoder": DEFAULT_ENCODER,
-            "arguments": settings["model"] | FIXED,
-            "settings": settings,
+            "arguments": {**settings.model, **FIXED},
+            "settings": asdict(settings),
             "damaged": len(bad),
             "rows": {name: {pair: len(rows) for pair, rows in own.items()} for name, own in parts.items()},
             "split": {n: v for n, v in read_json(Path(options.data) / FACTS).items() if n != "rows"},
@@ -98,21 +128,11 @@ def train(options: argparse.Namespace) -> int:
     return OK
 
 
-def read_settings(path: Path) -> dict[str, dict[str, Any]]:
-    """The settings of a TOML file over the defaults; raises UserError for what is not known."""
-    found = read_toml(path, "configuration", EXAMPLE)
-    for section, values in found.items():
-        if section not in DEFAULTS or not isinstance(values, dict):
-            raise UserError(f"{path} has no section [{section}] that is known: expected {', '.join(DEFAULTS)}")
-        for name in values:
-            known = sorted(DEFAULTS[section])
-            if section != "model" and name not in known:
-                raise UserError(f"{path} sets {section}.{name}, which does not exist: expected {', '.join(known)}")
-            if section == "model" and name in FIXED:
-                raise UserError(f"{path} sets model.{name}, which is {FIXED[name]!r} here: leave it out")
-    made = {section: values | found.get(section, {}) for section, values in DEFAULTS.items()}
-    if made["data"]["kind"] not in IDENTIFIERS:
-        raise UserError(f"{path} sets data.kind to {made['data']['kind']!r}: expected {' or '.join(IDENTIFIERS)}")
+def read_settings(path: Path, changes: Mapping[str, str] = {}) -> Settings:
+    """The settings of a TOML file; raises UserError for what is not known or does not fit."""
+    made = read_sections(Settings, path, changes, EXAMPLE)
+    for name in sorted(FIXED.keys() & made.model):
+        raise UserError(f"{path} sets model.{name}, which is {FIXED[name]!r} here: leave it out")
     return made
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from finetune.toml_settings import read_settings
+from rag_mt.toml_settings import read_settings
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from finetune.lora_examples import facts_of, read_examples
 from finetune.lora_model import write_merged
 from finetune.lora_quick import quick_data
 from finetune.lora_trainer import Data, Trainer
-from finetune.toml_settings import changes_of
 from rag_mt.console import OK, Parser, note, positive, run
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.paths import cache_dir
+from rag_mt.toml_settings import changes_of
 
 log = logging.getLogger("rag_mt")
 

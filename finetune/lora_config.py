@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from finetune.toml_settings import read_settings
 from rag_mt.defaults import DEFAULT_LLM
 from rag_mt.errors import UserError
 from rag_mt.languages import WMT16
+from rag_mt.toml_settings import read_settings
 
+LAST_SEED = 2**32 - 1
+"""The greatest seed that every library takes."""
 NEWS_FIRST = {
     "news": 4.0,
     "news+captions": 4.0,
@@ -123,6 +125,9 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
         ("model.modules", config.model.modules, bool(config.model.modules), "names of layers such as gate_proj"),
         ("data.pairs", data.pairs, data.pairs >= 1, "at least 1"),
         ("data.languages", data.languages, bool(data.languages) and "en" not in data.languages, "codes beside en"),
+        ("model.dropout", config.model.dropout, 0 <= config.model.dropout < 1, "a share from 0 to below 1"),
+        ("training.seed", training.seed, 0 <= training.seed <= LAST_SEED, f"0 to {LAST_SEED}"),
+        ("data.seed", data.seed, 0 <= data.seed <= LAST_SEED, f"0 to {LAST_SEED}"),
         ("data.no_hints", data.no_hints, 0 <= data.no_hints <= 1, "a share from 0 to 1"),
         ("data.right_hints", data.right_hints, 0 <= data.right_hints <= 1, "a share from 0 to 1"),
         (

@@ -18,9 +18,9 @@ from finetune.lora_batches import tokens_of
 from finetune.lora_config import read_config
 from finetune.lora_examples import Example, read_examples
 from finetune.lora_trainer import Data, Trainer
-from finetune.toml_settings import changes_of
 from rag_mt.console import OK, Parser, run
 from rag_mt.errors import UserError
+from rag_mt.toml_settings import changes_of
 
 CUT_OFFS = "0.3,0.5,0.65,0.8"
 

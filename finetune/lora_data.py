@@ -24,7 +24,6 @@ from finetune.lora_examples import Example, manifest_path, write_examples
 from finetune.lora_hints import METHODS, Found, Indexes, examples_of, indexes_of, retrieved
 from finetune.lora_leave_out import RULE
 from finetune.lora_sample import GROUPS, PARTS, Group, Pair, Part, sampled_pairs
-from finetune.toml_settings import changes_of
 from rag_mt import __version__
 from rag_mt.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.errors import UserError
@@ -32,6 +31,7 @@ from rag_mt.fingerprints import file_sha256, read_json, settings_hash
 from rag_mt.journal import Journal
 from rag_mt.paths import whole_file
 from rag_mt.skips import Skips
+from rag_mt.toml_settings import changes_of
 from rag_mt.translator import takes_up
 
 

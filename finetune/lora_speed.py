@@ -22,9 +22,9 @@ from finetune.lora import data_of
 from finetune.lora_batches import collated, rows_of
 from finetune.lora_config import read_config
 from finetune.lora_trainer import Trainer
-from finetune.toml_settings import changes_of
 from rag_mt.console import OK, Parser, positive, run
 from rag_mt.progress import progress
+from rag_mt.toml_settings import changes_of
 
 IGNORED = -100
 """The label of tokens without a loss (transformers)."""

@@ -208,6 +208,7 @@ def test_settings_are_checked(tmp_path: Path) -> None:
     for text, complaint in (
         ("[data]\nkind = 'unified'", "data.kind"),
         ("[data]\nrows = 1", "data.rows"),
+        ("[training]\nmax_epochs = true", "training.max_epochs to True: expected a whole number, such as 10"),
         ("[models]\n", r"\[models\]"),
         ("[model]\nlayer = 3", "model.layer"),
         ("x", "not a TOML file"),
@@ -217,7 +218,7 @@ def test_settings_are_checked(tmp_path: Path) -> None:
             read_settings(path)
     with pytest.raises(UserError, match="no configuration"):
         read_settings(tmp_path / "none.toml")
-    assert read_settings(ROOT / "configs" / "comet-reference-free.toml")["data"]["kind"] == "reference-free"
+    assert read_settings(ROOT / "configs" / "comet-reference-free.toml").data.kind == "reference-free"
 
 
 def test_other_folders_are_no_models(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from finetune.lora_config import read_config
-from finetune.toml_settings import changes_of
 from rag_mt.errors import UserError
+from rag_mt.toml_settings import changes_of
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -36,7 +36,14 @@ def test_the_committed_configurations_are_valid():
         ("model.rank=0", "sets model.rank to 0: expected at least 1"),
         ("model.modules=[]", r"sets model.modules to \(\): expected names of layers"),
         ("training.batch=0", "sets training.batch to 0: expected at least 1"),
-        ("training.steps=2.5", "sets training.steps to 2.5: expected int"),
+        ("training.steps=2.5", "sets training.steps to 2.5: expected a whole number, such as 100"),
+        ("training.seed=true", "sets training.seed to True: expected a whole number, such as 1"),
+        ("training.seed=-1", "sets training.seed to -1: expected 0 to 4294967295"),
+        ("model.dropout=1", "sets model.dropout to 1: expected a share from 0 to below 1"),
+        ("model.modules=[1]", r"sets model.modules to \[1\]: expected a list, each a text, such as \['gate_proj"),
+        ('model.quantization="2bit"', "sets model.quantization to '2bit': expected one of none, 8bit, 4bit, such as"),
+        ('data.domain_weights={news="x"}', "expected a table, each value a number, such as {'news'"),
+        ("data.least_confidence=[true]", "sets data.least_confidence to .*: expected a list, each a number$"),
         ("data.no_hints=2", "sets data.no_hints to 2: expected a share"),
         ("data.least_confidence=[0.9, 0.2]", "sets data.least_confidence to .*: expected two numbers"),
         ('data.languages=["en"]', "expected codes beside en"),

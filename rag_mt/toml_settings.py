@@ -1,0 +1,96 @@
+"""Settings from a TOML file: one frozen dataclass per section, checked key by key."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_toml
+
+T = TypeVar("T")
+
+
+def read_settings(kind: type[T], path: Path, changes: Mapping[str, str], example: str) -> T:
+    """The settings `kind`, a dataclass of sections (dataclasses, or mappings with any keys), from a file with `changes`
+    (`training.steps` -> `100`, values as in TOML) on top.
+
+    Raises UserError for a file that is missing (`example` is one to try) or no TOML, and for settings that do not
+    exist or are of another type.
+    """
+    found = read_toml(path, "configuration", example)
+    sections = get_type_hints(kind)
+    for name, text in changes.items():
+        section, _, key = name.partition(".")
+        try:
+            value = tomllib.loads(f"x = {text}")["x"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        own = found.setdefault(section, {})
+        if isinstance(own, dict):
+            own[key] = value
+    for section, values in found.items():
+        if section not in sections or not isinstance(values, dict):
+            raise UserError(f"{path} has no section [{section}] that is known: expected {', '.join(sections)}")
+    return kind(**{name: _section(path, name, part, found.get(name, {})) for name, part in sections.items()})
+
+
+def changes_of(texts: Sequence[str]) -> dict[str, str]:
+    """What `--set SECTION.KEY=VALUE` asks for; raises UserError for a text of another form."""
+    for text in texts:
+        if "=" not in text or "." not in text.partition("=")[0]:
+            raise UserError(f"--set {text!r} changes nothing: expected SECTION.KEY=VALUE, such as training.steps=100")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def _section(path: Path, name: str, kind: Any, found: Mapping[str, Any]) -> Any:
+    """One section: a dataclass, or a mapping whose keys are free."""
+    if get_origin(kind) is Mapping:
+        return dict(found)
+    defaults = kind()
+    wanted = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for key, value in found.items():
+        known = [f.name for f in fields(kind)]
+        if key not in known:
+            raise UserError(f"{path} sets {name}.{key}, which does not exist: expected one of {', '.join(known)}")
+        if not _fits(value, wanted[key]):
+            example = getattr(defaults, key)
+            such = f", such as {list(example) if isinstance(example, tuple) else example!r}" if example else ""
+            raise UserError(f"{path} sets {name}.{key} to {value!r}: expected {_words(wanted[key])}{such}")
+        values[key] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a TOML value is one of a type: a whole number is a float too, a list a tuple."""
+    inner = get_args(kind)
+    if get_origin(kind) is Literal:
+        return value in inner
+    if get_origin(kind) is UnionType:
+        return any(_fits(value, own) for own in inner)
+    if get_origin(kind) is tuple:
+        return isinstance(value, list) and all(_fits(own, inner[0]) for own in value)
+    if get_origin(kind) is Mapping:
+        return isinstance(value, dict) and all(_fits(own, inner[1]) for own in value.values())
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def _words(kind: Any) -> str:
+    """What a value of a type is, as said to a user."""
+    inner = get_args(kind)
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(inner)}"
+    if get_origin(kind) is UnionType:
+        return " or ".join(_words(own) for own in inner if own is not NoneType)
+    if get_origin(kind) is tuple:
+        return f"a list, each {_words(inner[0])}"
+    if get_origin(kind) is Mapping:
+        return f"a table, each value {_words(inner[1])}"
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
