@@ -6,18 +6,45 @@ import json
 import subprocess
 import sys
 
+import torch
+from safetensors.torch import load_file
+
+from finetune.lora import main as tune
+from finetune.lora_examples import write_examples
+from tests.finetune import test_lora
 from tests.finetune.test_ccpr import CONFIG
+
+LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
 def test_two_processes_train_one_model(tmp_path, tiny_encoder, pairs):
     config = tmp_path / "config.toml"
     config.write_text(CONFIG.format(encoder=tiny_encoder))
     model = tmp_path / "model"
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     run = ["-m", "finetune.ccpr", "--config", str(config), "--pairs", str(pairs), "--output", str(model)]
     options = ["--max-steps", "4", "--device", "cpu", "--set", "training.evaluate_every=2"]
-    made = subprocess.run([*launch, *run, *options], capture_output=True, text=True, timeout=300)
+    made = subprocess.run([*LAUNCH, *run, *options], capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stderr[-2000:]
     facts = json.loads((model / "training.json").read_text())
     assert facts["sentence_pairs_seen"] == 4 * 8 * 2
     assert [point["pairs"] for point in facts["curve"]] == [32, 64]
+
+
+def test_two_processes_tune_the_adapter_that_one_does(tmp_path, tiny_llm, examples):
+    """Each computes its share of a batch, dropout included, so the weights and the losses are those of one process."""
+    config, train, dev = test_lora.config_of(tmp_path, tiny_llm()), tmp_path / "train.jsonl", tmp_path / "dev.jsonl"
+    write_examples(train, examples(14))
+    write_examples(dev, examples(17)[14:])
+    made = [tmp_path / "one", tmp_path / "two"]
+    files = ["--config", str(config), "--examples", str(train), "--dev", str(dev), "--device", "cpu"]
+    assert tune([*files, "--output", str(made[0])]) == 0
+    run = [*LAUNCH, "-m", "finetune.lora", *files, "--output", str(made[1])]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stderr.count("the adapter is in") == 1
+    one, two = (json.loads((folder / "training.json").read_text()) for folder in made)
+    assert one["sentence_pairs_seen"] == two["sentence_pairs_seen"] == 72
+    for there, here in zip(one["curve"], two["curve"], strict=True):
+        assert abs(there["loss"] - here["loss"]) < 1e-3 and abs(there["dev"] - here["dev"]) < 1e-3
+    for name, weights in load_file(made[0] / "adapter_model.safetensors").items():
+        torch.testing.assert_close(load_file(made[1] / "adapter_model.safetensors")[name], weights, atol=2e-3, rtol=0)
