@@ -14,19 +14,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval.training_report import arguments_parser, read_runs, show
+from rag_mt.adapters import seen_before
 from rag_mt.console import run
 from rag_mt.errors import UserError
 
 
 def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
-    """A Markdown table, a row per evaluation; pairs seen include those of the adapter that a run began with."""
+    """A Markdown table, a row per evaluation; pairs seen and minutes include those of the runs that one began with."""
     heads = ["run", "pairs seen", "minutes", "training loss", "dev loss", "by direction"]
     rows = [heads, ["---"] * len(heads)]
     for name, own in runs.items():
-        before = own.get("started_from", {}).get("sentence_pairs_seen", 0)
+        pairs, seconds = seen_before(own)
         for point in own["curve"]:
             directions = ", ".join(f"{key} {point[key]:.2f}" for key in sorted(point) if "-" in key)
-            seen, spent = before + point["pairs"], point["seconds"] / 60
+            seen, spent = pairs + point["pairs"], (seconds + point["seconds"]) / 60
             rows.append([name, f"{seen:,}", f"{spent:.0f}", f"{point['loss']:.3f}", f"{point['dev']:.3f}", directions])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 

@@ -9,7 +9,7 @@ import torch
 from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
 
-from rag_mt.adapters import TRAINING, WEIGHTS
+from rag_mt.adapters import TRAINING, WEIGHTS, seen_before
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256, read_json
 from retrievers.ccpr.heads import WEIGHTS as HEADS
@@ -50,9 +50,9 @@ def fits_adapter(model: Any, weights: Mapping[str, torch.Tensor]) -> bool:
 
 
 def continued(before: Mapping[str, Any] | None, curve: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The points of a run and of the one it started from, with the sentence pairs of both counted."""
+    """The points of a run and of those it started from, one from the other, with the sentence pairs of all counted."""
     if before is None:
         return list(curve)
-    seen = before.get("sentence_pairs_seen", 0)
+    seen, _ = seen_before({"started_from": before})
     earlier = continued(before.get("started_from"), before.get("curve", []))
     return [*earlier, *({**point, "pairs": point["pairs"] + seen} for point in curve)]

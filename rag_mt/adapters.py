@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +32,16 @@ def trained_wrapper(adapter: str) -> str | None:
     file = Path(adapter).expanduser() / TRAINING
     found = read_json(file).get("wrapper") if file.is_file() else None
     return found if isinstance(found, str) else None
+
+
+def seen_before(facts: Mapping[str, Any]) -> tuple[int, float]:
+    """Sentence pairs that the runs saw which the run of a `training.json` started from, one from the other, and their
+    seconds."""
+    pairs, seconds, before = 0, 0.0, facts.get("started_from")
+    while before:
+        pairs, seconds = pairs + before.get("sentence_pairs_seen", 0), seconds + before.get("training_seconds", 0)
+        before = before.get("started_from")
+    return pairs, seconds
 
 
 def checked_adapter(adapter: str) -> Path:

@@ -240,6 +240,8 @@ def test_an_adapter_is_trained_further(tmp_path, config, files, examples):
     assert str(first.parent) not in json.dumps(facts[1])
     assert facts[1]["started_from"]["curve"] == facts[0]["curve"]
     assert [p["pairs"] for p in continued(facts[1]["started_from"], facts[1]["curve"])] == [24, 48, 72, 96, 120, 144]
+    third = continued(facts[1], [{"pairs": 24}])
+    assert [p["pairs"] for p in third] == [24, 48, 72, 96, 120, 144, 168]
     assert facts[1]["curve"][0]["loss"] < facts[0]["curve"][0]["loss"]
     for change in ("model.rank=8", "model.alpha=4", 'model.modules=["q_proj"]'):
         name, _, value = change.partition("=")
