@@ -71,6 +71,32 @@ def hint_statistics(
     )
 
 
+@dataclass(frozen=True)
+class NewHints:
+    """What hints told that the baseline's output did not say already. `said` is the share of hints whose phrase stands
+    there (None without hints); of the others `right` and `wrong` count those whose phrase stands in the reference and
+    those whose does not, `right_used` and `wrong_used` the ones of them that the output took up."""
+
+    said: float | None
+    right: int
+    right_used: int
+    wrong: int
+    wrong_used: int
+
+
+def new_hints(records: Sequence[Record], baseline: Sequence[str]) -> NewHints:
+    """The statistics of a run whose sentences the baseline translated as given."""
+    said: list[bool] = []
+    counts = {(right, used): 0 for right in (True, False) for used in (True, False)}
+    for record, before in zip(records, baseline, strict=True):
+        for hint, used in zip(record.translation.hints, record.translation.used, strict=True):
+            said.append(takes_up(before, hint))
+            if not said[-1]:
+                counts[takes_up(record.reference, hint), used] += 1
+    right, wrong = (counts[kind, True] + counts[kind, False] for kind in (True, False))
+    return NewHints(_share(said), right, counts[True, True], wrong, counts[False, True])
+
+
 def _share(values: Sequence[bool]) -> float | None:
     return sum(values) / len(values) if values else None
 

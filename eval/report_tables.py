@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from eval.hint_statistics import hint_statistics
+from eval.hint_statistics import hint_statistics, new_hints
 from eval.report_blocks import Block, Heading, Table, Text
 from eval.report_runs import GROUPS, ReportRun, Runs
 from eval.translation_format import FAULTS, clean_counts
@@ -119,6 +119,9 @@ def _average(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
+NEW_HEAD = ("direction", "said already", "new and right", "taken up", "new and wrong", "taken up")
+
+
 def hint_tables(runs: Runs) -> Iterator[Block]:
     """For each system that showed hints what they were worth."""
     shown = [s for s in runs.systems if any(r.translation.hints for run in runs.of(s) for r in run.records)]
@@ -130,7 +133,9 @@ def hint_tables(runs: Runs) -> Iterator[Block]:
         "reference word for word, and with each word in any form (lemmas); hints whose phrase stands in the output, "
         "and in output and reference; the share of the references' characters that such phrases cover; chrF of the "
         f"hints alone, pasted together; and the mean difference of sentence chrF to {runs.baseline} for sentences with "
-        "hints and for those without. Other wordings count as wrong, so that precision is understated."
+        "hints and for those without. Other wordings count as wrong, so that precision is understated. Then, what was "
+        f"new to {runs.baseline}: hints whose phrase its output has already; and of the others, those that are right "
+        "by the reference and those that are not, each with how many the output took up."
     )
     head = (
         *("direction", "with hints", "hints", "in reference", "by lemma", "taken up", "taken up, right"),
@@ -138,7 +143,7 @@ def hint_tables(runs: Runs) -> Iterator[Block]:
     )
     for system in shown:
         yield Heading(system, 3)
-        rows = []
+        rows, new = [], []
         for run in runs.of(system):
             base = runs.by_place.get((runs.baseline, run.direction))
             compared = base is not None and base is not run
@@ -154,7 +159,13 @@ def hint_tables(runs: Runs) -> Iterator[Block]:
                     *(NONE if value is None else f"{value:+.2f}" for value in (own.gain, own.gain_without)),
                 )
             )
+            if compared and base:
+                found = new_hints(run.records, [r.text for r in base.records])
+                counts = (found.right, found.right_used, found.wrong, found.wrong_used)
+                new.append((run.direction, share(found.said), *map(str, counts)))
         yield Table(head, tuple(rows))
+        if new:
+            yield Table(NEW_HEAD, tuple(new))
 
 
 def format_table(runs: Runs) -> Iterator[Block]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.chrf import CHRF
 
-from eval.hint_statistics import covered, hint_statistics, pasted_chrf, stands_by_lemma
+from eval.hint_statistics import NewHints, covered, hint_statistics, new_hints, pasted_chrf, stands_by_lemma
 from eval.translation_format import FAULTS, clean_counts
 from eval.translation_records import Record
 from prompts.answers import UNFINISHED
@@ -61,6 +61,17 @@ def test_without_hints_there_are_no_shares() -> None:
     found = hint_statistics([record("Hello")], "en")
     assert (found.hints, found.literal, found.by_lemma, found.used, found.gain) == (0, None, None, None, None)
     assert found.covered == found.pasted == pasted_chrf([]) == 0
+
+
+def test_hints_that_are_new_to_the_baseline_are_counted() -> None:
+    records = [
+        record("The old bridge is shut", hints=("old bridge", "is shut", "closed", "house")),
+        record("Two houses burn", "Two houses burn down", ("burn", "down", "fire")),
+        record("Hello"),
+    ]
+    found = new_hints(records, ["An Old Bridge was closed", "Houses", "Hello"])
+    assert found == NewHints(said=2 / 7, right=2, right_used=1, wrong=3, wrong_used=1)
+    assert new_hints([record("Hello")], [""]) == NewHints(None, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
