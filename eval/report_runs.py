@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from eval.metrics.chrf import open_chrf
 from eval.metrics.formulas import Rows
@@ -26,7 +26,8 @@ GROUPS = {"to_en": "X -> English", "from_en": "English -> X", "other": "other di
 
 @dataclass(frozen=True)
 class ReportRun:
-    """A finished run: its facts, its records and its scores by metric."""
+    """A finished run: its facts, its records and its scores by metric. These may be of a part of the `translated`
+    sentences."""
 
     system: str
     source: str
@@ -34,6 +35,7 @@ class ReportRun:
     facts: Mapping[str, Any]
     records: tuple[Record, ...]
     scores: Mapping[str, Scored]
+    translated: int
 
     @property
     def direction(self) -> str:
@@ -124,7 +126,8 @@ def read_runs(folder: Path, systems: Sequence[str] | None = None, baseline: str 
     """The finished and scored runs of a folder, of all systems or of some.
 
     The baseline is the system of that name, or `plain`, or the first one. Raises UserError where there is no such run
-    and where systems were run on other sentences.
+    and where systems were run on other sentences. Of runs on samples of different sizes (`--limit`) only the sentences
+    that all have count.
     """
     paths = finished_runs(folder) if folder.is_dir() else []
     names = list(dict.fromkeys(path.parent.name for path in paths))
@@ -138,6 +141,7 @@ def read_runs(folder: Path, systems: Sequence[str] | None = None, baseline: str 
     names = [first, *(name for name in names if name != first)]
     kept = [_read(path) for path in paths if path.parent.name in names]
     _check(folder, kept)
+    kept = _in_common(folder, kept)
     directions = sorted({(r.source, r.target) for r in kept}, key=lambda d: (d[1] != "en", _place(d)))
     metrics = [m for m in dict.fromkeys(m for r in kept for m in r.scores) if all(m in r.scores for r in kept)]
     if not metrics:
@@ -160,25 +164,50 @@ def _read(path: Path) -> ReportRun:
     if not scores:
         raise UserError(f"{path.with_suffix(SCORES)} has no scores of this run: make them with `--score-only`")
     records = tuple(read_records(path.with_suffix(RECORDS)))
-    return ReportRun(facts["system"], source, target, facts, records, {own.name: own for own in scores})
+    return ReportRun(facts["system"], source, target, facts, records, {own.name: own for own in scores}, len(records))
 
 
 def _check(folder: Path, runs: Sequence[ReportRun]) -> None:
-    """Raise UserError if two systems have other sentences for a direction, or other signatures of a metric."""
-    samples: dict[str, ReportRun] = {}
+    """Raise UserError if two systems have other suites or other signatures of a metric for a direction."""
+    others: dict[str, ReportRun] = {}
     for run in runs:
-        other = samples.setdefault(run.direction, run)
-        if (
-            run.facts["sample"]["sha256"] != other.facts["sample"]["sha256"]
-            or run.facts["suite"] != other.facts["suite"]
-        ):
-            raise UserError(
-                f"{folder}: {run.system} and {other.system} were run on other {run.direction} sentences: "
-                "run them with the same --suite, --limit and --seed, or name other --systems"
-            )
+        other = others.setdefault(run.direction, run)
+        if run.facts["suite"] != other.facts["suite"]:
+            _refuse(folder, run, other)
         for name in run.scores.keys() & other.scores.keys():
             if run.scores[name].signature != other.scores[name].signature:
                 raise UserError(
                     f"{folder}: the {name} of {run.system} and {other.system} on {run.direction} differ in settings: "
                     "score both with the same command and --score-only"
                 )
+
+
+def _refuse(folder: Path, run: ReportRun, other: ReportRun) -> NoReturn:
+    raise UserError(
+        f"{folder}: {run.system} and {other.system} were run on other {run.direction} sentences: "
+        "run them with the same --suite, --limit and --seed, or name other --systems"
+    )
+
+
+def _in_common(folder: Path, runs: Sequence[ReportRun]) -> list[ReportRun]:
+    """The runs on the sentences that all systems of a direction have: a run of more is cut to those of the smallest.
+
+    Raises UserError if the sentences of the smallest are no part of another's.
+    """
+    smallest: dict[str, ReportRun] = {}
+    for run in runs:
+        if len(run.records) < len(smallest.setdefault(run.direction, run).records):
+            smallest[run.direction] = run
+    return [_cut(folder, run, smallest[run.direction]) for run in runs]
+
+
+def _cut(folder: Path, run: ReportRun, least: ReportRun) -> ReportRun:
+    if run.facts["sample"]["sha256"] == least.facts["sample"]["sha256"]:
+        return run
+    wanted = {(r.line, r.source, r.reference) for r in least.records}
+    rows = [n for n, r in enumerate(run.records) if (r.line, r.source, r.reference) in wanted]
+    if len(rows) != len(wanted) or len(run.records) == len(wanted):
+        _refuse(folder, run, least)
+    scores = {name: replace(own, statistics=own.statistics[rows]) for name, own in run.scores.items()}
+    facts = {**run.facts, "sample": least.facts["sample"]}
+    return replace(run, facts=facts, records=tuple(run.records[n] for n in rows), scores=scores)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from eval.report import main
+from eval.metrics.chrf import open_chrf
+from eval.report import main, settings
 from eval.report_blocks import Bullets, Code, Figure, Heading, Table, Text, as_html, as_markdown
 from eval.report_plots import own_ids
 from eval.report_runs import read_runs
 from eval.translation import main as translate
 from eval.translation_records import read_records
 from eval.translation_runs import RECORDS
+from eval.translation_scores import scored
 from rag_mt.errors import UserError
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -119,6 +122,26 @@ def test_what_cannot_be_reported_is_said(runs: Path, tmp_path: Path, capsys: pyt
     assert main([str(runs), "--output", "x", "--html", "x"]) == 2
     with pytest.raises(UserError, match="other de-en sentences"):
         _with_other_sample(runs, tmp_path)
+
+
+def test_systems_are_compared_on_the_sentences_that_all_have(
+    runs: Path, parallel_data: Path, systems_file: Path, tmp_path: Path
+) -> None:
+    """A bound on fewer sentences stands beside systems on more."""
+    shutil.copytree(runs, tmp_path / "runs")
+    data = ["--suite", "wmt16", "--data", str(parallel_data), "--config", str(systems_file), "--quiet"]
+    options = ["--directions", "de-en", "--systems", "dropped", "--limit", "5", "--output", str(tmp_path / "runs")]
+    assert translate([*data, *options]) == 0
+    found = read_runs(tmp_path / "runs", ["plain", "dropped"])
+    whole, part = read_runs(runs).by_place["plain", "de-en"], found.by_place["plain", "de-en"]
+    own = found.by_place["dropped", "de-en"]
+    assert [r.line for r in part.records] == [r.line for r in own.records] and len(own.records) == 5
+    assert set(part.records) < set(whole.records) and part.translated == len(whole.records) == whole.translated
+    again = scored(open_chrf(), part.records)
+    assert part.scores["chrF"].corpus == again.corpus != whole.scores["chrF"].corpus
+    assert part.facts["sample"] == own.facts["sample"]
+    text = as_markdown(list(settings(found, "x")))
+    assert "| de-en | 5 |" in text and "| en-de | 12 |" in text
 
 
 def _with_other_sample(runs: Path, folder: Path) -> None:
