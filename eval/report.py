@@ -85,8 +85,16 @@ def _summary(runs: Runs) -> str:
     return (
         f"Suite {runs.suite_name}; {len(runs.directions)} directions; {len(runs.systems)} systems; {sentences} "
         f"sentences per system; baseline {runs.baseline}. The commands took {seconds / 60:.1f} minutes; retrieval and "
-        f"generation of all runs {work / 60:.1f} minutes."
+        f"generation of all runs {work / 60:.1f} minutes." + "".join(f" {told}" for told in _cut(runs))
     )
+
+
+def _cut(runs: Runs) -> Iterator[str]:
+    """What is said of systems that were run on more sentences than others."""
+    for system in runs.systems:
+        kept, translated = (sum(counts) for counts in zip(*runs.counts(system), strict=True))
+        if kept < translated:
+            yield f"Of the {translated} sentences of {system} the {kept} count that all systems of a direction have."
 
 
 def settings(runs: Runs, command: str) -> Iterator[Block]:
@@ -125,10 +133,10 @@ def settings(runs: Runs, command: str) -> Iterator[Block]:
 
 def _system_lines(runs: Sequence[ReportRun]) -> Iterator[str]:
     """Each setting of a system; those that differ between directions with all their values."""
-    for name in runs[0].facts["settings"]:
+    for name in dict.fromkeys(name for own in runs for name in own.facts["settings"]):
         if name == "name":
             continue
-        values = [json.dumps(run.facts["settings"][name], ensure_ascii=False) for run in runs]
+        values = [json.dumps(run.facts["settings"].get(name), ensure_ascii=False) for run in runs]
         kinds = list(dict.fromkeys(values))
         yield f"{name}: {kinds[0] if len(kinds) == 1 else ', '.join(kinds)}"
     yield f"prompts: {', '.join(dict.fromkeys(run.facts['wrapper'] for run in runs))}"

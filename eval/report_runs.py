@@ -96,6 +96,10 @@ class Runs:
         names = [f"{a}-{b}" for a, b in self.directions] if directions is None else directions
         return [self.by_place[system, name] for name in names if (system, name) in self.by_place]
 
+    def counts(self, system: str) -> list[tuple[int, int]]:
+        """For each direction of a system how many sentences count, and how many were translated."""
+        return [(len(run.records), run.translated) for run in self.of(system)]
+
     def score(self, system: str, direction: str, metric: str) -> float | None:
         """A run's score, None if there is none."""
         run = self.by_place.get((system, direction))
@@ -185,7 +189,7 @@ def _check(folder: Path, runs: Sequence[ReportRun]) -> None:
 def _refuse(folder: Path, run: ReportRun, other: ReportRun) -> NoReturn:
     raise UserError(
         f"{folder}: {run.system} and {other.system} were run on other {run.direction} sentences: "
-        "run them with the same --suite, --limit and --seed, or name other --systems"
+        "run them with the same --suite and --seed, or name other --systems"
     )
 
 

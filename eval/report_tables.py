@@ -119,7 +119,7 @@ def _average(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-NEW_HEAD = ("direction", "said already", "new and right", "taken up", "new and wrong", "taken up")
+NEW_HEAD = ("direction", "said already", "new, right", "of these taken up", "new, wrong", "of these taken up")
 
 
 def hint_tables(runs: Runs) -> Iterator[Block]:
@@ -134,8 +134,8 @@ def hint_tables(runs: Runs) -> Iterator[Block]:
         "and in output and reference; the share of the references' characters that such phrases cover; chrF of the "
         f"hints alone, pasted together; and the mean difference of sentence chrF to {runs.baseline} for sentences with "
         "hints and for those without. Other wordings count as wrong, so that precision is understated. Then, what was "
-        f"new to {runs.baseline}: hints whose phrase its output has already; and of the others, those that are right "
-        "by the reference and those that are not, each with how many the output took up."
+        f"new to {runs.baseline}: the share of hints whose phrase its output has already; and of the others how many "
+        "are right by the reference and how many are not, each with how many the output took up."
     )
     head = (
         *("direction", "with hints", "hints", "in reference", "by lemma", "taken up", "taken up, right"),
@@ -216,7 +216,7 @@ def speed_table(runs: Runs) -> Iterator[Block]:
         )
     head = ("system", "sentences", "retrieval s", "generation s", "sentences/s", "tokens", "tokens/s", "length")
     yield Table(head, tuple(rows))
-    yield Text("Length: characters of the outputs for each character of the references.")
+    yield Text("Length: characters of the outputs for each character of the references, of the sentences that count.")
 
 
 def length_ratio(runs: Sequence[ReportRun]) -> float:

@@ -48,7 +48,7 @@ class System:
     """A way to translate. `adapter` has a folder for each group of directions that has one, or `auto` for the adapter
     that comes with rag_mt. `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the
     index's own. `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up
-    to four words.
+    to four words; the hits of either are judged by the same confidence model.
 
     For `hints = "oracle"`: `aligner` finds the words that belong together, by a layer of `align_encoder` or, eflomal,
     learning from the parallel text `along` (`{pair}` is such as `de-en`) too; phrases have up to `oracle_words` words.
@@ -130,7 +130,8 @@ def read_systems(path: Path, names: str | None = None) -> list[System]:
             raise UserError(f"{path} has no system {name!r}: choose from {', '.join(tables)}")
         if not name.replace("-", "").replace("_", "").isalnum():
             raise UserError(f"system {name!r} of {path} is no name for a folder: use letters, digits, - and _")
-    return [_system(path, name, _joined(path, found.get("defaults", {}), tables, name)) for name in chosen]
+    defaults = found.get("defaults", {})
+    return [_system(path, name, _joined(path, defaults, tables, name), tables[name]) for name in chosen]
 
 
 def _joined(path: Path, defaults: Mapping[str, Any], tables: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def _joined(path: Path, defaults: Mapping[str, Any], tables: Mapping[str, Any], 
     return {**defaults, **made}
 
 
-def _system(path: Path, name: str, values: Mapping[str, Any]) -> System:
+def _system(path: Path, name: str, values: Mapping[str, Any], own: Mapping[str, Any]) -> System:
     defaults = System()
     known = [f.name for f in fields(System) if f.name != "name"]
     made: dict[str, Any] = {}
@@ -159,11 +160,11 @@ def _system(path: Path, name: str, values: Mapping[str, Any]) -> System:
         default = getattr(defaults, key)
         if key == "adapter" and isinstance(value, str):
             value = dict.fromkeys(GROUPS, value) if value else {}
-        kind: Any = Mapping if key == "adapter" else type(default)
+        kind: Any = Mapping if key == "adapter" else (int, float) if key == "cut_off" else type(default)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise UserError(f"{path} sets {key} of {name} to {value!r}: expected a value such as {default!r}")
         made[key] = value
-    _check(path, name, made)
+    _check(path, name, made, own)
     base = path.parent
     made["adapter"] = {group: _placed(base, text) for group, text in made.get("adapter", {}).items()}
     for key in ("index", "along"):
@@ -179,7 +180,8 @@ def _placed(base: Path, text: str) -> str:
     return str(base / Path(text).expanduser()) if text and text not in (DEFAULT_ADAPTER, NONE) else text
 
 
-def _check(path: Path, name: str, made: Mapping[str, Any]) -> None:
+def _check(path: Path, name: str, made: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Raise UserError for values that are not allowed; `own` are those that the system's section sets itself."""
     choices = {"hints": get_args(Hints), "aligner": ALIGNERS, "segmentation": get_args(Segmentation)}
     for key, allowed in choices.items():
         if key in made and made[key] not in allowed:
@@ -192,7 +194,7 @@ def _check(path: Path, name: str, made: Mapping[str, Any]) -> None:
             raise UserError(f"{path} sets {key} of {name} to {made[key]}: expected at least 1")
     retriever = made.get("retriever", DEFAULT_RETRIEVER)
     retriever_spec(retriever)
-    if "segmentation" in made and retriever != "ccpr":
+    if own.get("segmentation", "learned") != "learned" and retriever != "ccpr":
         raise UserError(f"{path} sets segmentation of {name}, whose retriever is {retriever!r}: only ccpr has one")
 
 

@@ -45,6 +45,7 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.models import load_encoder
 from rag_mt.progress import progress
+from rag_mt.toml_settings import changes_of, shown_changes, shown_path
 from retrievers.ccpr.heads import ENCODER, PhraseHeads, PhraseSettings
 
 log = logging.getLogger("rag_mt")
@@ -304,12 +305,12 @@ def _means(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 def train(options: argparse.Namespace) -> int:
     """Train, evaluating and saving on the way, and write the model."""
-    changes = dict(text.split("=", 1) for text in options.set)
+    changes = changes_of(options.set)
     if options.max_steps:
         changes["training.steps"] = str(options.max_steps)
     config = read_config(Path(options.config), changes)
-    command = f"python -m finetune.ccpr --config {options.config} --pairs PAIRS --output MODEL"
-    command += "".join(f" --set {change}" for change in options.set)
+    command = f"python -m finetune.ccpr --config {shown_path(options.config)} --pairs PAIRS --output MODEL"
+    command += shown_changes(options.set)
     command += f" --max-steps {options.max_steps}" if options.max_steps else ""
     trainer = Trainer(config, Path(options.pairs), Path(options.output), options.device, command)
     training = config.training

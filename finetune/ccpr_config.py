@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from rag_mt.toml_settings import read_settings
+from rag_mt.toml_settings import LAST_SEED, check_values, read_settings
 
 
 @dataclass(frozen=True)
@@ -84,5 +84,12 @@ class Config:
 
 
 def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
-    """The settings of a file with `changes` on top (see `read_settings`)."""
-    return read_settings(Config, path, changes, "configs/ccpr-embedded.toml")
+    """The settings of a file with `changes` on top (see `read_settings`); raises UserError for impossible ones too."""
+    config = read_settings(Config, path, changes, "configs/ccpr-embedded.toml")
+    model, training = config.model, config.training
+    drops = {"model.lora_dropout": model.lora_dropout, "model.dropout": model.dropout or 0.0}
+    rows = [(name, value, 0 <= value < 1, "a share from 0 to below 1") for name, value in drops.items()]
+    for key in ("steps", "batch", "chunks", "evaluate_every", "checkpoint_every"):
+        rows.append((f"training.{key}", found := getattr(training, key), found >= 1, "at least 1"))
+    check_values(path, [*rows, ("training.seed", training.seed, 0 <= training.seed <= LAST_SEED, f"0 to {LAST_SEED}")])
+    return config

@@ -27,7 +27,7 @@ from rag_mt.console import OK, Parser, note, positive, run
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.paths import cache_dir
-from rag_mt.toml_settings import changes_of
+from rag_mt.toml_settings import changes_of, shown_changes, shown_path
 
 log = logging.getLogger("rag_mt")
 
@@ -63,10 +63,9 @@ def tune(options: argparse.Namespace) -> int:
         raise UserError("--dev without --examples: give the examples to train on too")
     data = data_of(options.examples, options.dev, config.data, options.device)
     output = Path(options.output) if options.output else trial_folder(Path(options.config).stem, config, data)
-    given = Path(options.config)
-    command = f"python -m finetune.lora --config {given.name if given.is_absolute() else given}"
+    command = f"python -m finetune.lora --config {shown_path(options.config)}"
     command += " --examples EXAMPLES" * bool(options.examples) + " --dev DEV" * bool(options.dev) + " --output ADAPTER"
-    command += "".join(f" --set {change}" for change in options.set)
+    command += shown_changes(options.set)
     command += f" --max-steps {options.max_steps}" if options.max_steps else ""
     trainer = Trainer(config, data, output, options.device, command)
     if trainer.accelerator.is_main_process:

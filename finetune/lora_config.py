@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rag_mt.defaults import DEFAULT_LLM
-from rag_mt.errors import UserError
 from rag_mt.languages import WMT16
-from rag_mt.toml_settings import read_settings
+from rag_mt.toml_settings import LAST_SEED, check_values, read_settings
 
-LAST_SEED = 2**32 - 1
-"""The greatest seed that every library takes."""
 NEWS_FIRST = {
     "news": 4.0,
     "news+captions": 4.0,
@@ -120,7 +117,7 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
     config = read_settings(Config, path, changes, "configs/lora-embedded.toml")
     data, training = config.data, config.training
     ranges = data.least_confidence
-    for name, value, fits, wanted in (
+    rows = (
         ("model.rank", config.model.rank, config.model.rank >= 1, "at least 1"),
         ("model.modules", config.model.modules, bool(config.model.modules), "names of layers such as gate_proj"),
         ("data.pairs", data.pairs, data.pairs >= 1, "at least 1"),
@@ -140,7 +137,6 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
             (f"training.{key}", found := getattr(training, key), found >= 1, "at least 1")
             for key in ("steps", "batch", "micro", "cutoff", "evaluate_every", "checkpoint_every")
         ),
-    ):
-        if not fits:
-            raise UserError(f"{path} sets {name} to {value!r}: expected {wanted}")
+    )
+    check_values(path, rows)
     return config

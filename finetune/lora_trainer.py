@@ -203,7 +203,7 @@ class Trainer:
         model, training, before = self.config.model, self.config.training, self.model.before
         start = Path(model.start).name
         facts = {
-            "command": self.command.replace(f"model.start={model.start}", f"model.start={start}"),
+            "command": self.command,
             "version": __version__,
             "settings": {"model": asdict(replace(model, start=start)), "training": asdict(training)},
             "base_fingerprint": self.model.loaded.fingerprint,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -13,6 +14,8 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_toml
 
 T = TypeVar("T")
+LAST_SEED = 2**32 - 1
+"""The greatest seed that every library takes."""
 
 
 def read_settings(kind: type[T], path: Path, changes: Mapping[str, str], example: str) -> T:
@@ -47,6 +50,27 @@ def changes_of(texts: Sequence[str]) -> dict[str, str]:
     return dict(text.split("=", 1) for text in texts)
 
 
+def shown_changes(texts: Sequence[str]) -> str:
+    """The options that made such changes, for the record: files and folders by their last name."""
+    made = []
+    for name, value in changes_of(texts).items():
+        path = Path(value.strip("\"'"))
+        made.append(f" --set {name}={path.name if path.is_absolute() or path.exists() else value}")
+    return "".join(made)
+
+
+def shown_path(text: str) -> str:
+    """A path as it is recorded: as it was given, or by its last name if it begins at the root."""
+    return Path(text).name if Path(text).is_absolute() else text
+
+
+def check_values(path: Path, rows: Iterable[tuple[str, Any, bool, str]]) -> None:
+    """Raise UserError for the first setting (name, value, whether it fits, what was expected) that does not fit."""
+    for name, value, fits, wanted in rows:
+        if not fits:
+            raise UserError(f"{path} sets {name} to {value!r}: expected {wanted}")
+
+
 def _section(path: Path, name: str, kind: Any, found: Mapping[str, Any]) -> Any:
     """One section: a dataclass, or a mapping whose keys are free."""
     if get_origin(kind) is Mapping:
@@ -60,7 +84,7 @@ def _section(path: Path, name: str, kind: Any, found: Mapping[str, Any]) -> Any:
             raise UserError(f"{path} sets {name}.{key}, which does not exist: expected one of {', '.join(known)}")
         if not _fits(value, wanted[key]):
             example = getattr(defaults, key)
-            such = f", such as {list(example) if isinstance(example, tuple) else example!r}" if example else ""
+            such = f", such as {json.dumps(example)}" if example and not isinstance(example, bool | Mapping) else ""
             raise UserError(f"{path} sets {name}.{key} to {value!r}: expected {_words(wanted[key])}{such}")
         values[key] = tuple(value) if isinstance(value, list) else value
     return kind(**values)

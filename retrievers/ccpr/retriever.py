@@ -69,7 +69,7 @@ class Answers:
 
 
 class CcprRetriever:
-    """The phrases of a sentence that the segmentation head sees, each with its best hit (a Retriever).
+    """The phrases of a sentence that the `segmentation` asks for, each with its best hit (a Retriever).
 
     The score of a hit is the confidence in it, from 0 to 1: the probability that it translates the phrase (see
     `Confidence`). Hits below `cut_off`, and hits with other numbers than the phrase, are not shown. Of hits of the same

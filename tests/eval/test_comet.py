@@ -208,6 +208,7 @@ def test_settings_are_checked(tmp_path: Path) -> None:
     for text, complaint in (
         ("[data]\nkind = 'unified'", "data.kind"),
         ("[data]\nrows = 1", "data.rows"),
+        ("[data]\ntrain_rows = -1", "data.train_rows to -1: expected at least 0"),
         ("[training]\nmax_epochs = true", "training.max_epochs to True: expected a whole number, such as 10"),
         ("[models]\n", r"\[models\]"),
         ("[model]\nlayer = 3", "model.layer"),
@@ -218,7 +219,10 @@ def test_settings_are_checked(tmp_path: Path) -> None:
             read_settings(path)
     with pytest.raises(UserError, match="no configuration"):
         read_settings(tmp_path / "none.toml")
-    assert read_settings(ROOT / "configs" / "comet-reference-free.toml").data.kind == "reference-free"
+    assert {read_settings(path).data.kind for path in (ROOT / "configs").glob("comet-*.toml")} == {
+        "reference",
+        "reference-free",
+    }
 
 
 def test_other_folders_are_no_models(tmp_path: Path) -> None:

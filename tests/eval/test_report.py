@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eval.metrics.chrf import open_chrf
-from eval.report import main, settings
+from eval.report import contents, main
 from eval.report_blocks import Bullets, Code, Figure, Heading, Table, Text, as_html, as_markdown
 from eval.report_plots import own_ids
 from eval.report_runs import read_runs
@@ -140,8 +140,14 @@ def test_systems_are_compared_on_the_sentences_that_all_have(
     again = scored(open_chrf(), part.records)
     assert part.scores["chrF"].corpus == again.corpus != whole.scores["chrF"].corpus
     assert part.facts["sample"] == own.facts["sample"]
-    text = as_markdown(list(settings(found, "x")))
+    text = as_markdown(list(contents(found, "title", 0, [], "x")))
     assert "| de-en | 5 |" in text and "| en-de | 12 |" in text
+    assert "Of the 24 sentences of plain the 17 count that all systems of a direction have." in text
+    assert re.search(r"\| plain \| 24 \|", text) and re.search(r"\| dropped \| 5 \|", text)
+    other = ["--directions", "de-en", "--systems", "strict", "--limit", "4", "--seed", "7"]
+    assert translate([*data, *other, "--output", str(tmp_path / "runs")]) == 0
+    with pytest.raises(UserError, match=r"other de-en sentences: run them with the same --suite and --seed"):
+        read_runs(tmp_path / "runs", ["dropped", "strict"])
 
 
 def _with_other_sample(runs: Path, folder: Path) -> None:

@@ -111,6 +111,12 @@ def test_mistakes(text: str, told: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_defaults_are_for_the_systems_that_can_have_them(tmp_path: Path) -> None:
+    text = "[defaults]\nsegmentation = 'ngrams'\ncut_off = 1\n[systems.a]\nretriever = 'none'\n[systems.b]\n"
+    plain, ccpr = read_systems(written(tmp_path, text))
+    assert (plain.retriever, ccpr.segmentation, ccpr.cut_off) == ("none", "ngrams", 1)
+
+
 def test_missing_systems_and_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'b'"):
         read_systems(written(tmp_path, "[systems.a]\nretriever = 'none'"), "a,b")

@@ -109,7 +109,7 @@ def test_the_segmentation_is_that_of_the_system(tmp_path: Path, random_llm: Path
     models, own = Models(), quick.part("de", "en", 4)
     made = [open_translator(Run(s, own, tmp_path), quick, models, show=False) for s in read_systems(path)]
     hints = [translator.retriever.retrieve(asked(own)) for translator in made]
-    assert hints[0] != hints[1]
+    assert hints[0] != hints[1] and any(hints[1])
     assert all(len(word_spans(h.source_span.of(t))) <= 4 for t, o in zip(own.sources, hints[1], strict=True) for h in o)
     assert "segmentation" not in made[0].settings and made[1].settings["segmentation"] == "ngrams"
 

@@ -205,6 +205,9 @@ def test_the_papers_inner_product(tmp_path, config, pairs):
         ("training.both_sides=1", "sets training.both_sides to 1: expected true or false"),
         ("training.batch=true", "sets training.batch to True: expected a whole number"),
         ("paint.colour=1", r"has no section \[paint\]"),
+        ("training.evaluate_every=0", "sets training.evaluate_every to 0: expected at least 1"),
+        ("training.seed=-1", "sets training.seed to -1: expected 0 to"),
+        ("model.dropout=2", "sets model.dropout to 2: expected a share"),
         ("training.batch=1000", "do not fill one batch of 1000"),
     ],
 )

@@ -235,7 +235,7 @@ def test_an_adapter_is_trained_further(tmp_path, config, files, examples):
     for name, tensor in saved.items():
         own = trainer.parameters[name.replace(".weight", ".default.weight")]
         torch.testing.assert_close(own.detach(), tensor.float(), atol=0, rtol=0)
-    assert main(arguments(config, files, second, "--set", f"model.start={first}")) == 0
+    assert main(arguments(config, files, second, "--set", f'model.start="{first}"')) == 0
     facts = [json.loads((m / "training.json").read_text()) for m in (first, second)]
     assert str(first.parent) not in json.dumps(facts[1])
     assert facts[1]["started_from"]["curve"] == facts[0]["curve"]
