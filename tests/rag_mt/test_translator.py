@@ -27,7 +27,7 @@ def test_running_text_keeps_its_spacing(translator: Translator) -> None:
     first, second, third = (s.text for s in result.sentences)
     assert result.text == f"  {first} {second}\n\n{third}\n"
     assert str(result) == result.text
-    assert "ten" in first.casefold()
+    assert any(hour in first.casefold() for hour in ("ten", "10"))
     assert "station" in third.casefold()
 
 
@@ -39,7 +39,7 @@ def test_a_stream_gives_the_same_text(translator: Translator) -> None:
 
 def test_sentences_that_touch_are_streamed_apart(translator: Translator) -> None:
     text = "你好。再见。\n"
-    chinese = Translator("zh", "en", NoHints(), translator.llm, wrapper="alpaca", max_new_tokens=20)
+    chinese = Translator("zh", "en", NoHints(), translator.llm, wrapper="compact", max_new_tokens=20)
     assert "".join(chinese.stream(text)) == chinese.translate(text).text
 
 
