@@ -84,8 +84,9 @@ def _summary(runs: Runs) -> str:
     work = sum(sum(r.facts["seconds"].values()) for r in runs.all)
     return (
         f"Suite {runs.suite_name}; {len(runs.directions)} directions; {len(runs.systems)} systems; {sentences} "
-        f"sentences per system; baseline {runs.baseline}. The commands took {seconds / 60:.1f} minutes; retrieval and "
-        f"generation of all runs {work / 60:.1f} minutes." + "".join(f" {told}" for told in _cut(runs))
+        f"sentences per system; baseline {runs.baseline}. Retrieval and generation of all runs took {work / 60:.1f} "
+        f"minutes; the commands below that were not interrupted took {seconds / 60:.1f}."
+        + "".join(f" {told}" for told in _cut(runs))
     )
 
 
