@@ -26,6 +26,7 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256, settings_hash
 from rag_mt.paths import whole_file
 from rag_mt.progress import progress
+from rag_mt.toml_settings import changes_of
 from rag_mt.types import Floats
 from retrievers.ccpr import load_ccpr
 from retrievers.ccpr.units import CcprUnits
@@ -135,7 +136,7 @@ def nearest_wrong(
 
 def write_neighbours(options: argparse.Namespace) -> int:
     """Find the neighbours and write them."""
-    config = read_config(Path(options.config), dict(text.split("=", 1) for text in options.set))
+    config = read_config(Path(options.config), changes_of(options.set))
     pool = PhrasePool([Path(options.pairs) / name for name in config.data.languages])
     order = training_order(pool, config)[: options.rows]
     units = load_ccpr(options.model, options.device, options.dtype)
