@@ -28,7 +28,7 @@ from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json
 from rag_mt.paths import whole_folder
-from rag_mt.toml_settings import check_values, shown_path
+from rag_mt.toml_settings import at_least, check_values, shown_path
 from rag_mt.toml_settings import read_settings as read_sections
 
 EXAMPLE = "configs/comet-reference.toml"
@@ -134,8 +134,7 @@ def read_settings(path: Path, changes: Mapping[str, str] = {}) -> Settings:
     made = read_sections(Settings, path, changes, EXAMPLE)
     for name in sorted(FIXED.keys() & made.model):
         raise UserError(f"{path} sets model.{name}, which is {FIXED[name]!r} here: leave it out")
-    counts = {f"data.{name}": getattr(made.data, name) for name in ("train_rows", "dev_rows", "damaged_rows")}
-    check_values(path, [(name, value, value >= 0, "at least 0") for name, value in counts.items()])
+    check_values(path, at_least(0, "data", made.data, "train_rows", "dev_rows", "damaged_rows"))
     return made
 
 

@@ -93,7 +93,8 @@ def _summary(runs: Runs) -> str:
 def _cut(runs: Runs) -> Iterator[str]:
     """What is said of systems that were run on more sentences than others."""
     for system in runs.systems:
-        kept, translated = (sum(counts) for counts in zip(*runs.counts(system), strict=True))
+        own = runs.of(system)
+        kept, translated = sum(len(r.records) for r in own), sum(r.translated for r in own)
         if kept < translated:
             yield f"Of the {translated} sentences of {system} the {kept} count that all systems of a direction have."
 

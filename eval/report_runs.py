@@ -96,10 +96,6 @@ class Runs:
         names = [f"{a}-{b}" for a, b in self.directions] if directions is None else directions
         return [self.by_place[system, name] for name in names if (system, name) in self.by_place]
 
-    def counts(self, system: str) -> list[tuple[int, int]]:
-        """For each direction of a system how many sentences count, and how many were translated."""
-        return [(len(run.records), run.translated) for run in self.of(system)]
-
     def score(self, system: str, direction: str, metric: str) -> float | None:
         """A run's score, None if there is none."""
         run = self.by_place.get((system, direction))

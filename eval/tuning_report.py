@@ -24,7 +24,7 @@ def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
     heads = ["run", "pairs seen", "minutes", "training loss", "dev loss", "by direction"]
     rows = [heads, ["---"] * len(heads)]
     for name, own in runs.items():
-        pairs, seconds = seen_before(own)
+        pairs, seconds = seen_before(own.get("started_from"))
         for point in own["curve"]:
             directions = ", ".join(f"{key} {point[key]:.2f}" for key in sorted(point) if "-" in key)
             seen, spent = pairs + point["pairs"], (seconds + point["seconds"]) / 60

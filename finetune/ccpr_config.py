@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from rag_mt.toml_settings import LAST_SEED, check_values, read_settings
+from rag_mt.toml_settings import at_least, check_values, drop_row, read_settings, seed_row
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,11 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
     """The settings of a file with `changes` on top (see `read_settings`); raises UserError for impossible ones too."""
     config = read_settings(Config, path, changes, "configs/ccpr-embedded.toml")
     model, training = config.model, config.training
-    drops = {"model.lora_dropout": model.lora_dropout, "model.dropout": model.dropout or 0.0}
-    rows = [(name, value, 0 <= value < 1, "a share from 0 to below 1") for name, value in drops.items()]
-    for key in ("steps", "batch", "chunks", "evaluate_every", "checkpoint_every"):
-        rows.append((f"training.{key}", found := getattr(training, key), found >= 1, "at least 1"))
-    check_values(path, [*rows, ("training.seed", training.seed, 0 <= training.seed <= LAST_SEED, f"0 to {LAST_SEED}")])
+    rows = (
+        drop_row("model.lora_dropout", model.lora_dropout),
+        drop_row("model.dropout", model.dropout or 0.0),
+        *at_least(1, "training", training, "steps", "batch", "chunks", "evaluate_every", "checkpoint_every"),
+        seed_row("training.seed", training.seed),
+    )
+    check_values(path, rows)
     return config

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rag_mt.defaults import DEFAULT_LLM
 from rag_mt.languages import WMT16
-from rag_mt.toml_settings import LAST_SEED, check_values, read_settings
+from rag_mt.toml_settings import at_least, check_values, drop_row, read_settings, seed_row
 
 NEWS_FIRST = {
     "news": 4.0,
@@ -115,16 +115,16 @@ class Config:
 def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
     """The settings of a file with `changes` on top (see `read_settings`); raises UserError for impossible ones too."""
     config = read_settings(Config, path, changes, "configs/lora-embedded.toml")
-    data, training = config.data, config.training
+    model, data, training = config.model, config.data, config.training
     ranges = data.least_confidence
     rows = (
-        ("model.rank", config.model.rank, config.model.rank >= 1, "at least 1"),
-        ("model.modules", config.model.modules, bool(config.model.modules), "names of layers such as gate_proj"),
-        ("data.pairs", data.pairs, data.pairs >= 1, "at least 1"),
+        *at_least(1, "model", model, "rank"),
+        ("model.modules", model.modules, bool(model.modules), "names of layers such as gate_proj"),
+        *at_least(1, "data", data, "pairs"),
         ("data.languages", data.languages, bool(data.languages) and "en" not in data.languages, "codes beside en"),
-        ("model.dropout", config.model.dropout, 0 <= config.model.dropout < 1, "a share from 0 to below 1"),
-        ("training.seed", training.seed, 0 <= training.seed <= LAST_SEED, f"0 to {LAST_SEED}"),
-        ("data.seed", data.seed, 0 <= data.seed <= LAST_SEED, f"0 to {LAST_SEED}"),
+        drop_row("model.dropout", model.dropout),
+        seed_row("training.seed", training.seed),
+        seed_row("data.seed", data.seed),
         ("data.no_hints", data.no_hints, 0 <= data.no_hints <= 1, "a share from 0 to 1"),
         ("data.right_hints", data.right_hints, 0 <= data.right_hints <= 1, "a share from 0 to 1"),
         (
@@ -133,10 +133,7 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
             not ranges or (len(ranges) == 2 and 0 <= ranges[0] <= ranges[1] <= 1),
             "two numbers from 0 to 1, such as [0.4, 0.7]",
         ),
-        *(
-            (f"training.{key}", found := getattr(training, key), found >= 1, "at least 1")
-            for key in ("steps", "batch", "micro", "cutoff", "evaluate_every", "checkpoint_every")
-        ),
+        *at_least(1, "training", training, "steps", "batch", "micro", "cutoff", "evaluate_every", "checkpoint_every"),
     )
     check_values(path, rows)
     return config

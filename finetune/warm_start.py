@@ -53,6 +53,6 @@ def continued(before: Mapping[str, Any] | None, curve: Sequence[Mapping[str, Any
     """The points of a run and of those it started from, one from the other, with the sentence pairs of all counted."""
     if before is None:
         return list(curve)
-    seen, _ = seen_before({"started_from": before})
+    seen, _ = seen_before(before)
     earlier = continued(before.get("started_from"), before.get("curve", []))
     return [*earlier, *({**point, "pairs": point["pairs"] + seen} for point in curve)]

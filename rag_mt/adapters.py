@@ -34,10 +34,10 @@ def trained_wrapper(adapter: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def seen_before(facts: Mapping[str, Any]) -> tuple[int, float]:
-    """Sentence pairs that the runs saw which the run of a `training.json` started from, one from the other, and their
-    seconds."""
-    pairs, seconds, before = 0, 0.0, facts.get("started_from")
+def seen_before(before: Mapping[str, Any] | None) -> tuple[int, float]:
+    """Sentence pairs that a run and those it started from, one from the other, saw, and their seconds; `before` is what
+    `started_from` of the next run's `training.json` says, None if there is none."""
+    pairs, seconds = 0, 0.0
     while before:
         pairs, seconds = pairs + before.get("sentence_pairs_seen", 0), seconds + before.get("training_seconds", 0)
         before = before.get("started_from")

@@ -17,6 +17,9 @@ T = TypeVar("T")
 LAST_SEED = 2**32 - 1
 """The greatest seed that every library takes."""
 
+Row = tuple[str, Any, bool, str]
+"""A setting to check: its name, its value, whether that fits, and what was expected."""
+
 
 def read_settings(kind: type[T], path: Path, changes: Mapping[str, str], example: str) -> T:
     """The settings `kind`, a dataclass of sections (dataclasses, or mappings with any keys), from a file with `changes`
@@ -64,8 +67,24 @@ def shown_path(text: str) -> str:
     return Path(text).name if Path(text).is_absolute() else text
 
 
-def check_values(path: Path, rows: Iterable[tuple[str, Any, bool, str]]) -> None:
-    """Raise UserError for the first setting (name, value, whether it fits, what was expected) that does not fit."""
+def at_least(least: int, section: str, settings: Any, *keys: str) -> list[Row]:
+    """The rows of settings that are counts."""
+    found = {key: getattr(settings, key) for key in keys}
+    return [(f"{section}.{key}", value, value >= least, f"at least {least}") for key, value in found.items()]
+
+
+def seed_row(name: str, value: int) -> Row:
+    """The row of a random seed."""
+    return name, value, 0 <= value <= LAST_SEED, f"0 to {LAST_SEED}"
+
+
+def drop_row(name: str, value: float) -> Row:
+    """The row of a dropout."""
+    return name, value, 0 <= value < 1, "a share from 0 to below 1"
+
+
+def check_values(path: Path, rows: Iterable[Row]) -> None:
+    """Raise UserError for the first setting that does not fit."""
     for name, value, fits, wanted in rows:
         if not fits:
             raise UserError(f"{path} sets {name} to {value!r}: expected {wanted}")
@@ -77,9 +96,9 @@ def _section(path: Path, name: str, kind: Any, found: Mapping[str, Any]) -> Any:
         return dict(found)
     defaults = kind()
     wanted = get_type_hints(kind)
+    known = [f.name for f in fields(kind)]
     values: dict[str, Any] = {}
     for key, value in found.items():
-        known = [f.name for f in fields(kind)]
         if key not in known:
             raise UserError(f"{path} sets {name}.{key}, which does not exist: expected one of {', '.join(known)}")
         if not _fits(value, wanted[key]):
