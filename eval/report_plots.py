@@ -94,7 +94,7 @@ def speed(runs: Runs) -> Figure:
         values = []
         for system in runs.systems:
             own = runs.of(system)
-            sentences = sum(run.translated for run in own)
+            sentences = sum(run.translated if part == "retrieval" else run.generated for run in own)
             values.append(sum(run.facts["seconds"][part] for run in own) / max(sentences, 1))
         axes.barh(list(runs.systems), values, left=left, label=part)
         left += np.array(values)

@@ -41,6 +41,11 @@ class ReportRun:
     def direction(self) -> str:
         return f"{self.source}-{self.target}"
 
+    @property
+    def generated(self) -> int:
+        """The sentences translated, without those whose output another system of the folder had made already."""
+        return self.translated - int(self.facts.get("taken_over", 0))
+
     @cached_property
     def sentence_chrf(self) -> Rows:
         """chrF of each sentence."""

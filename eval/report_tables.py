@@ -194,27 +194,32 @@ def speed_table(runs: Runs) -> Iterator[Block]:
     """What the runs took."""
     yield Heading("Speed and length")
     yield Text(
-        "Loading of models is left out; prompts are built in the time of retrieval. All sentences that were translated."
+        "Loading of models is left out; prompts are built in the time of retrieval. All sentences that were "
+        "translated. In float32 an output depends on its prompt alone: what another system had asked the same model is "
+        "not generated again, so that sentences/s counts retrieval by all sentences, generation by the generated ones."
     )
     rows = []
     for system in runs.systems:
         own = runs.of(system)
         seconds = {part: sum(run.facts["seconds"][part] for run in own) for part in ("retrieval", "generation")}
-        sentences, tokens = sum(run.translated for run in own), sum(run.facts["tokens"] for run in own)
-        total = max(sum(seconds.values()), 1e-9)
+        sentences, generated = sum(run.translated for run in own), sum(run.generated for run in own)
+        tokens = sum(run.facts["tokens"] for run in own)
+        each = seconds["retrieval"] / sentences + seconds["generation"] / generated if generated else 0.0
         rows.append(
             (
                 system,
                 str(sentences),
+                str(generated),
                 f"{seconds['retrieval']:.1f}",
                 f"{seconds['generation']:.1f}",
-                f"{sentences / total:.2f}",
+                number(1 / each if each else None, 2),
                 str(tokens),
                 f"{tokens / max(seconds['generation'], 1e-9):.1f}",
                 f"{length_ratio(own):.3f}",
             )
         )
-    head = ("system", "sentences", "retrieval s", "generation s", "sentences/s", "tokens", "tokens/s", "length")
+    counts = ("system", "sentences", "generated")
+    head = (*counts, "retrieval s", "generation s", "sentences/s", "tokens", "tokens/s", "length")
     yield Table(head, tuple(rows))
     yield Text("Length: characters of the outputs for each character of the references, of the sentences that count.")
 

@@ -25,6 +25,7 @@ from eval.translation_records import (
     read_times,
     record_of,
 )
+from eval.translation_shared import asked, other_completions, repeatable
 from rag_mt import __version__
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json, settings_hash
@@ -32,7 +33,7 @@ from rag_mt.jobs import plan
 from rag_mt.journal import RecordJournal
 from rag_mt.paths import whole_file
 from rag_mt.translator import Translator
-from rag_mt.types import Origin, Sentence
+from rag_mt.types import Completion, Origin, Sentence
 
 log = logging.getLogger("rag_mt")
 
@@ -45,7 +46,8 @@ def translate_run(run: Run, suite: Suite, models: Models, bar: Any, restart: boo
     """Translate what is missing of a run and write its facts; `bar` is told of every sentence.
 
     All sentences are retrieved for as one call, sorted by the length of their prompts and cut into batches, so that a
-    run that was killed goes on with the batches that are missing and ends with the same records.
+    run that was killed goes on with what is missing and ends with the same records. What another system of the folder
+    has asked already is not generated again where that changes nothing (see eval/translation_shared.py).
     """
     run.file(RECORDS).parent.mkdir(parents=True, exist_ok=True)
     translator = open_translator(run, suite, models, show)
@@ -60,35 +62,45 @@ def translate_run(run: Run, suite: Suite, models: Models, bar: Any, restart: boo
             bar.n += journal.kept
         bar.set_postfix_str(f"{run.system.name} {run.part.name}")
         if journal.finished < len(run.part.sources):
-            _translate(run, translator, journal, bar)
+            _translate(run, translator, journal, bar, settings)
     finally:
         journal.close()
     if not finished(run, settings):
         _write_facts(run, suite, translator, settings)
 
 
-def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: Any) -> None:
+def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: Any, settings: Mapping[str, Any]) -> None:
     part, times = run.part, run.file(TIMES)
     sentences = [Sentence(text, part.source, Origin(part.name, n)) for n, text in enumerate(part.sources, 1)]
     begin = time.perf_counter()
     prompts = translator.prepare(sentences)
     note_time(times, RETRIEVAL, time.perf_counter() - begin, len(sentences))
-    for number, batch in enumerate(plan(dict(enumerate(prompts)), run.system.batch_size)):
-        if all(n in journal.found for n in batch):
+
+    def keep(numbers: Sequence[int], completions: Sequence[Completion]) -> None:
+        records = []
+        for n, completion in zip(numbers, completions, strict=True):
+            translation = translator.read(sentences[n], prompts[n], completion)
+            own = record_of(translation, part.references[n], part.lines[n], completion)
+            records.append(own | {"asked": asked(prompts[n])})
+        journal.add_records(numbers, records)
+        bar.update(len(numbers))
+
+    missing = {n: prompt for n, prompt in enumerate(prompts) if n not in journal.found}
+    batches = plan(dict(enumerate(prompts)), run.system.batch_size)
+    if repeatable(translator.llm):
+        others = other_completions(run.file(RECORDS), settings)
+        known = {n: others[key] for n, prompt in missing.items() if (key := asked(prompt)) in others}
+        if known:
+            keep(list(known), list(known.values()))
+        batches = plan({n: prompt for n, prompt in missing.items() if n not in known}, run.system.batch_size)
+    for batch in batches:
+        if missing.keys().isdisjoint(batch):
             continue
         begin = time.perf_counter()
-        asked = [prompts[n] for n in batch]
-        completions = translator.llm.generate(asked, translator.max_new_tokens)
+        completions = translator.llm.generate([prompts[n] for n in batch], translator.max_new_tokens)
         seconds = time.perf_counter() - begin
-        records = [
-            record_of(
-                translator.read(sentences[n], prompts[n], completion), part.references[n], part.lines[n], completion
-            )
-            for n, completion in zip(batch, completions, strict=True)
-        ]
-        note_time(times, GENERATION, seconds, len(batch), number, sum(c.tokens for c in completions))
-        journal.add_records(batch, records)
-        bar.update(len(batch))
+        note_time(times, GENERATION, seconds, len(batch), min(batch), sum(c.tokens for c in completions))
+        keep(batch, completions)
 
 
 def run_settings(run: Run, suite: Suite, translator: Translator) -> dict[str, Any]:
@@ -133,6 +145,7 @@ def _write_facts(run: Run, suite: Suite, translator: Translator, settings: Mappi
         "device": {"name": _device(translator), "threads": torch.get_num_threads()},
         "seconds": {"retrieval": times.retrieval, "generation": times.generation},
         "tokens": times.tokens,
+        "taken_over": len(records) - times.sentences,
         "clean": asdict(clean_counts(records)),
         "outputs": outputs_sha256(records),
     }

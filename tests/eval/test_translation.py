@@ -19,14 +19,15 @@ from eval.translation_models import Models, Run, in_order
 from eval.translation_records import read_records, read_times
 from eval.translation_runs import FACTS, RECORDS, TIMES, read_facts
 from eval.translation_scores import SCORES, read_scores
+from eval.translation_shared import other_completions, repeatable
 from rag_mt.errors import UserError
 from rag_mt.journal import pack
-from rag_mt.llm import TransformersLLM
+from rag_mt.llm import TransformersLLM, open_llm
 
 ROOT = Path(__file__).parents[2]
 KILLED = """
 import os, signal, sys
-from rag_mt.llm import TransformersLLM
+from rag_mt.llm import TransformersLLM, open_llm
 generate, calls = TransformersLLM.generate, []
 def counted(self, prompts, max_new_tokens=256):
     calls.append(1)
@@ -186,6 +187,50 @@ def test_a_system_has_a_cut_off_of_its_own(command: list[str], tmp_path: Path) -
         for name in ("phrases", "strict")
     ]
     assert any(hints[0]) and not any(hints[1])
+
+
+def test_what_another_system_asked_is_not_generated_again(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`strict` shows no hints, so that `dropped` asks the same; `phrases` asks something else where it has hints."""
+    options = ["--directions", "de-en", "--limit", "9"]
+    apart, together = tmp_path / "apart", tmp_path / "together"
+    for system in ("strict", "phrases"):
+        assert main([*command, *options, "--systems", system, "--output", str(apart / system)]) == 0
+    assert main([*command, *options, "--systems", "dropped", "--output", str(together)]) == 0
+    asked: list[str] = []
+    generate = TransformersLLM.generate
+
+    def counted(self: TransformersLLM, prompts, max_new_tokens=256):  # type: ignore[no-untyped-def]
+        asked.extend(p.text for p in prompts)
+        return generate(self, prompts, max_new_tokens)
+
+    monkeypatch.setattr(TransformersLLM, "generate", counted)
+    assert main([*command, *options, "--systems", "dropped,strict,phrases", "--output", str(together)]) == 0
+    for system in ("strict", "phrases"):
+        found, alone = (read_records(folder / system / f"de-en{RECORDS}") for folder in (together, apart / system))
+        assert found == alone
+    hinted = [r for r in read_records(together / "phrases" / f"de-en{RECORDS}") if r.translation.hints]
+    assert len(asked) == len(hinted) > 0
+    facts = read_facts(together / "strict" / f"de-en{FACTS}")
+    assert (facts["taken_over"], facts["tokens"]) == (9, 0)
+    assert read_facts(together / "phrases" / f"de-en{FACTS}")["taken_over"] == 9 - len(hinted)
+
+
+def test_completions_are_not_taken_from_another_model_or_in_bfloat16(
+    command: list[str], tmp_path: Path, random_llm: Path
+) -> None:
+    options = ["--directions", "de-en", "--limit", "3", "--output", str(tmp_path)]
+    assert main([*command, *options, "--systems", "plain"]) == 0
+    own = tmp_path / "other" / f"de-en{RECORDS}"
+    settings = json.loads((tmp_path / "plain" / own.name).read_text().splitlines()[0])["settings"]
+    assert len(other_completions(own, settings)) == 3
+    assert other_completions(own, settings | {"llm": "another"}) == {}
+    assert other_completions(own, settings | {"max_new_tokens": 13}) == {}
+    (tmp_path / "plain" / own.name).open("a").write('{"done": [[0, {"asked": "torn')
+    assert len(other_completions(own, settings)) == 3
+    assert repeatable(open_llm(str(random_llm), dtype="float32"))
+    assert not repeatable(open_llm(str(random_llm), dtype="bfloat16"))
 
 
 def test_runs_with_one_model_come_one_after_the_other(parallel_data: Path, tmp_path: Path) -> None:
