@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, overload
 
-from prompts.answers import read_answer
+from prompts.answers import LOOPED, read_answer
 from prompts.builder import PromptBuilder
 from prompts.wrappers import resolved_wrapper
 from rag_mt.corpora.placeholders import missing
@@ -151,7 +151,8 @@ class Translator:
         """The translation of running text in pieces as they are generated, spacing included.
 
         Closing the generator stops the computation; its return value is the whole result. The pieces joined are its
-        text, save where an answer proves to be none (an echo of the prompt, say) after its first words were given out.
+        text, save where an answer proves to be none (an echo of the prompt, say) or a loop after its first words were
+        given out.
         """
         made: list[Translation] = []
         spans, end = split(text, self.source), 0
@@ -178,7 +179,7 @@ class Translator:
         """The pieces of one sentence's translation; the generator's return value is the whole Translation.
 
         A piece is given out as soon as further tokens cannot change it. Where the finished answer is no
-        continuation of what was given out (no translation could be read), nothing more is given out.
+        continuation of what was given out (no translation could be read, or it left a loop), nothing more is given out.
         """
         prompt = self.prepare([sentence])[0]
         raw, given = "", ""
@@ -191,6 +192,8 @@ class Translator:
                 given = stable
         tokens = self.llm.count_tokens(Prompt(raw))
         result = self.read(sentence, prompt, Completion(raw, tokens, tokens < self.max_new_tokens))
+        if LOOPED in result.notes:  # a stream ends in its loop, which `generate` leaves
+            result = self.complete([sentence], [prompt])[0]
         if result.text.startswith(given):
             yield result.text[len(given) :]
         return result

@@ -28,6 +28,8 @@ LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS = 16, 6, 48
 """An answer is stuck when it ends in at least so many rounds and tokens of a sequence of up to so many tokens."""
 LOOK_EVERY = 8
 """New tokens between two looks for a loop."""
+WAYS_OUT = 3
+"""How often an answer that is stuck goes on differently, see `Row.way_out`."""
 
 Spans = Sequence[tuple[int, int]]  # columns of each row that its prefix fills, with one common end
 
@@ -112,26 +114,35 @@ class Prefix:
     layers: list[tuple[Tensor, Tensor]]
 
 
-def loops(tokens: Sequence[int]) -> bool:
-    """Whether the tokens end in so many rounds of the same few that greedy decoding would not leave them any more."""
+def loop_at_end(tokens: Sequence[int]) -> tuple[int, int] | None:
+    """Where a loop begins and how long its rounds are, if the tokens end in so many rounds of the same few that greedy
+    decoding would not leave them any more; else None."""
     for period in range(1, LOOP_PERIOD + 1):
         length = max(LOOP_ROUNDS * period, LOOP_TOKENS)
         tail = tokens[-length:]
         if len(tail) == length and tail[period:] == tail[:-period]:
-            return True
-    return False
+            start = len(tokens) - length
+            while start and tokens[start - 1] == tokens[start - 1 + period]:
+                start -= 1
+            return start, period
+    return None
 
 
 @dataclass
 class Row:
     """One prompt's tokens (prefix included), its limit of new tokens, and its answer as far as it is. An answer that
-    loops is given up long before its limit: it is one that did not end."""
+    loops is given up long before its limit: it is `stuck` and did not end.
+
+    A row may begin with tokens `made` before, which are the last ones of `ids` too; its next token is not `barred`.
+    """
 
     ids: tuple[int, ...]
     limit: int
     answer: AnswerText
     made: list[int] = field(default_factory=list)
+    barred: int | None = None
     ended: bool = False
+    stuck: bool = False
     done: bool = False
 
     @property
@@ -146,12 +157,20 @@ class Row:
             self.ended = True
         else:
             self.answer.push(token)
-        self.done = self.ended or self.answer.stopped or self.new >= self.limit or self._is_stuck()
+        self.done = self.ended or self.answer.stopped or self.new >= self.limit
+        if not self.done and len(self.made) % LOOK_EVERY == 0:
+            self.stuck = self.done = loop_at_end(self.made) is not None
         if self.done:
             self.answer.close()
 
-    def _is_stuck(self) -> bool:
-        return len(self.made) % LOOK_EVERY == 0 and loops(self.made)
+    def way_out(self) -> tuple[list[int], int] | None:
+        """The tokens up to the end of a stuck answer's first round, and the one that began the second: an answer that
+        goes on from there with the likeliest other token may leave the loop. None if the row is not stuck."""
+        found = loop_at_end(self.made) if self.stuck else None
+        if found is None:
+            return None
+        second = sum(found)
+        return self.made[:second], self.made[second]
 
 
 def compute_prefix(model: Any, ids: tuple[int, ...]) -> Prefix:
@@ -168,7 +187,8 @@ def decode(
 ) -> Iterator[None]:
     """Fill the rows' answers greedily; yields after each token, and stops computing when it is closed.
 
-    Each row's `ids` begin with its prefix's, if it has one, and go on after it.
+    Each row's `ids` begin with its prefix's, if it has one, and go on after it. The first token of a row that bars one
+    is the likeliest of all others.
     """
     device = model.get_input_embeddings().weight.device
     active = list(rows)
@@ -183,7 +203,8 @@ def decode(
     cache = _filled_cache(prefixes, spans, width + min(longest, ROOM))
     padded = [[pad] * start + list(row.ids) for start, row in zip(pads, active, strict=True)]
     tokens = torch.tensor([row[known:] for row in padded], device=device)
-    chosen = _next_tokens(model, tokens, mask[:, :width], positions[:, known:width], cache)
+    barred = [row.barred for row in active]
+    chosen = _next_tokens(model, tokens, mask[:, :width], positions[:, known:width], cache, barred)
     while True:
         for row, token in zip(active, chosen.tolist(), strict=True):
             if not row.done:
@@ -224,8 +245,11 @@ def _growing_cache(room: int) -> Any:
 
 
 @torch.inference_mode()
-def _next_tokens(model: Any, tokens: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> Tensor:
-    """The likeliest next token of each row, shape (rows,); only the last column's scores are computed."""
+def _next_tokens(
+    model: Any, tokens: Tensor, mask: Tensor, positions: Tensor, cache: Any, barred: Sequence[int | None] = ()
+) -> Tensor:
+    """The likeliest next token of each row, shape (rows,), apart from the `barred` ones; only the last column's scores
+    are computed."""
     given = {
         "input_ids": tokens,
         "attention_mask": mask,
@@ -233,9 +257,12 @@ def _next_tokens(model: Any, tokens: Tensor, mask: Tensor, positions: Tensor, ca
         "past_key_values": cache,
         "use_cache": True,
     }
-    shortlist = shortlist_of(model)
+    shut = [(row, token) for row, token in enumerate(barred) if token is not None]
+    shortlist = None if shut else shortlist_of(model)
     if shortlist is not None:
         return shortlist.likeliest(model.get_decoder()(**given).last_hidden_state[:, -1])
     # On CPUs argmax is four times faster in float32, which holds every bfloat16 exactly.
-    chosen: Tensor = model(**given, logits_to_keep=1).logits[:, -1].float().argmax(dim=-1)
-    return chosen.to(tokens.device)
+    scores: Tensor = model(**given, logits_to_keep=1).logits[:, -1].float()
+    for row, token in shut:
+        scores[row, token] = -torch.inf
+    return scores.argmax(dim=-1).to(tokens.device)

@@ -15,14 +15,14 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.llm.batching import EncodedPrompt, batches, share_unmarked, shared_tokens
 from rag_mt.llm.chat import chat_tuned, control_tokens, render_chat
-from rag_mt.llm.decoding import Prefix, Row, compute_prefix, decode
+from rag_mt.llm.decoding import WAYS_OUT, Prefix, Row, compute_prefix, decode
 from rag_mt.llm.stopping import AnswerText
 from rag_mt.models import LoadedLLM
 from rag_mt.types import Completion, Prompt
 
 log = logging.getLogger("rag_mt")
 
-ALGORITHM = 2  # raised whenever the decoding below may give other outputs
+ALGORITHM = 3  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072
@@ -80,14 +80,25 @@ class TransformersLLM:
         """One completion per prompt, in order; `tokens` counts the end-of-text token too.
 
         A prompt that fills the model's window is answered with an empty unfinished completion and a warning, and no
-        answer grows beyond the window. Where a batch does not fit into memory, this call goes on with
+        answer grows beyond the window. An answer that is stuck in a loop goes on after the loop's first round with the
+        likeliest other token, up to three times. Where a batch does not fit into memory, this call goes on with
         batches of half its size. Raises UserError if not even one prompt fits.
         """
         done: dict[int, Row] = {}
-        left = batches(self._encode_all(prompts), self.batch_size)
+        encoded = self._encode_all(prompts)
+        for _ in range(1 + WAYS_OUT):
+            self._complete(encoded, prompts, max_new_tokens, done)
+            encoded = [p for p in encoded if done[p.index].stuck]
+        return [_completion(done.get(i)) for i in range(len(prompts))]
+
+    def _complete(
+        self, encoded: Sequence[EncodedPrompt], prompts: Sequence[Prompt], limit: int, done: dict[int, Row]
+    ) -> None:
+        """Put the rows of the encoded prompts into `done`; those that are stuck there go on from their way out."""
+        left = batches(encoded, self.batch_size)
         while left:
             batch = left[0]
-            rows = self._rows(batch, prompts, max_new_tokens)
+            rows = [self._row(p, prompts[p.index], limit, done.get(p.index)) for p in batch]
             if self._finish(batch, rows):
                 done.update({p.index: row for p, row in zip(batch, rows, strict=True)})
                 del left[0]
@@ -98,16 +109,16 @@ class TransformersLLM:
             log.warning("%d prompts at once do not fit into memory: going on with %d at once", len(batch), half)
             self._make_room()
             left = batches([prompt for others in left for prompt in others], half)
-        return [_completion(done.get(i)) for i in range(len(prompts))]
 
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
         """Pieces of the completion as they are decoded: whole characters, and never part of a stop string.
 
-        Joined they are the text that `generate([prompt])` gives. Closing the iterator ends the computation.
+        Joined they are the text that `generate([prompt])` gives, save that a loop ends them: what was given out of it
+        cannot be taken back. Closing the iterator ends the computation.
         Raises UserError if the prompt does not fit into memory.
         """
         for encoded in self._encode_all([prompt]):
-            rows = self._rows([encoded], [prompt], max_new_tokens)
+            rows = [self._row(encoded, prompt, max_new_tokens)]
             answer, given = rows[0].answer, 0
             try:
                 for _ in self._decode([encoded], rows):
@@ -142,11 +153,14 @@ class TransformersLLM:
         count = shared_tokens(encoding["offset_mapping"], text, shared) if shared else 0
         return EncodedPrompt(index, tuple(encoding["input_ids"]), count)
 
-    def _rows(self, batch: Sequence[EncodedPrompt], prompts: Sequence[Prompt], limit: int) -> list[Row]:
-        return [
-            Row(p.ids, min(limit, self.context_length - len(p.ids)), AnswerText(self._text, prompts[p.index].stop))
-            for p in batch
-        ]
+    def _row(self, encoded: EncodedPrompt, prompt: Prompt, limit: int, before: Row | None = None) -> Row:
+        """A row that begins with its prompt, or with what a stuck one has before its loop's second round."""
+        made, barred = (before.way_out() if before else None) or ([], None)
+        answer = AnswerText(self._text, prompt.stop)
+        for token in made:
+            answer.push(token)
+        limit = min(limit, self.context_length - len(encoded.ids))
+        return Row((*encoded.ids, *made), limit, answer, made, barred)
 
     def _text(self, ids: list[int]) -> str:
         text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)

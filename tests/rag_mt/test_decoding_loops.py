@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_mt.llm.decoding import LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS, Row, loops
+from rag_mt.llm.decoding import LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS, Row, loop_at_end
 from rag_mt.llm.stopping import AnswerText
 
 TOKENS = st.lists(st.integers(0, 5), min_size=1, max_size=LOOP_PERIOD)
@@ -14,14 +14,20 @@ TOKENS = st.lists(st.integers(0, 5), min_size=1, max_size=LOOP_PERIOD)
 @given(st.lists(st.integers(0, 5), max_size=30), TOKENS)
 def test_enough_rounds_are_a_loop(before: list[int], part: list[int]) -> None:
     rounds = max(LOOP_ROUNDS, -(-LOOP_TOKENS // len(part)))
-    assert loops(before + part * rounds)
+    tokens = before + part * rounds
+    found = loop_at_end(tokens)
+    assert found is not None
+    start, period = found
+    assert start <= len(before) and period <= len(part)
+    assert tokens[start + period :] == tokens[start:-period]
+    assert not start or tokens[start - 1] != tokens[start - 1 + period]
 
 
 @given(TOKENS)
 def test_fewer_are_none(part: list[int]) -> None:
     tokens = [9, *part, *part, 9, *part]
-    assert not loops(tokens * 2)
-    assert not loops([1] * (LOOP_TOKENS - 1))
+    assert not loop_at_end(tokens * 2)
+    assert not loop_at_end([1] * (LOOP_TOKENS - 1))
 
 
 def test_a_row_is_given_up_when_it_is_stuck() -> None:
@@ -30,4 +36,18 @@ def test_a_row_is_given_up_when_it_is_stuck() -> None:
         row.push(7, frozenset({0}))
         if row.done:
             break
-    assert (row.new, row.ended, row.answer.stopped) == (LOOP_TOKENS, False, False)
+    assert (row.new, row.ended, row.answer.stopped, row.stuck) == (LOOP_TOKENS, False, False, True)
+    assert row.way_out() == ([7], 7)
+
+
+def test_the_way_out_is_after_the_first_round() -> None:
+    row = Row((1, 2), 500, AnswerText(lambda ids: " ".join(map(str, ids))))
+    assert row.way_out() is None
+    for token in [5, 3, 4, 6, *[3, 4, 6] * 20]:
+        row.push(token, frozenset({0}))
+        if row.done:
+            break
+    assert row.stuck and row.way_out() == ([5, 3, 4, 6], 3)
+    ended = Row((1,), 3, AnswerText(str))
+    ended.push(0, frozenset({0}))
+    assert ended.way_out() is None

@@ -13,6 +13,7 @@ import torch
 from rag_mt.errors import UserError
 from rag_mt.llm import TransformersLLM, open_llm
 from rag_mt.llm.batching import EncodedPrompt, batches, common_prefix, share_unmarked, shared_tokens
+from rag_mt.llm.decoding import LOOK_EVERY, WAYS_OUT, loop_at_end
 from rag_mt.models import LoadedLLM, load_llm
 from rag_mt.types import Completion, Prompt
 
@@ -182,6 +183,43 @@ def test_stop_strings_end_each_row(llama: LoadedLLM) -> None:
             assert completion.text == (before.text[: before.text.index(stop[0])] if stop else before.text)
             assert completion.finished == (bool(stop) or before.finished)
             assert completion.tokens <= before.tokens
+
+
+def leaving_loops(loaded: LoadedLLM, prompt: Prompt, limit: int) -> tuple[list[int], int]:
+    """Greedy tokens without an end, each from a computation of all before it, and how often they left a loop."""
+    model: Any = loaded.model
+    tokenizer: Any = loaded.tokenizer
+    start: list[int] = tokenizer(prompt.text).input_ids
+    made: list[int] = []
+    barred, ways = None, 0
+    while len(made) < limit:
+        with torch.no_grad():
+            scores = model(torch.tensor([start + made])).logits[0, -1].float()
+        if barred is not None:
+            scores[barred] = -torch.inf
+            barred = None
+        made.append(int(scores.argmax()))
+        if len(made) < limit and len(made) % LOOK_EVERY == 0 and (found := loop_at_end(made)):
+            if ways == WAYS_OUT:
+                break
+            ways += 1
+            made, barred = made[: sum(found)], made[sum(found)]
+    return made, ways
+
+
+def test_stuck_answers_go_on_differently(tiny: Tiny) -> None:
+    loaded, prompts, limit = tiny("gemma3"), prompts_of(HEAD)[:6], 110
+    model: Any = loaded.model
+    tokenizer: Any = loaded.tokenizer
+    model.generation_config.eos_token_id = []
+    expected = [leaving_loops(loaded, prompt, limit) for prompt in prompts]
+    ways = [number for _, number in expected]
+    assert {0, WAYS_OUT} < set(ways)  # some never loop, some find a way out at once, some never do
+    for size in (1, 3):
+        found = TransformersLLM(loaded, batch_size=size).generate(prompts, limit)
+        for own, (made, _) in zip(found, expected, strict=True):
+            assert (own.tokens, own.finished) == (len(made), False)
+            assert own.text == tokenizer.decode(made, skip_special_tokens=True).rstrip("\ufffd")
 
 
 def test_stream_joins_to_the_text_of_generate(llama: LoadedLLM) -> None:

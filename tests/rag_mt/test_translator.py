@@ -10,7 +10,7 @@ from rag_mt.corpora.formats import Segment
 from rag_mt.errors import UserError
 from rag_mt.jobs import Counts, plan, translate_segments
 from rag_mt.translator import Translator, takes_up
-from rag_mt.types import Hint, Hit, Origin, Prompt, Sentence, Span
+from rag_mt.types import Completion, Hint, Hit, Origin, Prompt, Sentence, Span
 from retrievers.registry import NoHints
 
 TEXT = "  Das Museum öffnet um zehn Uhr. Der Eintritt ist frei.\n\nWo ist der Bahnhof?\n"
@@ -35,6 +35,28 @@ def test_a_stream_gives_the_same_text(translator: Translator) -> None:
     pieces = list(translator.stream(TEXT))
     assert len(pieces) > 6
     assert "".join(pieces) == translator.translate(TEXT).text
+
+
+def test_a_stream_that_ends_in_a_loop_has_the_result_of_translate(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given out is what stands before the loop's second round; the result is what generation makes of the prompt."""
+    loop = "The mayor " + "of the town of the city " * 12
+    monkeypatch.setattr(translator.llm, "stream", lambda *_: iter([loop]))
+    monkeypatch.setattr(
+        translator.llm, "generate", lambda prompts, *_: [Completion("The mayor speaks.", 4, True) for _ in prompts]
+    )
+    sentence = Sentence("Der Bürgermeister spricht.", "de")
+    stream = translator.stream_sentence(sentence)
+    given = ""
+    while True:
+        try:
+            given += next(stream)
+        except StopIteration as stop:
+            result = stop.value
+            break
+    assert result == translator.translate_sentences([sentence])[0]
+    assert result.text == "The mayor speaks." and loop.startswith(given)
 
 
 def test_sentences_that_touch_are_streamed_apart(translator: Translator) -> None:
