@@ -13,7 +13,7 @@ translate: .venv/run
 	.venv/bin/python -m rag_mt.translate --src de --show-hints examples/news.de.txt
 
 test: .venv/dev
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/dev
 	.venv/bin/ruff check .

@@ -6,6 +6,9 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub client is imported, which transformers does
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Workers of `pytest -n` share the cores; read when torch is imported, here and in the programs that tests start.
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // WORKERS)))
 
 from pathlib import Path
 
