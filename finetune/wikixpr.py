@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from finetune.xpr_build import statistics
-from finetune.xpr_sentences import LONGEST
+from finetune.xpr_sentences import window
 from rag_mt.corpora.opening import read_lines
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import remembered_sha256
@@ -98,21 +98,6 @@ def lower_place(text: str, phrase: str) -> tuple[int, int] | None:
     parts = [re.escape(part) for part in re.split(r"[^\w\s]", phrase)]
     match = re.search(r"[^\w]".join(parts), text, re.IGNORECASE) if any(parts) else None
     return match.span() if match else None
-
-
-def window(text: str, start: int, end: int, most: int = LONGEST) -> tuple[str, int, int]:
-    """At most `most` characters of a text around a phrase, cut between words where there are blanks, with the phrase's
-    start and end in them. A longer phrase is returned alone."""
-    if len(text) <= most:
-        return text, start, end
-    room = max(0, most - (end - start))
-    first = max(0, min(start - room // 2, len(text) - (end - start) - room))
-    last = min(len(text), first + (end - start) + room)
-    if first and (blank := text.find(" ", first, start)) >= 0:
-        first = blank + 1
-    if last < len(text) and (blank := text.rfind(" ", end, last)) >= 0:
-        last = blank
-    return text[first:last], start - first, end - first
 
 
 def _side(language: str, phrases: Mapping[str, str], examples: Mapping[str, list[Example]], file: str) -> Side:

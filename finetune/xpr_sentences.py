@@ -136,3 +136,18 @@ def linked_rows(
         if a is not None and b is not None:
             found.setdefault(a, set()).add(b)
     return {row: frozenset(rows) for row, rows in found.items()}
+
+
+def window(text: str, start: int, end: int, most: int = LONGEST) -> tuple[str, int, int]:
+    """At most `most` characters of a text around a phrase, cut between words where there are blanks, with the phrase's
+    start and end in them. A longer phrase is returned alone."""
+    if len(text) <= most:
+        return text, start, end
+    room = max(0, most - (end - start))
+    first = max(0, min(start - room // 2, len(text) - (end - start) - room))
+    last = min(len(text), first + (end - start) + room)
+    if first and (blank := text.find(" ", first, start)) >= 0:
+        first = blank + 1
+    if last < len(text) and (blank := text.rfind(" ", end, last)) >= 0:
+        last = blank
+    return text[first:last], start - first, end - first
