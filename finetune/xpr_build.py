@@ -76,7 +76,7 @@ def choose(
     More than half of a split are phrases of several words, as far as there are any. A pair is trained on only if
     neither phrase is, in the lexicon, a translation of any dev or test phrase.
     """
-    usable = [e for e in entries if targets.may_hold(e.target) and sources.may_hold(e.source)]
+    usable = [e for e in entries if min(targets.ceiling(e.target), sources.ceiling(e.source)) >= limits.least]
     usable.sort(key=lambda e: blake2b("\t".join(e.key).encode(), digest_size=8).digest())
     to_source, to_target = dict[str, set[str]](), dict[str, set[str]]()
     for entry in entries:
@@ -127,6 +127,8 @@ class _Picker:
                     return made
                 source, target = entry.key
                 if source in self.taken[0] or target in self.taken[1]:
+                    continue
+                if min(self.sources.ceiling(entry.source), self.targets.ceiling(entry.target)) < least:
                     continue
                 places = self._places(entry)
                 if min(map(len, places)) >= least:

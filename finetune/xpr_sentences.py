@@ -49,7 +49,7 @@ class SentenceIndex:
             "insert into texts(rowid, text) values (?, ?)", enumerate(s.text for s in self.sentences)
         )
         self._base.execute("create virtual table words using fts5vocab(texts, 'row')")
-        self._words = frozenset(word for (word,) in self._base.execute("select term from words"))
+        self._counts: dict[str, int] = dict(self._base.execute("select term, doc from words"))
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -58,10 +58,11 @@ class SentenceIndex:
         """The number of the sentence that says the same, letters and digits alone, as `text`; None if there is none."""
         return self._rows.get(bare(text))
 
-    def may_hold(self, phrase: str) -> bool:
-        """Whether all words of the phrase occur somewhere: a quick test that leaves out most of a lexicon."""
+    def ceiling(self, phrase: str) -> int:
+        """A number of sentences that the phrase occurs in at most, that of its rarest word: a quick answer that spares
+        most of a lexicon the search."""
         words = re.findall(r"\w+", phrase.lower())
-        return bool(words) and all(word in self._words for word in words)
+        return min((self._counts.get(word, 0) for word in words), default=0)
 
     def places(self, phrase: str, most: int) -> list[Place]:
         """Up to `most` sentences with the phrase in them, of at least `LONGER_BY` characters more: number of the

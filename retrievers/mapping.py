@@ -29,7 +29,8 @@ Pairs = NDArray[np.int64]
 def unit(vectors: Floats) -> Floats:
     """The rows at length 1; rows of zeros stay."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return (vectors / np.maximum(lengths, TINY)).astype(np.float32)
+    made: Floats = (vectors / np.maximum(lengths, TINY)).astype(np.float32)
+    return made
 
 
 def centre(vectors: Floats) -> Floats:
@@ -47,8 +48,15 @@ def normalised(vectors: Floats, mean: Floats) -> Floats:
 def procrustes(source: Floats, target: Floats) -> Floats:
     """The orthogonal map W (dimension, dimension) for which `source @ W` comes nearest to `target`, both
     (pairs, dimension): U V' of the singular value decomposition U S V' of source' target."""
-    left, _, right = np.linalg.svd(source.T.astype(np.float64) @ target)
-    return (left @ right).astype(np.float32)
+    return nearest_rotation(source.T.astype(np.float64) @ target)
+
+
+def nearest_rotation(products: Floats | NDArray[np.float64]) -> Floats:
+    """`procrustes` of pairs whose sum of outer products, source' target, is given: sums of several sets of pairs may be
+    added up."""
+    left, _, right = np.linalg.svd(products)
+    made: Floats = (left @ right).astype(np.float32)
+    return made
 
 
 @dataclass(frozen=True)

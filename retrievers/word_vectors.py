@@ -58,8 +58,8 @@ class WordVectors:
         owners = np.repeat(np.arange(len(rows)), [len(own) for own in rows])
         np.add.at(sums, owners, self.vectors[[row for own in rows for row in own]])
         counts = np.bincount(owners, minlength=len(phrases))
-        made: Floats = sums / np.maximum(counts, 1)[:, None].astype(np.float32)
-        return made
+        sums /= np.maximum(counts, 1)[:, None].astype(np.float32)
+        return sums
 
     def save(self, folder: Path) -> None:
         """Write the folder, which appears when it is complete."""
