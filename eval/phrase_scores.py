@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.types import Floats
-
 RESAMPLES = 1000
 SEED = 12345
 
@@ -99,25 +97,35 @@ def difference(
     "Statistical significance tests for machine translation evaluation"). Equal seeds draw equal samples.
     `system[i]` and `baseline[i]` are outcomes of the same queries.
     """
-    rng = np.random.default_rng(seed)
-    value, drawn = 0.0, np.zeros(resamples)
+    gains = []
     for ours, theirs in zip(system, baseline, strict=True):
         if not np.array_equal(ours.sentences, theirs.sentences):
             raise ValueError("the outcomes to compare are not those of the same queries")
-        gain = ours.right.astype(np.float64) - theirs.right
-        value += float(gain.mean()) / len(system)
-        drawn += _resampled_means(gain, ours.sentences, resamples, rng) / len(system)
+        gains.append((ours.right.astype(np.float64) - theirs.right, ours.sentences))
+    return paired_bootstrap(gains, resamples, seed)
+
+
+def paired_bootstrap(
+    gains: Sequence[tuple[NDArray[np.float64], NDArray[np.int64]]], resamples: int = RESAMPLES, seed: int = SEED
+) -> Difference:
+    """The mean gain, averaged over sets, from the gain of each query and the group (sentence, concept) it belongs to.
+    Groups are drawn with replacement."""
+    rng = np.random.default_rng(seed)
+    value, drawn = 0.0, np.zeros(resamples)
+    for gain, groups in gains:
+        value += float(gain.mean()) / len(gains)
+        drawn += _resampled_means(gain, groups, resamples, rng) / len(gains)
     low, high = np.quantile(drawn, [0.025, 0.975])
     tail = min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))
     return Difference(value, float(low), float(high), min(1.0, 2 * (tail + 1) / (resamples + 1)))
 
 
 def _resampled_means(
-    gain: Floats | NDArray[np.float64], sentences: NDArray[np.int64], resamples: int, rng: np.random.Generator
+    gain: NDArray[np.float64], groups: NDArray[np.int64], resamples: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """The mean of `gain` over the queries of each sample of sentences."""
-    _, groups = np.unique(sentences, return_inverse=True)
-    sums, sizes = np.bincount(groups, weights=gain), np.bincount(groups)
+    """The mean of `gain` over the queries of each sample of groups, (resamples,)."""
+    _, numbers = np.unique(groups, return_inverse=True)
+    sums, sizes = np.bincount(numbers, weights=gain), np.bincount(numbers)
     means = np.empty(resamples)
     for row in range(resamples):
         drawn = rng.integers(0, len(sums), size=len(sums))

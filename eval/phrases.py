@@ -18,6 +18,13 @@ rank of the surface among the first ten different ones, and the share of queries
 sentence and overlaps the true span. Differences by paired bootstrap over sentences (1,000 samples).
 
 Without --data this runs in its quick form: the sample corpus, aligned by an encoder alone. No measurement.
+
+    python -m eval.phrases --suite xpr --phrases DIR [--models DIR] [--data DIR] [--runs DIR]
+
+Suite `xpr` asks for the translation of phrases in both directions, each phrase by its example sentences (XPR), by
+itself (CLSE) or by its words (CLWE; --data is the text that they are trained on), in the paper's four settings, with
+its sweeps and ablations. Results are kept in --runs: a run that is stopped goes on, and what was not run is named in
+the report. Scores: accuracy@1, paired bootstrap over concepts.
 """
 
 from __future__ import annotations
@@ -50,6 +57,7 @@ from eval.phrase_sets import (
     sample_sets,
     silver_set,
 )
+from eval.xpr import add_options, evaluate_xpr
 from rag_mt.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL
 from rag_mt.errors import UserError
@@ -100,6 +108,8 @@ def evaluate(options: argparse.Namespace) -> int:
     for name in options.output:
         if Path(name).suffix not in ENDINGS:
             raise UserError(f"output {name!r} ends neither in .json nor in .md: give one of them")
+    if options.suite == "xpr":
+        return evaluate_xpr(options)
     marked = chosen_on_dev(Path(options.dev_report)) if options.dev_report else frozenset()
     if not options.data:
         note("no --data DIR is given: this is the quick form on the sample corpus, which measures nothing")
@@ -172,8 +182,8 @@ def _notes(options: argparse.Namespace, distractors: Distractors | None) -> tupl
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(prog="python -m eval.phrases", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--suite", choices=["gold", "silver", "dev"], default="gold", help="default: gold")
-    parser.add_argument("--data", metavar="DIR", help="folder with align/ and dev/")
+    parser.add_argument("--suite", choices=["gold", "silver", "dev", "xpr"], default="gold", help="default: gold")
+    parser.add_argument("--data", metavar="DIR", help="folder with align/ and dev/ (xpr: train/)")
     parser.add_argument(
         "--pairs",
         metavar="DIR",
@@ -202,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--output", nargs="+", default=[], metavar="FILE", help="write the report to FILE.json, FILE.md or both"
     )
     add_model_options(parser)
+    add_options(parser)
     return run(evaluate, parser.parse_args(arguments))
 
 

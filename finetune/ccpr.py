@@ -13,10 +13,7 @@ import argparse
 import json
 import logging
 import math
-import re
 import sys
-import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,11 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
-from safetensors.torch import save_file
 
 from finetune.ccpr_config import Config, read_config
-from finetune.checkpoints import load_checkpoint, save_checkpoint
 from finetune.curves import plot_curve
 from finetune.losses.phrase_contrastive import Negatives
 from finetune.neighbours import Neighbours, training_order
@@ -36,17 +30,17 @@ from finetune.other_contexts import OtherContexts
 from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_of
 from finetune.phrase_dev import dev_rows, dev_scores
 from finetune.phrase_loss import PhraseLoss, spans_of
+from finetune.run_loop import run_to_end
+from finetune.tuned_encoder import restore_run, run_tensors, save_encoder, trainable
 from finetune.warm_start import continued, start_from
 from rag_mt import __version__
 from rag_mt.adapters import TRAINING
-from rag_mt.adapters import WEIGHTS as ADAPTER_WEIGHTS
 from rag_mt.console import Parser, positive, run
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.models import load_encoder
-from rag_mt.progress import progress
 from rag_mt.toml_settings import changes_of, shown_changes, shown_path
-from retrievers.ccpr.heads import ENCODER, PhraseHeads, PhraseSettings
+from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
 
 log = logging.getLogger("rag_mt")
 
@@ -65,7 +59,7 @@ class Trainer:
         self.device, self.dtype, self.tokenizer = loaded.device, loaded.dtype, loaded.tokenizer
         self.fingerprint = loaded.fingerprint
         torch.manual_seed(training.seed)
-        self.encoder = _trainable(loaded.model, config)
+        self.encoder = trainable(loaded.model, model)
         self.settings = PhraseSettings(
             model.encoder,
             loaded.model.config.num_hidden_layers,
@@ -105,6 +99,11 @@ class Trainer:
         self.loss = PhraseLoss(self.heads, training, self.accelerator)
         further = self.before and self.before["weights"], self.neighbours and self.neighbours.fingerprint
         self.key = settings_hash([config.as_dict(), self.fingerprint, len(self.pool), further])
+
+    @property
+    def pairs_a_step(self) -> int:
+        """Sentence pairs of all processes."""
+        return self.config.training.batch * int(self.accelerator.num_processes)
 
     def rows_of(self, step: int) -> list[dict[str, Any]]:
         """The sentence pairs of a step of this process; after the last batch the first one comes again."""
@@ -202,23 +201,14 @@ class Trainer:
 
     def state(self) -> dict[str, torch.Tensor]:
         """All tensors that a run needs to go on: weights, AdamW's moments, queues."""
-        tensors = {f"parameter.{n}": p.detach() for n, p in self.parameters.items()}
-        for name, parameter in self.parameters.items():
-            tensors |= {f"adam.{k}.{name}": v for k, v in self.optimizer.state[parameter].items()}
+        tensors = run_tensors(self.parameters, self.optimizer)
         for side, queue in enumerate(self.loss.queues):
             tensors |= {f"queue.vectors.{side}": queue.vectors, f"queue.surfaces.{side}": queue.surfaces}
         return tensors
 
     def restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         """Go on from `state()` and the facts beside it."""
-        with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(tensors[f"parameter.{name}"])
-                self.optimizer.state[parameter] = {
-                    key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" else self.device)
-                    for key in ("step", "exp_avg", "exp_avg_sq")
-                    if f"adam.{key}.{name}" in tensors
-                }
+        restore_run(self.parameters, self.optimizer, tensors)
         if "queue.vectors.0" in tensors:
             self.loss.queues = [
                 Negatives(tensors[f"queue.vectors.{s}"].to(self.device), tensors[f"queue.surfaces.{s}"].to(self.device))
@@ -229,14 +219,7 @@ class Trainer:
     def save(self) -> None:
         """Write the model: adapter (or the whole encoder), heads, `training.json`."""
         self.output.mkdir(parents=True, exist_ok=True)
-        if self.config.model.tuning == "lora":
-            adapter = get_peft_model_state_dict(self.encoder, save_embedding_layers=False)
-            halves = {name: tensor.detach().to("cpu", torch.float16).contiguous() for name, tensor in adapter.items()}
-            save_file(halves, self.output / ADAPTER_WEIGHTS)
-            self.encoder.peft_config["default"].save_pretrained(self.output)
-        else:
-            self.encoder.save_pretrained(self.output / ENCODER)
-            self.tokenizer.save_pretrained(self.output / ENCODER)
+        save_encoder(self.encoder, self.tokenizer, self.config.model.tuning, self.output)
         self.heads.save(self.output)
         facts = {
             "command": self.command,
@@ -245,46 +228,13 @@ class Trainer:
             "encoder_fingerprint": self.fingerprint,
             "pairs": self.pool.facts,
             "steps": self.step,
-            "sentence_pairs_seen": self.step * self.config.training.batch * self.accelerator.num_processes,
+            "sentence_pairs_seen": self.step * self.pairs_a_step,
             "training_seconds": round(self.seconds),
             "curve": self.curve,
             **({} if self.before is None else {"started_from": self.before}),
         }
         (self.output / TRAINING).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
         plot_curve(continued(self.before, self.curve), self.output / "curve.svg")
-
-
-def _trainable(model: Any, config: Config) -> Any:
-    """The encoder up to the chosen layer, with what shall be trained made trainable."""
-    settings = config.model
-    if next(model.parameters()).device.type == "cpu":
-        model.set_attn_implementation("eager")  # the fused kernel's backward pass is six times slower on CPUs
-    layers = model.encoder.layer
-    if not 0 <= settings.layer <= len(layers):
-        raise UserError(f"model.layer is {settings.layer}: {settings.encoder} has layers 1 to {len(layers)}")
-    depth = settings.layer or len(layers)
-    model.encoder.layer = layers[:depth]
-    model.config.num_hidden_layers = depth
-    if settings.dropout is not None:
-        for module in model.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = settings.dropout
-    if settings.tuning == "full":
-        for name, parameter in model.named_parameters():
-            number = re.search(r"encoder\.layer\.(\d+)\.", name)
-            parameter.requires_grad = number is not None and int(number[1]) >= settings.frozen_layers
-        return model
-    kept = "|".join(str(i) for i in range(settings.frozen_layers, depth))
-    lora = LoraConfig(
-        r=settings.rank,
-        lora_alpha=settings.alpha,
-        lora_dropout=settings.lora_dropout,
-        target_modules=rf"encoder\.layer\.({kept})\..*(query|key|value|dense)",
-    )
-    lora.base_model_name_or_path = settings.encoder
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers in an old way
-        return get_peft_model(model, lora)
 
 
 def _edges(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
@@ -313,34 +263,8 @@ def train(options: argparse.Namespace) -> int:
     command += shown_changes(options.set)
     command += f" --max-steps {options.max_steps}" if options.max_steps else ""
     trainer = Trainer(config, Path(options.pairs), Path(options.output), options.device, command)
-    training = config.training
-    place = trainer.output / "checkpoint"
-    main = trainer.accelerator.is_main_process
-    if (found := load_checkpoint(place, trainer.key)) is not None:
-        trainer.restore(*found)
-        log.info("going on from step %d of %s", trainer.step, place)
-    log.info("%d sentence pairs, %d batches of %d", len(trainer.pool), len(trainer.batches), training.batch)
-    bar = progress(training.steps, "steps", "training", initial=trainer.step, show=main)
-    begun, sums = time.monotonic() - trainer.seconds, list[dict[str, float]]()
-    while trainer.step < training.steps:
-        sums.append(trainer.run_step())
-        bar.update()
-        trainer.seconds = time.monotonic() - begun
-        last = trainer.step == training.steps
-        if trainer.step % training.evaluate_every == 0 or last:
-            losses = {k: round(float(np.mean([s[k] for s in sums])), 4) for k in sums[0]}
-            if main:
-                seen = trainer.step * training.batch * trainer.accelerator.num_processes
-                point = {"step": trainer.step, "pairs": seen, "seconds": round(trainer.seconds)}
-                point |= losses | trainer.evaluate()
-                trainer.curve.append(point)
-                log.info("%s", "  ".join(f"{k} {v}" for k, v in point.items()))
-            sums.clear()
-        if main and (trainer.step % training.checkpoint_every == 0 or last):
-            facts = {"step": trainer.step, "curve": trainer.curve, "seconds": trainer.seconds}
-            save_checkpoint(place, trainer.key, trainer.state(), facts)
-            trainer.save()
-    bar.close()
+    log.info("%d sentence pairs, %d batches of %d", len(trainer.pool), len(trainer.batches), config.training.batch)
+    run_to_end(trainer, config.training)
     return 0
 
 

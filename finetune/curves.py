@@ -19,8 +19,8 @@ STYLES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def plot_curve(curve: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Dev scores and loss against sentence pairs seen, as SVG; nothing if there is no point yet."""
+def plot_curve(curve: Sequence[Mapping[str, Any]], path: Path, unit: str = "sentence pairs") -> None:
+    """Dev scores and loss against pairs seen, as SVG; nothing if there is no point yet."""
     if not curve or (figure := _figure(path, (7, 7))) is None:
         return
     above, below = figure.subplots(2, 1, sharex=True)
@@ -31,7 +31,7 @@ def plot_curve(curve: Sequence[Mapping[str, Any]], path: Path) -> None:
     above.set_ylabel("dev accuracy@1, strict, %")
     above.legend(ncols=2)
     below.plot(seen, [point["contrastive"] for point in curve], label="contrastive loss")
-    below.set_xlabel("sentence pairs seen")
+    below.set_xlabel(f"{unit} seen")
     below.set_ylabel("contrastive loss")
     _save(figure, path)
 

@@ -192,7 +192,7 @@ def parser() -> Parser:
     add.add_argument("folder", metavar="DIR", help="folder of the new index")
     add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
     add.add_argument("--lang", required=True, help="language of the text")
-    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help="sentence, phrases or ccpr (default: ccpr)")
+    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help="sentence, phrases, ccpr or xpr (default: ccpr)")
     add.add_argument(
         "--encoder", help="encoder or phrase model: a name, a hub id or a folder (default: the retriever's)"
     )

@@ -3,6 +3,8 @@
 DEFAULT_ENCODER = "embedded:e5-small"
 DEFAULT_LLM = "embedded:gemma-3-270m"
 DEFAULT_PHRASE_MODEL = "ccpr-e5-small"
+DEFAULT_XPR_MODEL = "embedded:e5-small"
+"""Untrained: no XPR model comes with rag_mt yet."""
 DEFAULT_RETRIEVER = "ccpr"
 DEFAULT_ADAPTER = "auto"
 """The one that comes with rag_mt for the language model, retriever and direction, if any."""

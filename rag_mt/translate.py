@@ -34,7 +34,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("files", nargs="*", metavar="FILE", help="files to translate (default: standard input)")
     add("--src", required=True, metavar="LANG", help="language of the input: a code such as de, or an English name")
     add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
-    add("--retriever", help="what finds hints: none, sentence, phrases or ccpr (default: that of the index, or ccpr)")
+    add(
+        "--retriever",
+        help="what finds hints: none, sentence, phrases, ccpr or xpr (default: that of the index, or ccpr)",
+    )
     add("--index", metavar="DIR", help="index of target-language text (default: one of the sample corpus)")
     add(
         "--encoder",

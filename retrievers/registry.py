@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL
+from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL, DEFAULT_XPR_MODEL
 from rag_mt.errors import UserError
 from rag_mt.languages import base_code, language
 from rag_mt.types import Encoder, Hint, Retriever, Sentence, Unit
@@ -24,6 +24,8 @@ from retrievers.manifest import Manifest, read_manifest
 from retrievers.phrases import NgramUnits
 from retrievers.sentence import SentenceUnits
 from retrievers.units import UnitMaker
+from retrievers.xpr.model import is_xpr_model, open_xpr, untrained_xpr
+from retrievers.xpr.units import XprUnits
 
 log = logging.getLogger("rag_mt")
 
@@ -50,6 +52,7 @@ RETRIEVERS: dict[str, RetrieverSpec] = {
         RetrieverSpec("sentence", "sentence", SentenceUnits),
         RetrieverSpec("phrases", "phrase", NgramUnits),
         RetrieverSpec("ccpr", "phrase", CcprUnits, DEFAULT_PHRASE_MODEL),
+        RetrieverSpec("xpr", "phrase", XprUnits, DEFAULT_XPR_MODEL),
     )
 }
 
@@ -75,7 +78,8 @@ def retriever_spec(name: str) -> RetrieverSpec:
 def encoder_for(
     retriever: str, name: str | None = None, device: str = "auto", dtype: str = "auto"
 ) -> TransformerEncoder:
-    """The encoder `name`, or the default one of a system; a phrase model opens with its heads.
+    """The encoder `name`, or the default one of a system; a phrase model opens with its heads. XPR takes any encoder,
+    as it is if it was not trained for XPR, which is logged.
 
     Raises UserError for an encoder that cannot be loaded or does not fit the system.
     """
@@ -83,6 +87,11 @@ def encoder_for(
     name = name or spec.encoder
     if spec.maker is CcprUnits or is_phrase_model(name):
         return open_phrase_encoder(name, device, dtype)
+    if is_xpr_model(name):
+        return open_xpr(name, device, dtype)
+    if spec.maker is XprUnits:
+        log.info("%s was not trained for XPR and is used as it is: `python -m finetune.xpr` makes a better model", name)
+        return untrained_xpr(name, None, device, dtype)
     return open_encoder(name, device, dtype)
 
 

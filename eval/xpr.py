@@ -1,0 +1,133 @@
+"""The suite `xpr` of `python -m eval.phrases`: phrase retrieval both ways, in the XPR paper's four settings."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from eval.report_blocks import as_markdown
+from eval.xpr_plans import SWEPT, UNTRAINED, Plans
+from eval.xpr_report import Report, as_blocks, write_report
+from eval.xpr_suite import PARTS, Sets, SuiteSettings
+from rag_mt.console import OK, note, positive
+from rag_mt.defaults import DEFAULT_ENCODER
+from rag_mt.errors import UserError
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options that only this suite has."""
+    own = SuiteSettings(Path(), Path())
+    group = parser.add_argument_group("suite xpr")
+    add = group.add_argument
+    add("--phrases", metavar="DIR", help="phrase sets, the output of `python -m finetune.xpr_data`")
+    add(
+        "--models",
+        metavar="DIR",
+        help="trained models: supervised.XX-en, multilingual, seed.N.XX-en, ablation.NAME.XX-en",
+    )
+    add("--runs", metavar="DIR", default="xpr-runs", help="results, to go on with (default: xpr-runs)")
+    add(
+        "--parts",
+        metavar="NAME,...",
+        default=",".join(PARTS),
+        help=f"what to compute: {', '.join(PARTS)}, or none; results that are there are shown anyway (default: all)",
+    )
+    add("--minutes", type=positive, metavar="N", help="begin nothing after N minutes (default: no limit)")
+    add("--encoder", default=DEFAULT_ENCODER, help=f"encoder without training (default: {DEFAULT_ENCODER})")
+    add(
+        "--examples",
+        type=positive,
+        default=own.examples,
+        metavar="N",
+        help=f"example sentences of a phrase (default: {own.examples})",
+    )
+    add(
+        "--others",
+        type=int,
+        default=own.others,
+        metavar="N",
+        help=f"further candidates on each side (default: {own.others})",
+    )
+    add(
+        "--dev-pairs",
+        type=positive,
+        default=own.dev_pairs,
+        metavar="N",
+        help=f"pairs in the sweeps (default: {own.dev_pairs})",
+    )
+    add("--source", default="", metavar="XX-en", help="set that zero-shot transfer comes from (default: the first)")
+    add("--sweep", default="", metavar="XX-en", help="set of seeds and numbers of examples (default: the first)")
+
+
+def suite_settings(options: argparse.Namespace) -> SuiteSettings:
+    """The settings that the options ask for; raises UserError for what cannot be."""
+    if not options.phrases:
+        raise UserError("suite xpr needs phrase sets: give --phrases DIR, the output of `python -m finetune.xpr_data`")
+    parts = tuple(options.parts.split(",")) if options.parts != "none" else ()
+    if unknown := set(parts) - set(PARTS):
+        raise UserError(f"there is no part {', '.join(sorted(unknown))}: choose among {', '.join(PARTS)}, or none")
+    if options.others < 0:
+        raise UserError(f"--others {options.others} is below 0: give how many further candidates to search")
+    return SuiteSettings(
+        phrases=Path(options.phrases),
+        runs=Path(options.runs),
+        models=Path(options.models) if options.models else None,
+        data=Path(options.data) if options.data else None,
+        languages=tuple(options.languages.split(",")) if options.languages else (),
+        encoder=options.encoder,
+        examples=options.examples,
+        others=options.others,
+        dev_pairs=options.dev_pairs,
+        source=options.source,
+        sweep=options.sweep,
+        parts=parts,
+        minutes=options.minutes or math.inf,
+        device=options.device,
+        dtype=options.dtype,
+    )
+
+
+def evaluate_xpr(options: argparse.Namespace) -> int:
+    """Compute what is not there yet, print the report and write it."""
+    settings = suite_settings(options)
+    sets = Sets(settings)
+    if settings.data is None:
+        note("without --data DIR there are no word vectors: rows of CLWE that were not computed earlier are missing")
+    plans = Plans(sets)
+    swept = sets.rows(plans.by_layer())
+    chosen = plans.choose_layers(swept)
+    tables = [*plans.four_settings(), *plans.matrix(), *plans.seeds(), *plans.ablations(), *plans.by_count()]
+    rows = (*swept, *sets.rows(tables))
+    notes = tuple(_notes(sets, plans, chosen))
+    report = Report(rows, sets.names, notes, plans.layers, sets.source)
+    note(f"{sets.cells.computed} results were computed; all are in {settings.runs}")
+    print(as_markdown(list(as_blocks(report, None))), end="")
+    for name in options.output:
+        write_report(report, Path(name))
+    return OK
+
+
+def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
+    """What a reader must know."""
+    own = sets.settings
+    for name in sets.names:
+        task = sets.task(name, "test", own.others)
+        counts = " and ".join(
+            f"{len(side)} of {language}"
+            for side, language in zip(task.candidates, (s.language for s in sets.every[name].sides), strict=True)
+        )
+        train, dev = (len(sets.every[name].pairs(split)) for split in ("train", "dev"))
+        pairs = f"{len(task.pairs)} test pairs of {len(set(task.concepts.tolist()))} concepts"
+        yield f"{name}: {pairs}, searched among {counts}; {train} training and {dev} development pairs"
+    yield f"XPR reads at most {own.examples} example sentences of a phrase; candidates have as many as queries"
+    told = ", ".join(f"{kind} {plans.layers[kind]}" for kind in SWEPT)
+    why = "best on development pairs" if chosen else "where the sweep was not run, the encoder's usual one"
+    yield f"encoder {own.encoder}; layers ({why}): {told}"
+    yield f"layers and numbers of examples: {own.dev_pairs} development pairs, searched among their own phrases"
+    if own.encoder == DEFAULT_ENCODER:
+        yield (
+            f"this encoder has seen parallel text in its own training: its row ({UNTRAINED}) is called untrained, not "
+            "unsupervised, and compared with the paper's XLM-R as a finding"
+        )

@@ -1,0 +1,201 @@
+"""The baselines of XPR: mapped word vectors (CLWE) and a mapped sentence encoder (CLSE), section 5.2 of its paper.
+
+Both have a vector for every phrase from the phrase alone, and an orthogonal map of the other language's vectors to the
+English ones: learnt from the training pairs of one or several sets, or without pairs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval.phrase_scores import SEED
+from rag_mt.corpora.opening import read_lines
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import remembered_sha256, settings_hash
+from rag_mt.skips import Skips
+from rag_mt.types import Floats
+from retrievers.mapping import SelfLearning, centre, nearest_rotation, normalised, self_learned, unit
+from retrievers.word_vectors import WordTraining, WordVectors, load_word_vectors, trained_word_vectors
+from retrievers.xpr.examples import ExampleSet
+from retrievers.xpr.model import XprEncoder
+
+log = logging.getLogger("rag_mt")
+
+SENTENCES = 200_000
+"""Sentences of a language that word vectors are trained on, at most."""
+FREQUENT = 5_000
+"""Vectors of a language from which a map is learnt without pairs. VecMap takes 20,000, of far more text."""
+LEARNING = SelfLearning(vocabulary=FREQUENT, most=500)
+
+Rows = NDArray[np.int64]
+
+
+class Base(Protocol):
+    """Vectors of phrases before any map. `key` says all that changes them."""
+
+    key: Mapping[str, Any]
+
+    def plain(self, own: ExampleSet, side: int, rows: Rows) -> Floats:
+        """The vectors (rows, dimension) of phrases of a side as they come."""
+        ...
+
+    def normal(self, own: ExampleSet, side: int, rows: Rows) -> Floats:
+        """The same, centred and of length 1: what a map is learnt from and put to."""
+        ...
+
+    def sample(self, own: ExampleSet, side: int) -> Floats:
+        """Vectors, centred and of length 1, from which a map is learnt without pairs."""
+        ...
+
+
+class Words:
+    """The mean of word vectors that are trained on the sentences of `data`/train (a Base).
+
+    Words are centred over the language's frequent ones before the mean is taken. The vectors stay in `folder`; `sets`
+    are all sets whose phrases will be asked for, so that their words have vectors however rare they are.
+    """
+
+    def __init__(self, data: Path, folder: Path, sets: Sequence[ExampleSet], training: WordTraining) -> None:
+        self._data, self._folder, self._sets, self._training = data, folder, tuple(sets), training
+        files = {path.name: remembered_sha256(path) for path in _files(data, "en")}
+        phrases = settings_hash([own.manifest["files"] for own in sets])
+        self.key: Mapping[str, Any] = {
+            "words": asdict(training),
+            "sentences": SENTENCES,
+            "files": files,
+            "phrases": phrases,
+        }
+        self._found: dict[str, WordVectors] = {}
+
+    def plain(self, own: ExampleSet, side: int, rows: Rows) -> Floats:
+        """See `Base`."""
+        words = self.language(own.sides[side].language)
+        return words.of_phrases([own.sides[side].phrases[row] for row in rows.tolist()])
+
+    def normal(self, own: ExampleSet, side: int, rows: Rows) -> Floats:
+        """See `Base`."""
+        return unit(self.plain(own, side, rows))
+
+    def sample(self, own: ExampleSet, side: int) -> Floats:
+        """See `Base`: the most frequent words."""
+        return self.language(own.sides[side].language).vectors[:FREQUENT]
+
+    def language(self, language: str) -> WordVectors:
+        """The vectors of a language, centred and of length 1."""
+        if language not in self._found:
+            folder = self._folder / f"{language}-{settings_hash(self.key)}"
+            if not folder.is_dir():
+                log.info("training word vectors of %s", language)
+                sides = [side for own in self._sets for side in own.sides if side.language == language]
+                also = [phrase for side in sides for phrase in side.phrases]
+                trained_word_vectors(sentences_of(self._data, language), also, self._training).save(folder)
+            words = load_word_vectors(folder)
+            mean = centre(words.vectors[:FREQUENT])
+            self._found[language] = replace(words, vectors=normalised(words.vectors, mean))
+        return self._found[language]
+
+
+def _files(data: Path, language: str) -> list[Path]:
+    """The training files that have sentences of a language."""
+    found = sorted((data / "train").glob("*-en.tsv*" if language == "en" else f"{language}-en.tsv*"))
+    if not found:
+        raise UserError(f"there is no {language}-en.tsv in {data / 'train'}: give --data the folder that holds train/")
+    return found
+
+
+def sentences_of(data: Path, language: str) -> list[str]:
+    """Different sentences of one language in `data`/train, drawn by a fixed seed, at most `SENTENCES` of them."""
+    skips = Skips(shown=0)
+    texts: dict[str, None] = {}
+    for path in _files(data, language):
+        for line in read_lines(path, skips):
+            columns = (line.text or "").split("\t")
+            if len(columns) > 1:
+                texts[columns[0 if language == "en" else 1]] = None
+    if skips.total:
+        log.warning("%s", skips.summary())
+    every = list(texts)
+    drawn = np.random.default_rng(SEED).permutation(len(every))[:SENTENCES]
+    return [every[n] for n in np.sort(drawn)]
+
+
+class States:
+    """The mean token state of the phrase alone in a layer of an encoder (a Base), centred over the training phrases
+    of the side."""
+
+    def __init__(self, encoder: XprEncoder, layer: int) -> None:
+        self._encoder, self.layer = encoder, layer
+        self.key: Mapping[str, Any] = {"states": encoder.fingerprint, "layer": layer}
+        self._means: dict[tuple[str, int], Floats] = {}
+        self._last: dict[tuple[str, int, str], Floats] = {}
+
+    def plain(self, own: ExampleSet, side: int, rows: Rows) -> Floats:
+        """See `Base`. The two last answers are remembered: all maps ask for the same phrases."""
+        key = (own.name, side, settings_hash(rows.tolist()))
+        if key not in self._last:
+            made = self._encoder.side_states(own.sides[side].alone(), rows, 1, [self.layer])[0]
+            self._last = dict([*self._last.items(), (key, made)][-2:])
+        return self._last[key]
+
+    def normal(self, own: ExampleSet, side: int, rows: Rows) -> Floats:
+        """See `Base`."""
+        if (own.name, side) not in self._means:
+            train = np.unique(own.pairs("train")[:, side]).astype(np.int64)
+            self._means[own.name, side] = centre(self.plain(own, side, train))
+        return normalised(self.plain(own, side, rows), self._means[own.name, side])
+
+    def sample(self, own: ExampleSet, side: int) -> Floats:
+        """See `Base`: phrases that belong to no pair, so that the two sides are not translations."""
+        paired = len(np.unique(own.pairs("test")[:, side]))
+        return self.normal(own, side, own.candidates("test", side)[paired:][:FREQUENT])
+
+
+class Maps:
+    """A base whose vectors of side 0 are mapped to those of side 1. Maps are learnt when they are needed, once."""
+
+    def __init__(self, base: Base, sets: Mapping[str, ExampleSet]) -> None:
+        self._base, self._sets = base, sets
+        self._products: dict[str, NDArray[np.float64]] = {}
+        self._maps: dict[tuple[str, ...], Floats] = {}
+
+    def key(self, trained_on: Sequence[str]) -> dict[str, Any]:
+        """All that changes the vectors that `vectors` gives."""
+        files = [self._sets[name].manifest["files"] for name in trained_on]
+        return {**self._base.key, "map": files or asdict(LEARNING)}
+
+    def vectors(self, own: ExampleSet, trained_on: Sequence[str], side: int, rows: Rows) -> Floats:
+        """The vectors (rows, dimension) of phrases of a side, those of both sides in one space.
+
+        `trained_on` names the sets from whose training pairs the map is learnt; if there is none it is learnt from the
+        vectors of the set itself.
+        """
+        made = self._base.normal(own, side, rows)
+        return made if side else made @ self._map(own, tuple(trained_on))
+
+    def _map(self, own: ExampleSet, trained_on: tuple[str, ...]) -> Floats:
+        name = trained_on or ("", own.name)
+        if name not in self._maps:
+            if trained_on:
+                self._maps[name] = nearest_rotation(np.sum([self._product(n) for n in trained_on], axis=0))
+            else:
+                learned = self_learned(self._base.sample(own, 0), self._base.sample(own, 1), LEARNING)
+                told = "%s: a map was learnt without pairs in %d rounds, mean similarity %.3f"
+                log.info(told, own.name, learned.rounds, learned.similarity)
+                self._maps[name] = learned.map
+        return self._maps[name]
+
+    def _product(self, name: str) -> NDArray[np.float64]:
+        """The sum over the training pairs of a set of the outer products of their vectors."""
+        if name not in self._products:
+            own = self._sets[name]
+            pairs = own.pairs("train").astype(np.int64)
+            source, target = (self._base.normal(own, side, pairs[:, side]) for side in (0, 1))
+            self._products[name] = source.T.astype(np.float64) @ target
+        return self._products[name]

@@ -1,0 +1,94 @@
+"""Trained XPR models by the role they play in the suite, and the vectors of phrases in their example sentences.
+
+A folder of models has a folder for each, named for what it was trained on: `supervised.de-en`, `multilingual`,
+`seed.2.de-en` (a further seed of `supervised.de-en`), `ablation.NAME.de-en`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval.xpr_cells import Cells
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import folder_fingerprint, read_json
+from rag_mt.types import Floats
+from retrievers.xpr.examples import ExampleSet
+from retrievers.xpr.model import XprEncoder, open_xpr
+
+MULTILINGUAL = "multilingual"
+ABLATIONS = {
+    "sentences": "without example sentences",
+    "momentum": "without momentum",
+    "head": "without projection head",
+    "queue": "MoCo queue",
+}
+"""What an ablation is called in a folder's name, and in tables."""
+
+Rows = NDArray[np.int64]
+
+
+def supervised(pair: str) -> str:
+    """The name of the model of one set."""
+    return f"supervised.{pair}"
+
+
+def seed(number: int, pair: str) -> str:
+    """The name of a model that differs from `supervised` in its seed."""
+    return f"seed.{number}.{pair}"
+
+
+def ablation(name: str, pair: str) -> str:
+    """The name of an ablated model of one set."""
+    return f"ablation.{name}.{pair}"
+
+
+class Models:
+    """The models in a folder; only the last one that was opened is held."""
+
+    def __init__(self, folder: Path | None, device: str = "auto", dtype: str = "auto") -> None:
+        if folder is not None and not folder.is_dir():
+            raise UserError(f"there is no folder {folder}: give --models the folder of trained models")
+        self.folder = folder
+        self.open = lru_cache(maxsize=1)(lambda name: open_xpr(str(self._path(name)), device, dtype))
+
+    def __contains__(self, name: str) -> bool:
+        return self.folder is not None and (self.folder / name / "training.json").is_file()
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """The settings that a model was trained with."""
+        found: dict[str, Any] = read_json(self._path(name) / "training.json")["settings"]
+        return found
+
+    def alone(self, name: str) -> bool:
+        """Whether a model was trained on phrases without example sentences."""
+        return bool(self.settings(name)["data"].get("sentences", 1) == 0)
+
+    def key(self, name: str) -> dict[str, Any]:
+        """All that changes a model's vectors but the number of example sentences."""
+        return {"model": folder_fingerprint(self._path(name))}
+
+    def _path(self, name: str) -> Path:
+        return Path(self.folder or "") / name
+
+
+def example_vectors(
+    cells: Cells, key: Mapping[str, Any], encoder: XprEncoder, own: ExampleSet, examples: int, side: int, rows: Rows
+) -> Floats:
+    """The vectors (rows, dimension) of phrases in their first `examples` sentences, without sentences if it is 0.
+
+    Phrases that share sentences are encoded together; what is done stays on disk (`Cells.vectors`).
+    """
+    text = own.sides[side]
+    if not examples:
+        return encoder.side_vectors(text.alone(), rows, 1)
+    order = np.argsort(text.examples[text.bounds[rows], 1], kind="stable")
+    made = cells.vectors(key, side, rows[order], lambda part: encoder.side_vectors(text, part, examples))
+    back = np.empty_like(made)
+    back[order] = made
+    return back

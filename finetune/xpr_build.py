@@ -1,0 +1,225 @@
+"""From a bilingual lexicon and monolingual text to phrase pairs with example sentences (XPR, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from simplemma import lemmatize
+
+from finetune.xpr_lexicon import Entry
+from finetune.xpr_others import other_phrases
+from finetune.xpr_sentences import Place, SentenceIndex, apart
+from retrievers.words import word_spans
+from retrievers.xpr.examples import SPLITS, Rows, Side, Split, sentence_table
+
+SHARES: dict[Split, int] = {"train": 3, "dev": 1, "test": 1}
+"""Fifths of the concepts (XPR, section 4.3)."""
+SEVERAL_WORDS = 0.6
+"""The share of a split that is kept for phrases of several words, as far as there are any."""
+_ARTICLES = frozenset(("a", "an", "the"))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """At most `pairs` phrase pairs with `least` to `most` example sentences on each side, those with `enough` of them
+    first, and `others` further candidates per side."""
+
+    pairs: int = 12_000
+    least: int = 1
+    enough: int = 4
+    most: int = 32
+    others: int = 20_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """A chosen pair with the places of both phrases."""
+
+    entry: Entry
+    split: Split
+    places: tuple[list[Place], list[Place]]
+
+
+@lru_cache(1 << 16)
+def concept(english: str) -> str:
+    """What an English phrase is about, for splitting: its words' base forms without articles, so that `a wheel hub` and
+    `wheel hubs` are one."""
+    words = [w for w in english.casefold().split() if w not in _ARTICLES] or [english.casefold()]
+    return " ".join(lemmatize(word, lang="en").casefold() for word in words)
+
+
+def split_of(english: str) -> Split:
+    """The split of an English phrase, by its concept alone: the same in all language pairs and all runs."""
+    number = int.from_bytes(blake2b(concept(english).encode(), digest_size=8).digest(), "big") % sum(SHARES.values())
+    for split, share in SHARES.items():
+        if number < share:
+            return split
+        number -= share
+    raise AssertionError("unreachable")
+
+
+def choose(
+    entries: Sequence[Entry],
+    sources: SentenceIndex,
+    targets: SentenceIndex,
+    linked: dict[int, frozenset[int]],
+    limits: Limits,
+    advance: Callable[[int], object],
+) -> list[Found]:
+    """The pairs of all splits, test first; a phrase stands in one pair only.
+
+    More than half of a split are phrases of several words, as far as there are any. A pair is trained on only if
+    neither phrase is, in the lexicon, a translation of any dev or test phrase.
+    """
+    usable = [e for e in entries if min(targets.ceiling(e.target), sources.ceiling(e.source)) >= limits.least]
+    usable.sort(key=lambda e: blake2b("\t".join(e.key).encode(), digest_size=8).digest())
+    to_source, to_target = dict[str, set[str]](), dict[str, set[str]]()
+    for entry in entries:
+        source, target = entry.key
+        to_target.setdefault(source, set()).add(target)
+        to_source.setdefault(target, set()).add(source)
+    taken: tuple[set[str], set[str]] = (set(), set())
+    chosen: list[Found] = []
+    for split in ("test", "dev", "train"):
+        if split == "train":  # what translates a held-out phrase must not be trained on
+            held = [found.entry.key for found in chosen]
+            taken[1].update(t for source, _ in held for t in to_target[source])
+            taken[0].update(s for _, target in held for s in to_source[target])
+        quota = limits.pairs * SHARES[split] // sum(SHARES.values())
+        own = [e for e in usable if split_of(e.target) == split]
+        several = [e for e in own if e.words > 1]
+        single = [e for e in own if e.words == 1]
+        picker = _Picker(sources, targets, linked, limits, taken, advance)
+        made = picker.pick(several, split, round(SEVERAL_WORDS * quota))
+        made += picker.pick(single, split, quota - len(made))
+        made += picker.pick(several, split, quota - len(made))  # where there are too few of one word
+        chosen += made
+    return chosen
+
+
+class _Picker:
+    """Looks up pairs one by one and keeps those with enough example sentences."""
+
+    def __init__(
+        self,
+        sources: SentenceIndex,
+        targets: SentenceIndex,
+        linked: dict[int, frozenset[int]],
+        limits: Limits,
+        taken: tuple[set[str], set[str]],
+        advance: Callable[[int], object],
+    ) -> None:
+        self.sources, self.targets, self.linked = sources, targets, linked
+        self.limits, self.taken, self.advance = limits, taken, advance
+        self._known: dict[tuple[str, str], tuple[list[Place], list[Place]]] = {}
+
+    def pick(self, entries: Sequence[Entry], split: Split, quota: int) -> list[Found]:
+        """Up to `quota` pairs whose phrases are not taken yet; they are from then on."""
+        made: list[Found] = []
+        for least in dict.fromkeys((max(self.limits.enough, self.limits.least), self.limits.least)):
+            for entry in entries:
+                if len(made) >= quota:
+                    return made
+                source, target = entry.key
+                if source in self.taken[0] or target in self.taken[1]:
+                    continue
+                if min(self.sources.ceiling(entry.source), self.targets.ceiling(entry.target)) < least:
+                    continue
+                places = self._places(entry)
+                if min(map(len, places)) >= least:
+                    made.append(Found(entry, split, places))
+                    self.taken[0].add(source)
+                    self.taken[1].add(target)
+                    self.advance(1)
+        return made
+
+    def _places(self, entry: Entry) -> tuple[list[Place], list[Place]]:
+        """Places of both phrases, looked up once."""
+        if (known := self._known.get(entry.key)) is not None:
+            return known
+        most, least = self.limits.most, self.limits.least
+        made: tuple[list[Place], list[Place]] = ([], [])
+        ours = self.sources.places(entry.source, 2 * most)
+        theirs = self.targets.places(entry.target, 2 * most) if len(ours) >= least else []
+        if theirs:
+            ours, theirs = apart(ours, theirs, self.linked)
+            made = (ours[:most], theirs[:most])
+        self._known[entry.key] = made
+        return made
+
+
+def assemble(
+    entries: Sequence[Entry], chosen: Sequence[Found], indexes: tuple[SentenceIndex, SentenceIndex], limits: Limits
+) -> tuple[tuple[Side, Side], Rows]:
+    """Both sides, with further candidates, and the pairs as an `ExampleSet` has them."""
+    sides, numbers = [], []
+    for number, index in enumerate(indexes):
+        own = [found.entry.key[number] for found in chosen]
+        texts = [(found.entry.source, found.entry.target)[number] for found in chosen]
+        places = [found.places[number] for found in chosen]
+        # Candidates share the sentences of the phrases that are asked for, so that those are encoded once.
+        rows = dict.fromkeys(p[0] for f in chosen if f.split != "train" for p in f.places[number])
+        listed = {entry.key[number] for entry in entries}
+        others = other_phrases(index.sentences, rows, listed, set(own), limits.others, limits.most)
+        own += others
+        texts += [index.sentences[p[0][0]].text[p[0][1] : p[0][2]] for p in others.values()]
+        places += others.values()
+        sides.append(_side(index, texts, places))
+        numbers.append({said: row for row, said in enumerate(own)})
+    asked = {found.entry.key for found in chosen}
+    pairs = [(n, n, SPLITS.index(found.split)) for n, found in enumerate(chosen)]
+    for source, target in dict.fromkeys(entry.key for entry in entries):
+        if (source, target) not in asked and source in numbers[0] and target in numbers[1]:
+            pairs.append((numbers[0][source], numbers[1][target], SPLITS.index("known")))
+    return (sides[0], sides[1]), np.array(pairs, dtype=np.int32).reshape(-1, 3)
+
+
+def _side(index: SentenceIndex, phrases: Sequence[str], places: Sequence[Sequence[Place]]) -> Side:
+    numbers: dict[int, int] = {}
+    examples = [
+        (phrase, numbers.setdefault(row, len(numbers)), start, end)
+        for phrase, own in enumerate(places)
+        for row, start, end in own
+    ]
+    kept = [index.sentences[row] for row in numbers]
+    table = sentence_table([s.text for s in kept], [s.source.file for s in kept], [s.source.line for s in kept])
+    return Side(index.language, tuple(phrases), table, np.array(examples, dtype=np.int32).reshape(-1, 4))
+
+
+def statistics(sides: tuple[Side, Side], rows: Rows) -> dict[str, Any]:
+    """What the paper's table 6 tells, per split: pairs, pairs of which a side has several words, words (characters
+    where words are not set apart) per phrase and per example sentence, and examples per phrase, source and target."""
+    made: dict[str, Any] = {}
+    for number, split in enumerate(SPLITS[:3]):
+        own = rows[rows[:, 2] == number]
+        lengths = [[len(word_spans(side.phrases[p])) for p in own[:, n]] for n, side in enumerate(sides)]
+        examples = [side.examples_of(own[:, n], most=1 << 30) for n, side in enumerate(sides)]
+        made[split] = {
+            "pairs": len(own),
+            "of several words": int((np.maximum(*map(np.array, lengths)) > 1).sum()) if len(own) else 0,
+            "words per phrase": [_mean(own) for own in lengths],
+            "words per sentence": [
+                _mean([len(word_spans(t)) for t in side.texts(np.unique(e[:, 1]))])
+                for side, e in zip(sides, examples, strict=True)
+            ],
+            "examples per phrase": [round(len(e) / max(1, len(own)), 1) for e in examples],
+        }
+    paired = [len(np.unique(rows[rows[:, 2] < 3, n])) for n in (0, 1)]
+    made["other candidates"] = [len(side.phrases) - n for side, n in zip(sides, paired, strict=True)]
+    made["sentences"] = [len(side.sentences) for side in sides]
+    made["examples"] = [len(side.examples) for side in sides]
+    return made
+
+
+def facts_of(limits: Limits, **more: Any) -> dict[str, Any]:
+    """What a manifest tells of how a set was made."""
+    return {"limits": asdict(limits), **more}
+
+
+def _mean(numbers: Sequence[int]) -> float:
+    return round(float(np.mean(numbers)), 2) if numbers else 0.0

@@ -1,0 +1,187 @@
+"""Make phrase pairs with example sentences, what XPR is trained and measured on.
+
+    python -m finetune.xpr_data --data DIR --output PHRASES [--pairs de-en,cs-en] [--report FILE]
+
+reads the lexicons `DIR/lexicon/NAME.xx-en.tsv[.xz]` (English, then the other language) and takes example sentences from
+both sides of `DIR/train/xx-en.tsv[.xz]` as monolingual text (English from all pairs): the examples of a phrase and of
+its translation are never each other's translations. Sentences of DIR/dev, DIR/test and DIR/align are left out. Of one's
+own files:
+
+    python -m finetune.xpr_data --pairs xx-en --lexicon FILE --text xx=FILE --text en=FILE --output PHRASES
+
+And WikiXPR in the form its authors published (folders train, dev, test, sentences):
+
+    python -m finetune.xpr_data --wikixpr DIR --pairs fr-en,de-en --output PHRASES
+
+PHRASES/xx-en is written for each pair (see `retrievers.xpr.examples`); what is there already is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from finetune.wikixpr import read_wikixpr
+from finetune.xpr_build import Limits, assemble, choose, facts_of, statistics
+from finetune.xpr_lexicon import lexicon_files, read_lexicon
+from finetune.xpr_sentences import LEFT_OUT_DOMAINS, SentenceIndex, linked_rows
+from finetune.xpr_tables import write_report
+from rag_mt.console import OK, Parser, positive, run
+from rag_mt.corpora.opening import read_lines
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import remembered_sha256
+from rag_mt.languages import WMT16, language
+from rag_mt.progress import progress
+from rag_mt.skips import Skips
+from rag_mt.types import Origin, Sentence
+from retrievers.phrase_shards import Corpus, excluded_texts, read_corpus, training_file
+from retrievers.xpr.examples import MANIFEST, open_examples, write_examples
+
+log = logging.getLogger("rag_mt")
+
+HELD_OUT = ("dev", "test", "align")
+
+
+def make(options: argparse.Namespace) -> int:
+    """Make the sets that are missing, and the report if one is wanted."""
+    pairs = options.pairs.split(",")
+    for pair in pairs:
+        if not re.fullmatch(r"[a-z]{2,3}-en", pair):
+            raise UserError(f"{pair!r} is no pair of a language with English: give pairs such as de-en,cs-en")
+        language(pair.removesuffix("-en"))
+    output = Path(options.output)
+    missing = [pair for pair in pairs if not (output / pair / MANIFEST).is_file()]
+    limits = Limits(options.limit, options.least, most=options.most, others=options.others)
+    if options.wikixpr:
+        for pair in missing:
+            read_wikixpr(Path(options.wikixpr), pair, output / pair)
+    elif options.data:
+        _from_data(Path(options.data), missing, output, limits)
+    elif options.lexicon and options.text:
+        _from_files(options, missing, output, limits)
+    else:
+        raise UserError("what to read is missing: give --data DIR, or --lexicon FILE with --text, or --wikixpr DIR")
+    for pair in pairs:
+        found = open_examples(output / pair)
+        counts = ", ".join(f"{len(found.pairs(split))} {split}" for split in ("train", "dev", "test"))
+        log.info("%s: %s pairs%s", output / pair, counts, "" if pair in missing else " (made before)")
+    if options.report:
+        write_report(Path(options.report), [open_examples(output / pair) for pair in pairs])
+    return OK
+
+
+def _from_data(data: Path, pairs: Sequence[str], output: Path, limits: Limits) -> None:
+    """The sets of a folder of lexicons and parallel text, each side of which serves as monolingual text."""
+    if not pairs:
+        return
+    skips = Skips(shown=0)
+    held = sorted(p for name in HELD_OUT for p in (data / name).glob("*") if p.is_file())
+    excluded = excluded_texts(held, skips)
+    english_files = sorted((data / "train").glob("*-en.tsv*"))
+    corpora = {path.name.split(".")[0]: read_corpus(path, skips) for path in english_files}
+    for pair in pairs:
+        if pair not in corpora:
+            training_file(data, pair)  # says what is missing
+    log.info("indexing %d lines of English", sum(map(len, corpora.values())))
+    english = SentenceIndex(
+        "en", (s for path in english_files for s in _side(corpora[path.name.split(".")[0]], path, "en")), excluded
+    )
+    for pair in pairs:
+        train = training_file(data, pair)
+        code, corpus = pair.removesuffix("-en"), corpora[pair]
+        source = SentenceIndex(code, _side(corpus, train, code), excluded)
+        linked = linked_rows(source, english, corpus.pairs)
+        lexicons = lexicon_files(data, pair)
+        files = {path.name: remembered_sha256(path) for path in (*lexicons, train)}
+        _build(pair, lexicons, (source, english), linked, output, limits, files)
+
+
+def _from_files(options: argparse.Namespace, pairs: Sequence[str], output: Path, limits: Limits) -> None:
+    """The set of one lexicon and plain text files, a sentence per line."""
+    texts: dict[str, list[Path]] = {}
+    for given in options.text:
+        code, separator, name = given.partition("=")
+        if not separator:
+            raise UserError(f"--text {given!r} names no language: give LANG=FILE, such as de=news.txt")
+        texts.setdefault(language(code).code, []).append(Path(name))
+    for pair in pairs:
+        if wanting := [code for code in pair.split("-") if code not in texts]:
+            raise UserError(f"{pair} needs text of {' and '.join(wanting)}: give --text {wanting[0]}=FILE")
+        skips = Skips()
+        sides = [
+            SentenceIndex(code, (s for path in texts[code] for s in _lines(path, code, skips)))
+            for code in pair.split("-")
+        ]
+        paths = [Path(name) for name in options.lexicon]
+        files = {p.name: remembered_sha256(p) for p in (*paths, *texts[pair.split("-")[0]], *texts["en"])}
+        _build(pair, paths, (sides[0], sides[1]), {}, output, limits, files)
+
+
+def _build(
+    pair: str,
+    lexicons: Sequence[Path],
+    indexes: tuple[SentenceIndex, SentenceIndex],
+    linked: dict[int, frozenset[int]],
+    output: Path,
+    limits: Limits,
+    files: dict[str, str],
+) -> None:
+    skips = Skips(shown=0)
+    entries = read_lexicon(lexicons, skips)
+    log.info("%s: %d entries; %s", pair, len(entries), skips.summary())
+    with closing(progress(limits.pairs, "pairs", f"example sentences {pair}")) as bar:
+        chosen = choose(entries, *indexes, linked, limits, bar.update)
+    if not chosen:
+        raise UserError(
+            f"no entry of {', '.join(p.name for p in lexicons)} has {limits.least} example sentences on both sides: "
+            "give more text, or a smaller --least"
+        )
+    sides, rows = assemble(entries, chosen, indexes, limits)
+    texts = dict(zip(pair.split("-"), map(len, indexes), strict=True))
+    counts = {"entries": len(entries), "skips": dict(skips.counts), "sentences to choose from": texts}
+    facts = facts_of(limits, files=files, lexicon=counts, statistics=statistics(sides, rows))
+    write_examples(output / pair, pair, sides, rows, facts)
+
+
+def _side(corpus: Corpus, path: Path, code: str) -> Iterator[Sentence]:
+    """One side of parallel text as monolingual sentences."""
+    texts = corpus.targets if code == "en" else corpus.sources
+    for line, domain, text in zip(corpus.lines, corpus.domains, texts, strict=True):
+        if domain not in LEFT_OUT_DOMAINS:
+            yield Sentence(text, code, Origin(path.name, line))
+
+
+def _lines(path: Path, code: str, skips: Skips) -> Iterator[Sentence]:
+    for line in read_lines(path, skips):
+        if line.text:
+            yield Sentence(line.text, code, Origin(path.name, line.number))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = Parser(
+        prog="python -m finetune.xpr_data", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    wmt16 = ",".join(f"{code}-en" for code in WMT16)
+    usual = Limits()
+    parser.add_argument("--pairs", default=wmt16, metavar="XX-en,...", help=f"language pairs (default: {wmt16})")
+    parser.add_argument("--output", required=True, metavar="DIR", help="a folder per language pair is made here")
+    parser.add_argument("--data", metavar="DIR", help="folder with lexicon/ and train/")
+    parser.add_argument("--lexicon", nargs="+", metavar="FILE", help="files of English, a tab and the other language")
+    parser.add_argument("--text", action="append", metavar="LANG=FILE", help="a file of sentences; may be repeated")
+    parser.add_argument("--wikixpr", metavar="DIR", help="folder of WikiXPR")
+    parser.add_argument("--limit", type=positive, default=usual.pairs, metavar="N", help="pairs (default: %(default)s)")
+    parser.add_argument("--least", type=positive, default=usual.least, help="fewest examples (default: %(default)s)")
+    parser.add_argument("--most", type=positive, default=usual.most, help="most examples (default: %(default)s)")
+    parser.add_argument("--others", type=int, default=usual.others, help="further candidates (default: %(default)s)")
+    parser.add_argument("--report", metavar="FILE", help="write the sizes of all sets as Markdown")
+    return run(make, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""XPR's projection head and the settings of an XPR model on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_json
+
+SETTINGS, WEIGHTS = "xpr.json", "head.safetensors"
+ENCODER = "encoder"
+"""The folder of an encoder that was tuned as a whole; other models have an adapter for theirs."""
+WIDER = 4
+
+
+@dataclass(frozen=True)
+class XprSettings:
+    """What makes an XPR model beside its weights.
+
+    `encoder` names the base encoder and `layer` the hidden layer whose token states are averaged (the layers above are
+    not run); `head` tells whether there is a projection head. A sentence has up to `max_tokens` tokens; `sentences` is
+    the number of example sentences that the model was trained with, 0 for phrases alone.
+    """
+
+    encoder: str
+    layer: int
+    hidden: int
+    head: bool = True
+    sentences: int = 4
+    max_tokens: int = 128
+    prefix: str = ""
+
+    def save(self, folder: Path) -> None:
+        """Write `xpr.json`."""
+        (folder / SETTINGS).write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(folder: Path) -> XprSettings:
+        """Read `xpr.json`; raises UserError if it is missing or of another make."""
+        if not (folder / SETTINGS).is_file():
+            raise UserError(f"{folder} is no XPR model: it lacks {SETTINGS} (`python -m finetune.xpr` makes one)")
+        found: Mapping[str, Any] = read_json(folder / SETTINGS)
+        known = {f.name for f in fields(XprSettings)}
+        if found.keys() != known:
+            odd = ", ".join(sorted(found.keys() ^ known))
+            raise UserError(f"{folder / SETTINGS} does not fit this version of rag_mt ({odd}): train the model again")
+        return XprSettings(**found)
+
+
+class XprHead(nn.Module):
+    """Mean states of a phrase to its vector: Linear(d, 4d), ReLU, Linear(4d, d), then length 1 (XPR, section 3.2).
+
+    Without a projection head only the length is changed.
+    """
+
+    def __init__(self, settings: XprSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        size = settings.hidden
+        self.layers = (
+            nn.Sequential(nn.Linear(size, WIDER * size), nn.ReLU(), nn.Linear(WIDER * size, size))
+            if settings.head
+            else nn.Sequential()
+        )
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Vectors (phrases, hidden) of length 1 of states (phrases, hidden); zeros stay zeros without a head."""
+        made: torch.Tensor = self.layers(states.float())
+        return nn.functional.normalize(made, dim=-1)
+
+    @torch.no_grad()
+    def begin_as_identity(self) -> None:
+        """Set the weights so that the head returns what it is given, x = relu(x) - relu(-x), with the other half of
+        its hidden units free to learn: a short training need not first find again what the encoder knows."""
+        if not self.settings.head:
+            return
+        first, _, last = self.layers
+        size = self.settings.hidden
+        one = torch.eye(size)
+        first.weight[: 2 * size] = torch.cat([one, -one])
+        first.bias.zero_()
+        last.weight.zero_()
+        last.weight[:, : 2 * size] = torch.cat([one, -one], dim=1)
+        last.bias.zero_()
+
+    def save(self, folder: Path, dtype: torch.dtype = torch.float16) -> None:
+        """Write settings and, if there is a head, weights."""
+        self.settings.save(folder)
+        if self.settings.head:
+            tensors = {name: t.detach().to("cpu", dtype).contiguous() for name, t in self.state_dict().items()}
+            save_file(tensors, folder / WEIGHTS)
+
+    @staticmethod
+    def load(folder: Path) -> XprHead:
+        """Read settings and weights, in evaluation mode; raises UserError for what does not belong together."""
+        head = XprHead(XprSettings.load(folder))
+        if head.settings.head:
+            if not (folder / WEIGHTS).is_file():
+                raise UserError(f"the XPR model {folder} lacks {WEIGHTS}: copy the whole folder again")
+            try:
+                head.load_state_dict({name: t.float() for name, t in load_file(folder / WEIGHTS).items()})
+            except (RuntimeError, ValueError) as error:
+                raise UserError(
+                    f"{folder / WEIGHTS} does not fit {SETTINGS} beside it: copy the whole folder again"
+                ) from error
+        return head.eval()

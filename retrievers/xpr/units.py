@@ -1,0 +1,105 @@
+"""Phrases of texts for the index and for queries by XPR: one vector for all sentences that a phrase stands in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag_mt.errors import UserError
+from rag_mt.types import Encoder, Floats, Kind, Unit
+from retrievers.phrases import MAX_WORDS, ngrams
+from retrievers.words import surface, word_spans
+from retrievers.xpr.examples import Rows
+from retrievers.xpr.model import SENTENCES, XprEncoder
+
+FREQUENT_SHARE = 0.05
+"""A word of more than this share of the sentences neither begins nor ends a phrase of the index (`of the`)."""
+FREQUENT_LEAST = 10
+"""A word that occurs less often than this is never too frequent, however little text there is."""
+
+
+class XprUnits:
+    """Runs of up to four whole words, each phrase once, with the mean over its example sentences (a UnitMaker).
+
+    Of text for the index ("passage") the phrases of a block of sentences are found: runs of words that neither begin
+    nor end with a frequent word. What says the same, letter case aside, is one unit, which points to its first place
+    and whose vector comes from up to 32 of its sentences in the block (XPR, section 3.4). A phrase that other blocks
+    have as well has a unit in each. Of a sentence to translate ("query") every run of words is a unit, in its context.
+    """
+
+    unit: Unit = "phrase"
+    block = 1024
+
+    def __init__(self, encoder: Encoder, max_words: int = MAX_WORDS) -> None:
+        if not isinstance(encoder, XprEncoder):
+            raise UserError(
+                f"the encoder {encoder.id} is not opened for XPR: give an XPR model or a bare encoder with "
+                "--retriever xpr, or use --retriever phrases"
+            )
+        self.encoder, self.max_words = encoder, max_words
+        self.dimension = encoder.settings.hidden
+        self.settings: Mapping[str, Any] = {
+            "units": "xpr",
+            "encoder": encoder.id,
+            "fingerprint": encoder.fingerprint,
+            "layer": encoder.settings.layer,
+            "max_words": max_words,
+            "frequent_share": FREQUENT_SHARE,
+            "sentences": SENTENCES,
+        }
+
+    def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, Rows]:
+        """Vectors of length 1 (units, hidden) and int32 (units, 3) text number, start, end, ordered by all three."""
+        spans, frequent = self._runs(texts)
+        if kind == "query":
+            states = self.encoder.example_states(texts, spans, (self.encoder.settings.layer,))[0]
+            seen = states.any(axis=1)
+            return self.encoder.project(states[seen]), spans[seen]
+        spans = spans[~frequent]
+        said = [surface(texts[n][a:b]) for n, a, b in spans.tolist()]
+        numbers: dict[str, int] = {}
+        owners = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in said], dtype=np.int64)
+        spans, owners = _first_of_each(spans, owners, SENTENCES)
+        states = self.encoder.example_states(texts, spans, (self.encoder.settings.layer,))[0]
+        seen = states.any(axis=1)
+        sums = np.zeros((len(numbers), self.dimension), dtype=np.float32)
+        np.add.at(sums, owners[seen], states[seen])
+        counts = np.bincount(owners[seen], minlength=len(numbers))
+        there = np.flatnonzero(counts)
+        _, first = np.unique(owners, return_index=True)
+        places = spans[first[there]]
+        order = np.lexsort((places[:, 2], places[:, 1], places[:, 0]))
+        return self.encoder.project((sums[there] / counts[there, None])[order]), places[order]
+
+    def span_vectors(self, texts: Sequence[str], spans: Rows, kind: Kind = "query") -> Floats:
+        """Vectors (spans, hidden) of given spans, int32 (spans, 3) text number, start, end, each from its one sentence;
+        zeros for a span that the encoder does not see."""
+        states = self.encoder.example_states(texts, spans, (self.encoder.settings.layer,))[0]
+        return self.encoder.project(states) * states.any(axis=1, keepdims=True)
+
+    def _runs(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.bool_]]:
+        """All runs of up to `max_words` words with a letter, (runs, 3) text number, start, end, ordered by all three;
+        and whether each begins or ends with a frequent word."""
+        spans = [word_spans(text) for text in texts]
+        words = np.concatenate([np.zeros((0, 3), np.int32), *(np.insert(s, 0, n, axis=1) for n, s in enumerate(spans))])
+        found = [texts[n][a:b] for n, a, b in words.tolist()]
+        lettered = np.array([any(map(str.isalpha, word)) for word in found], dtype=bool)
+        _, kinds, counts = np.unique(
+            np.array([word.casefold() for word in found], dtype=np.str_), return_inverse=True, return_counts=True
+        )
+        frequent = counts[kinds] > max(FREQUENT_LEAST, FREQUENT_SHARE * len(texts))
+        first, last = ngrams(words[:, 0], lettered, self.max_words)
+        runs = np.stack([words[first, 0], words[first, 1], words[last, 2]], axis=1).astype(np.int32)
+        return runs, frequent[first] | frequent[last]
+
+
+def _first_of_each(spans: Rows, owners: NDArray[np.int64], most: int) -> tuple[Rows, NDArray[np.int64]]:
+    """The first `most` spans of each owner, in their order."""
+    order = np.argsort(owners, kind="stable")
+    grouped = owners[order]
+    within = np.arange(len(order)) - np.searchsorted(grouped, grouped)
+    kept = np.sort(order[within < most])
+    return spans[kept], owners[kept]
