@@ -90,5 +90,7 @@ def _rows(data: Path, name: str, columns: int) -> list[list[str]]:
     last = ARTICLES * PER_ARTICLE
     for number, row in enumerate(rows, 1):
         if len(row) < columns or not row[columns - 2].isdecimal() or int(row[columns - 2]) >= last:
-            raise UserError(f"{path}:{number} is no row of XQuAD: expected {columns} columns and passage ids below {last}")
+            raise UserError(
+                f"{path}:{number} is no row of XQuAD: expected {columns} columns and passage ids below {last}"
+            )
     return rows

@@ -90,8 +90,8 @@ def passage_model_folder(name: str) -> Path:
         return found
     ours = ", ".join(sorted(p.name for p in SHIPPED.iterdir() if p.is_dir())) if SHIPPED.is_dir() else ""
     raise UserError(
-        f"{name!r} is no passage model: give {ours or 'a model'} or a folder with {SETTINGS} (`python -m finetune.mdpr` "
-        "makes one)"
+        f"{name!r} is no passage model: give {ours or 'a model'} or a folder with {SETTINGS} "
+        "(`python -m finetune.mdpr` makes one)"
     )
 
 
