@@ -166,6 +166,11 @@ class Bm25:
         asked = sparse.csc_array((weights, terms, bounds), shape=(self._scores.shape[1], len(queries)))
         return self._scores @ asked
 
+    def frequencies(self) -> NDArray[np.int64]:
+        """In how many texts each term occurs, by the number of the term."""
+        made: NDArray[np.int64] = np.diff(self._scores.indptr).astype(np.int64)
+        return made
+
     def shared(self, number: int, query: Query) -> set[str]:
         """The terms of the query that the text has."""
         own = set(self.counts(number)[0].tolist())

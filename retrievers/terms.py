@@ -71,7 +71,7 @@ class Terms:
 
         This finds names, numbers, loan words and cognates, and nothing else. A term occurs once per word.
         """
-        made = []
+        made: list[str] = []
         for word in words_of(text):
             if len(word) < _LEAST_FOREIGN and not any(c.isdigit() for c in word):
                 continue
