@@ -133,7 +133,7 @@ class DualEncoder:
         self.id = name
         self.query, self.passage = query, passage
         self.shared = query is passage
-        self.device = passage.device
+        self.device, self.dtype = passage.device, passage.dtype
         self.dimension, self.hidden, self.layers = passage.dimension, passage.hidden, passage.layers
         prints = [query.fingerprint, passage.fingerprint]
         self.fingerprint = prints[0] if self.shared else settings_hash(prints)

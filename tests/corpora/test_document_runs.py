@@ -8,7 +8,6 @@ import pytest
 
 from rag_mt.corpora.document_runs import Document, document_runs, is_heading, passages
 from rag_mt.skips import Skips
-from rag_mt.types import Origin
 
 
 @pytest.mark.parametrize(
