@@ -12,11 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import math
-import re
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,11 +21,9 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
-from safetensors.torch import save_file
 
 from finetune.ccpr_config import Config, read_config
-from finetune.checkpoints import load_checkpoint, save_checkpoint
+from finetune.checkpoints import load_checkpoint, restore_training, save_checkpoint, training_tensors
 from finetune.curves import plot_curve
 from finetune.losses.phrase_contrastive import Negatives
 from finetune.neighbours import Neighbours, training_order
@@ -36,10 +31,11 @@ from finetune.other_contexts import OtherContexts
 from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_of
 from finetune.phrase_dev import dev_rows, dev_scores
 from finetune.phrase_loss import PhraseLoss, spans_of
+from finetune.schedule import rate_share
+from finetune.trainable import save_trained, trainable
 from finetune.warm_start import continued, start_from
 from rag_mt import __version__
 from rag_mt.adapters import TRAINING
-from rag_mt.adapters import WEIGHTS as ADAPTER_WEIGHTS
 from rag_mt.console import Parser, positive, run
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
@@ -121,10 +117,7 @@ class Trainer:
         training = self.config.training
         rng = np.random.default_rng([training.seed, self.step, self.accelerator.process_index])
         batch = self.collate(self.rows_of(self.step), rng)
-        share = min(1.0, (self.step + 1) / max(1, training.warm_up))
-        if self.step >= training.warm_up:
-            done = (self.step - training.warm_up) / max(1, training.steps - training.warm_up)
-            share = 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        share = rate_share(self.step, training.warm_up, training.steps)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * share
         self.encoder.train()
@@ -202,23 +195,14 @@ class Trainer:
 
     def state(self) -> dict[str, torch.Tensor]:
         """All tensors that a run needs to go on: weights, AdamW's moments, queues."""
-        tensors = {f"parameter.{n}": p.detach() for n, p in self.parameters.items()}
-        for name, parameter in self.parameters.items():
-            tensors |= {f"adam.{k}.{name}": v for k, v in self.optimizer.state[parameter].items()}
+        tensors = training_tensors(self.parameters, self.optimizer)
         for side, queue in enumerate(self.loss.queues):
             tensors |= {f"queue.vectors.{side}": queue.vectors, f"queue.surfaces.{side}": queue.surfaces}
         return tensors
 
     def restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         """Go on from `state()` and the facts beside it."""
-        with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(tensors[f"parameter.{name}"])
-                self.optimizer.state[parameter] = {
-                    key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" else self.device)
-                    for key in ("step", "exp_avg", "exp_avg_sq")
-                    if f"adam.{key}.{name}" in tensors
-                }
+        restore_training(self.parameters, self.optimizer, tensors)
         if "queue.vectors.0" in tensors:
             self.loss.queues = [
                 Negatives(tensors[f"queue.vectors.{s}"].to(self.device), tensors[f"queue.surfaces.{s}"].to(self.device))
@@ -229,14 +213,8 @@ class Trainer:
     def save(self) -> None:
         """Write the model: adapter (or the whole encoder), heads, `training.json`."""
         self.output.mkdir(parents=True, exist_ok=True)
-        if self.config.model.tuning == "lora":
-            adapter = get_peft_model_state_dict(self.encoder, save_embedding_layers=False)
-            halves = {name: tensor.detach().to("cpu", torch.float16).contiguous() for name, tensor in adapter.items()}
-            save_file(halves, self.output / ADAPTER_WEIGHTS)
-            self.encoder.peft_config["default"].save_pretrained(self.output)
-        else:
-            self.encoder.save_pretrained(self.output / ENCODER)
-            self.tokenizer.save_pretrained(self.output / ENCODER)
+        place = self.output if self.config.model.tuning == "lora" else self.output / ENCODER
+        save_trained(self.encoder, self.tokenizer, place)
         self.heads.save(self.output)
         facts = {
             "command": self.command,
@@ -257,34 +235,13 @@ class Trainer:
 def _trainable(model: Any, config: Config) -> Any:
     """The encoder up to the chosen layer, with what shall be trained made trainable."""
     settings = config.model
-    if next(model.parameters()).device.type == "cpu":
-        model.set_attn_implementation("eager")  # the fused kernel's backward pass is six times slower on CPUs
     layers = model.encoder.layer
     if not 0 <= settings.layer <= len(layers):
         raise UserError(f"model.layer is {settings.layer}: {settings.encoder} has layers 1 to {len(layers)}")
     depth = settings.layer or len(layers)
     model.encoder.layer = layers[:depth]
     model.config.num_hidden_layers = depth
-    if settings.dropout is not None:
-        for module in model.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = settings.dropout
-    if settings.tuning == "full":
-        for name, parameter in model.named_parameters():
-            number = re.search(r"encoder\.layer\.(\d+)\.", name)
-            parameter.requires_grad = number is not None and int(number[1]) >= settings.frozen_layers
-        return model
-    kept = "|".join(str(i) for i in range(settings.frozen_layers, depth))
-    lora = LoraConfig(
-        r=settings.rank,
-        lora_alpha=settings.alpha,
-        lora_dropout=settings.lora_dropout,
-        target_modules=rf"encoder\.layer\.({kept})\..*(query|key|value|dense)",
-    )
-    lora.base_model_name_or_path = settings.encoder
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers in an old way
-        return get_peft_model(model, lora)
+    return trainable(model, settings, depth)
 
 
 def _edges(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
