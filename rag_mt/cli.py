@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rag_mt import __version__, translate
 from rag_mt.console import OK, PARTLY, Parser, add_model_options, note, positive, run
-from rag_mt.defaults import DEFAULT_RETRIEVER
+from rag_mt.defaults import DEFAULT_RETRIEVER, SEARCHING
 from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.skips import Skips
@@ -22,18 +22,22 @@ NO_LETTERS = "no letters"
 """The reason for leaving out a sentence that does not make a build a partial one: rules, bare numbers."""
 
 if TYPE_CHECKING:
-    from retrievers.encoders import TransformerEncoder
+    from retrievers.encoders import ModelEncoder
 
 
 def build(options: argparse.Namespace) -> int:
     """`rag-mt index build`: target-language text into an index folder."""
     from rag_mt.corpora.reading import read_sentences
-    from retrievers.registry import build_for, encoder_for
+    from retrievers.passages import read_passages
+    from retrievers.registry import build_for, encoder_for, retriever_spec, terms_for
 
     folder, skips = Path(options.folder), Skips()
     code = language(options.lang).code
     plan = {"files": [_stamp(name) for name in options.files], "format": options.format, "column": options.column}
-    sentences = read_sentences(
+    terms = {key: getattr(options, key) for key in ("k1", "b", "alpha") if getattr(options, key) is not None}
+    terms_for(options.retriever, **terms)  # a wrong one is told before an encoder is loaded
+    read = read_passages if retriever_spec(options.retriever).unit == "passage" else read_sentences
+    sentences = read(
         options.files, code, format=options.format, column=options.column, split=not options.no_split, skips=skips
     )
     encoder = encoder_for(options.retriever, options.encoder, options.device, options.dtype)
@@ -48,6 +52,7 @@ def build(options: argparse.Namespace) -> int:
         restart=options.restart,
         show=not options.quiet,
         form=options.form,
+        terms=terms,
     )
     note(f"{folder}: {manifest.describe()}")
     if skips.counts:
@@ -159,7 +164,7 @@ def search(options: argparse.Namespace) -> int:
     return OK
 
 
-def _encoder_of(folder: Path, options: argparse.Namespace) -> TransformerEncoder:
+def _encoder_of(folder: Path, options: argparse.Namespace) -> ModelEncoder:
     """The encoder that was asked for, or the one that the index was built with."""
     from retrievers.index import open_index
     from retrievers.registry import encoder_for
@@ -192,7 +197,7 @@ def parser() -> Parser:
     add.add_argument("folder", metavar="DIR", help="folder of the new index")
     add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
     add.add_argument("--lang", required=True, help="language of the text")
-    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help="sentence, phrases or ccpr (default: ccpr)")
+    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help=f"{SEARCHING} (default: ccpr)")
     add.add_argument(
         "--encoder", help="encoder or phrase model: a name, a hub id or a folder (default: the retriever's)"
     )
@@ -206,6 +211,9 @@ def parser() -> Parser:
         default="auto",
         help="search every vector (exact) or the nearest lists of them (ivf); auto goes by their number",
     )
+    for name, what in (("k1", "worth of repeated terms"), ("b", "discount of long texts"), ("alpha", "weight of BM25")):
+        where = "hybrid" if name == "alpha" else "bm25, hybrid"
+        add.add_argument(f"--{name}", type=float, metavar="X", help=f"{what} ({where})")
     _reading_options(add)
     add_model_options(add)
     add.set_defaults(run=build)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from rag_mt.console import INTERRUPTED, OK, PARTLY, Parser, add_model_options, note, positive, run
-from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, SEARCHING
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256
 from rag_mt.languages import language
@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("files", nargs="*", metavar="FILE", help="files to translate (default: standard input)")
     add("--src", required=True, metavar="LANG", help="language of the input: a code such as de, or an English name")
     add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
-    add("--retriever", help="what finds hints: none, sentence, phrases or ccpr (default: that of the index, or ccpr)")
+    add("--retriever", help=f"what finds hints: none, {SEARCHING} (default: that of the index, or ccpr)")
     add("--index", metavar="DIR", help="index of target-language text (default: one of the sample corpus)")
     add(
         "--encoder",

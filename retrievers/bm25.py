@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,11 +24,16 @@ from scipy import sparse
 
 from rag_mt.errors import UserError
 from rag_mt.types import Floats
+from retrievers.store import (
+    TERM_BOUNDS,
+    TERM_LENGTHS,
+    TERM_NAMES,
+    TERM_SCORES,
+    TERM_SETTINGS,
+    TERM_TOKENS,
+    TERM_UNITS,
+)
 from retrievers.terms import terms_in
-
-SCORES, UNITS, BOUNDS, TERMS = "bm25.scores.npy", "bm25.units.npy", "bm25.bounds.npy", "bm25.terms.json"
-PARAMETERS, TOKENS, LENGTHS = "bm25.json", "bm25.tokens.npy", "bm25.lengths.npy"
-BM25_FILES = (SCORES, UNITS, BOUNDS, TERMS, PARAMETERS, TOKENS, LENGTHS)
 
 K1, B = 0.9, 0.4
 """The usual choice for passages (that of Anserini, with which Mr. TyDi's BM25 was measured)."""
@@ -104,21 +109,30 @@ class Bm25:
         return cls(model, settings, tokens, np.array([len(row) for row in rows], dtype=np.int32))
 
     def save(self, folder: Path) -> None:
-        """Write the files `BM25_FILES` into an existing folder."""
-        names = {"data_name": SCORES, "indices_name": UNITS, "indptr_name": BOUNDS, "vocab_name": TERMS}
-        self._model.save(folder, **names, params_name=PARAMETERS, show_progress=False)
-        (folder / PARAMETERS).write_text(json.dumps(asdict(self.settings)), encoding="utf-8")
-        np.save(folder / TOKENS, self.tokens, allow_pickle=False)
-        np.save(folder / LENGTHS, self.lengths, allow_pickle=False)
+        """Write the files `retrievers.store.TERM_FILES` into an existing folder."""
+        names = {
+            "data_name": TERM_SCORES,
+            "indices_name": TERM_UNITS,
+            "indptr_name": TERM_BOUNDS,
+            "vocab_name": TERM_NAMES,
+        }
+        self._model.save(folder, **names, params_name=TERM_SETTINGS, show_progress=False)
+        (folder / TERM_SETTINGS).write_text(json.dumps(asdict(self.settings)), encoding="utf-8")
+        np.save(folder / TERM_TOKENS, self.tokens, allow_pickle=False)
+        np.save(folder / TERM_LENGTHS, self.lengths, allow_pickle=False)
 
     @classmethod
     def open(cls, folder: Path) -> Bm25:
         """The texts that `save` wrote; the numbers stay on disk, mapped into memory, the terms are read."""
-        settings = Bm25Settings(**json.loads((folder / PARAMETERS).read_text(encoding="utf-8")))
+        settings = Bm25Settings(**json.loads((folder / TERM_SETTINGS).read_text(encoding="utf-8")))
         model = bm25s.BM25(k1=settings.k1, b=settings.b, method="lucene")
-        model.load_scores(folder, data_name=SCORES, indices_name=UNITS, indptr_name=BOUNDS, num_docs=0, mmap=True)
-        model.vocab_dict = json.loads((folder / TERMS).read_text(encoding="utf-8"))
-        tokens, lengths = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (TOKENS, LENGTHS))
+        model.load_scores(
+            folder, data_name=TERM_SCORES, indices_name=TERM_UNITS, indptr_name=TERM_BOUNDS, num_docs=0, mmap=True
+        )
+        model.vocab_dict = json.loads((folder / TERM_NAMES).read_text(encoding="utf-8"))
+        tokens, lengths = (
+            np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in (TERM_TOKENS, TERM_LENGTHS)
+        )
         return cls(model, settings, tokens, lengths)
 
     def queries(self, texts: Sequence[str], language: str) -> list[Query]:
@@ -166,20 +180,41 @@ class Bm25:
         asked = sparse.csc_array((weights, terms, bounds), shape=(self._scores.shape[1], len(queries)))
         return self._scores @ asked
 
+    def problem(self, texts: int) -> str:
+        """What is wrong with files that should hold the terms of so many texts, or an empty string."""
+        lengths, bounds, terms = self.lengths, self._scores.indptr, len(self.numbers)
+        if len(lengths) != texts or (lengths < 0).any() or int(lengths.sum(dtype=np.int64)) != len(self.tokens):
+            return f"{TERM_LENGTHS} and {TERM_TOKENS} do not hold the terms of {texts} units"
+        if self._scores.shape[1] != terms or not _within(self.tokens, terms):
+            return f"{TERM_NAMES} does not name the terms of {TERM_TOKENS}"
+        if (
+            (np.diff(bounds) < 0).any()
+            or bounds[-1] != len(self._scores.indices)
+            or not _within(self._scores.indices, texts)
+        ):
+            return f"{TERM_BOUNDS} and {TERM_UNITS} do not point to the {texts} units"
+        return "" if np.isfinite(self._scores.data).all() else f"{TERM_SCORES} has scores that are not finite"
+
     def frequencies(self) -> NDArray[np.int64]:
         """In how many texts each term occurs, by the number of the term."""
         made: NDArray[np.int64] = np.diff(self._scores.indptr).astype(np.int64)
         return made
 
-    def shared(self, number: int, query: Query) -> set[str]:
-        """The terms of the query that the text has."""
-        own = set(self.counts(number)[0].tolist())
-        return {term for term in query if self.numbers.get(term, -1) in own}
+    def rarity(self, terms: Iterable[str]) -> float:
+        """The sum of the idf of terms, 0 for unknown ones."""
+        numbers = [self.numbers[term] for term in terms if term in self.numbers]
+        counts = self.frequencies()[numbers]
+        return float(np.log1p((len(self) - counts + 0.5) / (counts + 0.5)).sum())
 
     def counts(self, text: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """The numbers of the terms of a text, ascending, and how often each occurs in it."""
         terms, counts = np.unique(self.tokens[self._starts[text] : self._starts[text + 1]], return_counts=True)
         return terms, counts
+
+
+def _within(numbers: NDArray[np.int32], size: int) -> bool:
+    """Whether all of the numbers are from 0 to below `size`."""
+    return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < size)
 
 
 def _best(numbers: NDArray[np.int32], scores: Floats, k: int) -> NDArray[np.int64]:

@@ -20,8 +20,29 @@ from numpy.typing import NDArray
 
 from rag_mt.errors import UserError
 from rag_mt.types import Floats
+from retrievers.bm25 import Bm25Settings
 
 RRF_CONSTANT = 60
+ALPHA = 0.5
+"""The weight of BM25 where none is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class HybridSettings(Bm25Settings):
+    """BM25 with its weight `alpha` in a hybrid: 0 is the dense ranking alone, 1 that of BM25."""
+
+    alpha: float = ALPHA
+
+    def __post_init__(self) -> None:
+        Bm25Settings.__post_init__(self)
+        checked_alpha(self.alpha)
+
+
+def checked_alpha(alpha: float) -> float:
+    """The weight itself; raises UserError if it is no share."""
+    if not 0 <= alpha <= 1:
+        raise UserError(f"alpha of the hybrid is {alpha:g}: expected a number from 0 (dense only) to 1 (BM25 only)")
+    return alpha
 
 
 @dataclass(frozen=True)
@@ -58,8 +79,7 @@ def weighted(terms: Rankings, dense: Rankings, alpha: float, k: int) -> Rankings
 
     Raises UserError for an alpha that is no share.
     """
-    if not 0 <= alpha <= 1:
-        raise UserError(f"alpha of the hybrid is {alpha:g}: expected a number from 0 (dense only) to 1 (BM25 only)")
+    checked_alpha(alpha)
     values = np.concatenate([alpha * min_max(terms), (1 - alpha) * min_max(dense)], axis=1)
     return _summed(values, np.concatenate([terms.ids, dense.ids], axis=1), k)
 
