@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.passage_sets import Collection, Query
-from eval.trec import DEPTH, first_ranks, measured, write_run
+from eval.trec import DEPTH, first_ranks, measured, rankings_of, write_run
 from rag_mt.fingerprints import read_json, settings_hash
 from rag_mt.paths import whole_file
 from rag_mt.types import Encoder, Floats
@@ -231,3 +231,25 @@ def kept_records(path: Path, settings: Mapping[str, Any], make: Callable[[], lis
     with whole_file(path) as part:
         part.write_text(json.dumps({"settings": settings, "records": [vars(r) for r in made]}), encoding="utf-8")
     return made
+
+
+def of_run(collection: Collection, run: Mapping[str, Mapping[str, float]]) -> Record:
+    """What a run in TREC's format reached: passages that are out of a cell are taken out of it."""
+    record = Record("run", {}, {}, {})
+    for cells in cells_of(collection):
+        for cell in cells:
+            names = [query.id for query in cell.queries]
+            left = {
+                name: {p: s for p, s in run.get(name, {}).items() if p not in lost}
+                for name, lost in zip(names, _out(cell, collection), strict=True)
+            }
+            ranking = rankings_of(left, names, collection.ids)
+            own = measured(ranking, names, collection.ids, _judged(cell, collection))
+            record = _with(record, cell, own, [])
+            if cell.wanted == ANY:
+                record = replace(record, bias={**record.bias, cell.asked: _bias(ranking, cell, collection)})
+    return record
+
+
+def _out(cell: Cell, collection: Collection) -> list[set[str]]:
+    return [{collection.ids[n] for n in np.flatnonzero(row).tolist()} for row in cell.out]
