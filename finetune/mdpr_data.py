@@ -30,7 +30,7 @@ from finetune.mdpr_texts import (
     joined_pairs,
     ordered_pairs,
     split_pair,
-    test_texts,
+    texts_of_test_sets,
     write_pairs,
     write_texts,
 )
@@ -101,7 +101,7 @@ def write_sentences(
     """`pairs/` and `texts/` of all languages; their sizes. A sentence of `texts/` is in none of the pairs with
     English."""
     data = Path(options.data)
-    excluded = test_texts(data)
+    excluded = texts_of_test_sets(data)
     pools: dict[str, list[PairedSentence]] = {}
     sizes: dict[str, dict[str, int]] = {"pairs": {}, "texts": {}}
     for code in languages:

@@ -96,8 +96,7 @@ def _packed(passage: Passage) -> dict[str, str]:
 
 
 def _jsonl(name: str, language: str) -> Iterator[Example]:
-    rows = hub_rows(name) if name.startswith(PREFIX) else _json_lines(Path(name))
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(json_rows(name), 1):
         try:
             yield Example(
                 str(row["query_id"]),
@@ -111,6 +110,11 @@ def _jsonl(name: str, language: str) -> Iterator[Example]:
                 f"{name}:{number} is no question of format jsonl: expected query_id, query, positive_passages and "
                 "negative_passages"
             ) from error
+
+
+def json_rows(name: str) -> Iterator[dict[str, Any]]:
+    """The rows of a file of JSON lines or of an `hf:` data set; raises UserError for a line that is no object."""
+    return hub_rows(name) if name.startswith(PREFIX) else _json_lines(Path(name))
 
 
 def _passage(row: Mapping[str, Any]) -> Passage:

@@ -36,7 +36,7 @@ def split_pair(name: str) -> tuple[str, str]:
     return first, second
 
 
-def test_texts(data: Path) -> set[str]:
+def texts_of_test_sets(data: Path) -> set[str]:
     """What no training text may hold, `bare`: the sentences of `dev/`, `test/`, `align/` and `retrieval/`, those inside
     passages too."""
     files = [p for folder in ("dev", "test", "align", "retrieval") for p in sorted((data / folder).glob("*"))]
