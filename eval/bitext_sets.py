@@ -8,8 +8,8 @@ of very few words, are left out; the others are taken in an order by hash. The f
 none nearly the same as another: nearly the same are texts that are equal or one word apart, case, punctuation and the
 digits of numbers left aside. The other-language side is filled up with the other sentences of further pairs that are
 near to no hidden pair on either side; the English side with sentences of all language pairs' files that are near to the
-English of nothing on the other side. So what is parallel is marked, as far as words tell. A smaller set of the same seed
-is a part of a larger one, save for what the larger one's further sentences exclude.
+English of nothing on the other side. So what is parallel is marked, as far as words tell. A smaller set of the same
+seed is a part of a larger one, save for what the larger one's further sentences exclude.
 """
 
 from __future__ import annotations

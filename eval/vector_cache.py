@@ -1,7 +1,7 @@
 """Sentence vectors that were computed once, kept in a folder by their texts: an interrupted run goes on where it was.
 
-A block is two files: `vectors-N.npy`, float16 (texts, dimension), and, written after it, `keys-N.npy`, the hashes of its
-texts, uint64 (texts, 2). A block without keys is one that was not finished and is written again.
+A block is two files: `vectors-N.npy`, float16 (texts, dimension), and, written after it, `keys-N.npy`, the hashes of
+its texts, uint64 (texts, 2). A block without keys is one that was not finished and is written again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `rag-mt` command: translate, build and inspect indexes, search them."""
+"""The `rag-mt` command: translate, build and inspect indexes, search them, mine sentence pairs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rag_mt import __version__, translate
+from rag_mt import __version__, mine, translate
 from rag_mt.console import OK, PARTLY, Parser, add_model_options, note, positive, run
 from rag_mt.defaults import DEFAULT_RETRIEVER, SEARCHING
 from rag_mt.errors import UserError
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 def build(options: argparse.Namespace) -> int:
     """`rag-mt index build`: target-language text into an index folder."""
-    from rag_mt.corpora.reading import read_sentences
+    from rag_mt.corpora.reading import input_stamp, read_sentences
     from retrievers.passages import read_passages
     from retrievers.registry import build_for, encoder_for, retriever_spec, terms_for
 
     folder, skips = Path(options.folder), Skips()
     code = language(options.lang).code
-    plan = {"files": [_stamp(name) for name in options.files], "format": options.format, "column": options.column}
+    plan = {"files": [input_stamp(name) for name in options.files], "format": options.format, "column": options.column}
     terms = {key: getattr(options, key) for key in ("k1", "b", "alpha") if getattr(options, key) is not None}
     terms_for(options.retriever, **terms)  # a wrong one is told before an encoder is loaded
     read = read_passages if retriever_spec(options.retriever).unit == "passage" else read_sentences
@@ -58,15 +58,6 @@ def build(options: argparse.Namespace) -> int:
     if skips.counts:
         note(skips.summary())
     return PARTLY if set(skips.counts) - {NO_LETTERS} else OK
-
-
-def _stamp(name: str) -> list[object]:
-    """What tells one input from a changed one: its name, size and time."""
-    path = Path(name)
-    if name.startswith("hf:") or not path.exists():
-        return [name]
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-    return [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]
 
 
 def info(options: argparse.Namespace) -> int:
@@ -155,9 +146,9 @@ def search(options: argparse.Namespace) -> int:
         raise UserError("the text to search for is not valid UTF-8: convert it with `iconv -t utf-8`") from None
     for text, hints in zip(texts, retriever.retrieve([Sentence(t, source) for t in texts]), strict=True):
         for hint in hints:
+            context = " ".join(hint.context().marked("[[", "]]").splitlines())
             print(
-                f"{hint.hit.score:.4f}\t{hint.source_span.of(text)}\t{hint.phrase}\t"
-                f"{hint.context().marked('[[', ']]')}\t{hint.hit.sentence.source}"
+                f"{hint.hit.score:.4f}\t{hint.source_span.of(text)}\t{hint.phrase}\t{context}\t{hint.hit.sentence.source}"
             )
         if not hints:
             note(f"no hint is trusted for: {text}")
@@ -189,6 +180,10 @@ def parser() -> Parser:
     add = commands.add_parser("translate", help="translate files or standard input", description=translate.__doc__)
     translate.add_options(add)
     add.set_defaults(run=translate.translate)
+
+    add = commands.add_parser("mine", help="find translated sentence pairs in two texts", description=mine.__doc__)
+    mine.add_options(add)
+    add.set_defaults(run=mine.mine)
 
     index = commands.add_parser("index", help="build, inspect, verify and calibrate indexes")
     actions = index.add_subparsers(dest="action", required=True, metavar="ACTION")

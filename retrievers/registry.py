@@ -102,6 +102,11 @@ def encoder_for(retriever: str, name: str | None = None, device: str = "auto", d
     return open_encoder(name, device, dtype)
 
 
+def sentence_encoder(name: str, device: str = "auto", dtype: str = "auto") -> ModelEncoder:
+    """An encoder of whole sentences: a passage model, a phrase model or any plain encoder."""
+    return encoder_for("passage" if is_passage_model(name) else "sentence", name, device, dtype)
+
+
 def maker_for(name: str, encoder: Encoder) -> UnitMaker:
     """The unit maker of a system that searches an index; raises UserError for one that does not."""
     spec = retriever_spec(name)

@@ -45,6 +45,15 @@ def read_sentences(
     return _sentences(sources, side, format, split, skips, max_chars)
 
 
+def input_stamp(name: str) -> list[object]:
+    """What tells an input from a changed one: the name, size and time of each file."""
+    path = Path(name)
+    if name.startswith(PREFIX) or not path.exists():
+        return [name]
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    return [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]
+
+
 def segments_of(
     names: Sequence[str], language: str, *, format: str = "auto", column: str = "", skips: Skips
 ) -> Iterator[tuple[bool, Iterable[Segment]]]:
