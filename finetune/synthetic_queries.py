@@ -50,6 +50,8 @@ log = logging.getLogger("rag_mt")
 
 METHODS = ("titles", "first-sentences", "generated")
 NEW_TOKENS = 48
+AT_ONCE = 16
+"""Prompts of one batch."""
 FEWEST_WORDS, MOST_WORDS = 3, 40
 """Words of a question."""
 PASSAGE_WORDS = 20
@@ -113,8 +115,8 @@ def generated_examples(
     bar = progress(len(chosen), "passages", "asking", initial=journal.kept)
     left = [n for n in range(len(chosen)) if n not in journal.found]
     answers = {n: str(record["answer"]) for n, record in journal.found.items()}
-    for begin in range(0, len(left), 16):
-        numbers = left[begin : begin + 16]
+    for begin in range(0, len(left), AT_ONCE):
+        numbers = left[begin : begin + AT_ONCE]
         found = llm.generate([query_prompt(chosen[n].text, code, llm) for n in numbers], NEW_TOKENS)
         records = [{"answer": completion.text} for completion in found]
         journal.add_records(numbers, records)
