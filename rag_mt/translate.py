@@ -20,7 +20,7 @@ from rag_mt.languages import language
 from rag_mt.paths import whole_file
 from rag_mt.progress import progress
 from rag_mt.skips import Skips
-from rag_mt.types import TranslatedText, Translation
+from rag_mt.types import ELLIPSIS, TranslatedText, Translation
 
 if TYPE_CHECKING:
     from rag_mt.corpora.formats import Format, Segment, Side
@@ -238,8 +238,11 @@ def describe(translation: Translation) -> str:
         source = hint.source_span.of(translation.source.text)
         whole = len(hint.source_span) == len(translation.source.text)
         asked = "" if whole else f"{source} -> "
+        context = hint.context()
+        alone = context.text.removeprefix(ELLIPSIS).removesuffix(ELLIPSIS) == hint.phrase
         whole_hit = len(hint.hit.span) == len(hint.hit.sentence.text)
-        shown = hint.context().text if whole_hit else f"{hint.phrase}   ({hint.context().marked('[[', ']]')})"
+        shown = context.text if alone or whole_hit else f"{hint.phrase}   ({context.marked('[[', ']]')})"
+        shown = " ".join(shown.splitlines())
         mark = "used" if used else "    "
         lines.append(f"  {hint.hit.score:.3f} {mark} {asked}{shown}   {hint.hit.sentence.source}")
     lines += [f"  note: {n}" for n in translation.notes]

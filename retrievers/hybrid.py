@@ -67,8 +67,9 @@ def min_max(rankings: Rankings) -> Floats:
     there = rankings.ids >= 0
     low = np.where(there, rankings.scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     high = np.where(there, rankings.scores, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
-    with np.errstate(invalid="ignore"):
-        scaled = np.where(high > low, (rankings.scores - low) / np.where(high > low, high - low, 1), 1.0)
+    wide = high > low
+    above = np.where(there & wide, rankings.scores, 0) - np.where(wide, low, 0)
+    scaled = np.where(wide, above / np.where(wide, high - low, 1), 1.0)
     made: Floats = np.where(there, scaled, 0.0).astype(np.float32)
     return made
 
