@@ -8,8 +8,8 @@ sentences), `texts/LL.txt` (sentences of a language without translation), `dev/L
 
 By default relevance data is the English training part of XQuAD (`DIR/retrieval`). Published sets are read with
 `--relevance NAME=FORMAT:PATH` in their own formats, such as `nq=dpr:biencoder-nq-train.json.gz`, `msmarco=trec:FOLDER`
-or `mrtydi=jsonl:train.jsonl.gz`; where a set has no hard negatives they are BM25's best wrong passages. Sentences of
-development and test sets are left out of all training text.
+or `mrtydi=jsonl:train.jsonl.gz`, development data likewise with `--dev LL=FORMAT:PATH`; where a set has no hard
+negatives they are BM25's best wrong passages. Sentences of development and test sets are left out of all training text.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from finetune.mdpr_texts import (
     write_texts,
 )
 from rag_mt.console import OK, Parser, positive, run
+from rag_mt.corpora.splitting import split
 from rag_mt.errors import UserError
 from rag_mt.paths import whole_folder
 from rag_mt.skips import Skips
@@ -59,7 +60,7 @@ def write_relevance(folder: Path, data: Path, wanted: Sequence[str], skips: Skip
         made = with_bm25_negatives(xquad_examples(train), collection, ENGLISH, DEPTH)
         sizes["xquad-en"] = write_examples(folder / "xquad-en.jsonl", made)
     for text in wanted:
-        name, form, path = _relevance_option(text)
+        name, form, path = _named_data("--relevance", text)
         made = list(read_examples(form, path, ENGLISH, skips))
         if not made:
             raise UserError(f"{path} has no question with a relevant passage: give the training part of {name}")
@@ -70,11 +71,11 @@ def write_relevance(folder: Path, data: Path, wanted: Sequence[str], skips: Skip
     return sizes
 
 
-def _relevance_option(text: str) -> tuple[str, str, str]:
+def _named_data(option: str, text: str) -> tuple[str, str, str]:
     name, equals, rest = text.partition("=")
     form, colon, path = rest.partition(":")
     if not (name and equals and form and colon and path):
-        raise UserError(f"--relevance {text!r} names no data: expected NAME=FORMAT:PATH, such as nq=dpr:train.json")
+        raise UserError(f"{option} {text!r} names no data: expected NAME=FORMAT:PATH, such as nq=dpr:train.json")
     return name, form, path
 
 
@@ -82,12 +83,19 @@ def _all_passages(examples: Sequence[Example]) -> Collection[Passage]:
     return {p.id: p for e in examples for p in (*e.positives, *e.negatives)}.values()
 
 
-def write_dev(folder: Path, data: Path, languages: Sequence[str]) -> dict[str, int]:
-    """`dev/LL.jsonl` and, with the passages of the training part as further ones to search among,
-    `dev/LL.passages.jsonl`, of every language of XQuAD; the numbers of questions."""
+def write_dev(
+    folder: Path, data: Path, languages: Sequence[str], wanted: Sequence[str], skips: Skips
+) -> dict[str, int]:
+    """`dev/LL.jsonl` of each `LL=FORMAT:PATH` or, without any, of every language of XQuAD, where the passages of the
+    training part are further ones to search among (`dev/LL.passages.jsonl`); the numbers of questions."""
+    sizes = {}
+    for text in wanted:
+        code, form, path = _named_data("--dev", text)
+        sizes[code] = write_examples(folder / f"{code}.jsonl", read_examples(form, path, code, skips))
+    if wanted:
+        return sizes
     xquad = read_xquad(data, [code for code in LANGUAGES if code in (ENGLISH, *languages)])
     further, dev = xquad.part("train"), xquad.part("dev")
-    sizes = {}
     for code in dev.passages:
         sizes[code] = write_examples(folder / f"{code}.jsonl", xquad_examples(dev, code))
         rows = [json.dumps({"docid": k, "text": t}, ensure_ascii=False) for k, t in further.passages[code].items()]
@@ -111,12 +119,27 @@ def write_sentences(
         write_pairs(folder / "pairs" / f"{code}-{ENGLISH}.tsv", pairs)
         write_texts(folder / "texts" / f"{code}.txt", texts)
         sizes["pairs"][f"{code}-{ENGLISH}"], sizes["texts"][code] = len(pairs), len(texts)
+    for code, texts in _passage_sentences(data, languages).items():
+        write_texts(folder / "texts" / f"xquad-{code}.txt", texts)
+        sizes["texts"][f"xquad-{code}"] = len(texts)
     for name in connections:
         first, second = split_pair(name)
         found = joined_pairs(pools[first], pools[second])[: options.pairs]
         write_pairs(folder / "pairs" / f"{name}.tsv", found)
         sizes["pairs"][name] = len(found)
     return sizes
+
+
+def _passage_sentences(data: Path, languages: Sequence[str]) -> dict[str, list[str]]:
+    """The sentences of XQuAD's training passages in each language that it has: text of the searched domain, as the
+    paper's second kind of non-parallel text (section 5.4). Empty without XQuAD."""
+    if not (data / "retrieval" / f"xquad.passages.{ENGLISH}.tsv").is_file():
+        return {}
+    train = read_xquad(data, [code for code in LANGUAGES if code in languages]).part("train")
+    return {
+        code: list(dict.fromkeys(span.of(text) for text in own.values() for span in split(text, code)))
+        for code, own in train.passages.items()
+    }
 
 
 def prepare(options: argparse.Namespace) -> int:
@@ -136,7 +159,7 @@ def prepare(options: argparse.Namespace) -> int:
         facts: dict[str, Any] = {
             "settings": _settings(options),
             "relevance": write_relevance(folder / "relevance", Path(options.data), options.relevance, skips),
-            "dev": write_dev(folder / "dev", Path(options.data), languages),
+            "dev": write_dev(folder / "dev", Path(options.data), languages, options.dev, skips),
             **write_sentences(folder, options, languages, connections, skips),
             "skipped": dict(skips.counts),
         }
@@ -150,8 +173,8 @@ def prepare(options: argparse.Namespace) -> int:
 
 def _settings(options: argparse.Namespace) -> Mapping[str, Any]:
     names = ("languages", "connections", "pairs", "texts", "seed")
-    relevance = [text.partition(":")[0] for text in options.relevance]
-    return {**{name: getattr(options, name) for name in names}, "relevance": relevance}
+    named = {name: [text.partition(":")[0] for text in getattr(options, name)] for name in ("relevance", "dev")}
+    return {**{name: getattr(options, name) for name in names}, **named}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -171,6 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="pairs without English, made of equal English sides (default: %(default)s)",
     )
     parser.add_argument("--relevance", action="append", default=[], metavar="NAME=FORMAT:PATH", help="see above")
+    parser.add_argument("--dev", action="append", default=[], metavar="LL=FORMAT:PATH", help="in place of XQuAD's")
     parser.add_argument(
         "--pairs", type=positive, default=4000, metavar="N", help="of each pair of languages (%(default)s)"
     )

@@ -181,6 +181,7 @@ def test_preparing_and_batches(tmp_path, data):
     (pair,) = (output / "pairs" / "de-en.tsv").read_text(encoding="utf-8").splitlines()
     text = (output / "texts" / "de.txt").read_text(encoding="utf-8").strip()
     assert {pair.split("\t")[0], text} == set(GERMAN[:2])
+    assert len((output / "texts" / "xquad-tr.txt").read_text().splitlines()) > 100
     training = TrainingConfig(batch=12, hard_negatives=2, pair_batch=4, text_batch=4, language_weight=1.0)
     found = TrainingData(output, DataConfig(pairs=("de-en", "tr-en"), texts=("de", "tr")), training)
     first = found.retrieval(0)
@@ -229,3 +230,9 @@ def test_wrong_options(tmp_path, data, capsys, more, message):
     assert prepared(data, tmp_path / "prepared", *more) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "prepared").exists()
+
+
+def test_named_development_data(tmp_path, data):
+    write_examples(tmp_path / "dev.jsonl", [Example("1", "how high?", PASSAGES[:1], PASSAGES[1:])])
+    assert prepared(data, tmp_path / "prepared", "--dev", f"en=jsonl:{tmp_path / 'dev.jsonl'}") == 0
+    assert [p.name for p in (tmp_path / "prepared" / "dev").iterdir()] == ["en.jsonl"]
