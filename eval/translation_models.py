@@ -24,7 +24,7 @@ from retrievers.alignment import Aligner, EncoderAligner, Links
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import DenseRetriever
 from retrievers.eflomal import EflomalAligner
-from retrievers.encoders import TransformerEncoder
+from retrievers.encoders import ModelEncoder
 from retrievers.phrase_shards import read_corpus
 from retrievers.registry import encoder_for, retriever_spec
 
@@ -74,7 +74,7 @@ class Models:
     def __init__(self) -> None:
         self._llm: LanguageModel | None = None
         self._llm_key: tuple[Any, ...] = ()
-        self._encoders: dict[tuple[Any, ...], TransformerEncoder] = {}
+        self._encoders: dict[tuple[Any, ...], ModelEncoder] = {}
         self.loaded = 0
 
     def llm(self, run: Run) -> LanguageModel:
@@ -94,9 +94,7 @@ class Models:
             self.loaded += 1
         return self._llm
 
-    def encoder(
-        self, retriever: str, name: str | None, device: str = "auto", dtype: str = "auto"
-    ) -> TransformerEncoder:
+    def encoder(self, retriever: str, name: str | None, device: str = "auto", dtype: str = "auto") -> ModelEncoder:
         """`encoder_for`, with each encoder loaded once."""
         key = (retriever_spec(retriever).maker, name or retriever_spec(retriever).encoder, device, dtype)
         found = self._encoders.pop(key, None)

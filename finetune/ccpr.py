@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ import torch
 from accelerate import Accelerator
 
 from finetune.ccpr_config import Config, read_config
+from finetune.checkpoints import restore_training, training_tensors
 from finetune.curves import plot_curve
 from finetune.losses.phrase_contrastive import Negatives
 from finetune.neighbours import Neighbours, training_order
@@ -31,7 +31,8 @@ from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_o
 from finetune.phrase_dev import dev_rows, dev_scores
 from finetune.phrase_loss import PhraseLoss, spans_of
 from finetune.run_loop import run_to_end
-from finetune.tuned_encoder import restore_run, run_tensors, save_encoder, trainable
+from finetune.schedule import rate_share
+from finetune.trainable import first_layers, save_trained, trainable
 from finetune.warm_start import continued, start_from
 from rag_mt import __version__
 from rag_mt.adapters import TRAINING
@@ -40,7 +41,7 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.models import load_encoder
 from rag_mt.toml_settings import changes_of, shown_changes, shown_path
-from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
+from retrievers.ccpr.heads import ENCODER, PhraseHeads, PhraseSettings
 
 log = logging.getLogger("rag_mt")
 
@@ -59,7 +60,8 @@ class Trainer:
         self.device, self.dtype, self.tokenizer = loaded.device, loaded.dtype, loaded.tokenizer
         self.fingerprint = loaded.fingerprint
         torch.manual_seed(training.seed)
-        self.encoder = trainable(loaded.model, model)
+        depth = first_layers(loaded.model, model.layer, model.encoder)
+        self.encoder = trainable(loaded.model, model, depth)
         self.settings = PhraseSettings(
             model.encoder,
             loaded.model.config.num_hidden_layers,
@@ -120,10 +122,7 @@ class Trainer:
         training = self.config.training
         rng = np.random.default_rng([training.seed, self.step, self.accelerator.process_index])
         batch = self.collate(self.rows_of(self.step), rng)
-        share = min(1.0, (self.step + 1) / max(1, training.warm_up))
-        if self.step >= training.warm_up:
-            done = (self.step - training.warm_up) / max(1, training.steps - training.warm_up)
-            share = 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+        share = rate_share(self.step, training.warm_up, training.steps)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * share
         self.encoder.train()
@@ -201,14 +200,14 @@ class Trainer:
 
     def state(self) -> dict[str, torch.Tensor]:
         """All tensors that a run needs to go on: weights, AdamW's moments, queues."""
-        tensors = run_tensors(self.parameters, self.optimizer)
+        tensors = training_tensors(self.parameters, self.optimizer)
         for side, queue in enumerate(self.loss.queues):
             tensors |= {f"queue.vectors.{side}": queue.vectors, f"queue.surfaces.{side}": queue.surfaces}
         return tensors
 
     def restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         """Go on from `state()` and the facts beside it."""
-        restore_run(self.parameters, self.optimizer, tensors)
+        restore_training(self.parameters, self.optimizer, tensors)
         if "queue.vectors.0" in tensors:
             self.loss.queues = [
                 Negatives(tensors[f"queue.vectors.{s}"].to(self.device), tensors[f"queue.surfaces.{s}"].to(self.device))
@@ -219,7 +218,8 @@ class Trainer:
     def save(self) -> None:
         """Write the model: adapter (or the whole encoder), heads, `training.json`."""
         self.output.mkdir(parents=True, exist_ok=True)
-        save_encoder(self.encoder, self.tokenizer, self.config.model.tuning, self.output)
+        place = self.output if self.config.model.tuning == "lora" else self.output / ENCODER
+        save_trained(self.encoder, self.tokenizer, place)
         self.heads.save(self.output)
         facts = {
             "command": self.command,

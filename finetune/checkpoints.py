@@ -1,4 +1,4 @@
-"""Where a training run stands, on disk: tensors in safetensors, facts in JSON; no pickle."""
+"""Where a training run stands, in tensors and on disk: safetensors with facts in JSON; no pickle."""
 
 from __future__ import annotations
 
@@ -45,3 +45,27 @@ def load_checkpoint(folder: Path, key: str) -> tuple[dict[str, torch.Tensor], di
                 "to start again"
             )
         return {name: file.get_tensor(name) for name in file.keys()}, json.loads(head["facts"])  # noqa: SIM118
+
+
+def training_tensors(
+    parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer
+) -> dict[str, torch.Tensor]:
+    """All tensors that the optimisation of some parameters (by name) needs to go on: weights and AdamW's moments."""
+    tensors = {f"parameter.{name}": p.detach() for name, p in parameters.items()}
+    for name, parameter in parameters.items():
+        tensors |= {f"adam.{key}.{name}": value for key, value in optimizer.state[parameter].items()}
+    return tensors
+
+
+def restore_training(
+    parameters: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """Go on from `training_tensors`."""
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(tensors[f"parameter.{name}"])
+            optimizer.state[parameter] = {
+                key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" else parameter.device)
+                for key in ("step", "exp_avg", "exp_avg_sq")
+                if f"adam.{key}.{name}" in tensors
+            }

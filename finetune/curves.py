@@ -52,6 +52,27 @@ def plot_losses(curve: Sequence[Mapping[str, Any]], path: Path) -> None:
     _save(figure, path)
 
 
+def plot_scores(curve: Sequence[Mapping[str, Any]], path: Path, losses: Sequence[str]) -> None:
+    """Dev scores in percent and, below, the losses of those names against questions seen, as SVG; nothing if there is
+    no point yet."""
+    if not curve or (figure := _figure(path, (7, 7))) is None:
+        return
+    panes = figure.subplots(2, 1, sharex=True)
+    scores = [name for name in curve[-1] if name not in (*NO_SCORE, *losses)]
+    for axes, names in zip(panes, (scores, losses), strict=True):
+        for name in names:
+            points = [(point["pairs"], point[name]) for point in curve if name in point]
+            if points:
+                style = {"linewidth": 3, "color": "black"} if name == "average" else {}
+                axes.plot(*zip(*points, strict=True), label=name, marker=".", **style)
+        if axes.lines:
+            axes.legend(ncols=2)
+    panes[0].set_ylabel("development scores, %")
+    panes[1].set_ylabel("loss")
+    panes[1].set_xlabel("questions seen")
+    _save(figure, path)
+
+
 def _figure(path: Path, size: tuple[float, float]) -> Any:
     """An empty figure of that size in inches, or None with a note where matplotlib is not installed."""
     if find_spec("matplotlib") is None:

@@ -26,7 +26,7 @@ from retrievers.ccpr import is_phrase_model, phrase_model_folder
 from retrievers.ccpr.confidence import confidence_in
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import DenseRetriever
-from retrievers.encoders import TransformerEncoder
+from retrievers.encoders import ModelEncoder
 from retrievers.manifest import read_manifest
 from retrievers.registry import encoder_for, open_retriever
 from retrievers.store import map_sentences
@@ -130,7 +130,7 @@ def retrieved(
         return Found(hints, [0 for _ in pairs], {})
     near = _near(pairs, indexes)
     facts: dict[str, Any] = {}
-    encoders: dict[tuple[str, str], TransformerEncoder] = {}
+    encoders: dict[tuple[str, str], ModelEncoder] = {}
     bar = progress(len(pairs), "sentences", "retrieving hints")
     for direction in dict.fromkeys(pair.direction for pair in pairs):
         rows = [n for n, pair in enumerate(pairs) if pair.direction == direction]
@@ -175,7 +175,7 @@ def _sentence(pair: Pair) -> Sentence:
 
 
 def _open(
-    pair: Pair, indexes: Indexes, settings: DataConfig, encoders: dict[tuple[str, str], TransformerEncoder]
+    pair: Pair, indexes: Indexes, settings: DataConfig, encoders: dict[tuple[str, str], ModelEncoder]
 ) -> DenseRetriever | CcprRetriever:
     """The retriever of a pair's direction, its encoder loaded once."""
     folder = indexes.folders[pair.target_language]

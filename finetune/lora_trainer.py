@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -16,12 +15,13 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from finetune.checkpoints import load_checkpoint, save_checkpoint
+from finetune.checkpoints import load_checkpoint, restore_training, save_checkpoint, training_tensors
 from finetune.curves import plot_losses
 from finetune.lora_batches import ExamplePrompts, Tokens, collated, micro_batches, rows_of, tokens_of
-from finetune.lora_config import Config, TrainingConfig
+from finetune.lora_config import Config
 from finetune.lora_examples import Example
 from finetune.lora_model import open_trainable, save_adapter
+from finetune.schedule import rate_share
 from finetune.warm_start import continued
 from rag_mt import __version__
 from rag_mt.adapters import TRAINING
@@ -100,8 +100,9 @@ class Trainer:
         """Change the weights by the gradients of all processes."""
         training = self.config.training
         self._add_gradients()
+        share = rate_share(self.step, training.warm_up, training.steps)
         for group in self.optimizer.param_groups:
-            group["lr"] = training.learning_rate * rate_share(self.step, training)
+            group["lr"] = training.learning_rate * share
         torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), training.clip)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -180,20 +181,11 @@ class Trainer:
 
     def state(self) -> dict[str, torch.Tensor]:
         """All tensors that a run needs to go on: the adapter's weights and AdamW's moments."""
-        tensors = {f"parameter.{name}": p.detach() for name, p in self.parameters.items()}
-        for name, parameter in self.parameters.items():
-            tensors |= {f"adam.{key}.{name}": value for key, value in self.optimizer.state[parameter].items()}
-        return tensors
+        return training_tensors(self.parameters, self.optimizer)
 
     def restore(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
         """Go on from `state()` and the facts beside it."""
-        with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(tensors[f"parameter.{name}"])
-                self.optimizer.state[parameter] = {
-                    key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" else parameter.device)
-                    for key in ("step", "exp_avg", "exp_avg_sq")
-                }
+        restore_training(self.parameters, self.optimizer, tensors)
         self.step, self.curve, self.seconds = facts["step"], facts["curve"], facts["seconds"]
         self.since = (facts["since"][0], facts["since"][1])
 
@@ -226,14 +218,6 @@ class Trainer:
         with whole_file(self.output / TRAINING) as part:
             part.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         plot_losses(continued(before, self.curve), self.output / "curve.svg")
-
-
-def rate_share(step: int, training: TrainingConfig) -> float:
-    """The share of the learning rate that a step (from 0) has: a linear rise, then half a cosine down to 0."""
-    if step < training.warm_up:
-        return (step + 1) / training.warm_up
-    done = (step - training.warm_up) / max(1, training.steps - training.warm_up)
-    return 0.5 * (1 + math.cos(math.pi * done))
 
 
 def _tokens_hash(examples: Sequence[Tokens]) -> str:

@@ -25,11 +25,12 @@ import torch
 from accelerate import Accelerator
 from torch.func import functional_call
 
+from finetune.checkpoints import restore_training, training_tensors
 from finetune.curves import plot_curve
 from finetune.losses.phrase_contrastive import Negatives
 from finetune.losses.xpco import xpco
 from finetune.run_loop import run_to_end
-from finetune.tuned_encoder import restore_run, run_tensors, save_encoder, trainable
+from finetune.trainable import first_layers, save_trained, trainable
 from finetune.xpr_batches import Chunk, Collator, XprBatch, XprPool
 from finetune.xpr_config import Config, read_config
 from finetune.xpr_dev import dev_accuracy
@@ -39,7 +40,7 @@ from rag_mt.console import Parser, positive, run
 from rag_mt.fingerprints import settings_hash
 from rag_mt.models import load_encoder
 from rag_mt.toml_settings import changes_of, shown_changes, shown_path
-from retrievers.xpr.head import XprHead, XprSettings
+from retrievers.xpr.head import ENCODER, XprHead, XprSettings
 
 log = logging.getLogger("rag_mt")
 
@@ -69,7 +70,8 @@ class Trainer:
         self.device, self.dtype, self.tokenizer = loaded.device, loaded.dtype, loaded.tokenizer
         self.fingerprint = loaded.fingerprint
         torch.manual_seed(training.seed)
-        self.encoder = trainable(loaded.model, model)
+        depth = first_layers(loaded.model, model.layer, model.encoder)
+        self.encoder = trainable(loaded.model, model, depth)
         self.settings = XprSettings(
             model.encoder,
             loaded.model.config.num_hidden_layers,
@@ -220,7 +222,7 @@ class Trainer:
 
     def state(self) -> dict[str, torch.Tensor]:
         """All tensors that a run needs to go on: weights, AdamW's moments, the momentum encoder, queues."""
-        tensors = run_tensors(self.parameters, self.optimizer)
+        tensors = training_tensors(self.parameters, self.optimizer)
         tensors |= {f"slow.{name}": tensor for name, tensor in self.slow.items()}
         for side, queue in enumerate(self.queues):
             tensors |= {f"queue.vectors.{side}": queue.vectors, f"queue.surfaces.{side}": queue.surfaces}
@@ -228,7 +230,7 @@ class Trainer:
 
     def restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         """Go on from `state()` and the facts beside it."""
-        restore_run(self.parameters, self.optimizer, tensors)
+        restore_training(self.parameters, self.optimizer, tensors)
         for name, tensor in self.slow.items():
             tensor.copy_(tensors[f"slow.{name}"])
         if "queue.vectors.0" in tensors:
@@ -241,7 +243,8 @@ class Trainer:
     def save(self) -> None:
         """Write the model: adapter (or the whole encoder), head, `training.json`, the curve."""
         self.output.mkdir(parents=True, exist_ok=True)
-        save_encoder(self.encoder, self.tokenizer, self.config.model.tuning, self.output)
+        place = self.output if self.config.model.tuning == "lora" else self.output / ENCODER
+        save_trained(self.encoder, self.tokenizer, place)
         self.head.save(self.output)
         facts = {
             "command": self.command,

@@ -1,4 +1,4 @@
-"""The `rag-mt` command: translate, build and inspect indexes, search them."""
+"""The `rag-mt` command: translate, build and inspect indexes, search them, mine sentence pairs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rag_mt import __version__, translate
+from rag_mt import __version__, mine, translate
 from rag_mt.console import OK, PARTLY, Parser, add_model_options, note, positive, run
-from rag_mt.defaults import DEFAULT_RETRIEVER
+from rag_mt.defaults import DEFAULT_RETRIEVER, SEARCHING
 from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.skips import Skips
@@ -22,18 +22,22 @@ NO_LETTERS = "no letters"
 """The reason for leaving out a sentence that does not make a build a partial one: rules, bare numbers."""
 
 if TYPE_CHECKING:
-    from retrievers.encoders import TransformerEncoder
+    from retrievers.encoders import ModelEncoder
 
 
 def build(options: argparse.Namespace) -> int:
     """`rag-mt index build`: target-language text into an index folder."""
-    from rag_mt.corpora.reading import read_sentences
-    from retrievers.registry import build_for, encoder_for
+    from rag_mt.corpora.reading import input_stamp, read_sentences
+    from retrievers.passages import read_passages
+    from retrievers.registry import build_for, encoder_for, retriever_spec, terms_for
 
     folder, skips = Path(options.folder), Skips()
     code = language(options.lang).code
-    plan = {"files": [_stamp(name) for name in options.files], "format": options.format, "column": options.column}
-    sentences = read_sentences(
+    plan = {"files": [input_stamp(name) for name in options.files], "format": options.format, "column": options.column}
+    terms = {key: getattr(options, key) for key in ("k1", "b", "alpha") if getattr(options, key) is not None}
+    terms_for(options.retriever, **terms)  # a wrong one is told before an encoder is loaded
+    read = read_passages if retriever_spec(options.retriever).unit == "passage" else read_sentences
+    sentences = read(
         options.files, code, format=options.format, column=options.column, split=not options.no_split, skips=skips
     )
     encoder = encoder_for(options.retriever, options.encoder, options.device, options.dtype)
@@ -48,20 +52,12 @@ def build(options: argparse.Namespace) -> int:
         restart=options.restart,
         show=not options.quiet,
         form=options.form,
+        terms=terms,
     )
     note(f"{folder}: {manifest.describe()}")
     if skips.counts:
         note(skips.summary())
     return PARTLY if set(skips.counts) - {NO_LETTERS} else OK
-
-
-def _stamp(name: str) -> list[object]:
-    """What tells one input from a changed one: its name, size and time."""
-    path = Path(name)
-    if name.startswith("hf:") or not path.exists():
-        return [name]
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-    return [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]
 
 
 def info(options: argparse.Namespace) -> int:
@@ -150,16 +146,16 @@ def search(options: argparse.Namespace) -> int:
         raise UserError("the text to search for is not valid UTF-8: convert it with `iconv -t utf-8`") from None
     for text, hints in zip(texts, retriever.retrieve([Sentence(t, source) for t in texts]), strict=True):
         for hint in hints:
+            context = " ".join(hint.context().marked("[[", "]]").splitlines())
             print(
-                f"{hint.hit.score:.4f}\t{hint.source_span.of(text)}\t{hint.phrase}\t"
-                f"{hint.context().marked('[[', ']]')}\t{hint.hit.sentence.source}"
+                f"{hint.hit.score:.4f}\t{hint.source_span.of(text)}\t{hint.phrase}\t{context}\t{hint.hit.sentence.source}"
             )
         if not hints:
             note(f"no hint is trusted for: {text}")
     return OK
 
 
-def _encoder_of(folder: Path, options: argparse.Namespace) -> TransformerEncoder:
+def _encoder_of(folder: Path, options: argparse.Namespace) -> ModelEncoder:
     """The encoder that was asked for, or the one that the index was built with."""
     from retrievers.index import open_index
     from retrievers.registry import encoder_for
@@ -185,6 +181,10 @@ def parser() -> Parser:
     translate.add_options(add)
     add.set_defaults(run=translate.translate)
 
+    add = commands.add_parser("mine", help="find translated sentence pairs in two texts", description=mine.__doc__)
+    mine.add_options(add)
+    add.set_defaults(run=mine.mine)
+
     index = commands.add_parser("index", help="build, inspect, verify and calibrate indexes")
     actions = index.add_subparsers(dest="action", required=True, metavar="ACTION")
 
@@ -192,7 +192,7 @@ def parser() -> Parser:
     add.add_argument("folder", metavar="DIR", help="folder of the new index")
     add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
     add.add_argument("--lang", required=True, help="language of the text")
-    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help="sentence, phrases, ccpr or xpr (default: ccpr)")
+    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help=f"{SEARCHING} (default: ccpr)")
     add.add_argument(
         "--encoder", help="encoder or phrase model: a name, a hub id or a folder (default: the retriever's)"
     )
@@ -206,6 +206,9 @@ def parser() -> Parser:
         default="auto",
         help="search every vector (exact) or the nearest lists of them (ivf); auto goes by their number",
     )
+    for name, what in (("k1", "worth of repeated terms"), ("b", "discount of long texts"), ("alpha", "weight of BM25")):
+        where = "hybrid" if name == "alpha" else "bm25, hybrid"
+        add.add_argument(f"--{name}", type=float, metavar="X", help=f"{what} ({where})")
     _reading_options(add)
     add_model_options(add)
     add.set_defaults(run=build)

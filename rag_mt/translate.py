@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from rag_mt.console import INTERRUPTED, OK, PARTLY, Parser, add_model_options, note, positive, run
-from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, SEARCHING
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256
 from rag_mt.languages import language
 from rag_mt.paths import whole_file
 from rag_mt.progress import progress
 from rag_mt.skips import Skips
-from rag_mt.types import TranslatedText, Translation
+from rag_mt.types import ELLIPSIS, TranslatedText, Translation
 
 if TYPE_CHECKING:
     from rag_mt.corpora.formats import Format, Segment, Side
@@ -34,10 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("files", nargs="*", metavar="FILE", help="files to translate (default: standard input)")
     add("--src", required=True, metavar="LANG", help="language of the input: a code such as de, or an English name")
     add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
-    add(
-        "--retriever",
-        help="what finds hints: none, sentence, phrases, ccpr or xpr (default: that of the index, or ccpr)",
-    )
+    add("--retriever", help=f"what finds hints: none, {SEARCHING} (default: that of the index, or ccpr)")
     add("--index", metavar="DIR", help="index of target-language text (default: one of the sample corpus)")
     add(
         "--encoder",
@@ -241,8 +238,11 @@ def describe(translation: Translation) -> str:
         source = hint.source_span.of(translation.source.text)
         whole = len(hint.source_span) == len(translation.source.text)
         asked = "" if whole else f"{source} -> "
+        context = hint.context()
+        alone = context.text.removeprefix(ELLIPSIS).removesuffix(ELLIPSIS) == hint.phrase
         whole_hit = len(hint.hit.span) == len(hint.hit.sentence.text)
-        shown = hint.context().text if whole_hit else f"{hint.phrase}   ({hint.context().marked('[[', ']]')})"
+        shown = context.text if alone or whole_hit else f"{hint.phrase}   ({context.marked('[[', ']]')})"
+        shown = " ".join(shown.splitlines())
         mark = "used" if used else "    "
         lines.append(f"  {hint.hit.score:.3f} {mark} {asked}{shown}   {hint.hit.sentence.source}")
     lines += [f"  note: {n}" for n in translation.notes]

@@ -32,7 +32,7 @@ from rag_mt.types import (
 )
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.default_index import default_index
-from retrievers.encoders import TransformerEncoder
+from retrievers.encoders import ModelEncoder
 from retrievers.manifest import read_manifest
 from retrievers.registry import encoder_for, open_retriever, retriever_spec
 
@@ -95,7 +95,7 @@ class Translator:
         batch_size: int = 16,
         max_new_tokens: int = 256,
         show: bool = False,
-        encoders: Callable[[str, str | None, str, str], TransformerEncoder] = encoder_for,
+        encoders: Callable[[str, str | None, str, str], ModelEncoder] = encoder_for,
     ) -> Translator:
         """A translator from names: hub ids, local folders or `embedded:NAME`; what is not named is the index's own
         retriever and encoder, or `ccpr` and the encoder of the retriever.

@@ -12,6 +12,7 @@ import logging
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from dataclasses import replace as replace_fields
 from itertools import islice
 from pathlib import Path
@@ -23,13 +24,14 @@ from rag_mt.languages import language as language_of
 from rag_mt.paths import sync, whole_file
 from rag_mt.progress import progress
 from rag_mt.types import Sentence
+from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.duplicates import Seen
 from retrievers.ivf import form_for
 from retrievers.locks import alone_in
-from retrievers.manifest import FORMAT, Manifest, differences, write_manifest
+from retrievers.manifest import FORMAT, TERMS_FORMAT, Manifest, differences, write_manifest
 from retrievers.probing import with_ivf
-from retrievers.shards import Shard, merge, read_shard, shard_digest, write_shard
-from retrievers.store import MANIFEST
+from retrievers.shards import Shard, described, merge, read_shard, shard_digest, write_shard
+from retrievers.store import MANIFEST, map_sentences, map_spans
 from retrievers.units import UnitMaker
 
 log = logging.getLogger("rag_mt")
@@ -55,12 +57,14 @@ def build_index(
     total: int | None = None,
     show: bool = True,
     form: str = "auto",
+    terms: Bm25Settings | None = None,
 ) -> Manifest:
     """Index the units that `maker` sees in the sentences; equal texts are kept once, blank ones not at all.
 
     `plan` tells the input from another one (names and sizes, say): an interrupted build is only resumed with the same
     plan and settings. `restart` forgets an interrupted build. `form` is `exact`, `ivf` or, by the number of units,
-    `auto`; it may differ from that of the interrupted build. With `replace` an existing index gives way when the new
+    `auto`; it may differ from that of the interrupted build. With `terms` BM25 searches the units too, or alone if the
+    vectors of the maker have no dimension. With `replace` an existing index gives way when the new
     one is complete. `total` is the number of sentences, for the progress bar. Memory use does not grow with
     the input, save eight bytes per sentence to know duplicates by.
     Raises UserError if the folder is taken, another process builds it, the settings differ from those of the
@@ -77,6 +81,8 @@ def build_index(
         "shard_sentences": shard_sentences,
         "input": dict(plan or {}),
     }
+    if terms is not None:
+        settings["terms"] = asdict(terms)
     with _disk_errors(folder, building), alone_in(building, f"the build of index {folder}"):
         _restore(building, folder)
         try:
@@ -95,6 +101,8 @@ def build_index(
                 units=sum(s.units for s in shards),
                 counts=counts,
                 files={},
+                format=FORMAT if terms is None else TERMS_FORMAT,
+                terms=None if terms is None else asdict(terms),
                 resumed=resumed,
             )
             return _finish(building, folder, shards, manifest, replace, form)
@@ -222,9 +230,11 @@ def _finish(
         )
     merged = building / "merged"
     merged.mkdir()
-    form = form_for(wanted, manifest.units, manifest.unit)
-    files, lists = merge(shards, merged, manifest.dimension, form, building / IVF_WORK)
-    manifest = replace_fields(manifest, files=files)
+    form = form_for(wanted, manifest.units, manifest.unit) if manifest.dimension else "exact"
+    lists = merge(shards, merged, manifest.dimension, form, building / IVF_WORK)
+    if manifest.terms is not None:
+        _write_terms(merged, manifest)
+    manifest = replace_fields(manifest, files=described(merged))
     if form == "ivf":
         manifest = with_ivf(merged, manifest, lists)
     write_manifest(merged, manifest)
@@ -237,3 +247,12 @@ def _finish(
     sync(folder.absolute().parent)
     shutil.rmtree(building)
     return manifest
+
+
+def _write_terms(folder: Path, manifest: Manifest) -> None:
+    """The files of BM25 over the sentences of the units, titles included."""
+    terms = manifest.terms or {}
+    settings = Bm25Settings(k1=float(terms["k1"]), b=float(terms["b"]))
+    texts = map_sentences(folder).column("text").to_pylist()
+    own = [texts[number] for number in map_spans(folder)[:, 0].tolist()]
+    Bm25.build(own, manifest.language, settings).save(folder)

@@ -17,6 +17,8 @@ from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import DenseRetriever
 from retrievers.index import Index
 from retrievers.manifest import Manifest, change_manifest
+from retrievers.passage import PassageRetriever, ranked
+from retrievers.passages import PassageUnits
 from retrievers.probing import QUERIES, tune_nprobe
 from retrievers.units import UnitMaker
 
@@ -52,7 +54,7 @@ def calibrate(
     if index.manifest.ivf is not None:
         _tune(index, maker, texts, source_language)
     sentences = [Sentence(t, source_language) for t in texts]
-    found = _uncut(index, maker, confidence).retrieve(sentences, without)
+    found = _uncut(index, maker, source_language, confidence).retrieve(sentences, without)
     scores = [hint.hit.score for hints in found for hint in hints]
     if not scores:
         raise UserError(
@@ -90,9 +92,13 @@ def score_cut_offs(manifest: Manifest) -> Manifest:
     return replace(manifest, thresholds=kept)
 
 
-def _uncut(index: Index, maker: UnitMaker, confidence: Confidence | None) -> DenseRetriever | CcprRetriever:
+def _uncut(
+    index: Index, maker: UnitMaker, source: str, confidence: Confidence | None
+) -> DenseRetriever | CcprRetriever | PassageRetriever:
     """The retriever without any cut-off."""
     name = index.manifest.retriever
+    if isinstance(maker, PassageUnits):
+        return PassageRetriever(ranked(name), index, maker, source)
     if confidence is None or not isinstance(maker, CcprUnits):
         return DenseRetriever(name, index, maker)
     return CcprRetriever(name, index, maker, confidence, cut_off=0.0)

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import base_code, language
 from rag_mt.paths import cache_dir, sync
 from rag_mt.types import Encoder, Origin, Sentence
+from retrievers.bm25 import Bm25Settings
 from retrievers.build import build_index
 from retrievers.calibration import calibrate
 from retrievers.index import Index, open_index
 from retrievers.locks import alone_in
 from retrievers.manifest import FORMAT
-from retrievers.registry import confidence_for, maker_for
+from retrievers.registry import confidence_for, maker_for, terms_for
 from retrievers.units import UnitMaker
 
 log = logging.getLogger("rag_mt")
@@ -57,9 +59,9 @@ def default_index(
             f"the sample corpus has no {language(target).name} text ({have}): build an index with "
             f"`rag-mt index build DIR FILE --lang {code}` and pass --index DIR, or use --retriever none"
         )
-    maker = maker_for(retriever, encoder)
+    maker, terms = maker_for(retriever, encoder), terms_for(retriever)
     others = set() if confidence_for(encoder) is not None else texts.keys() - {code}
-    folder = cache_dir() / "indexes" / f"{retriever}-{code}-{_key(texts, maker, bool(others))}"
+    folder = cache_dir() / "indexes" / f"{retriever}-{code}-{_key(texts, maker, bool(others), terms)}"
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     if not unfinished.exists() and _opened(folder, maker) is not None:
         return folder
@@ -72,7 +74,7 @@ def default_index(
             if index is None:
                 sentences = [Sentence(text, code, Origin(f"{code}.txt", n)) for n, text in enumerate(texts[code], 1)]
                 options: dict[str, Any] = {"replace": True, "restart": True, "total": len(sentences), "show": show}
-                build_index(made, sentences, maker, retriever=retriever, language=code, **options)
+                build_index(made, sentences, maker, retriever=retriever, language=code, terms=terms, **options)
                 index = open_index(made, maker.settings)
             for source in others - index.manifest.thresholds.keys():
                 _calibrate(index, maker, texts[source], texts[code], source)
@@ -94,10 +96,11 @@ def _opened(folder: Path, maker: UnitMaker) -> Index | None:
         return None
 
 
-def _key(texts: dict[str, list[str]], maker: UnitMaker, calibrated: bool) -> str:
+def _key(texts: dict[str, list[str]], maker: UnitMaker, calibrated: bool, terms: Bm25Settings | None) -> str:
     corpus = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
     cut_offs = [SAMPLE_DROP, CALIBRATION_LINES[maker.unit]] if calibrated else []
-    return settings_hash([FORMAT, *cut_offs, corpus, dict(maker.settings)])[:12]
+    searched = [] if terms is None else [asdict(terms)]
+    return settings_hash([FORMAT, *cut_offs, corpus, dict(maker.settings), *searched])[:12]
 
 
 def _calibrate(index: Index, maker: UnitMaker, lines: Sequence[str], targets: Sequence[str], source: str) -> None:

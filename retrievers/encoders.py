@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from rag_mt.fingerprints import settings_hash
 from rag_mt.models import DEFAULT_ENCODER, LoadedEncoder, load_encoder
-from rag_mt.types import Floats, Kind, TokenStates
+from rag_mt.types import Encoder, Floats, Kind, TokenStates
 from retrievers.families import ACTIVATIONS, Family, family_of, load_dense
 
 log = logging.getLogger("rag_mt")
 
 TOKENS_PER_BATCH = 2048
 """Tokens of a batch, padding included: measured best of 1,000 to 8,000 on a 2-core CPU in bf16."""
+NO_ENCODER = "none"
 STATES_BLOCK = 512
 """Texts whose token states are held at once."""
 
@@ -30,6 +31,39 @@ def open_encoder(
     """The encoder of a name (hub id, folder, `embedded:NAME`); raises UserError if it cannot be loaded."""
     loaded = load_encoder(name, device, dtype, adapter)
     return TransformerEncoder(loaded, family_of(name, loaded.folder))
+
+
+class ModelEncoder(Encoder, Protocol):
+    """An Encoder that computes on a device in some precision."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What it computes in."""
+        ...
+
+
+class NoEncoder:
+    """The encoder of systems that have none: vectors without numbers (a ModelEncoder)."""
+
+    id = NO_ENCODER
+    fingerprint = NO_ENCODER
+    dimension = hidden = layers = 0
+    device = torch.device("cpu")
+    dtype = torch.float32
+
+    def encode(self, texts: Sequence[str], kind: Kind = "query") -> Floats:
+        """Float32 (len(texts), 0)."""
+        return np.zeros((len(texts), 0), dtype=np.float32)
+
+    def states(self, texts: Sequence[str], layer: int) -> Iterator[TokenStates]:
+        """No token of any text."""
+        empty = TokenStates(np.zeros((0, 0), np.float32), np.zeros((0, 2), np.int32))
+        return (empty for _ in texts)
 
 
 class TransformerEncoder:
@@ -67,12 +101,12 @@ class TransformerEncoder:
         """
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         ids, _ = self._tokens(texts, self.family.prefix(kind))
-        with self._lock, torch.inference_mode(), self._autocast():  # one context, in which each weight is cast once
+        with self._lock, torch.inference_mode(), self.autocast():  # one context, in which each weight is cast once
             for rows, input_ids, mask in batches(ids, self.tokenizer.pad_token_id or 0):
                 mask = mask.to(self.device)
                 output = self.model(input_ids=input_ids.to(self.device), attention_mask=mask)
                 with torch.autocast(self.device.type, enabled=False):
-                    vectors[rows] = self._pool(output, mask).cpu().numpy()
+                    vectors[rows] = self.pool(output, mask).cpu().numpy()
         return vectors
 
     def states(self, texts: Sequence[str], layer: int) -> Iterator[TokenStates]:
@@ -111,7 +145,7 @@ class TransformerEncoder:
         """States (batch, tokens, hidden) after each of `depths` layers; for a single one the layers above are left out
         of the run."""
         encoder: Any = getattr(self.model, "encoder", None)
-        with self._lock, torch.inference_mode(), self._autocast():
+        with self._lock, torch.inference_mode(), self.autocast():
             layers = getattr(encoder, "layer", None)
             if layers is None or len(depths) > 1 or depths[0] == 0:
                 output = self.model(input_ids=input_ids, attention_mask=mask, output_hidden_states=True)
@@ -141,8 +175,8 @@ class TransformerEncoder:
         offsets = [np.array(o, dtype=np.int32).reshape(-1, 2) for o in batch["offset_mapping"]]
         return batch["input_ids"], offsets
 
-    def _pool(self, output: Any, mask: torch.Tensor) -> torch.Tensor:
-        """Sentence vectors (batch, dimension) of a model output."""
+    def pool(self, output: Any, mask: torch.Tensor) -> torch.Tensor:
+        """L2-normalised sentence vectors (batch, dimension) of a model output."""
         states: torch.Tensor = output.last_hidden_state.float()
         weights = mask.unsqueeze(-1).float()
         match self.family.pooling:
@@ -158,7 +192,8 @@ class TransformerEncoder:
             vectors = activation(torch.nn.functional.linear(vectors, weight, bias))
         return torch.nn.functional.normalize(vectors, dim=-1)
 
-    def _autocast(self) -> torch.autocast:
+    def autocast(self) -> torch.autocast:
+        """The number format that the model computes in."""
         return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
 
 

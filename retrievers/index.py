@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256, remembered_sha256
 from rag_mt.types import Floats, Hit, Origin, Sentence, Span
+from retrievers.bm25 import Bm25
 from retrievers.lists import Rows, lists_problem
 from retrievers.manifest import Manifest, damaged, differences, read_manifest
 from retrievers.store import (
@@ -49,14 +50,15 @@ class Index:
         self,
         folder: Path,
         manifest: Manifest,
-        vectors: faiss.Index,
+        vectors: faiss.Index | None,
         spans: NDArray[np.int32],
         sentences: pa.Table,
         rows: Rows | None = None,
     ) -> None:
         self.folder, self.manifest = folder, manifest
-        self._vectors, self._spans, self._rows = vectors, spans, rows
+        self._faiss, self._spans, self._rows = vectors, spans, rows
         self._on_gpu: faiss.Index | None = None
+        self._terms: Bm25 | None = None
         self._texts, self._files, self._lines = (sentences.column(name) for name in ("text", "file", "line"))
 
     def __len__(self) -> int:
@@ -88,6 +90,21 @@ class Index:
             probes = min(MORE_PROBES * probes, lists)
             scores[short], ids[short] = self._best(queries[short], k, without, probes)
         return scores, ids
+
+    @property
+    def _vectors(self) -> faiss.Index:
+        if self._faiss is None:
+            raise ValueError(f"index {self.folder} has no vectors: it is searched by its terms")
+        return self._faiss
+
+    @property
+    def terms(self) -> Bm25:
+        """BM25 over the units, which it knows by the same numbers; opened at the first use."""
+        if self.manifest.terms is None:
+            raise ValueError(f"index {self.folder} has no terms: it is searched by its vectors")
+        if self._terms is None:
+            self._terms = Bm25.open(self.folder)
+        return self._terms
 
     def _best(
         self, queries: Floats, k: int, without: LeftOut | None, probes: int | None
@@ -160,7 +177,7 @@ class Index:
 
     def to_gpu(self) -> bool:
         """Search on the first GPU from now on, if this FAISS can and the vectors fit; says whether it does."""
-        if not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
+        if self._faiss is None or not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
             return False
         try:
             self._on_gpu = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, self._vectors)
@@ -215,7 +232,9 @@ def _check_files(folder: Path, manifest: Manifest, remembered: bool) -> None:
 
 
 def _header_problem(folder: Path, manifest: Manifest) -> str:
-    if manifest.ivf is None:
+    if not manifest.dimension:
+        problem = ""
+    elif manifest.ivf is None:
         problem = vectors_problem(folder, manifest.dimension, manifest.units)
     else:
         problem = lists_problem(folder, manifest.dimension, manifest.units, int(manifest.ivf["nlist"]))
@@ -224,8 +243,9 @@ def _header_problem(folder: Path, manifest: Manifest) -> str:
 
 def map_index(folder: Path, manifest: Manifest) -> Index:
     """The index of files that are known to be what the manifest says; raises UserError if they do not fit together."""
-    vectors, sentences = map_vectors(folder), map_sentences(folder)
-    if (vectors.ntotal, vectors.d, len(sentences)) != (manifest.units, manifest.dimension, manifest.sentences):
+    vectors, sentences = map_vectors(folder) if manifest.dimension else None, map_sentences(folder)
+    shape = (manifest.units, 0) if vectors is None else (vectors.ntotal, vectors.d)
+    if (*shape, len(sentences)) != (manifest.units, manifest.dimension, manifest.sentences):
         raise damaged(folder, "its files do not fit together")
     rows = None
     if manifest.ivf is not None:
@@ -242,14 +262,15 @@ def verify_index(folder: Path) -> list[str]:
     _check_files(folder, manifest, remembered=False)
     index = map_index(folder, manifest)
     lengths = _lengths(folder, manifest)
-    if problem := _spans_invariant(folder, lengths) or _vectors_invariant(index):
+    if problem := _spans_invariant(folder, lengths) or _vectors_invariant(index) or _terms_invariant(index):
         raise damaged(folder, problem)
     sizes = [f"{name}: {manifest.files[name]['size']} bytes, sha256 as in the manifest" for name in manifest.file_names]
     return [
         f"manifest.json: format {manifest.format}, matches its own hash",
         *sizes,
         f"{manifest.units} spans lie inside their {manifest.sentences} sentences, in order",
-        f"{manifest.units} vectors have length 1" if _normalised(manifest) else f"{manifest.units} vectors are finite",
+        *([] if not manifest.dimension else [_vectors_fact(manifest)]),
+        *([] if manifest.terms is None else [f"{manifest.units} units have their terms"]),
     ]
 
 
@@ -283,12 +304,24 @@ def _spans_invariant(folder: Path, lengths: NDArray[np.int32]) -> str:
     return ""
 
 
+def _vectors_fact(manifest: Manifest) -> str:
+    return (
+        f"{manifest.units} vectors have length 1" if _normalised(manifest) else f"{manifest.units} vectors are finite"
+    )
+
+
+def _terms_invariant(index: Index) -> str:
+    return "" if index.manifest.terms is None else index.terms.problem(len(index))
+
+
 def _normalised(manifest: Manifest) -> bool:
     """Whether vectors have length 1, as they do unless the unit maker says otherwise."""
     return bool(manifest.settings.get("normalised", True))
 
 
 def _vectors_invariant(index: Index) -> str:
+    if not index.manifest.dimension:
+        return ""
     for begin in range(0, len(index), VERIFIED_AT_ONCE // 16):
         units = np.arange(begin, min(begin + VERIFIED_AT_ONCE // 16, len(index)))
         if index.misplaced(units):

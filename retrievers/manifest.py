@@ -14,12 +14,18 @@ from rag_mt.languages import base_code, language
 from rag_mt.paths import whole_file
 from rag_mt.types import Unit
 from retrievers.locks import LOCK, alone_in
-from retrievers.store import FILES, IVF_FILES, MANIFEST
+from retrievers.store import MANIFEST, PLACES, SENTENCES, SPANS, TERM_FILES, VECTORS
 
 FORMAT = 1
 IVF_FORMAT = 2
 """The format of an index in the IVF form; exact ones stay as they were."""
+TERMS_FORMAT = 3
+"""The format of an index that BM25 searches too, or alone."""
+FORMATS = (FORMAT, IVF_FORMAT, TERMS_FORMAT)
 METRIC = "inner product"
+
+_LATER = {FORMAT: ("ivf", "terms"), IVF_FORMAT: ("terms",)}
+"""Entries that a format does not have yet."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,8 @@ class Manifest:
     number of development sentences it was chosen on; see `cut_off_language` for languages that are not there.
     `files` gives the size and sha256 of each file. `ivf` is None for an exact index, else it holds `nlist`, `nprobe`
     and `measured`: for the index's own sample and for each calibrated source language the `nprobe` that it needs with
-    the recall@1 and the number of queries (see `retrievers.probing`). `resumed` (not stored) is the number of sentences
+    the recall@1 and the number of queries (see `retrievers.probing`). `terms` is None where BM25 does not search, else
+    it holds the settings of BM25; without vectors the dimension is 0. `resumed` (not stored) is the number of sentences
     that an interrupted build had finished before.
     """
 
@@ -49,6 +56,7 @@ class Manifest:
     metric: str = METRIC
     format: int = FORMAT
     ivf: Mapping[str, Any] | None = None
+    terms: Mapping[str, Any] | None = None
     resumed: int = field(default=0, compare=False)
 
     @property
@@ -59,7 +67,9 @@ class Manifest:
     @property
     def file_names(self) -> tuple[str, ...]:
         """The files of the index beside the manifest."""
-        return FILES if self.ivf is None else IVF_FILES
+        vectors = (VECTORS,) if self.dimension else ()
+        places = () if self.ivf is None else (PLACES,)
+        return (*vectors, SPANS, SENTENCES, *places, *(TERM_FILES if self.terms is not None else ()))
 
     @property
     def encoder(self) -> str:
@@ -84,19 +94,22 @@ class Manifest:
         """JSON-able contents, without the hash."""
         made = asdict(self)
         del made["resumed"]
-        if self.ivf is None:
-            del made["ivf"]
+        if self.terms is None:
+            del made["terms"]
+            if self.ivf is None:
+                del made["ivf"]
         return made
 
     def describe(self) -> str:
         """One line for people."""
         cuts = ", ".join(f"{code} {t['score']:.4f}" for code, t in sorted(self.thresholds.items()))
         read = ", ".join(f"{n} {what}" for what, n in self.counts.items())
+        vectors = f" vectors of {self.dimension} dimensions in {self.sentences} sentences" if self.dimension else "s"
         parts = [
             f"{self.retriever} index of {language(self.language).name}",
-            f"{self.units} {self.unit} vectors of {self.dimension} dimensions in {self.sentences} sentences ({read})",
-            f"encoder {self.encoder}",
-            self._search(),
+            f"{self.units} {self.unit}{vectors} ({read})",
+            *([f"encoder {self.encoder}", self._search()] if self.dimension else []),
+            *([f"BM25 {', '.join(f'{key} {value:g}' for key, value in self.terms.items())}"] if self.terms else []),
             f"cut-offs {cuts}" if cuts else "no cut-off is calibrated",
         ]
         if self.resumed:
@@ -129,18 +142,20 @@ def read_manifest(folder: Path) -> Manifest:
     if not isinstance(contents, dict):
         raise damaged(folder, f"{MANIFEST} is not a manifest")
     kept = contents.pop("hash", None)
-    if contents.get("format") not in (FORMAT, IVF_FORMAT) and isinstance(contents.get("format"), int):
+    if contents.get("format") not in FORMATS and isinstance(contents.get("format"), int):
         raise UserError(
-            f"index {folder} has format {contents['format']} and this version reads formats {FORMAT} and {IVF_FORMAT}: "
+            f"index {folder} has format {contents['format']} and this version reads formats {FORMAT} to {FORMATS[-1]}: "
             "use the rag-mt version that wrote it, or build it again with `rag-mt index build`"
         )
     if kept != settings_hash(contents):
         raise damaged(folder, f"{MANIFEST} does not match its own hash")
-    ivf = contents["format"] == IVF_FORMAT
-    names = {f.name for f in fields(Manifest)} - {"resumed"} - (set() if ivf else {"ivf"})
-    if contents.keys() != names or set(contents["files"]) != set(IVF_FILES if ivf else FILES):
+    without = {"resumed", *_LATER.get(contents["format"], ())}
+    if contents.keys() != {f.name for f in fields(Manifest)} - without:
         raise damaged(folder, f"{MANIFEST} lacks entries or has unknown ones")
-    return Manifest(**contents)
+    manifest = Manifest(**contents)
+    if set(manifest.files) != set(manifest.file_names):
+        raise damaged(folder, f"{MANIFEST} lacks entries or has unknown ones")
+    return manifest
 
 
 def change_manifest(folder: Path, known: Manifest, job: str, change: Callable[[Manifest], Manifest]) -> Manifest:

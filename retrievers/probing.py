@@ -65,13 +65,14 @@ def with_ivf(folder: Path, manifest: Manifest, lists: int) -> Manifest:
     OWN_COSINE: as far as a phrase is from its translation.
     """
     unknown = {"nlist": lists, "nprobe": lists, "measured": {}}
-    index = map_index(folder, replace(manifest, format=IVF_FORMAT, ivf=unknown))
+    index = map_index(folder, replace(manifest, format=max(manifest.format, IVF_FORMAT), ivf=unknown))
     chosen = np.unique(np.linspace(0, len(index) - 1, OWN_QUERIES).astype(np.int64))
     needed = needed_probes(index, turned(index.reconstruct(chosen), OWN_COSINE, np.random.default_rng(SEED)))
     probes = min(OWN_MARGIN * _enough(needed, RECALL), lists)
     log.info("%d of %d lists are searched", probes, lists)
     measured = {OWN: _measurement(needed, probes)}
-    return replace(manifest, format=IVF_FORMAT, ivf={"nlist": lists, "nprobe": probes, "measured": measured})
+    ivf = {"nlist": lists, "nprobe": probes, "measured": measured}
+    return replace(manifest, format=max(manifest.format, IVF_FORMAT), ivf=ivf)
 
 
 def turned(vectors: Floats, cosine: float, rng: np.random.Generator) -> Floats:

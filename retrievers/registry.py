@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL, DEFAULT_XPR_MODEL
+from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_PASSAGE_MODEL, DEFAULT_PHRASE_MODEL, DEFAULT_XPR_MODEL
 from rag_mt.errors import UserError
 from rag_mt.languages import base_code, language
 from rag_mt.types import Encoder, Hint, Retriever, Sentence, Unit
+from retrievers.bm25 import Bm25Settings
 from retrievers.build import build_index
 from retrievers.calibration import DROP, calibrate, confidence_cut_off, score_cut_offs
 from retrievers.ccpr import CcprUnits, PhraseEncoder, is_phrase_model, open_phrase_encoder, phrase_model_folder
 from retrievers.ccpr.confidence import Confidence, confidence_in
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import DenseRetriever
-from retrievers.encoders import TransformerEncoder, open_encoder
+from retrievers.encoders import NO_ENCODER, ModelEncoder, NoEncoder, open_encoder
+from retrievers.hybrid import HybridSettings
 from retrievers.index import open_index
 from retrievers.manifest import Manifest, read_manifest
+from retrievers.mdpr import is_passage_model, open_mdpr
+from retrievers.passage import PassageRetriever, ranked
+from retrievers.passages import PassageUnits
 from retrievers.phrases import NgramUnits
 from retrievers.sentence import SentenceUnits
 from retrievers.units import UnitMaker
@@ -32,18 +37,22 @@ log = logging.getLogger("rag_mt")
 
 @dataclass(frozen=True, slots=True)
 class RetrieverSpec:
-    """A retrieval system: what its hits are and, if it searches an index, what makes its units and the encoder that it
-    has if none is named."""
+    """A retrieval system: what its hits are and, if it searches an index, what makes its units, the encoder that it has
+    if none is named and, if BM25 searches too, the settings of that."""
 
     name: str
     unit: Unit
     maker: Callable[[Encoder], UnitMaker] | None = None
     encoder: str = DEFAULT_ENCODER
+    terms: type[Bm25Settings] | None = None
 
     @property
     def needs_index(self) -> bool:
         return self.maker is not None
 
+
+PASSAGE_ENCODER = DEFAULT_PASSAGE_MODEL if is_passage_model(DEFAULT_PASSAGE_MODEL) else DEFAULT_ENCODER
+"""The trained dual encoder where it is there, else an untrained one."""
 
 RETRIEVERS: dict[str, RetrieverSpec] = {
     spec.name: spec
@@ -53,6 +62,9 @@ RETRIEVERS: dict[str, RetrieverSpec] = {
         RetrieverSpec("phrases", "phrase", NgramUnits),
         RetrieverSpec("ccpr", "phrase", CcprUnits, DEFAULT_PHRASE_MODEL),
         RetrieverSpec("xpr", "phrase", XprUnits, DEFAULT_XPR_MODEL),
+        RetrieverSpec("passage", "passage", PassageUnits, PASSAGE_ENCODER),
+        RetrieverSpec("bm25", "passage", PassageUnits, NO_ENCODER, Bm25Settings),
+        RetrieverSpec("hybrid", "passage", PassageUnits, PASSAGE_ENCODER, HybridSettings),
     )
 }
 
@@ -75,16 +87,20 @@ def retriever_spec(name: str) -> RetrieverSpec:
     return RETRIEVERS[name]
 
 
-def encoder_for(
-    retriever: str, name: str | None = None, device: str = "auto", dtype: str = "auto"
-) -> TransformerEncoder:
-    """The encoder `name`, or the default one of a system; a phrase model opens with its heads. XPR takes any encoder,
-    as it is if it was not trained for XPR, which is logged.
+def encoder_for(retriever: str, name: str | None = None, device: str = "auto", dtype: str = "auto") -> ModelEncoder:
+    """The encoder `name`, or the default one of a system; phrase and passage models open with all that they have. XPR
+    takes any encoder, as it is if it was not trained for XPR, which is logged.
 
     Raises UserError for an encoder that cannot be loaded or does not fit the system.
     """
     spec = retriever_spec(retriever)
     name = name or spec.encoder
+    if spec.encoder == NO_ENCODER:
+        if name != NO_ENCODER:
+            raise UserError(f"retriever {retriever!r} has no encoder: leave --encoder {name} out")
+        return NoEncoder()
+    if spec.maker is PassageUnits:
+        return open_mdpr(name, device, dtype)
     if spec.maker is CcprUnits or is_phrase_model(name):
         return open_phrase_encoder(name, device, dtype)
     if is_xpr_model(name):
@@ -93,6 +109,11 @@ def encoder_for(
         log.info("%s was not trained for XPR and is used as it is: `python -m finetune.xpr` makes a better model", name)
         return untrained_xpr(name, None, device, dtype)
     return open_encoder(name, device, dtype)
+
+
+def sentence_encoder(name: str, device: str = "auto", dtype: str = "auto") -> ModelEncoder:
+    """An encoder of whole sentences: a passage model, a phrase model or any plain encoder."""
+    return encoder_for("passage" if is_passage_model(name) else "sentence", name, device, dtype)
 
 
 def maker_for(name: str, encoder: Encoder) -> UnitMaker:
@@ -105,10 +126,30 @@ def maker_for(name: str, encoder: Encoder) -> UnitMaker:
 
 
 def build_for(
-    name: str, folder: Path, sentences: Iterable[Sentence], encoder: Encoder, language: str, **options: Any
+    name: str,
+    folder: Path,
+    sentences: Iterable[Sentence],
+    encoder: Encoder,
+    language: str,
+    terms: Mapping[str, float] | None = None,
+    **options: Any,
 ) -> Manifest:
-    """Build the index of a system from target-language sentences; `options` are those of `build_index`."""
-    return build_index(folder, sentences, maker_for(name, encoder), retriever=name, language=language, **options)
+    """Build the index of a system from target-language sentences, or passages (see `retrievers.passages`).
+
+    `terms` are settings of BM25, where it searches; the other `options` are those of `build_index`.
+    """
+    maker, settings = maker_for(name, encoder), terms_for(name, **(terms or {}))
+    return build_index(folder, sentences, maker, retriever=name, language=language, terms=settings, **options)
+
+
+def terms_for(name: str, **settings: float) -> Bm25Settings | None:
+    """The settings of BM25 in a system, None if it has no BM25; raises UserError for settings that it does not have."""
+    spec = retriever_spec(name)
+    known = [f.name for f in fields(spec.terms)] if spec.terms else []
+    for key in settings.keys() - set(known):
+        able = ", ".join(s.name for s in RETRIEVERS.values() if s.terms and key in [f.name for f in fields(s.terms)])
+        raise UserError(f"retriever {name!r} has no setting {key}: leave it out, or choose one of {able}")
+    return spec.terms(**settings) if spec.terms else None
 
 
 def calibrate_for(
@@ -171,6 +212,8 @@ def open_retriever(
         )
     manifest = score_cut_offs(opened.manifest)
     _tell_cut_off(index, manifest, source_language)
+    if isinstance(maker, PassageUnits):
+        return PassageRetriever(ranked(name), opened, maker, source_language, manifest.cut_off(source_language))
     return DenseRetriever(name, opened, maker, manifest.cut_off(source_language))
 
 

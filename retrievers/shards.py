@@ -19,7 +19,7 @@ from rag_mt.fingerprints import file_sha256, read_json
 from rag_mt.paths import whole_folder
 from rag_mt.types import Sentence
 from retrievers.ivf import Form, Part, write_lists
-from retrievers.store import FILES, IVF_FILES, SCHEMA, SENTENCES, SPANS, VECTORS, spans_header, vectors_header
+from retrievers.store import SCHEMA, SENTENCES, SPANS, VECTORS, spans_header, vectors_header
 from retrievers.units import UnitMaker
 
 log = logging.getLogger("rag_mt")
@@ -105,17 +105,17 @@ def _write_sentences(path: Path, sentences: Sequence[Sentence]) -> None:
         writer.write_table(table)
 
 
-def merge(
-    shards: Sequence[Shard], folder: Path, dimension: int, form: Form, work: Path
-) -> tuple[dict[str, dict[str, Any]], int]:
-    """Write the files of an index from its shards, one shard in memory at a time.
+def merge(shards: Sequence[Shard], folder: Path, dimension: int, form: Form, work: Path) -> int:
+    """Write the files of an index from its shards, one shard in memory at a time; without a dimension no vectors.
 
-    Returns their sizes and hashes and, for the IVF form, the number of lists (else 0). What the IVF form has computed
-    is kept in the folder `work` for when it is interrupted.
+    Returns the number of lists of the IVF form (else 0). What that has computed is kept in the folder `work` for when
+    it is interrupted.
     """
     units = sum(s.units for s in shards)
     lists = 0
-    if form == "ivf":
+    if not dimension:
+        pass  # BM25 searches alone
+    elif form == "ivf":
         lists = write_lists(folder, [_part(shard, dimension) for shard in shards], dimension, work)
     else:
         with (folder / VECTORS).open("wb") as vectors:
@@ -130,8 +130,13 @@ def merge(
     with pa.ipc.new_file(str(folder / SENTENCES), SCHEMA) as writer:
         for batch in _batches(shards):
             writer.write_batch(batch)
-    names = IVF_FILES if form == "ivf" else FILES
-    return {n: {"size": (folder / n).stat().st_size, "sha256": file_sha256(folder / n)} for n in names}, lists
+    return lists
+
+
+def described(folder: Path) -> dict[str, dict[str, Any]]:
+    """The size and hash of every file in a folder."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    return {path.name: {"size": path.stat().st_size, "sha256": file_sha256(path)} for path in files}
 
 
 def _part(shard: Shard, dimension: int) -> Part:

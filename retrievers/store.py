@@ -6,6 +6,9 @@ vectors.faiss     an IndexScalarQuantizer (fp16, inner product): a short header,
 places.npy        int32 (units,): the row of each unit in the lists
 spans.npy         int32 (units, 3): sentence number, start and end character of each unit, by sentence number
 sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded) and line of each sentence
+bm25.*            the terms of the units, in an index that is searched by BM25 (see `retrievers.bm25`)
+
+An index that is searched by BM25 alone has no vectors.
 """
 
 from __future__ import annotations
@@ -28,6 +31,11 @@ FILES = (VECTORS, SPANS, SENTENCES)
 IVF_FILES = (*FILES, PLACES)
 
 SCHEMA = pa.schema([("text", pa.string()), ("file", pa.dictionary(pa.int32(), pa.string())), ("line", pa.int64())])
+TERM_SCORES, TERM_UNITS, TERM_BOUNDS = "bm25.scores.npy", "bm25.units.npy", "bm25.bounds.npy"
+TERM_NAMES, TERM_SETTINGS = "bm25.terms.json", "bm25.json"
+TERM_TOKENS, TERM_LENGTHS = "bm25.tokens.npy", "bm25.lengths.npy"
+TERM_FILES = (TERM_SCORES, TERM_UNITS, TERM_BOUNDS, TERM_NAMES, TERM_SETTINGS, TERM_TOKENS, TERM_LENGTHS)
+
 BYTES_PER_NUMBER = 2  # fp16
 
 _FAISS_KIND = b"IxSQ"

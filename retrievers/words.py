@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Scripts written without blanks: every character is a word of its own.
-_UNSPACED = (
+UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
     r"\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d"
     r"\U00020000-\U0003ffff"
 )
-_MARK = r"[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u20d0-\u20ff\u200c\u200d]"
-_SPACED = rf"(?:(?![{_UNSPACED}])\w|{_MARK})"
-_WORD = re.compile(rf"{_SPACED}+(?:[-'’.,·‧]{_SPACED}+)*" + rf"|[{_UNSPACED}]{_MARK}*")
+MARK = r"[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u20d0-\u20ff\u200c\u200d]"
+_SPACED = rf"(?:(?![{UNSPACED}])\w|{MARK})"
+_WORD = re.compile(rf"{_SPACED}+(?:[-'’.,·‧]{_SPACED}+)*" + rf"|[{UNSPACED}]{MARK}*")
 
 
 def word_spans(text: str) -> NDArray[np.int32]:

@@ -71,6 +71,11 @@ def hub_segments(name: str, side: Side, skips: Skips) -> Iterator[Segment]:
         raise UserError(f"data set {name} has no text in {side.language}: try another split or --column")
 
 
+def hub_rows(name: str) -> Iterator[dict[str, Any]]:
+    """The rows of a data set, as they are; raises UserError as `hub_segments` does."""
+    return _rows(name, hub_name(name))
+
+
 # The datasets package lets through whatever its many readers and clients raise, hence the broad clauses below: all of
 # it means that the data set cannot be read.
 

@@ -45,6 +45,31 @@ def read_sentences(
     return _sentences(sources, side, format, split, skips, max_chars)
 
 
+def input_stamp(name: str) -> list[object]:
+    """What tells an input from a changed one: the name, size and time of each file."""
+    path = Path(name)
+    if name.startswith(PREFIX) or not path.exists():
+        return [name]
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    return [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]
+
+
+def segments_of(
+    names: Sequence[str], language: str, *, format: str = "auto", column: str = "", skips: Skips
+) -> Iterator[tuple[bool, Iterable[Segment]]]:
+    """For each file or data set of those names (see `read_sentences`) whether its segments are lines of a text, and
+    the segments. They are checked before the first is asked for."""
+    if format != "auto":
+        format_named(format)
+    side = Side(language, column)
+    sources = [source for name in names for source in _sources(name, format)]
+    return ((_is_text(source, format), _segments(source, side, format, skips)) for source in sources)
+
+
+def _is_text(source: Path | str, format: str) -> bool:
+    return isinstance(source, Path) and format_of(source, format).name == "text"
+
+
 def _sources(name: str, format: str) -> list[Path | str]:
     """The files a name stands for, or the name of a data set."""
     if name.startswith(PREFIX):

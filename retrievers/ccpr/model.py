@@ -79,7 +79,7 @@ class PhraseEncoder(TransformerEncoder):
         ids, offsets = self._tokens(texts, prefix)
         tokens = tokenised(self.tokenizer, texts, ids, offsets, prefix)
         made = []
-        with torch.inference_mode(), self._autocast():  # one context, in which each weight is cast once
+        with torch.inference_mode(), self.autocast():  # one context, in which each weight is cast once
             for rows, input_ids, mask in batches(ids, self.tokenizer.pad_token_id or 0):
                 (states,) = self._hidden(input_ids.to(self.device), mask.to(self.device), (self.heads.settings.layer,))
                 with torch.autocast(self.device.type, enabled=False):

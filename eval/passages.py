@@ -1,0 +1,236 @@
+"""Passage retrieval: for questions in one language, is the passage that answers them found in a pool of all languages?
+
+    python -m eval.passages --suite xquad --data DIR [--part dev|test] [--model NAME=FOLDER,... ...] --output RUNS
+    python -m eval.passages --passages P.tsv --queries Q.tsv --qrels QRELS --lang de --output RUNS
+
+Suite `xquad`: the questions of one part of XQuAD (articles are split once for all languages), the passages of all parts
+in English, German, Romanian, Russian and Turkish, and --distractors passages of each language from documents of the
+training data, all in one pool. A collection of your own is two TSV files (id, text and, if you like, language) with
+judgements in TREC's format.
+
+Rows: BM25 without and with RM3 and, for each model, its own ranking (cosine), its hybrid with BM25 (alpha by
+cross-validation in five folds of articles) and reciprocal rank fusion. A model is a name with folders of
+`finetune.mdpr`, one for each seed, or an encoder (default: untrained=embedded:e5-small). The first model is the
+baseline of the others. `--run NAME=FILE` adds a run in TREC's format.
+
+Tables: MRR@100 and Recall@100 for passages in the query's language and in the others, averages of languages with and
+without parallel data (--without), AP, P@20 and nDCG@20 where the passages of all languages are relevant, language bias,
+and differences with p of Fisher's two-sided paired randomization test. What is finished is kept in RUNS, with run and
+qrels files; the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from eval.passage_report import Report, System, markdown, write_report
+from eval.passage_runs import (
+    BM25,
+    DENSE,
+    RM3,
+    Record,
+    dense_scorer,
+    evaluated,
+    kept_records,
+    of_run,
+    term_scorers,
+)
+from eval.passage_sets import Collection, kept_collection, own_collection
+from eval.trec import read_run, write_qrels
+from rag_mt.console import OK, Parser, add_model_options, note, run
+from rag_mt.defaults import DEFAULT_ENCODER
+from rag_mt.errors import UserError
+from rag_mt.languages import language
+from retrievers.bm25 import K1, B, Bm25Settings
+from retrievers.mdpr import open_mdpr
+from retrievers.rm3 import Rm3Settings
+
+ENDINGS = (".json", ".md")
+DISTRACTORS = 1000
+UNTRAINED = f"untrained={DEFAULT_ENCODER}"
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """Run all systems on the collection, or take what is finished, and print the tables."""
+    for name in options.report:
+        if Path(name).suffix not in ENDINGS:
+            raise UserError(f"report {name!r} ends neither in .json nor in .md: give one of them")
+    models, given = named(options.model or [UNTRAINED], "--model"), named(options.run, "--run")
+    if taken := (models.keys() & given.keys()) | (given.keys() & {BM25, RM3}):
+        raise UserError(f"the name {sorted(taken)[0]!r} stands for two systems: give each its own")
+    out = Path(options.output)
+    out.mkdir(parents=True, exist_ok=True)
+    collection = _collection(options, out)
+    without = _without(options.without, collection)
+    write_qrels(out / f"{collection.name}.qrels", collection.qrels)
+    systems = _systems(options, collection, models, given, out)
+    facts = {
+        "name": collection.name,
+        "fingerprint": collection.fingerprint,
+        "passages": collection.counts(),
+        "queries": {code: len(collection.asked_in(code)) for code in collection.codes},
+    }
+    report = Report(facts, collection.codes, without, systems, _notes(collection, options, systems), _command())
+    print(markdown(report), end="")
+    for name in options.report:
+        write_report(report, Path(name))
+    return OK
+
+
+def named(given: Sequence[str], option: str) -> dict[str, list[str]]:
+    """The parts of `NAME=A,B`; raises UserError for another form and for a name that comes twice."""
+    made: dict[str, list[str]] = {}
+    for text in given:
+        name, sign, parts = text.partition("=")
+        if not sign or not name or not all(parts.split(",")):
+            raise UserError(
+                f"{option} {text!r} is not of the form NAME=FOLDER, or NAME=FOLDER,FOLDER for several seeds"
+            )
+        if name in made:
+            raise UserError(f"{option} {name} is given twice: write the folders of all seeds after one NAME=")
+        made[name] = parts.split(",")
+    return made
+
+
+def _collection(options: argparse.Namespace, out: Path) -> Collection:
+    own = (options.passages, options.queries, options.qrels)
+    if any(own):
+        if not all(own) or not options.lang:
+            raise UserError("a collection of your own needs --passages, --queries, --qrels and the --lang of its texts")
+        files = [Path(name) for name in own]
+        return own_collection(files[0], files[1], files[2], language(options.lang).code)
+    if not options.data:
+        raise UserError("no --data DIR is given: name the folder that holds retrieval/xquad.passages.en.tsv and train/")
+    settings = {"part": options.part, "distractors": options.distractors}
+    place = out / f"collection.{options.part}.json"
+    return kept_collection(place, settings, Path(options.data), options.part, options.distractors, not options.quiet)
+
+
+def _without(text: str, collection: Collection) -> list[str]:
+    codes = [language(code).code for code in text.split(",") if code]
+    if unknown := [code for code in codes if code not in collection.codes]:
+        asked = ", ".join(collection.codes)
+        raise UserError(f"--without names {', '.join(unknown)}, which no query is in: choose from {asked}")
+    return codes
+
+
+def _systems(
+    options: argparse.Namespace,
+    collection: Collection,
+    models: Mapping[str, Sequence[str]],
+    given: Mapping[str, Sequence[str]],
+    out: Path,
+) -> list[System]:
+    bm25, rm3 = Bm25Settings(options.k1, options.b), Rm3Settings()
+    base: dict[str, Any] = {"collection": collection.fingerprint, "bm25": asdict(bm25)}
+    name = collection.name
+    scorers: list[Any] = []
+
+    def terms() -> Any:
+        if not scorers:
+            scorers.append(term_scorers(collection, bm25, rm3))
+        return scorers[0]
+
+    def of_terms() -> list[Record]:
+        note(f"{BM25} and {RM3} on {len(collection.ids)} passages")
+        return evaluated(collection, terms(), None, out, name)
+
+    found = kept_records(out / f"{name}.bm25.json", {**base, "rm3": asdict(rm3)}, of_terms)
+    made = [System(BM25, found[:1]), System(RM3, found[1:], (BM25,))]
+    first = ""
+    for label, folders in models.items():
+        seeds = []
+        for number, folder in enumerate(folders):
+            encoder = open_mdpr(folder, options.device, options.dtype)
+            settings = {**base, "model": encoder.fingerprint, "dtype": str(encoder.dtype)}
+
+            def of_model(encoder: Any = encoder, label: str = f"{name}.{label}.{number}") -> list[Record]:
+                note(f"{label}: {encoder.id}")
+                dense = dense_scorer(collection, encoder, out)
+                return evaluated(collection, {DENSE: dense}, terms()[BM25], out, label)
+
+            seeds.append(kept_records(out / f"{name}.{label}.{number}.json", settings, of_model))
+        by_system = [list(records) for records in zip(*seeds, strict=True)]
+        rows = [label, f"{label} + BM25 (hybrid)", f"{label} + BM25 (RRF)"]
+        made += [
+            System(rows[0], by_system[0], (BM25, *([first] if first else []))),
+            System(rows[1], by_system[1], (BM25, label)),
+            System(rows[2], by_system[2], (BM25, label)),
+        ]
+        first = first or label
+    for label, files in given.items():
+        made.append(System(label, [of_run(collection, read_run(Path(file))) for file in files], (BM25,)))
+    return made
+
+
+def _notes(collection: Collection, options: argparse.Namespace, systems: Sequence[System]) -> list[str]:
+    passages = ", ".join(f"{code} {count}" for code, count in collection.counts().items())
+    asked = ", ".join(f"{code} {len(collection.asked_in(code))}" for code in collection.codes)
+    made = [
+        f"collection {collection.name}: {len(collection.ids)} passages in one pool ({passages}); queries {asked}",
+        "same language: the relevant passage is the one in the query's language; cross-language: that in another one, "
+        "mean over the others; its versions in further languages are taken out of the ranking, and every other passage "
+        "of every language competes",
+        f"BM25 with k1 {options.k1:g} and b {options.b:g}, stemmed terms in Latin letters; RM3 with the settings usual "
+        "in Anserini; hybrid: alpha by cross-validation in five folds of articles, mean over its cells "
+        + ", ".join(_alpha(system) for system in systems if any(r.alphas for r in system.records)),
+    ]
+    if options.passages is None and options.part == "dev":
+        made.append("development questions: for choices, not for results")
+    seeds = {system.name: len(system.records) for system in systems if len(system.records) > 1}
+    if seeds:
+        made.append(
+            "mean ± half the 95 % interval (Student's t) over seeds: "
+            + ", ".join(f"{name} {count}" for name, count in seeds.items())
+        )
+    return made
+
+
+def _alpha(system: System) -> str:
+    means = [sum(own) / len(own) for record in system.records for own in record.alphas.values()]
+    return f"{sum(means) / len(means):.2f} ({system.name})"
+
+
+def _command() -> str:
+    return f"python -m eval.passages {shlex.join(sys.argv[1:])}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = Parser(prog="python -m eval.passages", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    add: Callable[..., Any] = parser.add_argument
+    add("--suite", choices=["xquad"], default="xquad", help="default: xquad")
+    add("--data", metavar="DIR", help="folder with retrieval/ and train/")
+    add("--part", choices=["dev", "test"], default="dev", help="questions to ask (default: dev)")
+    add("--distractors", type=count, default=DISTRACTORS, metavar="N", help=f"per language (default: {DISTRACTORS})")
+    add("--passages", metavar="FILE", help="passages of your own: id, text, language")
+    add("--queries", metavar="FILE", help="queries of your own: id, text, language")
+    add("--qrels", metavar="FILE", help="judgements of your own: query 0 passage grade")
+    add("--lang", metavar="LANG", help="language of your texts where the file names none")
+    add("--model", nargs="+", action="extend", metavar="NAME=FOLDER", help=f"models (default: {UNTRAINED})")
+    add("--run", nargs="+", action="extend", default=[], metavar="NAME=FILE", help="runs in TREC's format")
+    add("--without", default="", metavar="XX,...", help="languages that models had no parallel data of")
+    add("--k1", type=float, default=K1, metavar="X", help=f"of BM25 (default: {K1})")
+    add("--b", type=float, default=B, metavar="X", help=f"of BM25 (default: {B})")
+    add("--output", required=True, metavar="RUNS", help="folder for what is finished, and for run and qrels files")
+    add("--report", nargs="+", default=[], metavar="FILE", help="write the tables to FILE.md, FILE.json or both")
+    add("--quiet", action="store_true", help="no progress bar")
+    add_model_options(parser)
+    return run(evaluate, parser.parse_args(arguments))
+
+
+def count(text: str) -> int:
+    """An argparse type: a whole number of at least 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

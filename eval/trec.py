@@ -1,0 +1,121 @@
+"""Runs and relevance judgements in TREC's text formats, and the measures of a ranking by the library ir-measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+from ir_measures import AP, RR, P, R, nDCG
+from numpy.typing import NDArray
+
+from rag_mt.errors import UserError
+from rag_mt.paths import whole_file
+from retrievers.hybrid import Rankings
+
+DEPTH = 100
+"""Passages of a ranking that are measured."""
+
+MEASURES = {"MRR@100": RR @ 100, "Recall@100": R @ 100, "AP@100": AP @ 100, "P@20": P @ 20, "nDCG@20": nDCG @ 20}
+
+Qrels = Mapping[str, Mapping[str, int]]
+"""The grade of each judged passage by query: 0 is not relevant."""
+
+
+def measured(
+    rankings: Rankings, queries: Sequence[str], passages: Sequence[str], qrels: Qrels
+) -> dict[str, list[float]]:
+    """Each measure's value for each query, in the order of the queries, of the first 100 passages.
+
+    `rankings.ids` (queries, depth) are positions in `passages`. Equal scores count in the order of the ranking.
+    """
+    ids = rankings.ids[:, :DEPTH]
+    places = range(ids.shape[1], 0, -1)  # scores that fall with the rank: the library breaks ties by its own rule
+    run = {
+        query: {passages[n]: float(place) for n, place in zip(row, places, strict=True) if n >= 0}
+        for query, row in zip(queries, ids.tolist(), strict=True)
+    }
+    own = {query: dict(qrels[query]) for query in queries}
+    row_of = {query: n for n, query in enumerate(queries)}
+    values = {name: np.zeros(len(queries)) for name in MEASURES}
+    names = {measure: name for name, measure in MEASURES.items()}
+    for found in ir_measures.iter_calc(list(MEASURES.values()), own, run):
+        values[names[found.measure]][row_of[found.query_id]] = found.value
+    return {name: made.round(6).tolist() for name, made in values.items()}
+
+
+def first_ranks(rankings: Rankings, relevant: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """1 / rank of the first relevant passage of each query, 0 where none is found; `relevant` (queries, passages)."""
+    there = np.take_along_axis(relevant, np.maximum(rankings.ids, 0), axis=1) & (rankings.ids >= 0)
+    made: NDArray[np.float64] = np.where(there.any(axis=1), 1 / (there.argmax(axis=1) + 1), 0.0)
+    return made
+
+
+def write_run(path: Path, name: str, rankings: Rankings, queries: Sequence[str], passages: Sequence[str]) -> None:
+    """A run of the first 100 passages: `query Q0 passage rank score name`."""
+    with whole_file(path) as part, part.open("w", encoding="utf-8") as file:
+        for query, row, scores in zip(queries, rankings.ids.tolist(), rankings.scores.tolist(), strict=True):
+            for rank, (number, score) in enumerate(zip(row[:DEPTH], scores[:DEPTH], strict=True), 1):
+                if number >= 0:
+                    file.write(f"{query} Q0 {passages[number]} {rank} {score:.6f} {name}\n")
+
+
+def write_qrels(path: Path, qrels: Qrels) -> None:
+    """Judgements: `query 0 passage grade`."""
+    with whole_file(path) as part, part.open("w", encoding="utf-8") as file:
+        for query, own in qrels.items():
+            file.writelines(f"{query} 0 {passage} {grade}\n" for passage, grade in own.items())
+
+
+def read_qrels(path: Path) -> dict[str, dict[str, int]]:
+    """The judgements in a file: query, a column that nobody reads, passage, grade; UserError for another form."""
+    made: dict[str, dict[str, int]] = {}
+    for number, row in _rows(path, 4, "query 0 passage grade"):
+        try:
+            made.setdefault(row[0], {})[row[2]] = int(row[3])
+        except ValueError:
+            raise UserError(f"{path}:{number} has the grade {row[3]!r}: expected a whole number") from None
+    return made
+
+
+def read_run(path: Path) -> dict[str, dict[str, float]]:
+    """The scores of the passages of each query in a run file; raises UserError for another form."""
+    made: dict[str, dict[str, float]] = {}
+    for number, row in _rows(path, 6, "query Q0 passage rank score name"):
+        try:
+            made.setdefault(row[0], {})[row[2]] = float(row[4])
+        except ValueError:
+            raise UserError(f"{path}:{number} has the score {row[4]!r}: expected a number") from None
+    return made
+
+
+def rankings_of(run: Mapping[str, Mapping[str, float]], queries: Sequence[str], passages: Sequence[str]) -> Rankings:
+    """The run as rankings of positions in `passages`, best score first, equal ones by lowest position.
+
+    Raises UserError for a passage that is not there.
+    """
+    position = {passage: n for n, passage in enumerate(passages)}
+    depth = max((len(run.get(query, {})) for query in queries), default=0)
+    scores = np.zeros((len(queries), depth), dtype=np.float32)
+    ids = np.full((len(queries), depth), -1, dtype=np.int64)
+    for row, query in enumerate(queries):
+        own = run.get(query, {})
+        if unknown := next((passage for passage in own if passage not in position), None):
+            raise UserError(f"the run names the passage {unknown!r}, which is not among the {len(passages)} passages")
+        best = sorted(((-score, position[passage]) for passage, score in own.items()))
+        ids[row, : len(best)] = [n for _, n in best]
+        scores[row, : len(best)] = [-score for score, _ in best]
+    return Rankings(scores, ids)
+
+
+def _rows(path: Path, columns: int, form: str) -> list[tuple[int, list[str]]]:
+    if not path.is_file():
+        raise UserError(f"there is no file {path}: expected lines of `{form}`")
+    rows = [
+        (n, line.split()) for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if line.strip()
+    ]
+    for number, row in rows:
+        if len(row) != columns:
+            raise UserError(f"{path}:{number} has {len(row)} columns: expected `{form}`")
+    return rows

@@ -1,0 +1,254 @@
+"""Train a multilingual dual encoder for passages (mDPR).
+
+    python -m finetune.mdpr --config configs/mdpr-embedded.toml --prepared PREPARED --output MODEL
+
+PREPARED is made by `python -m finetune.mdpr_data`. A stopped run goes on from its last checkpoint. On several GPUs:
+`accelerate launch -m finetune.mdpr ...`; each process takes its own batches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from finetune.checkpoints import load_checkpoint, restore_training, save_checkpoint, training_tensors
+from finetune.curves import plot_scores
+from finetune.losses.language_contrastive import language_contrastive
+from finetune.losses.retrieval import retrieval
+from finetune.losses.semantic_contrastive import semantic_contrastive
+from finetune.mdpr_batches import Sentences, TrainingData
+from finetune.mdpr_config import EXAMPLE, Config, read_config
+from finetune.mdpr_dev import dev_scores, read_dev
+from finetune.mdpr_model import Towers
+from finetune.schedule import rate_share
+from finetune.warm_start import continued
+from rag_mt import __version__
+from rag_mt.adapters import TRAINING
+from rag_mt.console import OK, Parser, positive, run
+from rag_mt.fingerprints import read_json, settings_hash
+from rag_mt.paths import whole_file
+from rag_mt.progress import progress
+from rag_mt.toml_settings import changes_of, shown_changes, shown_path
+
+log = logging.getLogger("rag_mt")
+
+BETAS = (0.9, 0.999)
+LOSSES = ("retrieval", "semantic", "language")
+
+
+class Trainer:
+    """One training run: the encoders, their optimiser and the step it has come to."""
+
+    def __init__(
+        self,
+        config: Config,
+        prepared: Path,
+        output: Path,
+        device: str = "auto",
+        command: str = "python -m finetune.mdpr",
+    ) -> None:
+        self.config, self.prepared, self.output, self.command = config, prepared, output, command
+        training = config.training
+        self.accelerator = Accelerator(cpu=device == "cpu")
+        self.data = TrainingData(prepared, config.data, training)
+        device = str(self.accelerator.device) if device == "auto" else device
+        self.towers = Towers(config.model, device, training.dtype, training.seed)
+        self.dev = read_dev(prepared / "dev", training.dev_queries)
+        self.parameters = self.towers.parameters
+        self.optimizer = torch.optim.AdamW(
+            self.parameters.values(), lr=training.learning_rate, betas=BETAS, weight_decay=training.weight_decay
+        )
+        self.step, self.curve, self.seconds = 0, list[dict[str, Any]](), 0.0
+        self.sums = dict[str, float]()
+        self.since = 0
+        before = self.towers.before
+        self.key = settings_hash(
+            [config.as_dict(), self.towers.fingerprint, self.data.fingerprint, before and before["weights"]]
+        )
+
+    def run_step(self) -> dict[str, float]:
+        """One step of optimisation; returns its losses. Each loss passes its gradients on before the next one is
+        computed, so that the memory is that of the largest."""
+        training = self.config.training
+        number = self.step * self.accelerator.num_processes + self.accelerator.process_index
+        torch.manual_seed(hash((training.seed, number)) % 2**63)  # dropout
+        self.towers.train()
+        losses = {"retrieval": self._retrieval(number)}
+        if training.semantic_weight or training.language_weight:
+            losses |= self._contrastive(self.data.sentences(number))
+        self._average_gradients()
+        share = rate_share(self.step, training.warm_up, training.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = training.learning_rate * share
+        torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), training.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.since += 1
+        self.sums = {name: self.sums.get(name, 0.0) + value for name, value in losses.items()}
+        return losses
+
+    def _retrieval(self, number: int) -> float:
+        """L_IR (equation 1)."""
+        batch, data = self.data.retrieval(number), self.config.data
+        queries = self.towers.vectors(batch.queries, "query", data.query_tokens)
+        passages = self.towers.vectors(batch.passages, "passage", data.passage_tokens)
+        temperature = self.config.training.retrieval_temperature
+        loss = retrieval(queries, passages, batch.relevant, batch.left_out.to(passages.device), temperature)
+        loss.backward()
+        return float(loss.detach())
+
+    def _contrastive(self, batch: Sentences) -> dict[str, float]:
+        """L_semaCL and L_langCL (equations 2 and 3), weighted, of the passage encoder; both read the same vectors."""
+        training = self.config.training
+        texts = [*batch.first, *batch.second, *batch.others]
+        vectors = self.towers.vectors(texts, "passage", self.config.data.sentence_tokens)
+        pairs = len(batch.first)
+        first, second, others = vectors.split([pairs, pairs, len(batch.others)])
+        parts = {}
+        if training.semantic_weight:
+            parts["semantic"] = semantic_contrastive(first, second, training.semantic_temperature)
+        if training.language_weight:
+            parts["language"] = language_contrastive(first, second, others)
+        weights = {"semantic": training.semantic_weight, "language": training.language_weight}
+        torch.stack([weights[name] * part for name, part in parts.items()]).sum().backward()
+        return {name: float(part.detach()) for name, part in parts.items()}
+
+    def _average_gradients(self) -> None:
+        if self.accelerator.num_processes > 1:
+            for parameter in self.parameters.values():
+                own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                parameter.grad = self.accelerator.reduce(own, "mean")
+
+    def evaluate(self) -> dict[str, float]:
+        """The development scores of the model as it is."""
+        self.towers.eval()
+        return dev_scores(self.dev, self.towers.encode)
+
+    def train(self) -> None:
+        """Train to the last step, measuring and saving on the way; the first point of the curve is the model before
+        training."""
+        training, main = self.config.training, self.accelerator.is_main_process
+        place = self.output / "checkpoint"
+        if (found := load_checkpoint(place, self.key)) is not None:
+            self.restore(*found)
+            log.info("going on from step %d of %s", self.step, place)
+            if main and self.step == training.steps:  # stopped after its last checkpoint
+                self.save()
+        if not self.curve and main:
+            self._measure()
+        bar = progress(training.steps, "steps", "training", initial=self.step, show=main)
+        begun = time.monotonic() - self.seconds
+        while self.step < training.steps:
+            self.run_step()
+            bar.update()
+            last = self.step == training.steps
+            self.seconds = time.monotonic() - begun
+            if main and (self.step % training.evaluate_every == 0 or last):
+                bar.clear()
+                self._measure()
+                begun = time.monotonic() - self.seconds  # without the time of the measurement
+            if main and (self.step % training.checkpoint_every == 0 or last):
+                save_checkpoint(place, self.key, training_tensors(self.parameters, self.optimizer), self._facts())
+                self.save()
+        bar.close()
+
+    def _measure(self) -> None:
+        """Add a point to the curve: the mean losses since the last one and the development scores."""
+        questions = self.step * self.config.training.batch * self.accelerator.num_processes
+        point = {"step": self.step, "pairs": questions, "seconds": round(self.seconds)}
+        point |= {name: round(value / max(1, self.since), 5) for name, value in self.sums.items()}
+        self.sums, self.since = {}, 0
+        self.curve.append(point | self.evaluate())
+        log.info("%s", "  ".join(f"{name} {value}" for name, value in self.curve[-1].items()))
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "curve": self.curve,
+            "seconds": self.seconds,
+            "sums": self.sums,
+            "since": self.since,
+        }
+
+    def restore(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        restore_training(self.parameters, self.optimizer, tensors)
+        self.step, self.curve, self.seconds = facts["step"], facts["curve"], facts["seconds"]
+        self.sums, self.since = facts["sums"], facts["since"]
+
+    def save(self) -> None:
+        """Write the passage model with its `training.json` and curve."""
+        self.towers.save(self.output)
+        training, before = self.config.training, self.towers.before
+        processes = self.accelerator.num_processes
+        manifest = self.prepared / "manifest.json"
+        facts = {
+            "command": self.command,
+            "version": __version__,
+            "settings": self.config.as_dict(),
+            "encoder_fingerprint": self.towers.fingerprint,
+            "data_fingerprint": self.data.fingerprint,
+            "prepared": read_json(manifest) if manifest.is_file() else {},
+            "questions": len(self.data.examples),
+            "sentence_pairs": len(self.data.pairs),
+            "other_sentences": len(self.data.texts),
+            "steps": self.step,
+            "sentence_pairs_seen": self.step * training.batch * processes,
+            "training_seconds": round(self.seconds),
+            "dtype": str(self.towers.encoders["passage"].dtype).removeprefix("torch."),
+            "curve": self.curve,
+            **({} if before is None else {"started_from": before}),
+        }
+        with whole_file(self.output / TRAINING) as part:
+            part.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        plot_scores(continued(before, self.curve), self.output / "curve.svg", LOSSES)
+
+
+def train(options: argparse.Namespace) -> int:
+    """Train, evaluating and saving on the way, and write the model."""
+    changes = changes_of(options.set)
+    if options.max_steps:
+        changes["training.steps"] = str(options.max_steps)
+    config = read_config(Path(options.config), changes)
+    command = f"python -m finetune.mdpr --config {shown_path(options.config)} --prepared PREPARED --output MODEL"
+    command += shown_changes(options.set)
+    command += f" --max-steps {options.max_steps}" if options.max_steps else ""
+    trainer = Trainer(config, Path(options.prepared), Path(options.output), options.device, command)
+    data = trainer.data
+    log.info(
+        "%d questions, %d sentence pairs, %d other sentences; development questions in %s",
+        len(data.examples),
+        len(data.pairs),
+        len(data.texts),
+        ", ".join(s.language for s in trainer.dev) or "no language",
+    )
+    trainer.train()
+    if trainer.accelerator.is_main_process:
+        log.info("the passage model is in %s", trainer.output)
+    return OK
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = Parser(prog="python -m finetune.mdpr", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--config", required=True, metavar="FILE", help=f"settings, such as {EXAMPLE}")
+    parser.add_argument("--prepared", required=True, metavar="DIR", help="made by `python -m finetune.mdpr_data`")
+    parser.add_argument("--output", required=True, metavar="DIR", help="the model's folder; checkpoints lie in it too")
+    parser.add_argument("--max-steps", type=positive, metavar="N", help="so many steps instead of the configured ones")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    return run(train, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

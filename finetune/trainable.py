@@ -1,0 +1,91 @@
+"""An encoder made trainable, by LoRA or as a whole, and what of it is saved."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import save_file
+from transformers import PreTrainedTokenizerBase
+
+from rag_mt.adapters import WEIGHTS
+from rag_mt.errors import UserError
+
+
+class Tuning(Protocol):
+    """The settings of what is trained: the name of the base `encoder`; `lora` of a rank or all weights (`full`) of the
+    layers above `frozen_layers`; the `dropout` of the layers, None for the model's own."""
+
+    @property
+    def encoder(self) -> str: ...
+    @property
+    def tuning(self) -> str: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def alpha(self) -> int: ...
+    @property
+    def lora_dropout(self) -> float: ...
+    @property
+    def frozen_layers(self) -> int: ...
+    @property
+    def dropout(self) -> float | None: ...
+
+
+def first_layers(model: Any, layer: int, name: str) -> int:
+    """Leave the layers after `layer` out of an encoder (0: keep all of them) and return how many there are now.
+
+    Raises UserError if the encoder, called `name`, has no such layer.
+    """
+    layers = model.encoder.layer
+    if not 0 <= layer <= len(layers):
+        raise UserError(f"model.layer is {layer}: {name} has layers 1 to {len(layers)}")
+    depth = layer or len(layers)
+    model.encoder.layer = layers[:depth]
+    model.config.num_hidden_layers = depth
+    return depth
+
+
+def trainable(model: Any, settings: Tuning, depth: int) -> Any:
+    """The transformer of `depth` layers with what shall be trained made trainable; token embeddings stay as they
+    are."""
+    if next(model.parameters()).device.type == "cpu":
+        model.set_attn_implementation("eager")  # the fused kernel's backward pass is six times slower on CPUs
+    if settings.dropout is not None:
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = settings.dropout
+    if settings.tuning == "full":
+        for name, parameter in model.named_parameters():
+            number = re.search(r"encoder\.layer\.(\d+)\.", name)
+            parameter.requires_grad = number is not None and int(number[1]) >= settings.frozen_layers
+        return model
+    kept = "|".join(str(i) for i in range(settings.frozen_layers, depth))
+    lora = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=rf"encoder\.layer\.({kept})\..*(query|key|value|dense)",
+    )
+    lora.base_model_name_or_path = settings.encoder
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers in an old way
+        return get_peft_model(model, lora)
+
+
+def save_trained(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write the LoRA adapter in float16 or, of a model that was trained as a whole, model and tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not isinstance(model, PeftModel):
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return
+    adapter = get_peft_model_state_dict(model, save_embedding_layers=False)
+    halves = {name: tensor.detach().to("cpu", torch.float16).contiguous() for name, tensor in adapter.items()}
+    save_file(halves, folder / WEIGHTS)
+    settings: Any = model.peft_config["default"]
+    settings.save_pretrained(folder)

@@ -1,0 +1,100 @@
+"""Mined pairs as files: TSV with score, texts and where they came from, or a TMX translation memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from lxml import etree
+
+from rag_mt import __version__
+from rag_mt.corpora.opening import compressed
+from rag_mt.corpora.registry import format_by_suffix
+from rag_mt.corpora.xml import XML_LANG
+from rag_mt.errors import UserError
+from rag_mt.paths import whole_file
+from rag_mt.types import Sentence
+
+_SEPARATORS = re.compile(r"[\t\r\n]+")
+
+
+@dataclass(frozen=True, slots=True)
+class MinedPair:
+    """A sentence with its probable translation."""
+
+    score: float
+    source: Sentence
+    target: Sentence
+
+
+Writer = Callable[[BinaryIO, Iterable[MinedPair], str, str], None]
+
+
+def writer_for(path: Path) -> Writer:
+    """What writes the format that the name asks for; raises UserError for another one than TSV and TMX."""
+    form = format_by_suffix(path)
+    if form not in WRITERS:
+        raise UserError(f"output {path} is neither .tsv nor .tmx: give one of them (.gz, .xz or .zst may follow)")
+    return WRITERS[form]
+
+
+def write_pairs(path: Path, pairs: Iterable[MinedPair], source: str, target: str) -> None:
+    """Write the pairs, compressed as the name says; the file appears when it is complete."""
+    write = writer_for(path)
+    with whole_file(path) as part, part.open("wb") as file, compressed(file, path) as out:
+        write(out, pairs, source, target)
+
+
+def write_tsv(out: BinaryIO, pairs: Iterable[MinedPair], source: str, target: str) -> None:
+    """A header and a row per pair. Tabs and line ends in texts and names become spaces."""
+    names = (source, target)
+    head = ("score", *names, *(f"{code}_{what}" for code in names for what in ("file", "line")))
+    out.write(("\t".join(head) + "\n").encode())
+    for pair in pairs:
+        sides = (pair.source, pair.target)
+        places = (str(part) for side in sides for part in (side.source.file, side.source.line))
+        cells = (f"{pair.score:.4f}", *(side.text for side in sides), *places)
+        out.write(("\t".join(_SEPARATORS.sub(" ", cell) for cell in cells) + "\n").encode())
+
+
+def write_tmx(out: BinaryIO, pairs: Iterable[MinedPair], source: str, target: str) -> None:
+    """TMX 1.4 with the score as a property of the unit, file and line as properties of its variants."""
+    header = {
+        "creationtool": "rag-mt",
+        "creationtoolversion": __version__,
+        "segtype": "sentence",
+        "o-tmf": "rag-mt",
+        "adminlang": "en",
+        "srclang": source,
+        "datatype": "plaintext",
+    }
+    with etree.xmlfile(out, encoding="utf-8") as file:
+        file.write_declaration()
+        with file.element("tmx", version="1.4"):
+            file.write("\n", etree.Element("header", header), "\n")
+            with file.element("body"):
+                file.write("\n")
+                for pair in pairs:
+                    file.write(_unit(pair, source, target), "\n")
+        file.write("\n")
+
+
+def _unit(pair: MinedPair, source: str, target: str) -> etree._Element:
+    unit = etree.Element("tu")
+    _property(unit, "score", f"{pair.score:.4f}")
+    for code, side in ((source, pair.source), (target, pair.target)):
+        variant = etree.SubElement(unit, "tuv", {XML_LANG: code})
+        _property(variant, "file", side.source.file)
+        _property(variant, "line", str(side.source.line))
+        etree.SubElement(variant, "seg").text = side.text
+    return unit
+
+
+def _property(parent: etree._Element, name: str, value: str) -> None:
+    etree.SubElement(parent, "prop", {"type": f"x-{name}"}).text = value
+
+
+WRITERS: dict[str, Writer] = {"tsv": write_tsv, "tmx": write_tmx}
