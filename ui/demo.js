@@ -1,0 +1,68 @@
+// What the page does without asking the server: open and close the origin of a hint, keys, and nothing else.
+(() => {
+  let chosen = ""; // the number of the hint whose origin is open
+  let opener = null; // what had the focus when it was opened
+
+  const set = (element, name, value) => {
+    if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+  };
+
+  // The server draws everything closed: after each drawing the open one is opened again.
+  const draw = () => {
+    for (const panel of document.querySelectorAll("[data-origin]")) {
+      const hidden = panel.dataset.origin !== chosen;
+      if (panel.hidden !== hidden) panel.hidden = hidden;
+    }
+    for (const button of document.querySelectorAll("[data-hint]")) {
+      set(button, "aria-expanded", String(button.dataset.hint === chosen));
+    }
+    for (const row of document.querySelectorAll("[data-hint-row]")) {
+      row.classList.toggle("mt-chosen", row.dataset.hintRow === chosen);
+    }
+  };
+
+  const close = () => {
+    chosen = "";
+    draw();
+    if (opener && opener.isConnected) opener.focus();
+    opener = null;
+  };
+
+  const open = (button) => {
+    chosen = button.dataset.hint;
+    opener = button;
+    draw();
+    const panel = document.querySelector(`[data-origin="${chosen}"]`);
+    if (!panel) return;
+    panel.focus({ preventScroll: true });
+    panel.scrollIntoView({ block: "nearest" });
+  };
+
+  const press = (id) => {
+    const button = document.getElementById(id);
+    if (button && !button.disabled) button.click();
+  };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-hint], [data-close]");
+    if (button) {
+      if (button.dataset.close || button.dataset.hint === chosen) close();
+      else open(button);
+    } else if (event.target.closest("#translate, #swap")) {
+      chosen = "";
+      opener = null;
+    }
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.closest("#source")) {
+      event.preventDefault();
+      press("translate");
+    } else if (event.key === "Escape") {
+      if (chosen) close();
+      else press("stop");
+    }
+  });
+
+  new MutationObserver(draw).observe(document.documentElement, { childList: true, subtree: true });
+})();
