@@ -16,9 +16,8 @@ from dataclasses import dataclass
 
 from rag_mt.errors import UserError
 from rag_mt.translator import Translator
-from rag_mt.types import Prompt, Sentence, Translation
 from ui.limits import BusyError, LimitError, Limits
-from ui.translators import Choice, Translators
+from ui.translators import Translators
 from ui.work import Item, Job, Order
 
 log = logging.getLogger("rag_mt")

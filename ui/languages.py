@@ -53,7 +53,8 @@ class Offer:
         if (source, target) not in self.directions:
             there = ", ".join(self.targets_of(source)) or "none"
             raise UserError(
-                f"{language(source).name} is not translated into {language(target).name}: targets from {source}: {there}"
+                f"{language(source).name} is not translated into {language(target).name}: "
+                f"targets from {source} are {there}"
             )
 
 
@@ -84,7 +85,8 @@ class Detector:
 
     def __init__(self, codes: Sequence[str]) -> None:
         """Languages that lingua does not know are never detected."""
-        self._codes = {code: base_code(code) for code in codes}
+        known = {name.lower() for name in dir(IsoCode639_1) if name.isupper()}
+        self._codes = {code: base_code(code) for code in codes if base_code(code) in known}
         self._lingua: Any = None
         self._lock = threading.Lock()
 
@@ -106,7 +108,6 @@ class Detector:
     def _opened(self) -> Any:
         with self._lock:
             if self._lingua is None:
-                names = {name.lower(): getattr(IsoCode639_1, name) for name in dir(IsoCode639_1) if name.isupper()}
-                codes = {names[base] for base in self._codes.values() if base in names}
+                codes = {getattr(IsoCode639_1, base.upper()) for base in self._codes.values()}
                 self._lingua = LanguageDetectorBuilder.from_iso_codes_639_1(*codes).build()
             return self._lingua

@@ -57,7 +57,8 @@ class Limits:
         chars = sum(map(len, texts))
         if chars > self.text_chars:
             raise LimitError(
-                f"the text has {chars} characters and at most {self.text_chars} are allowed: shorten it or send it as a file"
+                f"the text has {chars} characters and at most {self.text_chars} are allowed: "
+                "shorten it or send it as a file"
             )
 
     def check_file(self, size: int, most: int | None = None) -> None:

@@ -119,7 +119,7 @@ class Job:
         return self.future.cancel()
 
     def result(self, timeout: float | None = None) -> TranslatedText:
-        """The translation, waiting for it; raises its UserError, `concurrent.futures.CancelledError` if it was cancelled
+        """The translation, waited for; raises its UserError, `concurrent.futures.CancelledError` if it was cancelled,
         and TimeoutError."""
         return self.future.result(timeout)
 
