@@ -50,14 +50,18 @@ def _joined(runs: list[Piece]) -> list[Piece]:
     return joined
 
 
-def comparison(left: str, right: str, titles: tuple[str, str], code: str) -> str:
-    """Both texts as two columns of HTML. A difference is underlined and said to screen readers, not only coloured."""
-    columns = zip(titles, differences(left, right), (left, right), ("left", "right"), strict=True)
+def comparison(left: str, right: str, titles: tuple[str, str], code: str, busy: bool = False) -> str:
+    """Both texts as two columns of HTML. A difference is underlined and said to screen readers, not only coloured.
+
+    While the left text still grows (`busy`) nothing is marked.
+    """
+    runs = ([Piece(left, False)], [Piece(right, False)]) if busy else differences(left, right)
+    columns = zip(titles, runs, (left, right), ("left", "right"), strict=True)
     parts = [
         f'<section class="mt-side"><h3>{escaped(title)}</h3>'
-        f'<p lang="{escaped(code)}" dir="auto" class="mt-text">{"".join(_marked(runs, side))}</p>'
-        f'<p class="mt-count">{_count(runs, text)}</p></section>'
-        for title, runs, text, side in columns
+        f'<p lang="{escaped(code)}" dir="auto" class="mt-text">{"".join(_marked(own, side))}</p>'
+        f'<p class="mt-count">{"" if busy else _count(own, text)}</p></section>'
+        for title, own, text, side in columns
     ]
     return f'<div class="mt-sides">{"".join(parts)}</div>'
 

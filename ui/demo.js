@@ -38,14 +38,36 @@
     panel.scrollIntoView({ block: "nearest" });
   };
 
+  // The clipboard of the browser needs a secure page; the old way works on any.
+  const copy = async (button) => {
+    const text = button.dataset.copy;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const area = document.createElement("textarea");
+      area.value = text;
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+      button.focus();
+    }
+    button.textContent = "✓ Copied";
+    setTimeout(() => {
+      button.textContent = "Copy";
+    }, 2000);
+  };
+
   const press = (id) => {
     const button = document.getElementById(id);
     if (button && !button.disabled) button.click();
   };
 
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-hint], [data-close]");
-    if (button) {
+    const button = event.target.closest("[data-hint], [data-close], [data-copy]");
+    if (button && button.dataset.copy) {
+      copy(button);
+    } else if (button) {
       if (button.dataset.close || button.dataset.hint === chosen) close();
       else open(button);
     } else if (event.target.closest("#translate, #swap")) {
@@ -64,5 +86,9 @@
     }
   });
 
-  new MutationObserver(draw).observe(document.documentElement, { childList: true, subtree: true });
+  new MutationObserver(draw).observe(document.documentElement, {
+    subtree: true,
+    childList: true,
+    attributeFilter: ["hidden", "aria-expanded", "data-hint", "data-origin"],
+  });
 })();

@@ -37,12 +37,20 @@ def _button(shown: ShownHint, text: str) -> str:
     )
 
 
-_STATES = {"used": "used word for word", "unused": "not used word for word", "off": "switched off"}
-_SIGNS = {"used": "✓", "unused": "", "off": "✕"}
+_STATES = {
+    "used": "used word for word",
+    "unused": "not used word for word",
+    "pending": "not known yet whether it is used",
+    "off": "switched off",
+}
+_SIGNS = {"used": "✓", "unused": "", "pending": "", "off": "✕"}
+_IN_TABLE = {"used": "✓ yes", "unused": "○ no", "pending": "…", "off": "✕ off"}
 
 
 def _state(shown: ShownHint) -> str:
-    return "off" if shown.off else "used" if shown.used else "unused"
+    if shown.off:
+        return "off"
+    return "pending" if shown.used is None else "used" if shown.used else "unused"
 
 
 def origins(text: str, hints: Sequence[ShownHint], code: str) -> str:
@@ -83,6 +91,8 @@ def _marked(context: Context) -> str:
 def _used(shown: ShownHint) -> str:
     if shown.off:
         return "✕ switched off: the model was not shown it"
+    if shown.used is None:
+        return "… not known yet"
     return "✓ the translation has it word for word" if shown.used else "○ shown, but not used word for word"
 
 
@@ -122,7 +132,7 @@ def _row(text: str, shown: ShownHint, code: str) -> str:
         ("Target text", f'<span lang="{escaped(code)}" dir="auto">{_marked(hint.context(100))}</span>'),
         ("Score", f"{hint.hit.score:.3f}"),
         ("From", escaped(str(origin)) or "unknown"),
-        ("Used", {"used": "✓ yes", "unused": "○ no", "off": "✕ off"}[_state(shown)]),
+        ("Used", _IN_TABLE[_state(shown)]),
         ("Show to the model", _switch(shown)),
     )
     inside = "".join(f'<td data-label="{name}">{value}</td>' for name, value in cells)

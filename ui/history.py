@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from lxml import etree
 
@@ -16,7 +16,6 @@ from rag_mt import __version__
 from rag_mt.corpora.jsonl import added_fields
 from rag_mt.corpora.xml import XML_LANG
 from rag_mt.languages import language
-from rag_mt.paths import whole_file
 from rag_mt.types import TranslatedText
 from ui.markup import escaped, tagged
 
@@ -73,73 +72,64 @@ def _row(entry: Entry) -> str:
     return "<tr>" + "".join(f'<td data-label="{name}">{value}</td>' for name, value in cells) + "</tr>"
 
 
-def export(entries: Sequence[Entry], name: str, folder: Path) -> Path:
-    """The entries, oldest first, in a new file of the format `tmx`, `csv` or `jsonl` in `folder`."""
-    path = folder / f"rag-mt-history.{name}"
-    with whole_file(path) as part:
-        _WRITERS[name](entries, part)
-    return path
+def export(entries: Sequence[Entry], name: str) -> str:
+    """The entries, oldest first, as the text of a `tmx`, `csv` or `jsonl` file."""
+    return _WRITERS[name](entries)
 
 
-def _write_csv(entries: Sequence[Entry], path: Path) -> None:
-    with path.open("w", encoding="utf-8-sig", newline="") as out:  # the mark tells spreadsheets that it is UTF-8
-        table = csv.writer(out)
-        table.writerow(
-            ("time", "source_language", "target_language", "source", "translation", "hints", "used", "system")
-        )
-        for e in entries:
-            cells = (e.source, e.target, e.text, e.translated.text, str(e.hints), str(e.used), e.system)
-            table.writerow((e.time.isoformat(timespec="seconds"), *map(_harmless, cells)))
+def _csv(entries: Sequence[Entry]) -> str:
+    out = io.StringIO()
+    table = csv.writer(out)
+    table.writerow(("time", "source_language", "target_language", "source", "translation", "hints", "used", "system"))
+    for e in entries:
+        cells = (e.source, e.target, e.text, e.translated.text, str(e.hints), str(e.used), e.system)
+        table.writerow((e.time.isoformat(timespec="seconds"), *map(_harmless, cells)))
+    return f"\ufeff{out.getvalue()}"  # the mark tells spreadsheets that it is UTF-8
 
 
 def _harmless(cell: str) -> str:
     return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
 
 
-def _write_jsonl(entries: Sequence[Entry], path: Path) -> None:
+def _jsonl(entries: Sequence[Entry]) -> str:
     """The records that a JSONL job writes, with the hints and where they came from."""
-    with path.open("w", encoding="utf-8", newline="\n", errors="replace") as out:
-        for e in entries:
-            record = {
-                "time": e.time.isoformat(timespec="seconds"),
-                "source_language": e.source,
-                "target_language": e.target,
-                "system": e.system,
-                "text": e.text,
-                **added_fields(e.text, e.translated),
-            }
-            out.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-
-def _write_tmx(entries: Sequence[Entry], path: Path) -> None:
-    """One memory: each entry is a unit with its own source and target language."""
-    root = etree.Element("tmx", version="1.4")
-    etree.SubElement(
-        root,
-        "header",
+    records = [
         {
-            "creationtool": "rag-mt",
-            "creationtoolversion": __version__,
-            "segtype": "paragraph",
-            "o-tmf": "rag-mt",
-            "adminlang": "en",
-            "srclang": "*all*",
-            "datatype": "plaintext",
-        },
-    )
+            "time": e.time.isoformat(timespec="seconds"),
+            "source_language": e.source,
+            "target_language": e.target,
+            "system": e.system,
+            "text": e.text,
+            **added_fields(e.text, e.translated),
+        }
+        for e in entries
+    ]
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def _tmx(entries: Sequence[Entry]) -> str:
+    """One memory: each entry is a unit with its own source and target language."""
+    header = {
+        "creationtool": "rag-mt",
+        "creationtoolversion": __version__,
+        "segtype": "paragraph",
+        "o-tmf": "rag-mt",
+        "adminlang": "en",
+        "srclang": "*all*",
+        "datatype": "plaintext",
+    }
+    root = etree.Element("tmx", version="1.4")
+    etree.SubElement(root, "header", header)
     body = etree.SubElement(root, "body")
     for e in entries:
         unit = etree.SubElement(body, "tu", creationdate=f"{e.time.astimezone(UTC):%Y%m%dT%H%M%SZ}")
         for code, text in ((e.source, e.text), (e.target, e.translated.text)):
             variant = etree.SubElement(unit, "tuv", {XML_LANG: code})
             etree.SubElement(variant, "seg").text = _NOT_XML.sub("\ufffd", text)
-    etree.ElementTree(root).write(str(path), encoding="utf-8", xml_declaration=True, pretty_print=True)
+    made: bytes = etree.tostring(root, encoding="utf-8", xml_declaration=True, pretty_print=True)
+    return made.decode("utf-8")
 
 
-_WRITERS: dict[str, Callable[[Sequence[Entry], Path], None]] = {
-    "tmx": _write_tmx,
-    "csv": _write_csv,
-    "jsonl": _write_jsonl,
-}
+_WRITERS: dict[str, Callable[[Sequence[Entry]], str]] = {"tmx": _tmx, "csv": _csv, "jsonl": _jsonl}
 
 EXPORTS = tuple(_WRITERS)

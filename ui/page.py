@@ -1,0 +1,65 @@
+"""The demo's page on one service: its parts put together, and what happens when it is opened and closed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from ui.choices import index_entries
+from ui.documents_tab import documents_tab
+from ui.events import connect, warm_choice, watch_models
+from ui.history_tab import history_tab
+from ui.indexes_tab import indexes_tab
+from ui.parts import FAST, LONG, START_TARGET, Parts, html_part, main_parts, result_tabs
+from ui.service import Service
+from ui.sessions import Sessions, new_token
+from ui.state import head, state_line
+from ui.translating import AUTO
+
+HERE = Path(__file__).parent
+FONTS = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}
+"""What the machine has: no font comes from the network."""
+
+
+def build_page(service: Service, sessions: Sessions, llm: str) -> gr.Blocks:
+    """The whole page; `llm` is the name of the service's language model."""
+    with gr.Blocks(title="rag_mt", analytics_enabled=False, delete_cache=(3600, 3600)) as page:
+        browser = gr.BrowserState("", storage_key="rag-mt")
+        with gr.Row(elem_classes="mt-top"):
+            html_part(head(), min_width=280)
+            begin = state_line(service, warm_choice(service, AUTO, START_TARGET))[0]
+            state = html_part(begin, elem_id="state", min_width=200)
+        timer = gr.Timer(1.0)
+        main = main_parts(service, llm)
+        with gr.Tabs():
+            parts = Parts(**main, **result_tabs())
+            history_tab(sessions, connect(service, sessions, parts))
+            resume_document, document_parts = documents_tab(service, sessions, parts)
+            draw_indexes, index_parts = indexes_tab(service, sessions, parts)
+        watch_models(service, parts, state, timer)
+
+        def opened(request: gr.Request, token: str, target: str) -> list[Any]:
+            """A page that is loaded again in the same browser finds its indexes and documents."""
+            token = token or new_token()
+            owner = sessions.claim(request.session_hash, token, request.username or "").owner
+            return [token, gr.update(choices=index_entries(service, owner, target)), *draw_indexes(owner)]
+
+        def closed(request: gr.Request) -> None:
+            sessions.close(request.session_hash)
+
+        own = page.load(opened, [browser, parts.target], [browser, parts.index, *index_parts], **FAST)
+        own.then(resume_document, None, document_parts, **LONG)
+        page.unload(closed)
+    return page
+
+
+def look() -> dict[str, Any]:
+    """The theme, styles and script that `Blocks.launch` takes."""
+    theme = gr.themes.Base(primary_hue="blue", neutral_hue="slate", **FONTS)
+    return {
+        "theme": theme,
+        "css": (HERE / "theme.css").read_text(encoding="utf-8"),
+        "head": f"<script>{(HERE / 'demo.js').read_text(encoding='utf-8')}</script>",
+    }
