@@ -22,7 +22,7 @@ from rag_mt.paths import whole_file
 from rag_mt.skips import Skips
 from rag_mt.types import TranslatedText
 from ui.engine import Engine
-from ui.limits import BusyError, Limits
+from ui.limits import BusyError, Limits, MissingError
 from ui.tasks import CancelledTaskError, Task
 from ui.uploads import keep, named, shown_name
 from ui.work import Job, Order
@@ -106,10 +106,10 @@ class Documents:
             return [d for d in self._documents.values() if d.owner == owner]
 
     def get(self, owner: str, id: str) -> Document:
-        """A document of the owner; raises UserError if there is none of that id."""
+        """A document of the owner; raises MissingError if there is none of that id."""
         document = self._documents.get(id)
         if document is None or document.owner != owner:
-            raise UserError(f"there is no document {id[:40]!r}: it may have been deleted")
+            raise MissingError(f"there is no document {id[:40]!r}: it may have been deleted")
         return document
 
     def delete(self, owner: str, id: str) -> None:

@@ -12,6 +12,14 @@ class LimitError(UserError):
     """More was asked for than is allowed: less of it may work."""
 
 
+class TooLargeError(LimitError):
+    """An upload has more bytes than are allowed."""
+
+
+class MissingError(UserError):
+    """There is nothing of that id that belongs to who asks."""
+
+
 class BusyError(UserError):
     """The server has enough to do: the same may work `retry_after` seconds later."""
 
@@ -24,16 +32,17 @@ class BusyError(UserError):
 class Limits:
     """Numbers that the operator can change.
 
-    `text_chars` of all texts of a request, `texts` of a request, `file_bytes` of a file to translate, `index_bytes` of
-    the files of one index, `indexes` and `documents` (running or finished) of one owner, `all_indexes` and
-    `all_documents` of all owners, `queue` texts that wait, `batch` sentences that the model reads at once,
-    `translators` and `llms` that stay in memory.
+    Characters of all texts of a request (`text_chars`) and their number (`texts`); bytes of a file to translate
+    (`file_bytes`) and of the files of one index (`index_bytes`); `requests` of one client in a minute; `indexes` and
+    `documents`, running or finished, of one owner, `all_indexes` and `all_documents` of all; texts that wait (`queue`);
+    sentences that a model reads at once (`batch`); `translators` and `llms` that stay in memory.
     """
 
     text_chars: int = 5000
     texts: int = 50
     file_bytes: int = 2_000_000
     index_bytes: int = 20_000_000
+    requests: int = 3000
     indexes: int = 5
     all_indexes: int = 100
     documents: int = 5
@@ -65,7 +74,7 @@ class Limits:
         """Raise LimitError if a file (or the files of an index, with `index_bytes`) has too many bytes."""
         most = self.file_bytes if most is None else most
         if size > most:
-            raise LimitError(f"the upload has {size} bytes and at most {most} are allowed: split it")
+            raise TooLargeError(f"the upload has {size} bytes and at most {most} are allowed: split it")
 
 
 def limits_of(texts: Sequence[str]) -> Limits:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from rag_mt.corpora.opening import open_bytes
 from rag_mt.corpora.registry import COMPRESSED, SUFFIXES
 from rag_mt.errors import UserError
-from ui.limits import LimitError
+from ui.limits import LimitError, TooLargeError
 
 MOST_NAME_CHARS = 100
 _CHUNK = 1 << 16
@@ -39,7 +39,7 @@ def keep(source: Path, folder: Path, stem: str, name: str, most: int) -> Path:
     shutil.copyfile(source, place)
     with named(place, name):
         if unpacked_size(place, most) > most:
-            raise LimitError(f"{shown_name(name)} holds more than {most} bytes and no more are allowed: split it")
+            raise TooLargeError(f"{shown_name(name)} holds more than {most} bytes and no more are allowed: split it")
     return place
 
 

@@ -29,7 +29,7 @@ from retrievers.calibration import calibrate
 from retrievers.default_index import CALIBRATION_LINES, SAMPLE_CORPUS, SAMPLE_DROP
 from retrievers.index import open_index
 from retrievers.registry import build_for, confidence_for, maker_for
-from ui.limits import BusyError, LimitError, Limits
+from ui.limits import BusyError, LimitError, Limits, MissingError
 from ui.tasks import CancelledTaskError, Task
 from ui.uploads import keep, named, shown_name
 
@@ -133,21 +133,21 @@ class UserIndexes:
             return [build for build in self._builds.values() if build.owner == owner]
 
     def get_build(self, owner: str, id: str) -> Build:
-        """A build of the owner; raises UserError if there is none of that id."""
+        """A build of the owner; raises MissingError if there is none of that id."""
         build = self._builds.get(id)
         if build is None or build.owner != owner:
-            raise UserError(_missing(id))
+            raise MissingError(_missing(id))
         return build
 
     def get(self, owner: str, id: str) -> UserIndex:
-        """An index of the owner; raises UserError if there is none of that id."""
+        """An index of the owner; raises MissingError if there is none of that id."""
         return self._info(self.folder_of(owner, id).parent)
 
     def folder_of(self, owner: str, id: str) -> Path:
-        """The folder of an index of the owner; raises UserError if there is none of that id."""
+        """The folder of an index of the owner; raises MissingError if there is none of that id."""
         place = self._place(owner) / id
         if not id.isalnum() or not id.isascii() or not (place / INFO).is_file():
-            raise UserError(_missing(id))
+            raise MissingError(_missing(id))
         return place / INDEX
 
     def rename(self, owner: str, id: str, name: str) -> UserIndex:
@@ -288,7 +288,7 @@ class UserIndexes:
         try:
             return UserIndex(**read_json(place / INFO))
         except (OSError, TypeError, ValueError) as error:
-            raise UserError(_missing(place.name)) from error
+            raise MissingError(_missing(place.name)) from error
 
     def _write(self, place: Path, index: UserIndex) -> None:
         with whole_file(place / INFO) as part:
