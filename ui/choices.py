@@ -9,7 +9,7 @@ from ui.translating import AUTO
 Entries = list[tuple[str, str]]
 """What is shown, and the value behind it."""
 
-DETECT: tuple[str, str] = ("Detect language", AUTO)
+DETECT: tuple[str, str] = ("Auto-detect", AUTO)
 SAMPLE: tuple[str, str] = ("Default text", "")
 
 RETRIEVER_NAMES = {

@@ -9,6 +9,8 @@
 
   // The server draws everything closed: after each drawing the open one is opened again.
   const draw = () => {
+    const text = document.querySelector("#source textarea");
+    if (text) set(text, "dir", "auto"); // its own letters say which way the text runs
     for (const panel of document.querySelectorAll("[data-origin]")) {
       const hidden = panel.dataset.origin !== chosen;
       if (panel.hidden !== hidden) panel.hidden = hidden;
@@ -89,6 +91,6 @@
   new MutationObserver(draw).observe(document.documentElement, {
     subtree: true,
     childList: true,
-    attributeFilter: ["hidden", "aria-expanded", "data-hint", "data-origin"],
+    attributeFilter: ["hidden", "dir", "aria-expanded", "data-hint", "data-origin"],
   });
 })();

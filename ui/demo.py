@@ -12,9 +12,6 @@ from rag_mt.console import OK, Parser, add_model_options, note, run
 from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
 from rag_mt.errors import UserError
 
-THREADS = 100
-"""Pages that can be followed at once: each one that waits for a translation keeps a thread."""
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """All options of the command."""
@@ -63,13 +60,10 @@ def demo(options: argparse.Namespace) -> int:
         import gradio  # noqa: F401
     except ImportError:
         raise UserError("the demo needs gradio: install it with `pip install -e '.[demo]'`") from None
-    from ui.events import warm_choice
     from ui.limits import limits_of
-    from ui.page import build_page, look
-    from ui.parts import START_TARGET
+    from ui.page import build_page, launch
     from ui.service import open_service
     from ui.sessions import Sessions
-    from ui.translating import AUTO
 
     limits = limits_of(options.limit)
     service = open_service(
@@ -84,22 +78,8 @@ def demo(options: argparse.Namespace) -> int:
     )
     page = build_page(service, Sessions(service.delete_owner), options.llm)
     try:
-        _, url, _ = page.queue(max_size=4 * limits.queue, default_concurrency_limit=None, api_open=False).launch(
-            server_name=options.host,
-            server_port=options.port or None,
-            auth=users or None,
-            share=False,
-            prevent_thread_lock=True,
-            quiet=True,
-            max_threads=THREADS,
-            max_file_size=max(limits.file_bytes, limits.index_bytes),
-            footer_links=[],
-            ssr_mode=False,
-            pwa=False,
-            **look(),
-        )
-        note(f"rag-mt: the demo is at {url} (stop it with Ctrl+C); the models are being loaded")
-        service.translators.load(warm_choice(service, AUTO, START_TARGET))
+        url = launch(page, limits, options.host, options.port, users)
+        note(f"rag-mt: the demo is at {url} (stop it with Ctrl+C)")
         page.block_thread()
     finally:
         page.close(verbose=False)

@@ -57,10 +57,8 @@ def _connect_translation(service: Service, sessions: Sessions, parts: Parts) -> 
 
 
 def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> None:
-    def source_changed(source: str, target: str) -> list[Any]:
-        new = fitting_target(service, source, target)
-        right_to_left = source != AUTO and language(source).right_to_left
-        return [gr.update(choices=target_entries(service, source), value=new), gr.update(rtl=right_to_left)]
+    def source_changed(source: str, target: str) -> Any:
+        return gr.update(choices=target_entries(service, source), value=fitting_target(service, source, target))
 
     def target_changed(request: gr.Request, target: str, index: str) -> Any:
         entries = index_entries(service, sessions.of(request.session_hash).owner, target)
@@ -95,7 +93,7 @@ def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> No
         new = [gr.update(value=target), gr.update(choices=target_entries(service, target), value=source), made]
         return [*new, *updates(view)]
 
-    parts.source.input(source_changed, [parts.source, parts.target], [parts.target, parts.text], **FAST)
+    parts.source.input(source_changed, [parts.source, parts.target], parts.target, **FAST)
     parts.target.change(target_changed, [parts.target, parts.index], parts.index, **FAST)
     parts.index.input(index_changed, parts.index, parts.retriever, **FAST)
     parts.text.input(typed, [parts.text, parts.source, parts.target], parts.message, trigger_mode="always_last", **FAST)
