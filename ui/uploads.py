@@ -17,11 +17,15 @@ MOST_NAME_CHARS = 100
 _CHUNK = 1 << 16
 
 
-def shown_name(name: str, otherwise: str = "unnamed") -> str:
-    """The last part of an uploaded file's name (or a name that a user gave) without characters that nobody sees."""
-    last = PurePosixPath(name.replace("\\", "/")).name
-    seen = "".join(c for c in last if unicodedata.category(c)[0] != "C" and c not in "\u2028\u2029")
-    return " ".join(seen.split())[:MOST_NAME_CHARS].strip(" .") or otherwise
+def shown_title(text: str) -> str:
+    """A name that a user gave, without characters that nobody sees, of at most MOST_NAME_CHARS; never empty."""
+    seen = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
+    return " ".join(seen.split())[:MOST_NAME_CHARS].strip(" .") or "unnamed"
+
+
+def shown_name(name: str) -> str:
+    """The last part of the name of an uploaded file, as `shown_title`."""
+    return shown_title(PurePosixPath(name.replace("\\", "/")).name)
 
 
 def safe_suffix(name: str) -> str:

@@ -31,7 +31,7 @@ from retrievers.index import open_index
 from retrievers.registry import build_for, confidence_for, maker_for
 from ui.limits import BusyError, LimitError, Limits, MissingError
 from ui.tasks import CancelledTaskError, Task
-from ui.uploads import keep, named, shown_name
+from ui.uploads import keep, named, shown_name, shown_title
 
 log = logging.getLogger("rag_mt")
 
@@ -153,7 +153,7 @@ class UserIndexes:
     def rename(self, owner: str, id: str, name: str) -> UserIndex:
         """Give an index another name; raises UserError for a name that is taken."""
         index = self.get(owner, id)
-        if shown_name(name) != index.name:
+        if shown_title(name) != index.name:
             index = replace(index, name=self._free_name(owner, name))
             self._write(self.folder_of(owner, id).parent, index)
         return index
@@ -274,7 +274,7 @@ class UserIndexes:
 
     def _free_name(self, owner: str, name: str) -> str:
         """The name as it will be shown; raises UserError if the owner has an index of that name."""
-        name = shown_name(name)
+        name = shown_title(name)
         taken = {index.name for index in self.of(owner)}
         taken |= {build.name for build in self.builds(owner) if not build.ended}
         if name in taken:

@@ -5,12 +5,34 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from zlib import crc32
 
+import numpy as np
 import pytest
 
 from rag_mt.llm.stopping import first_stop
 from rag_mt.translator import Translator
-from rag_mt.types import Completion, Hint, Hit, Origin, Prompt, Sentence, Span, Unit, Watch
+from rag_mt.types import (
+    Completion,
+    Floats,
+    Hint,
+    Hit,
+    Kind,
+    Origin,
+    Prompt,
+    Retriever,
+    Sentence,
+    Span,
+    TokenStates,
+    Unit,
+    Watch,
+)
+from retrievers.registry import open_retriever
+from ui.languages import offer_of
+from ui.limits import Limits
+from ui.service import Service
 from ui.translators import Choice
 
 
@@ -94,8 +116,32 @@ class RuleRetriever:
         return made
 
 
+@cache
+def _word_vector(word: str) -> Floats:
+    return np.random.default_rng(crc32(word.encode())).standard_normal(16).astype(np.float32)
+
+
+class WordEncoder:
+    """Texts with the same words have near vectors."""
+
+    id = "words"
+    fingerprint = "words"
+    dimension = 16
+    hidden = 16
+    layers = 1
+
+    def encode(self, texts: Sequence[str], kind: Kind = "query") -> Floats:
+        vectors = np.array([sum(map(_word_vector, t.casefold().split()), np.full(16, 1e-3)) for t in texts], np.float32)
+        rows: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return rows
+
+    def states(self, texts: Sequence[str], layer: int) -> Iterator[TokenStates]:
+        raise NotImplementedError
+
+
 class RuleOpener:
-    """Opens rule translators that share one LLM per adapter; `opened` lists the choices, `pace` slows loading."""
+    """Opens rule translators that share one LLM per adapter, with `WordEncoder` over the index of a choice that names
+    one; `opened` lists the choices, `pace` slows loading."""
 
     def __init__(self, llm: RuleLLM | None = None, pace: float = 0.0) -> None:
         self.llm = llm or RuleLLM()
@@ -111,8 +157,17 @@ class RuleOpener:
         time.sleep(self.pace)
         self.opened.append(choice)
         llm = self.llm if choice.adapter == "auto" else self.others.setdefault(choice.adapter, RuleLLM())
+        retriever: Retriever = RuleRetriever()
+        if choice.index:
+            retriever = open_retriever(
+                choice.retriever,
+                Path(choice.index),
+                WordEncoder(),
+                source_language=choice.source,
+                target_language=choice.target,
+            )
         self.at_once -= 1
-        return Translator(choice.source, choice.target, RuleRetriever(), llm, wrapper="compact", max_new_tokens=64)
+        return Translator(choice.source, choice.target, retriever, llm, wrapper="compact", max_new_tokens=64)
 
 
 @pytest.fixture
@@ -125,3 +180,24 @@ def opener() -> RuleOpener:
 def slow() -> Callable[[float], RuleOpener]:
     """Makes openers whose model takes so many seconds for a token."""
     return lambda pace: RuleOpener(RuleLLM(pace))
+
+
+@pytest.fixture
+def make_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """Makes services of rule translators, by limits and an opener; they are closed after the test."""
+    made: list[Service] = []
+
+    def make(opener: RuleOpener | None = None, folder: Path | None = None, **limits: int) -> Service:
+        service = Service(
+            opener or RuleOpener(),
+            lambda retriever: WordEncoder(),
+            limits=Limits(**limits),
+            offer=offer_of(),
+            folder=folder or tmp_path / f"service{len(made)}",
+        )
+        made.append(service)
+        return service
+
+    yield make
+    for service in made:
+        service.close(0.1)
