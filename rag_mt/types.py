@@ -7,7 +7,7 @@ Token offsets never leave an encoder.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 Unit = Literal["phrase", "sentence", "passage"]
 Kind = Literal["query", "passage"]
 Floats = NDArray[np.float32]
+Watch = Callable[[int, str], bool]
+"""Told while answers are made: the number of a prompt in its call and the text that its answer has for sure so far;
+returns whether to go on with that answer."""
 
 ELLIPSIS = "..."
 
@@ -254,8 +257,10 @@ class LanguageModel(Protocol):
         """The number of tokens the prompt takes in the model's window."""
         ...
 
-    def generate(self, prompts: Sequence[Prompt], max_new_tokens: int = 256) -> list[Completion]:
-        """One completion per prompt, in order."""
+    def generate(
+        self, prompts: Sequence[Prompt], max_new_tokens: int = 256, watch: Watch | None = None
+    ) -> list[Completion]:
+        """One completion per prompt, in order; an answer that `watch` does not want any more stays unfinished."""
         ...
 
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:

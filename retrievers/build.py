@@ -10,7 +10,7 @@ import errno
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from dataclasses import replace as replace_fields
@@ -58,15 +58,17 @@ def build_index(
     show: bool = True,
     form: str = "auto",
     terms: Bm25Settings | None = None,
+    advance: Callable[[int], object] = lambda n: None,
 ) -> Manifest:
     """Index the units that `maker` sees in the sentences; equal texts are kept once, blank ones not at all.
 
     `plan` tells the input from another one (names and sizes, say): an interrupted build is only resumed with the same
     plan and settings. `restart` forgets an interrupted build. `form` is `exact`, `ivf` or, by the number of units,
     `auto`; it may differ from that of the interrupted build. With `terms` BM25 searches the units too, or alone if the
-    vectors of the maker have no dimension. With `replace` an existing index gives way when the new
-    one is complete. `total` is the number of sentences, for the progress bar. Memory use does not grow with
-    the input, save eight bytes per sentence to know duplicates by.
+    vectors of the maker have no dimension. With `replace` an existing index gives way when the new one is complete.
+    `total` is the number of sentences, for the progress bar; `advance` is told of every block that is encoded, and an
+    error that it raises ends the build. Memory use does not grow with the input, save eight bytes per sentence to know
+    duplicates by.
     Raises UserError if the folder is taken, another process builds it, the settings differ from those of the
     interrupted build, nothing could be indexed or the disk cannot be written.
     """
@@ -90,7 +92,7 @@ def build_index(
             _begin(building, folder, settings, restart)
             counts = {"read": 0, "kept": 0, "duplicates": 0, "unusable": 0}
             groups = _groups(sentences, shard_sentences, counts)
-            shards, resumed = _shards(building, folder, groups, maker, language, total, show)
+            shards, resumed = _shards(building, folder, groups, maker, language, total, show, advance)
             manifest = Manifest(
                 retriever=retriever,
                 unit=maker.unit,
@@ -195,11 +197,17 @@ def _shards(
     language: str,
     total: int | None,
     show: bool,
+    advance: Callable[[int], object],
 ) -> tuple[list[Shard], int]:
     """All shards, made or found finished, and the number of sentences in those found."""
     shards: list[Shard] = []
     resumed = 0
     with closing(progress(total, "sentences", f"indexing {language_of(language).name}", show=show)) as bar:
+
+        def encoded(number: int) -> None:
+            bar.update(number)
+            advance(number)
+
         for number, group in enumerate(groups):
             place = building / f"shard-{number:06d}"
             shard = read_shard(place)
@@ -211,8 +219,8 @@ def _shards(
             if shard:
                 resumed += len(group)
                 bar.initial = resumed  # so that the rate is that of the encoder
-                bar.update(len(group))
-            shards.append(shard or write_shard(place, group, maker, bar.update))
+                encoded(len(group))
+            shards.append(shard or write_shard(place, group, maker, encoded))
     if resumed:
         log.info("%s: %d sentences were kept from the interrupted build", folder, resumed)
     return shards, resumed

@@ -53,7 +53,7 @@ class _Jsonl:
         """The same records with `translation`, `hints` and `notes`; to a name that is taken the target is added."""
         for record in _records(file, side, Skips(shown=0)):
             if record.text and record.values is not None:
-                added = _added(record.text, next(translations))
+                added = added_fields(record.text, next(translations))
                 named = {free_name(name, target, record.values): value for name, value in added.items()}
                 out.write(record.line.with_text(_extended(record.line.text or "", named)))
             else:
@@ -103,7 +103,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
     return values if isinstance(values, dict) else None
 
 
-def _added(text: str, translated: TranslatedText) -> dict[str, Any]:
+def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
     """The fields that a translation adds; spans are offsets into the field's whole text."""
     hints: list[dict[str, Any]] = []
     notes: list[str] = []

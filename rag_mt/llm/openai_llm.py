@@ -19,7 +19,7 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.llm.retries import ATTEMPTS, PASSING, TIMEOUT, delay, explanation, message_in, refused, unreachable
 from rag_mt.llm.stopping import first_stop, safe_length
-from rag_mt.types import Completion, Prompt
+from rag_mt.types import Completion, Prompt, Watch
 
 log = logging.getLogger("rag_mt")
 T = TypeVar("T")
@@ -29,6 +29,7 @@ DEFAULT_CONTEXT = 4096
 BYTES_PER_TOKEN = 3
 TEMPLATE_TOKENS = 16  # what a chat template adds, roughly
 MOST_STOPS = 4  # strings that the protocol lets a request name
+ASK_EVERY = 0.25  # seconds between two questions whether an answer is still wanted
 TOO_LONG = re.compile(
     r"context.{0,20}(length|size|window)|maximum context|too (long|many tokens)|exceeds? the.{0,30}context",
     re.IGNORECASE,
@@ -90,13 +91,16 @@ class OpenAILLM:
         count = math.ceil(len(prompt.text.encode()) / BYTES_PER_TOKEN)
         return count + TEMPLATE_TOKENS if prompt.chat else count
 
-    def generate(self, prompts: Sequence[Prompt], max_new_tokens: int = 256) -> list[Completion]:
-        """One completion per prompt, in order.
+    def generate(
+        self, prompts: Sequence[Prompt], max_new_tokens: int = 256, watch: Watch | None = None
+    ) -> list[Completion]:
+        """One completion per prompt, in order. Answers arrive whole; the connection of one that `watch` gives up is
+        closed soon.
 
         A prompt that the server finds too long is answered with an empty unfinished completion and a warning.
         Raises UserError when the server refuses a request or stays unreachable; the other requests are then cancelled.
         """
-        return _run(self._generate(prompts, max_new_tokens))
+        return _run(self._generate(prompts, max_new_tokens, watch))
 
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
         """Pieces of the completion as the server sends them; closing the iterator closes the connection."""
@@ -144,16 +148,17 @@ class OpenAILLM:
             return "/chat/completions", {**body, "messages": [{"role": "user", "content": prompt.text}]}
         return "/completions", {**body, "prompt": prompt.text}
 
-    async def _generate(self, prompts: Sequence[Prompt], limit: int) -> list[Completion]:
+    async def _generate(self, prompts: Sequence[Prompt], limit: int, watch: Watch | None) -> list[Completion]:
         gate = asyncio.Semaphore(self.concurrency)
         connections = httpx.Limits(max_connections=self.concurrency)
         async with httpx.AsyncClient(headers=self._headers, timeout=TIMEOUT, limits=connections) as client:
 
-            async def ask(prompt: Prompt) -> Completion:
+            async def ask(number: int, prompt: Prompt) -> Completion:
                 async with gate:
-                    return await self._completion(client, prompt, limit)
+                    answer = self._completion(client, prompt, limit)
+                    return await (_watched(answer, number, watch) if watch else answer)
 
-            tasks = [asyncio.ensure_future(ask(prompt)) for prompt in prompts]
+            tasks = [asyncio.ensure_future(ask(number, prompt)) for number, prompt in enumerate(prompts)]
             try:
                 return list(await asyncio.gather(*tasks))
             finally:
@@ -246,6 +251,20 @@ class OpenAILLM:
         return UserError(
             f"{self.url} answers, but not as an OpenAI-compatible server does: check the address (often /v1)"
         )
+
+
+async def _watched(answer: Coroutine[Any, Any, Completion], number: int, watch: Watch) -> Completion:
+    """The answer, or an empty unfinished one as soon as nobody wants it."""
+    task = asyncio.ensure_future(answer)
+    try:
+        while watch(number, ""):
+            done, _ = await asyncio.wait({task}, timeout=ASK_EVERY)
+            if done:
+                watch(number, task.result().text)
+                return task.result()
+        return Completion("", 0, False)
+    finally:
+        task.cancel()
 
 
 def _model_and_url(name: str, base_url: str | None) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from rag_mt.llm.chat import chat_tuned, control_tokens, render_chat
 from rag_mt.llm.decoding import WAYS_OUT, Prefix, Row, compute_prefix, decode
 from rag_mt.llm.stopping import AnswerText
 from rag_mt.models import LoadedLLM
-from rag_mt.types import Completion, Prompt
+from rag_mt.types import Completion, Prompt, Watch
 
 log = logging.getLogger("rag_mt")
 
@@ -76,8 +76,13 @@ class TransformersLLM:
         """The tokens of the prompt as generation reads them, with an answer right behind it."""
         return self._encode(0, prompt, answer).ids
 
-    def generate(self, prompts: Sequence[Prompt], max_new_tokens: int = 256) -> list[Completion]:
+    def generate(
+        self, prompts: Sequence[Prompt], max_new_tokens: int = 256, watch: Watch | None = None
+    ) -> list[Completion]:
         """One completion per prompt, in order; `tokens` counts the end-of-text token too.
+
+        `watch` is asked after each token of an answer, and an answer that it gives up gets no further one. After
+        a lack of memory it is told of the same answers from their beginning, and of one that leaves a loop from there.
 
         A prompt that fills the model's window is answered with an empty unfinished completion and a warning, and no
         answer grows beyond the window. An answer that is stuck in a loop goes on after the loop's first round with the
@@ -87,19 +92,24 @@ class TransformersLLM:
         done: dict[int, Row] = {}
         encoded = self._encode_all(prompts)
         for _ in range(1 + WAYS_OUT):
-            self._complete(encoded, prompts, max_new_tokens, done)
+            self._complete(encoded, prompts, max_new_tokens, done, watch)
             encoded = [p for p in encoded if done[p.index].stuck]
         return [_completion(done.get(i)) for i in range(len(prompts))]
 
     def _complete(
-        self, encoded: Sequence[EncodedPrompt], prompts: Sequence[Prompt], limit: int, done: dict[int, Row]
+        self,
+        encoded: Sequence[EncodedPrompt],
+        prompts: Sequence[Prompt],
+        limit: int,
+        done: dict[int, Row],
+        watch: Watch | None,
     ) -> None:
         """Put the rows of the encoded prompts into `done`; those that are stuck there go on from their way out."""
         left = batches(encoded, self.batch_size)
         while left:
             batch = left[0]
             rows = [self._row(p, prompts[p.index], limit, done.get(p.index)) for p in batch]
-            if self._finish(batch, rows):
+            if self._finish(batch, rows, watch):
                 done.update({p.index: row for p, row in zip(batch, rows, strict=True)})
                 del left[0]
                 continue
@@ -166,11 +176,18 @@ class TransformersLLM:
         text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
-    def _finish(self, batch: Sequence[EncodedPrompt], rows: list[Row]) -> bool:
-        """Decode all rows to their ends; false if memory ran out."""
+    def _finish(self, batch: Sequence[EncodedPrompt], rows: list[Row], watch: Watch | None) -> bool:
+        """Decode all rows to their ends, or until nobody wants them; false if memory ran out."""
+        if watch:
+            for prompt, row in zip(batch, rows, strict=True):
+                row.done = not watch(prompt.index, row.answer.text)
+            if all(row.done for row in rows):
+                return True
+        told = [(p.index, row) for p, row in zip(batch, rows, strict=True) if not row.done]
         try:
             for _ in self._decode(batch, rows):
-                pass
+                if watch:
+                    told = _told(told, watch)
         except RuntimeError as error:
             if not _is_lack_of_memory(error):
                 raise
@@ -207,6 +224,17 @@ class TransformersLLM:
             f"{self.id} ran out of memory on one prompt of {len(prompt.ids)} tokens: use dtype bfloat16, quantization "
             "4bit (CUDA), a smaller model or device cpu"
         )
+
+
+def _told(rows: Sequence[tuple[int, Row]], watch: Watch) -> list[tuple[int, Row]]:
+    """Tell of a new token of each numbered row; returns the rows that go on."""
+    going = []
+    for number, row in rows:
+        wanted = watch(number, row.answer.text if row.done else row.answer.text[: row.answer.safe])
+        if not row.done and wanted:
+            going.append((number, row))
+        row.done = True if not wanted else row.done
+    return going
 
 
 def _is_lack_of_memory(error: RuntimeError) -> bool:

@@ -1,0 +1,203 @@
+"""A language model and a retriever that answer at once, by rule, so that tests of the service need no weights."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from rag_mt.llm.stopping import first_stop
+from rag_mt.translator import Translator
+from rag_mt.types import (
+    Completion,
+    Floats,
+    Hint,
+    Hit,
+    Kind,
+    Origin,
+    Prompt,
+    Retriever,
+    Sentence,
+    Span,
+    TokenStates,
+    Unit,
+    Watch,
+)
+from retrievers.registry import open_retriever
+from ui.languages import offer_of
+from ui.limits import Limits
+from ui.service import Service
+from ui.translators import Choice
+
+
+class RuleLLM:
+    """Answers with the sentence's words in upper case, a token a word, one round of all answers after the other.
+
+    `pace` is the time that a round takes; `calls` holds the number of prompts of every call; `hold` keeps rounds
+    waiting while it is cleared.
+    """
+
+    id = "rule"
+    fingerprint = "rule"
+    context_length = 4096
+    has_chat_template = False
+    reserved: frozenset[str] = frozenset()
+
+    def __init__(self, pace: float = 0.0) -> None:
+        self.pace = pace
+        self.calls: list[int] = []
+        self.rounds = 0
+        self.hold = threading.Event()
+        self.hold.set()
+
+    def count_tokens(self, prompt: Prompt) -> int:
+        return len(prompt.text.split())
+
+    def generate(
+        self, prompts: Sequence[Prompt], max_new_tokens: int = 256, watch: Watch | None = None
+    ) -> list[Completion]:
+        self.calls.append(len(prompts))
+        words = [self._answer(prompt) for prompt in prompts]
+        made = [""] * len(prompts)
+        going = [n for n in range(len(prompts)) if not watch or watch(n, "")]
+        ended = [False] * len(prompts)
+        for step in range(max_new_tokens):
+            if not going:
+                break
+            self.hold.wait()
+            time.sleep(self.pace)
+            self.rounds += 1
+            left = []
+            for n in going:
+                made[n] += words[n][step] if step < len(words[n]) else ""
+                ended[n] = step + 1 >= len(words[n])
+                wanted = watch(n, made[n]) if watch else True
+                if wanted and not ended[n]:
+                    left.append(n)
+            going = left
+        return [Completion(made[n], len(made[n].split()), ended[n]) for n in range(len(prompts))]
+
+    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
+        yield from self._answer(prompt)
+
+    def _answer(self, prompt: Prompt) -> list[str]:
+        line = prompt.text.splitlines()[-2]
+        source = line.split(": ", 1)[1]
+        end = first_stop(source, prompt.stop)
+        words = (source if end < 0 else source[:end]).upper().split(" ")
+        return [f" {word}" for word in words]
+
+
+class RuleRetriever:
+    """Two hints for every sentence: its first word, and its last one, from a line of their own."""
+
+    name = "phrases"
+    unit: Unit = "phrase"
+
+    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
+        made = []
+        for sentence in sentences:
+            words = sentence.text.split()
+            last = len(sentence.text) - len(words[-1])
+            spans = [Span(0, len(words[0])), Span(last, len(sentence.text))]
+            made.append(
+                tuple(
+                    Hint(span, Hit(Sentence(text.upper(), "en", Origin("rule.txt", 7)), Span(0, len(text)), score))
+                    for span, score in zip(spans, (0.9, 0.4), strict=True)
+                    for text in [span.of(sentence.text)]
+                )
+            )
+        return made
+
+
+@cache
+def _word_vector(word: str) -> Floats:
+    return np.random.default_rng(crc32(word.encode())).standard_normal(16).astype(np.float32)
+
+
+class WordEncoder:
+    """Texts with the same words have near vectors."""
+
+    id = "words"
+    fingerprint = "words"
+    dimension = 16
+    hidden = 16
+    layers = 1
+
+    def encode(self, texts: Sequence[str], kind: Kind = "query") -> Floats:
+        vectors = np.array([sum(map(_word_vector, t.casefold().split()), np.full(16, 1e-3)) for t in texts], np.float32)
+        rows: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return rows
+
+    def states(self, texts: Sequence[str], layer: int) -> Iterator[TokenStates]:
+        raise NotImplementedError
+
+
+class RuleOpener:
+    """Opens rule translators that share one LLM per adapter, with `WordEncoder` over the index of a choice that names
+    one; `opened` lists the choices, `pace` slows loading."""
+
+    def __init__(self, llm: RuleLLM | None = None, pace: float = 0.0) -> None:
+        self.llm = llm or RuleLLM()
+        self.others: dict[str, RuleLLM] = {}
+        self.pace = pace
+        self.opened: list[Choice] = []
+        self.at_once = 0
+        self.most_at_once = 0
+
+    def __call__(self, choice: Choice) -> Translator:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        time.sleep(self.pace)
+        self.opened.append(choice)
+        llm = self.llm if choice.adapter == "auto" else self.others.setdefault(choice.adapter, RuleLLM())
+        retriever: Retriever = RuleRetriever()
+        if choice.index:
+            retriever = open_retriever(
+                choice.retriever,
+                Path(choice.index),
+                WordEncoder(),
+                source_language=choice.source,
+                target_language=choice.target,
+            )
+        self.at_once -= 1
+        return Translator(choice.source, choice.target, retriever, llm, wrapper="compact", max_new_tokens=64)
+
+
+@pytest.fixture
+def opener() -> RuleOpener:
+    """A fresh opener of rule translators."""
+    return RuleOpener()
+
+
+@pytest.fixture
+def slow() -> Callable[[float], RuleOpener]:
+    """Makes openers whose model takes so many seconds for a token."""
+    return lambda pace: RuleOpener(RuleLLM(pace))
+
+
+@pytest.fixture
+def make_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """Makes services of rule translators, by limits and an opener; they are closed after the test."""
+    made: list[Service] = []
+
+    def make(opener: RuleOpener | None = None, folder: Path | None = None, **limits: int) -> Service:
+        service = Service(
+            opener or RuleOpener(),
+            lambda retriever: WordEncoder(),
+            limits=Limits(**limits),
+            offer=offer_of(),
+            folder=folder or tmp_path / f"service{len(made)}",
+        )
+        made.append(service)
+        return service
+
+    yield make
+    for service in made:
+        service.close(0.1)

@@ -1,0 +1,139 @@
+"""Documents: every format there and back, progress, cancellation, limits, and whose they are."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_mt.errors import UserError
+from ui.documents import Document
+from ui.limits import BusyError, LimitError, MissingError
+from ui.service import Service
+from ui.translators import Choice
+from ui.work import Order
+
+DE = Order(Choice("de", "en", "phrases"), "")
+
+PO = 'msgid ""\nmsgstr ""\n"Language: en\\n"\n\nmsgid "Das Haus."\nmsgstr ""\n\nmsgid "Fertig"\nmsgstr "Done"\n'
+XLIFF = """<?xml version="1.0"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="de" target-language="en"
+ datatype="plaintext" original="a"><body><trans-unit id="1"><source>Das <g id="1">Haus</g>.</source></trans-unit></body>
+</file></xliff>"""
+TMX = """<?xml version="1.0"?><tmx version="1.4"><header creationtool="t" creationtoolversion="1" segtype="sentence"
+ o-tmf="t" adminlang="en" srclang="de" datatype="plaintext"/><body><tu><tuv xml:lang="de"><seg>Das Haus.</seg></tuv>
+</tu></body></tmx>"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., Document]:
+    """Begins to translate a file with some content."""
+
+    def begin(service: Service, name: str, content: str | bytes, owner: str = "ann", **more: Any) -> Document:
+        path = tmp_path / f"upload{len(list(tmp_path.iterdir()))}"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return service.documents.start(owner, name, path, DE, **more)
+
+    return begin
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "output", "expected", "more"),
+    [
+        ("a.txt", "Das Haus.\n\n  Der Hund!\r\n", "a.en.txt", "DAS HAUS.\n\n  DER HUND!\r\n", {}),
+        ("a.tsv", "1\tDas Haus.\n2\tDer Hund.\n", "a.en.tsv", "2\tDer Hund.\tDER HUND.\n", {"column": "2"}),
+        ("a.jsonl", '{"text": "Das Haus."}\n', "a.en.jsonl", '"translation": "DAS HAUS."', {}),
+        ("a.po", PO, "a.en.po", 'msgid "Das Haus."\nmsgstr "DAS HAUS."', {}),
+        ("a.xliff", XLIFF, "a.en.xliff", '<g id="1">HAUS', {}),
+        ("a.tmx", TMX, "a.en.tmx", "<seg>DAS HAUS.</seg>", {}),
+        ("no suffix", "Das Haus.", "no suffix.en", "DAS HAUS.", {}),
+    ],
+)
+def test_every_format_comes_back_filled(
+    make_service: Any, start: Any, name: str, content: str, output: str, expected: str, more: dict[str, str]
+) -> None:
+    document = start(make_service(), name, content, **more)
+    assert document.wait(10)
+    assert (document.state, document.error) == ("done", "")
+    assert document.output_name == output
+    assert expected in document.result.read_bytes().decode()
+    assert document.progress[0] == document.progress[1] == len(document.partial)
+
+
+def test_packed_files_come_back_packed(make_service: Any, start: Any) -> None:
+    document = start(make_service(), "a.txt.gz", gzip.compress(b"Das Haus.\n"))
+    assert document.wait(10)
+    assert document.output_name == "a.en.txt.gz"
+    assert gzip.decompress(document.result.read_bytes()) == b"DAS HAUS.\n"
+
+
+def test_partial_results_and_cancellation(make_service: Any, start: Any, slow: Callable[[float], Any]) -> None:
+    opener = slow(0.01)
+    service = make_service(opener, batch=2)
+    document = start(service, "long.txt", "".join(f"Satz {n} ist noch nicht dran.\n" for n in range(200)))
+    for _ in document.updates(every=0):
+        if len(document.partial) >= 4:
+            document.cancel()
+    assert document.state == "cancelled"
+    assert document.partial[0] == ("Satz 0 ist noch nicht dran.", "SATZ 0 IST NOCH NICHT DRAN.")
+    assert document.progress[0] < 200 == document.progress[1]
+    assert service.engine.waiting == 0
+    calls = len(opener.llm.calls)
+    assert service.engine.submit(Order(DE.choice, "Danach.")).result(5).text == "DANACH."
+    assert len(opener.llm.calls) <= calls + 2
+
+
+def test_nobody_sees_what_others_have(make_service: Any, start: Any) -> None:
+    service = make_service()
+    document = start(service, "a.txt", "Geheim.\n", owner="ann")
+    assert document.wait(10)
+    assert service.documents.of("bob") == []
+    for attempt in (service.documents.get, service.documents.delete):
+        with pytest.raises(MissingError, match="there is no document"):
+            attempt("bob", document.id)
+    service.documents.delete("ann", document.id)
+    assert not document.result.exists()
+    assert service.documents.of("ann") == []
+
+
+def test_the_oldest_finished_one_gives_way(make_service: Any, start: Any, slow: Callable[[float], Any]) -> None:
+    opener = slow(0)
+    service = make_service(opener, documents=2)
+    first, second = (start(service, f"{n}.txt", "Ein Satz.\n") for n in "ab")
+    assert first.wait(10) and second.wait(10)
+    opener.llm.hold.clear()
+    third = start(service, "c.txt", "Ein Satz.\n")
+    assert service.documents.of("ann") == [second, third]
+    start(service, "d.txt", "Ein Satz.\n")
+    with pytest.raises(BusyError, match="2 files are being translated"):
+        start(service, "e.txt", "Ein Satz.\n")
+    opener.llm.hold.set()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("../x/book.pdf", b"%PDF-1.7", "^book.pdf looks like a PDF"),
+        ("big.txt", b"wort " * 300, "at most 1000 are allowed"),
+        ("bomb.txt.gz", gzip.compress(b"wort " * 300), "bomb.txt.gz holds more than 1000 bytes"),
+        ("a.tmx", b"<tmx", "a.tmx"),
+        ("a.po", b'msgid "x', "a.po"),
+        ("a.po", PO.replace("Language: en", "Language: fi").encode(), "a.po"),
+    ],
+)
+def test_files_that_cannot_be_translated(make_service: Any, start: Any, name: str, content: bytes, said: str) -> None:
+    service = make_service(file_bytes=1000)
+    with pytest.raises(UserError, match=said) as error:
+        start(service, name, content)
+    assert "upload" not in str(error.value) or isinstance(error.value, LimitError)
+    assert service.documents.of("ann") == []
+
+
+def test_lines_that_cannot_be_read_are_counted_and_kept(make_service: Any, start: Any) -> None:
+    document = start(make_service(), "a.txt", b"Gut.\nschlecht \xff\n")
+    assert document.wait(10)
+    assert document.result.read_bytes() == b"GUT.\nschlecht \xff\n"
+    assert any("skipped 1 lines" in note for note in document.notes)

@@ -1,0 +1,215 @@
+"""The queue of the models: batches, turns, cancellation, back-pressure, shutdown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from typing import Any
+
+import pytest
+
+from rag_mt.errors import UserError
+from ui.engine import BatchReport, Engine
+from ui.limits import BusyError, LimitError, Limits
+from ui.translators import Choice, Translators
+from ui.work import Order, hint_id
+
+DE = Choice("de", "en", "phrases")
+
+
+@pytest.fixture
+def engine(opener: Any) -> Iterator[Engine]:
+    made = Engine(Translators(opener), Limits(queue=8, batch=4))
+    yield made
+    opener.llm.hold.set()
+    made.close(5)
+
+
+def order(text: str, **more: Any) -> Order:
+    return Order(more.pop("choice", DE), text, **more)
+
+
+def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    """Wait for a condition; fails if it does not come true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+def test_a_text_keeps_its_spacing(engine: Engine) -> None:
+    result = engine.submit(order("  Das Haus ist alt. Der Hund schläft.\n\nEnde hier.\n")).result(5)
+    assert result.text == "  DAS HAUS IST ALT. DER HUND SCHLÄFT.\n\nENDE HIER.\n"
+    assert [len(t.hints) for t in result.sentences] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "***\n"])
+def test_a_text_without_words_is_its_own_translation(engine: Engine, opener: Any, text: str) -> None:
+    assert engine.submit(order(text)).result(5).text == text
+    assert opener.llm.calls == []
+
+
+def test_requests_that_wait_share_a_batch(engine: Engine, opener: Any) -> None:
+    opener.llm.hold.clear()
+    first = engine.submit(order("Eins zwei."))
+    until(lambda: opener.llm.calls)
+    others = [engine.submit(order(f"Satz {n} hier.")) for n in range(4)]
+    opener.llm.hold.set()
+    assert [job.result(5).text for job in [first, *others]] == ["EINS ZWEI.", *(f"SATZ {n} HIER." for n in range(4))]
+    assert opener.llm.calls == [1, 4]
+
+
+def test_a_long_text_takes_turns_with_short_ones(engine: Engine, opener: Any) -> None:
+    opener.llm.hold.clear()
+    engine.submit(order("Vorweg."))
+    until(lambda: opener.llm.calls)
+    long = engine.submit(order(" ".join(f"Satz {n} ist hier." for n in range(12))))
+    short = engine.submit(order("Kurz."))
+    until(lambda: long.state == "waiting" and short.state == "waiting")
+    opener.llm.hold.set()
+    short.result(5)
+    assert long.progress[0] <= 4
+    assert len(long.result(5).sentences) == 12
+
+
+def test_background_work_gets_what_is_left(engine: Engine, opener: Any) -> None:
+    opener.llm.hold.clear()
+    engine.submit(order("Vorweg."))
+    until(lambda: opener.llm.calls)
+    behind = engine.submit(order("Eins. Zwei. Drei. Vier.", background=True))
+    ahead = engine.submit(order("Fünf. Sechs. Sieben."))
+    until(lambda: behind.state == "waiting" and ahead.state == "waiting")
+    opener.llm.hold.set()
+    behind.result(5)
+    assert opener.llm.calls == [1, 4, 3]
+    assert ahead.future.done()
+
+
+def test_languages_with_one_model_share_a_batch_and_models_do_not_mix(engine: Engine, opener: Any) -> None:
+    opener.llm.hold.clear()
+    engine.submit(order("Vorweg."))
+    until(lambda: opener.llm.calls)
+    jobs = [engine.submit(order("Ein Satz.", choice=Choice(code, "en", "phrases"))) for code in ("de", "cs")]
+    plain = engine.submit(order("Ein Satz.", choice=Choice("de", "en", "phrases", adapter="none")))
+    until(lambda: all(job.state == "waiting" for job in [*jobs, plain]) or plain.future.done())
+    opener.llm.hold.set()
+    for job in [*jobs, plain]:
+        job.result(5)
+    assert opener.llm.calls == [1, 2]
+    assert opener.others["none"].calls == [1]
+
+
+def test_cancel_stops_generation_between_tokens(slow: Callable[[float], Any]) -> None:
+    opener = slow(0.02)
+    engine = Engine(Translators(opener), Limits(batch=4))
+    long = engine.submit(order(" ".join(["wort"] * 60) + "."))
+    other = engine.submit(order("Auch das bleibt."))
+    until(lambda: opener.llm.rounds > 3)
+    assert long.cancel()
+    with pytest.raises(CancelledError):
+        long.result(1)
+    assert other.result(5).text == "AUCH DAS BLEIBT."
+    until(lambda: engine.waiting == 0)
+    rounds = opener.llm.rounds
+    time.sleep(0.2)
+    assert opener.llm.rounds == rounds < 60
+    assert long.last_token is not None and long.cancelled_at is not None
+    assert long.last_token - long.cancelled_at < 1
+    assert long.state == "cancelled"
+    engine.close()
+
+
+def test_a_waiting_request_that_is_cancelled_is_never_generated(engine: Engine, opener: Any) -> None:
+    opener.llm.hold.clear()
+    engine.submit(order("Vorweg."))
+    until(lambda: opener.llm.calls)
+    job = engine.submit(order("Nie gefragt."))
+    assert job.cancel()
+    last = engine.submit(order("Doch gefragt."))
+    opener.llm.hold.set()
+    last.result(5)
+    assert opener.llm.calls == [1, 1]
+    assert job.last_token is None
+
+
+def test_updates_grow_to_the_translation(slow: Callable[[float], Any]) -> None:
+    engine = Engine(Translators(slow(0.01)), Limits())
+    job = engine.submit(order("Eins zwei drei vier fünf sechs sieben. Acht neun zehn elf zwölf."))
+    seen = list(job.updates(every=0))
+    assert seen[-1] == job.result(1).text
+    assert len({text for text in seen if text and text != seen[-1]}) >= 2
+    assert all(seen[-1].startswith(text) for text in seen)
+    engine.close()
+
+
+def test_hints_can_be_limited_and_switched_off(engine: Engine) -> None:
+    text = "Das Haus ist alt."
+    both = engine.submit(order(text)).result(5).sentences[0].hints
+    assert {h.phrase for h in both} == {"DAS", "ALT."}
+    strong = engine.submit(order(text, max_hints=1)).result(5).sentences[0].hints
+    assert [h.phrase for h in strong] == ["DAS"]
+    sure = engine.submit(order(text, least_score=0.95)).result(5).sentences[0].hints
+    assert sure == ()
+    off = frozenset(hint_id(h) for h in both if h.phrase == "DAS")
+    left = engine.submit(order(text, switched_off=off)).result(5).sentences[0].hints
+    assert [h.phrase for h in left] == ["ALT."]
+    assert engine.submit(order(text, max_hints=0)).result(5).sentences[0].hints == ()
+
+
+def test_a_full_queue_and_long_texts_are_refused(engine: Engine, opener: Any) -> None:
+    opener.llm.hold.clear()
+    jobs = [engine.submit(order(f"Satz {n}.")) for n in range(8)]
+    with pytest.raises(BusyError, match="8 texts are waiting") as refused:
+        engine.submit(order("Zu viel."))
+    assert refused.value.retry_after >= 1
+    with pytest.raises(LimitError, match="queue holds 8"):
+        engine.submit_all([order("x.")] * 9)
+    engine.submit(order("Im Hintergrund.", background=True))
+    with pytest.raises(LimitError, match="5001 characters and at most 5000"):
+        engine.submit(order("a" * 5001))
+    opener.llm.hold.set()
+    for job in jobs:
+        job.result(5)
+    assert engine.submit(order("Wieder frei.")).result(5).text == "WIEDER FREI."
+
+
+def test_errors_reach_the_one_who_asked(opener: Any) -> None:
+    def failing(choice: Choice) -> Any:
+        if choice.source == "fi":
+            raise UserError("there is no such index")
+        return opener(choice)
+
+    engine = Engine(Translators(failing))
+    with pytest.raises(UserError, match="no such index"):
+        engine.submit(order("Hei.", choice=Choice("fi", "en"))).result(5)
+    assert engine.translators.state(Choice("fi", "en")).error == "there is no such index"
+    broken = opener.llm.generate
+    opener.llm.generate = lambda *_: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        engine.submit(order("Hallo.")).result(5)
+    opener.llm.generate = broken
+    assert engine.submit(order("Hallo.")).result(5).text == "HALLO."
+    engine.close()
+
+
+def test_close_finishes_what_waits_and_cancels_the_rest(slow: Callable[[float], Any]) -> None:
+    engine = Engine(Translators(slow(0.01)), Limits())
+    job = engine.submit(order("Noch schnell fertig."))
+    engine.close(5)
+    assert job.result(0).text == "NOCH SCHNELL FERTIG."
+    with pytest.raises(BusyError, match="shutting down"):
+        engine.submit(order("Zu spät."))
+    slower = Engine(Translators(slow(0.1)), Limits())
+    left = slower.submit(order(" ".join(["wort"] * 60)))
+    slower.close(0.1)
+    assert left.future.cancelled()
+
+
+def test_batches_are_reported(opener: Any) -> None:
+    reports: list[BatchReport] = []
+    engine = Engine(Translators(opener), Limits(), reports.append)
+    engine.submit(order("Eins zwei. Drei vier.")).result(5)
+    until(lambda: reports)
+    assert [(r.sentences, r.requests, r.tokens) for r in reports] == [(2, 1, 4)]
+    engine.close()

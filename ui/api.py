@@ -1,0 +1,367 @@
+"""The HTTP API: the contract of LibreTranslate on a `Service`, with hints, jobs for files, own indexes and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from rag_mt import __version__
+from rag_mt.corpora.jsonl import added_fields
+from rag_mt.corpora.registry import SUFFIXES
+from rag_mt.errors import UserError
+from rag_mt.types import TranslatedText
+from ui.access import AccessError, Bodies, Keys, Pace
+from ui.bodies import (
+    DetectBody,
+    DetectedLanguage,
+    ErrorAnswer,
+    HealthAnswer,
+    HintAnswer,
+    HintOptions,
+    LanguageAnswer,
+    SettingsAnswer,
+    TranslateAnswer,
+    TranslateBody,
+    check_unicode,
+    checked,
+    described,
+    fields_of,
+)
+from ui.html_text import HtmlText
+from ui.languages import Detected, Offer
+from ui.limits import BusyError, MissingError, TooLargeError
+from ui.metrics import Measured, Metrics
+from ui.service import Service
+from ui.work import Job, Order
+
+log = logging.getLogger("rag_mt")
+
+SHORT = 40
+"""Characters: the language of a shorter text is told from all texts of its request together."""
+CLIENT_GONE = 499
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorAnswer, "description": "The request cannot be answered as it is"},
+    401: {"model": ErrorAnswer, "description": "An API key is needed"},
+    403: {"model": ErrorAnswer, "description": "The API key is not known"},
+    404: {"model": ErrorAnswer, "description": "There is none of that id that is yours"},
+    413: {"model": ErrorAnswer, "description": "The body is too large"},
+    429: {"model": ErrorAnswer, "description": "Too much at once: try again after `Retry-After` seconds"},
+    500: {"model": ErrorAnswer, "description": "A fault of the server"},
+}
+
+
+def make_app(
+    service: Service,
+    *,
+    metrics: Metrics | None = None,
+    keys: Keys | None = None,
+    cors: Sequence[str] = (),
+    hosts: Sequence[str] = ("*",),
+    patience: float = 10.0,
+) -> FastAPI:
+    """The application on a service, which it closes when it ends, `patience` seconds after it stopped to listen.
+
+    `metrics` are shown at `/metrics`; with `keys` every request but `/health` needs one; `cors` are the origins whose
+    pages may ask; `hosts` are the names that the server may be called by.
+    """
+    metrics, keys = metrics or Metrics(), keys or Keys()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(asyncio.to_thread(service.detector.warm))
+        yield
+        await warming
+        await asyncio.to_thread(service.close, patience)
+
+    app = FastAPI(
+        title="rag_mt",
+        version=__version__,
+        description="Translation with retrieved hints, by the contract of LibreTranslate.",
+        lifespan=lifespan,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    )
+    app.state.service, app.state.keys, app.state.metrics = service, keys, metrics
+    app.state.pace = Pace(service.limits.requests)
+    metrics.follow("waiting", "Texts that wait or are translated", lambda: service.engine.waiting)
+    metrics.follow("translators", "Loaded translators", lambda: len(service.translators.states()))
+    app.include_router(router)
+    from ui.api_uploads import router as uploads  # it imports from here
+
+    app.include_router(uploads)
+    _name_languages(app, service.offer)
+    for kind, handler in HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    app.add_middleware(Bodies, limits=service.limits)
+    if cors:
+        app.add_middleware(CORSMiddleware, allow_origins=list(cors), allow_methods=["*"], allow_headers=["*"])
+    if "*" not in hosts:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    app.add_middleware(Measured, metrics=metrics)
+    return app
+
+
+router = APIRouter(responses=ERRORS)
+
+
+@router.post(
+    "/translate",
+    response_model_exclude_none=True,
+    openapi_extra=described(TranslateBody),
+    summary="Translate a text, or several",
+)
+async def translate(request: Request) -> TranslateAnswer:
+    """JSON or form. With `source` `auto` the language is detected; with `hints` the answer says what the model was
+    shown and where it came from. When the client hangs up, the translation stops."""
+    body = checked(TranslateBody, await fields_of(request))
+    owner, service = owner_of(request, body.api_key), service_of(request)
+    texts = [body.q] if isinstance(body.q, str) else body.q
+    if not any(texts):
+        raise UserError("Invalid request: missing q parameter")
+    check_unicode(*texts)
+    service.limits.check_texts(texts)
+    target = service.offer.known(body.target)
+    found = await asyncio.to_thread(_sources, service, texts, body.source)
+    orders = [_order(service, owner, body, d.code if d else target, target) for d in found]
+    pages = [HtmlText(text) for text in texts] if body.format == "html" else []
+    segments = [page.segments for page in pages] if pages else [[text] for text in texts]
+    made = await _translated(request, service, orders, segments)
+    result = [
+        page.filled([t.text for t in own]) if pages else own[0].text
+        for page, own in zip(pages or texts, made, strict=True)  # type: ignore[union-attr]
+    ]
+    several = not isinstance(body.q, str)
+    answer = TranslateAnswer(translatedText=result if several else result[0])
+    if body.source.lower() == "auto":
+        detected = [_detected(d) for d in found]
+        answer.detectedLanguage = detected if several else detected[0]
+    if body.hints is not False:
+        told = [_told(*own) for own in zip(segments, made, strict=True)]
+        hints, notes = [h for h, _ in told], [n for _, n in told]
+        answer.hints, answer.notes = (hints, notes) if several else (hints[0], notes[0])
+    return answer
+
+
+def _told(segments: Sequence[str], made: Sequence[TranslatedText]) -> tuple[list[HintAnswer], list[str]]:
+    """The hints of a text and what went wrong with it; in HTML spans are offsets into the text of a block."""
+    added = [added_fields(*own) for own in zip(segments, made, strict=True)]
+    hints = [HintAnswer(**hint) for fields in added for hint in fields["hints"]]
+    return hints, [note for fields in added for note in fields["notes"]]
+
+
+@router.get("/languages", summary="The languages and what each is translated into")
+async def languages(request: Request) -> list[LanguageAnswer]:
+    """Native names and writing directions are additions of rag_mt."""
+    offer = service_of(request).offer
+    return [
+        LanguageAnswer(
+            code=known.code,
+            name=known.name,
+            native=known.native,
+            right_to_left=known.right_to_left,
+            targets=list(offer.targets_of(known.code)),
+        )
+        for known in offer.languages
+    ]
+
+
+@router.post(
+    "/detect", openapi_extra=described(DetectBody), summary="The languages that a text may be in, the likeliest first"
+)
+async def detect(request: Request) -> list[DetectedLanguage]:
+    """Empty for a text that says nothing, such as digits."""
+    body = checked(DetectBody, await fields_of(request))
+    owner_of(request, body.api_key)
+    service = service_of(request)
+    if not body.q:
+        raise UserError("Invalid request: missing q parameter")
+    check_unicode(body.q)
+    service.limits.check_texts([body.q])
+    found = await asyncio.to_thread(service.detector.detect, body.q)
+    return [_detected(d) for d in found]
+
+
+@router.get("/health", summary="Whether the server answers, and what is loaded")
+async def health(request: Request) -> HealthAnswer:
+    """Needs no key. Models are loaded when they are first asked for."""
+    loaded = service_of(request).translators.states()
+    states: dict[str, str] = {}
+    for one in loaded:
+        pair = f"{one.choice.source}-{one.choice.target} {one.choice.retriever}"
+        states[pair] = one.state if states.get(pair) != "ready" else "ready"
+    return HealthAnswer(status="ok", translators=states)
+
+
+@router.get("/frontend/settings", summary="Limits and defaults that clients ask for")
+async def settings(request: Request) -> SettingsAnswer:
+    """As LibreTranslate has it."""
+    service, needed = service_of(request), request.app.state.keys.needed
+    first = service.offer.directions[0][1]
+    return SettingsAnswer(
+        charLimit=service.limits.text_chars,
+        frontendTimeout=500,
+        apiKeys=needed,
+        keyRequired=needed,
+        suggestions=False,
+        supportedFilesFormat=sorted(SUFFIXES),
+        language={
+            "source": {"code": "auto", "name": "Auto Detect"},
+            "target": {"code": first, "name": next(k.name for k in service.offer.languages if k.code == first)},
+        },
+    )
+
+
+@router.get(
+    "/metrics",
+    summary="Counts for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {CONTENT_TYPE_LATEST.split(";")[0]: {"schema": {"type": "string"}}}}},
+)
+async def metrics_text(request: Request) -> Response:
+    """No text and no client is in them. Needs a key where the server has keys."""
+    owner_of(request, request.query_params.get("api_key", ""))
+    return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+def service_of(request: Request) -> Service:
+    """The service behind the application."""
+    service: Service = request.app.state.service
+    return service
+
+
+def owner_of(request: Request, key: str) -> str:
+    """Whom a request is from, by its key; raises AccessError, and BusyError for a client in too great a hurry."""
+    bearer = request.headers.get("authorization", "")
+    told = key or (bearer[7:].strip() if bearer.lower().startswith("bearer ") else "")
+    owner: str = request.app.state.keys.owner(told)
+    client = owner if request.app.state.keys.needed else request.client.host if request.client else ""
+    request.app.state.pace.ask(client)
+    return owner
+
+
+def _order(service: Service, owner: str, body: TranslateBody, source: str, target: str) -> Order | None:
+    """How to translate from a source; None for a text that is in the target language already."""
+    if source == target:
+        return None
+    options = body.hints if isinstance(body.hints, HintOptions) else None
+    choice = service.choice(owner, source, target, body.retriever, body.index)
+    if options is None:
+        return Order(choice, "")
+    return Order(choice, "", max_hints=options.max, least_score=options.least_score)
+
+
+def _sources(service: Service, texts: Sequence[str], source: str) -> list[Detected | None]:
+    """The language of each text; None where nothing tells it."""
+    if source.lower() != "auto":
+        code = service.offer.known(source)
+        return [Detected(code, 1.0)] * len(texts)
+    together = service.detector.best("\n".join(texts))
+    return [service.detector.best(text) if len(text) > SHORT else together for text in texts]
+
+
+async def _translated(
+    request: Request, service: Service, orders: Sequence[Order | None], segments: Sequence[Sequence[str]]
+) -> list[list[TranslatedText]]:
+    """The translations of the segments of each text; they end when the client hangs up."""
+    asked = [replace(o, text=s) for o, own in zip(orders, segments, strict=True) if o for s in own]
+    jobs = iter(await _finished(request, service.engine.submit_all(asked)) if asked else ())
+    return [
+        [next(jobs).result() if order else TranslatedText(s) for s in own]
+        for order, own in zip(orders, segments, strict=True)
+    ]
+
+
+async def _finished(request: Request, jobs: Sequence[Job]) -> Sequence[Job]:
+    """The jobs when all have ended; raises the first error, and cancels all of them if the client hangs up."""
+    results = asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
+    gone = asyncio.create_task(_hung_up(request))
+    try:
+        await asyncio.wait({results, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not results.done():
+            request.app.state.metrics.cancelled.inc()
+            raise HTTPException(CLIENT_GONE, "the client has hung up")
+        await results
+    finally:
+        gone.cancel()
+        for job in jobs:
+            job.cancel()
+        if not results.done():
+            results.cancel()
+    return jobs
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _detected(found: Detected | None) -> DetectedLanguage:
+    """As LibreTranslate has it: per cent, and English where nothing tells the language."""
+    if found is None:
+        return DetectedLanguage(confidence=0.0, language="en")
+    return DetectedLanguage(confidence=round(100 * found.confidence, 1), language=found.code)
+
+
+def _name_languages(app: FastAPI, offer: Offer) -> None:
+    """Tell in OpenAPI which languages the requests may name."""
+    codes = [known.code for known in offer.languages]
+    named = {"source": [*codes, "auto"], "target": codes, "language": codes}
+    for path in app.openapi()["paths"].values():
+        for operation in path.values():
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                for name, own in content["schema"]["properties"].items():
+                    if name in named:
+                        own["enum"] = named[name]
+
+
+def _failed(status: int, message: str, **headers: str) -> JSONResponse:
+    clean = message.encode("utf-8", "backslashreplace").decode()
+    return JSONResponse({"error": clean}, status, headers=headers)
+
+
+async def _user_error(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, BusyError):
+        return _failed(429, str(error), **{"Retry-After": str(error.retry_after)})
+    status = 413 if isinstance(error, TooLargeError) else 404 if isinstance(error, MissingError) else 400
+    return _failed(status, str(error))
+
+
+async def _access_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, AccessError)
+    return _failed(error.status, str(error))
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return _failed(error.status_code, str(error.detail), **(dict(error.headers) if error.headers else {}))
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    return _failed(400, f"Invalid request: {first['loc'][-1]}: {first['msg']}")
+
+
+async def _fault(request: Request, error: Exception) -> JSONResponse:
+    return _failed(500, "the server failed: look at its log")
+
+
+HANDLERS: dict[Any, Any] = {
+    UserError: _user_error,
+    AccessError: _access_error,
+    HTTPException: _http_error,
+    RequestValidationError: _invalid,
+    Exception: _fault,
+}

@@ -1,0 +1,69 @@
+"""What the lists of the page offer: languages by their native names, systems, the user's indexes."""
+
+from __future__ import annotations
+
+from rag_mt.languages import Language, language
+from ui.service import Service
+from ui.translating import AUTO
+
+Entries = list[tuple[str, str]]
+"""What is shown, and the value behind it."""
+
+DETECT: tuple[str, str] = ("Auto-detect", AUTO)
+SAMPLE: tuple[str, str] = ("Default text", "")
+
+RETRIEVER_NAMES = {
+    "ccpr": "Phrases in context (ccpr)",
+    "sentence": "Nearest sentence (sentence)",
+    "phrases": "Phrases, untrained (phrases)",
+    "none": "None: plain translation (none)",
+}
+ADAPTER_NAMES = {"auto": "The one made for the direction (auto)", "none": "None"}
+
+
+def shown_language(known: Language) -> str:
+    """A language by the name that its speakers give it, with the English one where it differs."""
+    return known.native if known.native == known.name else f"{known.native} · {known.name}"
+
+
+def source_entries(service: Service) -> Entries:
+    """Detection first, then all source languages."""
+    return [DETECT, *_entries([known.code for known in service.offer.languages])]
+
+
+def target_entries(service: Service, source: str) -> Entries:
+    """The languages that the source can be translated into; all of them while it is not known."""
+    codes = [known.code for known in service.offer.languages] if source == AUTO else service.offer.targets_of(source)
+    return _entries(list(codes))
+
+
+def fitting_target(service: Service, source: str, wanted: str) -> str:
+    """`wanted` where the source can be translated into it, else English, else the first that it can."""
+    codes = [code for _, code in target_entries(service, source)]
+    return wanted if wanted in codes else "en" if "en" in codes else codes[0]
+
+
+def retriever_entries(service: Service) -> Entries:
+    """The retrieval systems, the default first."""
+    return [(RETRIEVER_NAMES.get(name, name), name) for name in service.retrievers]
+
+
+def adapter_entries(service: Service) -> Entries:
+    """The adapters of the language model, the default first."""
+    return [(ADAPTER_NAMES.get(name, name), name) for name in service.adapters]
+
+
+def index_entries(service: Service, owner: str, target: str) -> Entries:
+    """The default text and the owner's indexes in the target language."""
+    own = [index for index in service.indexes.of(owner) if index.language == target]
+    return [SAMPLE, *((f"{index.name} ({index.retriever}, {index.sentences} sentences)", index.id) for index in own)]
+
+
+def own_index_entries(service: Service, owner: str) -> Entries:
+    """All of the owner's indexes."""
+    return [(f"{index.name} ({language(index.language).native})", index.id) for index in service.indexes.of(owner)]
+
+
+def _entries(codes: list[str]) -> Entries:
+    known = sorted((language(code) for code in codes), key=lambda own: own.native.casefold())
+    return [(shown_language(own), own.code) for own in known]

@@ -1,0 +1,98 @@
+"""The translation demo in a browser: `python -m ui.demo`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rag_mt.console import OK, Parser, add_model_options, note, run
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
+from rag_mt.errors import UserError
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All options of the command."""
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
+    add("--port", type=port, default=7860, help="port to listen on; 0 takes a free one (default: 7860)")
+    add(
+        "--auth",
+        action="append",
+        default=[],
+        metavar="USER:PASSWORD",
+        help="ask for a login; may be given several times; `env` reads one per line from RAG_MT_AUTH",
+    )
+    add("--llm", default=DEFAULT_LLM, metavar="ID", help="language model: a hub id, a folder, embedded:NAME")
+    add("--adapter", metavar="DIR", default=DEFAULT_ADAPTER, help="PEFT adapter of the LLM, or none (default: ours)")
+    add("--index", metavar="DIR", default="", help="index of target-language text (default: the sample corpus)")
+    add("--languages", default="", metavar="A,B", help="languages to offer (default: those of the adapters)")
+    add("--limit", action="append", default=[], metavar="NAME=NUMBER", help="change a limit, such as text_chars=2000")
+    add("--folder", metavar="DIR", help="keep users' indexes here (default: they go with the server)")
+    add_model_options(parser)
+
+
+def port(text: str) -> int:
+    """An argparse type: a port number."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: expected a number from 0 to 65535")
+    return int(text)
+
+
+def logins(given: Sequence[str]) -> list[tuple[str, str]]:
+    """Users and passwords of `--auth`; raises UserError for one without either."""
+    texts = [
+        line for text in given for line in (os.environ.get("RAG_MT_AUTH", "").splitlines() if text == "env" else [text])
+    ]
+    pairs = [tuple(text.split(":", 1)) for text in texts]
+    if given and (not pairs or not all(len(pair) == 2 and all(pair) for pair in pairs)):
+        raise UserError("--auth names no user with a password: expected USER:PASSWORD, or env and RAG_MT_AUTH set so")
+    return [(pair[0], pair[1]) for pair in pairs]
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Serve the page until it is interrupted; returns the exit code."""
+    users = logins(options.auth)
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    try:
+        import gradio  # noqa: F401
+    except ImportError:
+        raise UserError("the demo needs gradio: install it with `pip install -e '.[demo]'`") from None
+    from ui.limits import limits_of
+    from ui.page import build_page, launch
+    from ui.service import open_service
+    from ui.sessions import Sessions
+
+    limits = limits_of(options.limit)
+    service = open_service(
+        options.llm,
+        adapter=options.adapter,
+        device=options.device,
+        dtype=options.dtype,
+        languages=[code for code in options.languages.split(",") if code],
+        index=options.index,
+        limits=limits,
+        folder=Path(options.folder) if options.folder else None,
+    )
+    page = build_page(service, Sessions(service.delete_owner), options.llm)
+    try:
+        url = launch(page, limits, options.host, options.port, users)
+        note(f"rag-mt: the demo is at {url} (stop it with Ctrl+C)")
+        page.block_thread()
+    finally:
+        page.close(verbose=False)
+        service.close(2)
+    return OK
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of `python -m ui.demo`."""
+    parser = Parser(prog="python -m ui.demo", description=__doc__)
+    add_options(parser)
+    return run(demo, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

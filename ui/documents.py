@@ -1,0 +1,215 @@
+"""Uploaded files that are translated in the background and given back in their own format."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from tempfile import mkdtemp
+
+from rag_mt.corpora.formats import Format, Segment, Side
+from rag_mt.corpora.opening import compressed
+from rag_mt.corpora.registry import format_of
+from rag_mt.corpora.splitting import split
+from rag_mt.errors import UserError
+from rag_mt.jobs import Counts
+from rag_mt.paths import whole_file
+from rag_mt.skips import Skips
+from rag_mt.types import TranslatedText
+from ui.engine import Engine
+from ui.limits import BusyError, Limits, MissingError
+from ui.tasks import CancelledTaskError, Task
+from ui.uploads import keep, named, shown_name
+from ui.work import Job, Order
+
+log = logging.getLogger("rag_mt")
+
+WINDOW = 32
+"""Segments of a document that wait for the models at once."""
+AT_ONCE = 4
+"""Documents that are translated at once."""
+
+
+@dataclass(eq=False)
+class Document(Task):
+    """A file on its way; `progress` counts sentences. `partial` grows by (source, translation) pairs in file order.
+
+    `result` is the translated file once the state is done; `output_name` is what to call it. `notes` tell what was
+    left out or went wrong.
+    """
+
+    name: str = ""
+    output_name: str = ""
+    partial: list[tuple[str, str]] = field(default_factory=list, repr=False)
+    notes: tuple[str, ...] = ()
+    result: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a document is made of: the stored upload, its format, the text that is meant, and how to translate it."""
+
+    path: Path
+    form: Format
+    side: Side
+    order: Order
+
+
+class Documents:
+    """The documents of all owners. All methods may be called from any thread; nobody sees another owner's."""
+
+    def __init__(self, folder: Path, engine: Engine, limits: Limits) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = Path(mkdtemp(prefix="documents-", dir=folder))
+        self._engine, self._limits = engine, limits
+        self._documents: dict[str, Document] = {}
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="document")
+
+    def start(self, owner: str, name: str, upload: Path, order: Order, column: str = "") -> Document:
+        """Begin to translate an uploaded file, whose user calls it `name`, as `order` says (its text is not used).
+
+        The file is copied and read once before this returns. The owner's oldest finished document gives way where
+        there are too many. Raises LimitError, BusyError and, for a file that cannot be read, UserError.
+        """
+        choice = order.choice
+        document = Document(owner, name=shown_name(name), output_name=_output_name(shown_name(name), choice.target))
+        place = self._folder / document.id
+        with self._lock:
+            self._make_room(owner)
+            self._documents[document.id] = document
+        try:
+            self._limits.check_file(upload.stat().st_size)
+            place.mkdir()
+            path = keep(upload, place, "source", name, self._limits.file_bytes)
+            side, skips = Side(choice.source, column), Skips(shown=0)
+            with named(path, name):
+                plan = Plan(path, format_of(path), side, replace(order, background=True))
+                plan.form.check(path, side, choice.target)
+                total = sum(len(split(s.text, choice.source)) for s in plan.form.segments(path, side, skips))
+        except BaseException:
+            self._remove(document)
+            raise
+        document.progress = (0, total)
+        document.notes = (f"{skips.summary()} (passed through as they are)",) if skips.counts else ()
+        self._threads.submit(self._run, document, plan)
+        return document
+
+    def of(self, owner: str) -> list[Document]:
+        """The owner's documents, the oldest first."""
+        with self._lock:
+            return [d for d in self._documents.values() if d.owner == owner]
+
+    def get(self, owner: str, id: str) -> Document:
+        """A document of the owner; raises MissingError if there is none of that id."""
+        document = self._documents.get(id)
+        if document is None or document.owner != owner:
+            raise MissingError(f"there is no document {id[:40]!r}: it may have been deleted")
+        return document
+
+    def delete(self, owner: str, id: str) -> None:
+        """Cancel a document or forget a finished one, with its files."""
+        document = self.get(owner, id)
+        document.cancel()
+        document.wait(60)
+        self._remove(document)
+
+    def delete_all(self, owner: str) -> None:
+        """Delete everything of an owner."""
+        for document in self.of(owner):
+            self.delete(owner, document.id)
+
+    def close(self) -> None:
+        """Cancel all documents and delete their files."""
+        for document in list(self._documents.values()):
+            document.cancel()
+        self._threads.shutdown(cancel_futures=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _make_room(self, owner: str) -> None:
+        own = [d for d in self._documents.values() if d.owner == owner]
+        for documents, most in ((own, self._limits.documents), (self._documents.values(), self._limits.all_documents)):
+            if len(documents) >= most:
+                ended = next((d for d in documents if d.ended), None)
+                if ended is None:
+                    raise BusyError(f"{len(documents)} files are being translated already: wait for one of them", 30)
+                self._forget(ended)
+
+    def _forget(self, document: Document) -> None:
+        self._documents.pop(document.id, None)
+        shutil.rmtree(self._folder / document.id, ignore_errors=True)
+
+    def _remove(self, document: Document) -> None:
+        with self._lock:
+            self._forget(document)
+
+    def _run(self, document: Document, plan: Plan) -> None:
+        output = plan.path.with_name(f"result{''.join(plan.path.suffixes)}")
+        counts = Counts()
+        jobs: deque[tuple[Segment, Job]] = deque()
+        try:
+            if not document.begin():
+                return
+            texts = self._translated(document, plan, counts, jobs)
+            with whole_file(output) as part, part.open("wb") as file, compressed(file, output) as packed:
+                plan.form.fill(plan.path, plan.side, plan.order.choice.target, texts, packed)
+            document.result = output
+            document.notes += _notes(counts)
+            document.end("done")
+        except (CancelledTaskError, CancelledError):
+            document.end("cancelled")
+        except UserError as error:
+            document.end("failed", str(error).replace(str(plan.path), document.name))
+        except Exception:
+            log.exception("translating a document failed")
+            document.end("failed", "the file could not be translated (see the server's log)")
+        finally:
+            for _, job in jobs:
+                job.cancel()
+
+    def _translated(
+        self, document: Document, plan: Plan, counts: Counts, jobs: deque[tuple[Segment, Job]]
+    ) -> Iterator[TranslatedText]:
+        """The translations of the segments in order, of which several wait for the models at once (`jobs`)."""
+        segments = plan.form.segments(plan.path, plan.side, Skips(shown=0))
+        for segment in segments:
+            jobs.append((segment, self._engine.submit(replace(plan.order, text=segment.text))))
+            if len(jobs) >= WINDOW:
+                yield self._first(document, counts, jobs)
+        while jobs:
+            yield self._first(document, counts, jobs)
+
+    def _first(self, document: Document, counts: Counts, jobs: deque[tuple[Segment, Job]]) -> TranslatedText:
+        """Wait for the translation of the oldest job, or until the document is not wanted any more."""
+        segment, job = jobs[0]
+        while not job.future.done():
+            document.advance(0)
+            wait([job.future], 0.2)
+        made = job.result()
+        jobs.popleft()
+        for translation in made.sentences:
+            counts.add(translation)
+        document.partial.append((segment.text, made.text))
+        document.advance(len(made.sentences))
+        return made
+
+
+def _output_name(name: str, target: str) -> str:
+    """`report.po` becomes `report.de.po`."""
+    path = PurePosixPath(name)
+    suffixes = path.suffixes[-2:] if path.suffixes[-1:] and path.suffixes[-1].lower() in (".gz", ".xz", ".zst") else ""
+    ending = "".join(suffixes) if suffixes else path.suffix
+    return f"{name[: len(name) - len(ending)] if ending else name}.{target}{ending}"
+
+
+def _notes(counts: Counts) -> tuple[str, ...]:
+    """What went wrong, counted."""
+    notes = [f"{number} x {reason}" for reason, number in sorted(counts.noted.items())]
+    if counts.failed:
+        notes.append(f"{counts.failed} of {counts.sentences} sentences could not be translated and stay as they are")
+    return tuple(notes)

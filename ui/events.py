@@ -1,0 +1,141 @@
+"""What happens when the parts of the translation are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import gradio as gr
+
+from rag_mt.languages import language
+from ui.choices import fitting_target, index_entries, target_entries
+from ui.example_texts import example, example_languages
+from ui.parts import FAST, LONG, Parts, asked_from, updates
+from ui.service import Service
+from ui.sessions import Sessions
+from ui.state import state_line
+from ui.translating import AUTO, compare_views, empty_view, message, switched, translate_views
+from ui.translators import Choice
+
+LEAST_TO_DETECT = 12
+"""Characters below which a language is not guessed while the user types."""
+
+
+def connect(service: Service, sessions: Sessions, parts: Parts) -> list[Any]:
+    """Connect the parts of the translation with the service; returns the events that make history."""
+    _connect_languages(service, sessions, parts)
+    _connect_examples(parts)
+    return _connect_translation(service, sessions, parts)
+
+
+def _connect_translation(service: Service, sessions: Sessions, parts: Parts) -> list[Any]:
+    def translate(request: gr.Request, *values: Any) -> Iterator[list[Any]]:
+        session = sessions.of(request.session_hash)
+        for view in translate_views(service, session, asked_from(*values)):
+            yield updates(view)
+
+    def compare(request: gr.Request) -> Iterator[list[Any]]:
+        for view in compare_views(service, sessions.of(request.session_hash)):
+            yield updates(view)
+
+    def stop(request: gr.Request) -> Any:
+        sessions.of(request.session_hash).cancel()
+        return gr.update(interactive=False)
+
+    def toggle(event: gr.EventData, request: gr.Request) -> list[Any]:
+        number = event._data.get("hint") if isinstance(event._data, dict) else None
+        view = switched(sessions.of(request.session_hash), number) if isinstance(number, int) else None
+        return updates(view) if view else [gr.skip()] * len(parts.views)
+
+    translated = parts.translate.click(translate, parts.asked, parts.views, **LONG)
+    parts.compare.click(compare, None, parts.views, **LONG)
+    parts.stop.click(stop, None, parts.stop, **FAST)
+    parts.origins.toggle(toggle, None, parts.views, **FAST)
+    parts.table.toggle(toggle, None, parts.views, **FAST)
+    return [translated]
+
+
+def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> None:
+    def source_changed(source: str, target: str) -> Any:
+        return gr.update(choices=target_entries(service, source), value=fitting_target(service, source, target))
+
+    def target_changed(request: gr.Request, target: str, index: str) -> Any:
+        entries = index_entries(service, sessions.of(request.session_hash).owner, target)
+        return gr.update(choices=entries, value=index if index in [id for _, id in entries] else "")
+
+    def index_changed(request: gr.Request, index: str) -> Any:
+        if not index:
+            return gr.skip()
+        return service.indexes.get(sessions.of(request.session_hash).owner, index).retriever
+
+    def typed(text: str, source: str, target: str) -> Any:
+        if source != AUTO or len(text) < LEAST_TO_DETECT:
+            return gr.skip()
+        found = service.detector.best(text)
+        if found is None:
+            return gr.skip()
+        known = language(found.code)
+        return message(f"This looks like {known.native} ({known.name}).")
+
+    def swap(request: gr.Request, text: str, source: str, target: str) -> list[Any]:
+        """The translation becomes the source text, where there is one."""
+        session = sessions.of(request.session_hash)
+        result = session.result
+        if source == AUTO:
+            found = service.detector.best(text) if text.strip() else None
+            source = result.source if result else found.code if found else AUTO
+        made = result.translated.text if result and result.translated else text
+        if source == AUTO or target not in service.offer.targets_of(source):
+            return [gr.skip()] * 3 + [message("choose the source language first: it is not known yet", wrong=True)]
+        session.cancel()
+        view = empty_view(source)
+        new = [gr.update(value=target), gr.update(choices=target_entries(service, target), value=source), made]
+        return [*new, *updates(view)]
+
+    parts.source.input(source_changed, [parts.source, parts.target], parts.target, **FAST)
+    parts.target.change(target_changed, [parts.target, parts.index], parts.index, **FAST)
+    parts.index.input(index_changed, parts.index, parts.retriever, **FAST)
+    parts.text.input(typed, [parts.text, parts.source, parts.target], parts.message, trigger_mode="always_last", **FAST)
+    parts.swap.click(
+        swap, [parts.text, parts.source, parts.target], [parts.source, parts.target, parts.text, *parts.views], **FAST
+    )
+
+
+def _connect_examples(parts: Parts) -> None:
+    known = example_languages()
+
+    def fill(subject: str, source: str, target: str) -> list[Any]:
+        code = source if source in known else "de" if target == "en" else "en"
+        if source not in (AUTO, code):
+            return [gr.skip(), message(f"there is no example in {language(source).name} yet", wrong=True)]
+        return [example(subject, code), message(f"An example in {language(code).native}.")]
+
+    for subject, button in parts.examples.items():
+        button.click(partial(fill, subject), [parts.source, parts.target], [parts.text, parts.message], **FAST)
+
+
+def watch_models(service: Service, parts: Parts, state: Any, timer: Any) -> None:
+    """Show how far the models of the chosen direction are, every second until they are there."""
+
+    def look(source: str, target: str) -> list[Any]:
+        shown, last = state_line(service, warm_choice(service, source, target))
+        return [shown, gr.Timer(active=not last)]
+
+    timer.tick(look, [parts.source, parts.target], [state, timer], **FAST)
+    gr.on(
+        [parts.source.change, parts.target.change, parts.translate.click],
+        lambda: gr.Timer(active=True),
+        None,
+        timer,
+        **FAST,
+    )
+
+
+def warm_choice(service: Service, source: str, target: str) -> Choice:
+    """The translator that will probably be asked for."""
+    if source == AUTO:
+        source = next(
+            code for code in ("de", *service.offer.sources_of(target)) if code in service.offer.sources_of(target)
+        )
+    return service.choice("", source, target)

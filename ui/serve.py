@@ -1,0 +1,111 @@
+"""`rag-mt serve`: the HTTP API on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import socket
+from pathlib import Path
+
+from rag_mt.console import OK, add_model_options, note, positive
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
+from rag_mt.errors import UserError
+
+NEEDED = "the server needs packages that are not installed: pip install 'rag-mt[serve]'"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All options of the command."""
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1, this machine only)")
+    add("--port", type=positive, default=5000, help="port to listen at (default: 5000)")
+    add("--api-keys", metavar="FILE", help="keys, one a line, of which every request needs one (default: none needed)")
+    add("--cors", action="append", default=[], metavar="ORIGIN", help="origin whose pages may ask; may be repeated")
+    add("--allowed-host", action="append", default=[], metavar="NAME", help="further name that the server is called by")
+    add("--patience", type=positive, default=10, metavar="S", help="seconds to finish in when it is stopped (10)")
+    add_service_options(parser)
+
+
+def add_service_options(parser: argparse.ArgumentParser) -> None:
+    """The options of the models, languages and limits, which the demo has too."""
+    add = parser.add_argument
+    add("--languages", default="", metavar="LIST", help="languages to offer, such as de,en (default: en and WMT16's)")
+    add("--index", default="", metavar="DIR", help="index to search for its language (default: the sample index)")
+    add("--llm", default=DEFAULT_LLM, metavar="ID", help="language model: as for rag-mt translate")
+    add("--adapter", default=DEFAULT_ADAPTER, metavar="DIR", help="PEFT adapter of the LLM, or none (default: ours)")
+    add("--wrapper", default="auto", help="prompt family (default: auto)")
+    add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
+    add("--data", metavar="DIR", help="folder for the indexes that users build (default: the cache)")
+    add("--limit", action="append", default=[], metavar="NAME=N", help="change a limit, such as text_chars=2000")
+    add_model_options(parser)
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Answer translation requests over HTTP, by LibreTranslate's contract, until it is interrupted."""
+    try:
+        import uvicorn
+
+        from ui.access import Keys, read_keys
+        from ui.api import make_app
+        from ui.limits import limits_of
+        from ui.metrics import Metrics
+        from ui.service import open_service
+    except ModuleNotFoundError as error:
+        raise UserError(f"{NEEDED} ({error.name} is missing)") from error
+    from rag_mt.paths import cache_dir
+
+    keys = Keys(read_keys(Path(options.api_keys)) if options.api_keys else ())
+    metrics = Metrics()
+    service = open_service(
+        options.llm,
+        adapter=options.adapter,
+        wrapper=options.wrapper,
+        device=options.device,
+        dtype=options.dtype,
+        quantization=options.quantization,
+        languages=[code for code in options.languages.split(",") if code],
+        index=options.index,
+        limits=limits_of(options.limit),
+        folder=Path(options.data) if options.data else cache_dir() / "server",
+        observe=metrics.observe,
+    )
+    app = make_app(
+        service,
+        metrics=metrics,
+        keys=keys,
+        cors=options.cors,
+        hosts=allowed_hosts(options.host, options.allowed_host),
+        patience=options.patience,
+    )
+    config = uvicorn.Config(
+        app, log_level="warning", timeout_graceful_shutdown=options.patience, server_header=False, access_log=False
+    )
+    with listening(options.host, options.port) as place:
+        note(f"rag-mt: listening at http://{_shown(options.host)}:{options.port} (docs at /docs); stop with Ctrl-C")
+        uvicorn.Server(config).run(sockets=[place])
+    return OK
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens at a place; raises UserError if it cannot."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise UserError(
+            f"cannot listen at {host} port {port} ({error.strerror or error}): give another --host or --port"
+        ) from error
+
+
+def allowed_hosts(host: str, more: list[str]) -> list[str]:
+    """The names that requests may call the server by: a server of this machine only is not to be reached through a
+    name that some page on the web gave it."""
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    return ["localhost", "127.0.0.1", "[::1]", "::1", host, *more] if local else ["*"]
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

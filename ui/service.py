@@ -1,0 +1,133 @@
+"""What the demo and the HTTP API stand on: models, queue, languages, users' indexes and documents in one object."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.errors import UserError
+from rag_mt.types import Encoder
+from retrievers.registry import RETRIEVERS, retriever_spec
+from ui.documents import Documents
+from ui.engine import BatchReport, Engine
+from ui.languages import Detector, Offer, offer_of
+from ui.limits import Limits
+from ui.translators import Choice, Opener, SharedModels, Translators
+from ui.user_indexes import UserIndexes
+
+
+class Service:
+    """All that users share and own. `adapters` are the names that may be asked for, the default first.
+
+    `folder` keeps users' indexes from one start to the next; without one they are gone with the service.
+    """
+
+    def __init__(
+        self,
+        opener: Opener,
+        encoder: Callable[[str], Encoder],
+        *,
+        limits: Limits,
+        offer: Offer,
+        adapters: Sequence[str] = (DEFAULT_ADAPTER, "none"),
+        index: str = "",
+        folder: Path | None = None,
+        observe: Callable[[BatchReport], None] = lambda report: None,
+    ) -> None:
+        """`index` is what is searched for its language where no other is asked for; without it the sample index."""
+        self.limits, self.offer, self.adapters = limits, offer, tuple(adapters)
+        self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="rag-mt-")
+        place = folder or Path(self._temporary.name if self._temporary else ".")
+        self.detector = Detector([known.code for known in offer.languages])
+        self.translators = Translators(opener, limits.translators, limits.llms)
+        self.engine = Engine(self.translators, limits, observe)
+        self.indexes = UserIndexes(place / "indexes", limits, encoder, self._forget_index)
+        self.documents = Documents(place / "documents", self.engine, limits)
+        self._index, self._index_language, self._index_retriever = index, "", ""
+        if index:
+            from retrievers.manifest import read_manifest
+
+            manifest = read_manifest(Path(index))
+            self._index_language, self._index_retriever = manifest.language, manifest.retriever
+
+    @property
+    def retrievers(self) -> tuple[str, ...]:
+        """The retrieval systems that may be asked for, the default first."""
+        return (DEFAULT_RETRIEVER, *(name for name in RETRIEVERS if name != DEFAULT_RETRIEVER))
+
+    def choice(
+        self, owner: str, source: str, target: str, retriever: str = "", index: str = "", adapter: str = ""
+    ) -> Choice:
+        """A translator by names that a user gave; what is empty is the default. `index` is the id of an index of the
+        owner, whose retriever is taken unless it is named `none`.
+
+        Raises UserError for what is not offered.
+        """
+        source, target = self.offer.known(source), self.offer.known(target)
+        self.offer.check(source, target)
+        if adapter and adapter not in self.adapters:
+            raise UserError(f"adapter {adapter[:60]!r} is not offered: choose one of {', '.join(self.adapters)}")
+        adapter = adapter or self.adapters[0]
+        if retriever:
+            retriever_spec(retriever)
+        if retriever == "none":
+            return Choice(source, target, retriever, adapter=adapter)
+        if index:
+            own = self.indexes.get(owner, index)
+            if own.language != target:
+                raise UserError(f"index {own.name!r} holds text in {own.language}: the target language is {target}")
+            if retriever and retriever != own.retriever:
+                raise UserError(f"index {own.name!r} was built for retriever {own.retriever}: choose that one")
+            return Choice(source, target, own.retriever, str(self.indexes.folder_of(owner, index)), adapter)
+        if self._index and self._index_language == target and retriever in ("", self._index_retriever):
+            return Choice(source, target, self._index_retriever, self._index, adapter)
+        return Choice(source, target, retriever or DEFAULT_RETRIEVER, adapter=adapter)
+
+    def delete_owner(self, owner: str) -> None:
+        """Delete all that an owner has uploaded."""
+        self.documents.delete_all(owner)
+        self.indexes.delete_all(owner)
+
+    def close(self, patience: float = 10.0) -> None:
+        """End everything; translations that were accepted may finish for up to `patience` seconds."""
+        self.documents.close()
+        self.indexes.close()
+        self.engine.close(patience)
+        if self._temporary:
+            self._temporary.cleanup()
+
+    def _forget_index(self, folder: Path) -> None:
+        self.translators.forget(lambda choice: choice.index == str(folder))
+
+
+def open_service(
+    llm: str = DEFAULT_LLM,
+    *,
+    adapter: str = DEFAULT_ADAPTER,
+    wrapper: str = "auto",
+    device: str = "auto",
+    dtype: str = "auto",
+    quantization: str = "none",
+    languages: Sequence[str] = (),
+    index: str = "",
+    limits: Limits | None = None,
+    folder: Path | None = None,
+    observe: Callable[[BatchReport], None] = lambda report: None,
+) -> Service:
+    """A service of real models, which are loaded when they are asked for. Raises UserError for what cannot be used."""
+    limits = limits or Limits()
+    models = SharedModels(
+        llm, wrapper=wrapper, device=device, dtype=dtype, quantization=quantization, batch_size=limits.batch
+    )
+    return Service(
+        models,
+        models.default_encoder,
+        limits=limits,
+        offer=offer_of(languages, llm),
+        adapters=tuple(dict.fromkeys((adapter, "none"))),
+        index=index,
+        folder=folder,
+        observe=observe,
+    )

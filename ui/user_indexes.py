@@ -1,0 +1,299 @@
+"""Indexes that users make of their own texts: each belongs to one owner and is there for nobody else.
+
+On disk: `FOLDER/OWNER/ID/index` is the index and `FOLDER/OWNER/ID/info.json` its name; OWNER is a hash, ID is random.
+No name that a user gave is ever part of a path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from tempfile import mkdtemp
+
+from rag_mt.corpora.reading import read_sentences
+from rag_mt.defaults import DEFAULT_RETRIEVER
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_json
+from rag_mt.languages import base_code, language
+from rag_mt.paths import whole_file
+from rag_mt.skips import Skips
+from rag_mt.types import Encoder, Origin, Sentence
+from retrievers.calibration import calibrate
+from retrievers.default_index import CALIBRATION_LINES, SAMPLE_CORPUS, SAMPLE_DROP
+from retrievers.index import open_index
+from retrievers.registry import build_for, confidence_for, maker_for
+from ui.limits import BusyError, LimitError, Limits, MissingError
+from ui.tasks import CancelledTaskError, Task
+from ui.uploads import keep, named, shown_name, shown_title
+
+log = logging.getLogger("rag_mt")
+
+INFO = "info.json"
+INDEX = "index"
+WAITING_BUILDS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class UserIndex:
+    """A finished index of an owner; `created` is in seconds since 1970."""
+
+    id: str
+    name: str
+    language: str
+    retriever: str
+    sentences: int
+    units: int
+    created: float
+
+
+@dataclass(eq=False)
+class Build(Task):
+    """An index that is being built; `progress` counts sentences. `notes` tell what was left out."""
+
+    name: str = ""
+    language: str = ""
+    retriever: str = ""
+    notes: tuple[str, ...] = ()
+    uploads: tuple[tuple[str, Path], ...] = field(default=(), repr=False)  # shown name, stored copy
+
+
+class UserIndexes:
+    """The indexes of all owners in `folder`. All methods may be called from any thread; builds run one at a time.
+
+    `encoder` gives the encoder of a retriever; `gone` is told of the folder of an index that is about to be deleted.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        limits: Limits,
+        encoder: Callable[[str], Encoder],
+        gone: Callable[[Path], object] = lambda folder: None,
+    ) -> None:
+        self.folder, self.limits = folder, limits
+        self._encoder, self._gone = encoder, gone
+        folder.mkdir(parents=True, exist_ok=True)
+        self._work = Path(mkdtemp(prefix=".uploads-", dir=folder))
+        self._builds: dict[str, Build] = {}
+        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="indexing")
+
+    def build(
+        self,
+        owner: str,
+        name: str,
+        code: str,
+        files: Sequence[tuple[str, Path]],
+        retriever: str = DEFAULT_RETRIEVER,
+        column: str = "",
+    ) -> Build:
+        """Begin to build an index of text in the language `code` from files (name of the upload, where it is now).
+
+        The files are copied and checked before this returns. Raises LimitError and BusyError for what is too much,
+        UserError for a file that holds no text.
+        """
+        if not files:
+            raise UserError("no file was given: upload at least one file with text in the target language")
+        name = self._free_name(owner, name)
+        build = Build(owner, name=name, language=language(code).code, retriever=retriever)
+        with self._lock:
+            self._check_room(owner)
+            self._builds[build.id] = build
+        place = self._work / build.id
+        try:
+            place.mkdir()
+            build.uploads = self._copies(files, place)
+            total = sum(1 for _ in self._sentences(build, column, Skips(shown=0)))
+            if not total:
+                raise UserError(f"there is no {language(code).name} sentence in the upload: expected running text")
+            build.progress = (0, total)
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            with self._lock:
+                del self._builds[build.id]
+            raise
+        self._thread.submit(self._run, build, column)
+        return build
+
+    def of(self, owner: str) -> list[UserIndex]:
+        """The owner's finished indexes, the oldest first."""
+        found = [self._info(place) for place in self._place(owner).glob("*/") if (place / INFO).is_file()]
+        return sorted(found, key=lambda index: (index.created, index.id))
+
+    def builds(self, owner: str) -> list[Build]:
+        """The owner's builds since the start of the server that were not deleted, the oldest first."""
+        with self._lock:
+            return [build for build in self._builds.values() if build.owner == owner]
+
+    def get_build(self, owner: str, id: str) -> Build:
+        """A build of the owner; raises MissingError if there is none of that id."""
+        build = self._builds.get(id)
+        if build is None or build.owner != owner:
+            raise MissingError(_missing(id))
+        return build
+
+    def get(self, owner: str, id: str) -> UserIndex:
+        """An index of the owner; raises MissingError if there is none of that id."""
+        return self._info(self.folder_of(owner, id).parent)
+
+    def folder_of(self, owner: str, id: str) -> Path:
+        """The folder of an index of the owner; raises MissingError if there is none of that id."""
+        place = self._place(owner) / id
+        if not id.isalnum() or not id.isascii() or not (place / INFO).is_file():
+            raise MissingError(_missing(id))
+        return place / INDEX
+
+    def rename(self, owner: str, id: str, name: str) -> UserIndex:
+        """Give an index another name; raises UserError for a name that is taken."""
+        index = self.get(owner, id)
+        if shown_title(name) != index.name:
+            index = replace(index, name=self._free_name(owner, name))
+            self._write(self.folder_of(owner, id).parent, index)
+        return index
+
+    def delete(self, owner: str, id: str) -> None:
+        """Cancel the build of that id, or delete the finished index."""
+        build = self._builds.get(id)
+        if build is not None and build.owner == owner:
+            build.cancel()
+            build.wait(60)
+            with self._lock:
+                self._builds.pop(id, None)
+            if build.state != "done":
+                return
+        place = self.folder_of(owner, id).parent
+        self._gone(place / INDEX)
+        (place / INFO).unlink(missing_ok=True)
+        shutil.rmtree(place, ignore_errors=True)
+
+    def delete_all(self, owner: str) -> None:
+        """Delete everything of an owner, running builds too."""
+        for build in self.builds(owner):
+            self.delete(owner, build.id)
+        for index in self.of(owner):
+            self.delete(owner, index.id)
+        shutil.rmtree(self._place(owner), ignore_errors=True)
+
+    def close(self) -> None:
+        """Cancel the builds."""
+        for build in list(self._builds.values()):
+            build.cancel()
+        self._thread.shutdown(cancel_futures=True)
+        shutil.rmtree(self._work, ignore_errors=True)
+
+    def _check_room(self, owner: str) -> None:
+        running = [build for build in self._builds.values() if not build.ended]
+        if len(running) >= WAITING_BUILDS:
+            raise BusyError(f"{len(running)} indexes are being built already: try again in a minute", 60)
+        own = len(self.of(owner)) + sum(build.owner == owner for build in running)
+        if own >= self.limits.indexes:
+            raise LimitError(f"you have {own} indexes and at most {self.limits.indexes} are allowed: delete one")
+        everybody = len(list(self.folder.glob(f"*/*/{INFO}"))) + len(running)
+        if everybody >= self.limits.all_indexes:
+            raise LimitError(
+                f"the server holds {everybody} indexes, as many as it may: ask for room or come back later"
+            )
+
+    def _copies(self, files: Sequence[tuple[str, Path]], place: Path) -> tuple[tuple[str, Path], ...]:
+        """The uploads copied into a folder of ours; the limit holds for all of them together."""
+        self.limits.check_file(sum(path.stat().st_size for _, path in files), self.limits.index_bytes)
+        return tuple(
+            (shown_name(name), keep(path, place, str(number), name, self.limits.index_bytes))
+            for number, (name, path) in enumerate(files)
+        )
+
+    def _sentences(self, build: Build, column: str, skips: Skips) -> Iterator[Sentence]:
+        """The sentences of the uploads, which say that they come from the file as its user named it."""
+        for name, path in build.uploads:
+            with named(path, name):
+                for sentence in read_sentences([str(path)], build.language, column=column, skips=skips):
+                    yield replace(sentence, source=Origin(name, sentence.source.line))
+
+    def _run(self, build: Build, column: str) -> None:
+        work = self._work / build.id
+        try:
+            if not build.begin():
+                return
+            skips = Skips(shown=0)
+            encoder = self._encoder(build.retriever)
+            manifest = build_for(
+                build.retriever,
+                work / INDEX,
+                self._sentences(build, column, skips),
+                encoder,
+                build.language,
+                show=False,
+                advance=build.advance,
+            )
+            self._calibrate(work / INDEX, build, encoder)
+            build.advance(0)
+            build.notes = (skips.summary(),) if skips.counts else ()
+            made = UserIndex(
+                build.id,
+                build.name,
+                build.language,
+                build.retriever,
+                manifest.sentences,
+                manifest.units,
+                build.created,
+            )
+            place = self._place(build.owner) / build.id
+            place.mkdir(parents=True)
+            (work / INDEX).rename(place / INDEX)
+            self._write(place, made)
+            build.end("done")
+        except CancelledTaskError:
+            build.end("cancelled")
+        except UserError as error:
+            build.end("failed", str(error).replace(str(work / INDEX), build.name))
+        except Exception:
+            log.exception("building an index failed")
+            build.end("failed", "the index could not be built (see the server's log)")
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    def _calibrate(self, folder: Path, build: Build, encoder: Encoder) -> None:
+        """Choose a cut-off for each language of the sample corpus, as strict as the sample index has it; hits that a
+        confidence model judges need none."""
+        if confidence_for(encoder, folder) is not None:
+            return
+        maker = maker_for(build.retriever, encoder)
+        index = open_index(folder, maker.settings)
+        for path in sorted(SAMPLE_CORPUS.glob("*.txt")):
+            if path.stem != base_code(build.language):
+                build.advance(0)
+                lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+                calibrate(index, maker, lines[: CALIBRATION_LINES[maker.unit]], path.stem, SAMPLE_DROP)
+
+    def _free_name(self, owner: str, name: str) -> str:
+        """The name as it will be shown; raises UserError if the owner has an index of that name."""
+        name = shown_title(name)
+        taken = {index.name for index in self.of(owner)}
+        taken |= {build.name for build in self.builds(owner) if not build.ended}
+        if name in taken:
+            raise UserError(f"you have an index named {name!r} already: give another name")
+        return name
+
+    def _place(self, owner: str) -> Path:
+        return self.folder / hashlib.sha256(owner.encode("utf-8", "replace")).hexdigest()[:32]
+
+    def _info(self, place: Path) -> UserIndex:
+        try:
+            return UserIndex(**read_json(place / INFO))
+        except (OSError, TypeError, ValueError) as error:
+            raise MissingError(_missing(place.name)) from error
+
+    def _write(self, place: Path, index: UserIndex) -> None:
+        with whole_file(place / INFO) as part:
+            part.write_text(json.dumps(asdict(index), ensure_ascii=False), encoding="utf-8")
+
+
+def _missing(id: str) -> str:
+    return f"there is no index {id[:40]!r}: it may have been deleted"
