@@ -1,0 +1,57 @@
+"""Completions that another run of the folder has already: of the same prompt by the same language model.
+
+Systems that differ in their hints ask the same wherever a sentence has none. In float32 a completion does not depend on
+what else is in its batch, so that it can be taken over; in other number formats each run generates its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rag_mt.fingerprints import settings_hash
+from rag_mt.types import Completion, LanguageModel, Prompt
+
+SAME = ("llm", "max_new_tokens", "versions")
+"""The settings of a run that a completion depends on beside its prompt."""
+
+
+def asked(prompt: Prompt) -> str:
+    """A short hash of what the language model reads and where it stops."""
+    return settings_hash([prompt.text, prompt.chat, prompt.stop])
+
+
+def repeatable(llm: LanguageModel) -> bool:
+    """Whether a completion depends on its prompt alone."""
+    return getattr(getattr(llm, "model", None), "dtype", None) == torch.float32
+
+
+def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[str, Completion]:
+    """The completions by `asked` in the records of the other systems of a folder, for the direction of the records
+    `own`; lines that a crash has cut are left out."""
+    found: dict[str, Completion] = {}
+    for path in sorted(own.parent.parent.glob(f"*/{own.name}")):
+        if path == own:
+            continue
+        with path.open(encoding="utf-8", errors="surrogatepass") as lines:
+            head, *rest = (_read(line) for line in lines)
+        if any(head.get("settings", {}).get(name) != settings[name] for name in SAME):
+            continue
+        for item in rest:
+            for _, record in item.get("done", ()):
+                if "asked" in record:
+                    completion = (record["raw"], record["tokens"], record["finished"], record["stopped"])
+                    found[record["asked"]] = Completion(*completion)
+    return found
+
+
+def _read(line: str) -> dict[str, Any]:
+    try:
+        item = json.loads(line)
+    except ValueError:
+        return {}
+    return item if isinstance(item, dict) else {}
