@@ -106,7 +106,8 @@ def _files(data: Path, language: str) -> list[Path]:
     """The training files that have sentences of a language."""
     found = sorted((data / "train").glob("*-en.tsv*" if language == "en" else f"{language}-en.tsv*"))
     if not found:
-        raise UserError(f"there is no {language}-en.tsv in {data / 'train'}: give --data the folder that holds train/")
+        name = "XX" if language == "en" else language
+        raise UserError(f"there is no {name}-en.tsv in {data / 'train'}: give --data the folder that holds train/")
     return found
 
 

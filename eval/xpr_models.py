@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from eval.xpr_cells import Cells
 from rag_mt.errors import UserError
-from rag_mt.fingerprints import folder_fingerprint, read_json
+from rag_mt.fingerprints import folder_fingerprint
 from rag_mt.types import Floats
 from retrievers.xpr.examples import ExampleSet
+from retrievers.xpr.head import SETTINGS, XprSettings
 from retrievers.xpr.model import XprEncoder, open_xpr
 
 MULTILINGUAL = "multilingual"
@@ -58,16 +59,11 @@ class Models:
         self.open = lru_cache(maxsize=1)(lambda name: open_xpr(str(self._path(name)), device, dtype))
 
     def __contains__(self, name: str) -> bool:
-        return self.folder is not None and (self.folder / name / "training.json").is_file()
-
-    def settings(self, name: str) -> dict[str, Any]:
-        """The settings that a model was trained with."""
-        found: dict[str, Any] = read_json(self._path(name) / "training.json")["settings"]
-        return found
+        return self.folder is not None and (self.folder / name / SETTINGS).is_file()
 
     def alone(self, name: str) -> bool:
         """Whether a model was trained on phrases without example sentences."""
-        return bool(self.settings(name)["data"].get("sentences", 1) == 0)
+        return XprSettings.load(self._path(name)).sentences == 0
 
     def key(self, name: str) -> dict[str, Any]:
         """All that changes a model's vectors but the number of example sentences."""

@@ -18,6 +18,7 @@ from retrievers.phrases import default_layer
 from retrievers.word_vectors import WordTraining
 from retrievers.xpr.model import XprEncoder, untrained_xpr
 
+WORD_TRAINING = WordTraining()
 COUNTS = (1, 2, 4, 8, 16, 32)
 UNTRAINED, ALONE, MAPPED = "XPR, untrained", "CLSE, no map", "CLSE, map from pairs"
 SWEPT = (UNTRAINED, ALONE, MAPPED)
@@ -159,7 +160,7 @@ class Plans:
         if data is None:
             return None
         every = self.sets.every
-        return Maps(Words(data, self._settings.runs / "words", list(every.values()), WordTraining()), every)
+        return Maps(Words(data, self._settings.runs / "words", list(every.values()), WORD_TRAINING), every)
 
     # Caches by layer: two layers at most are ever chosen for phrases alone.
 
