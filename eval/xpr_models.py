@@ -6,7 +6,7 @@ A folder of models has a folder for each, named for what it was trained on: `sup
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from eval.xpr_cells import Cells
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import folder_fingerprint
 from rag_mt.types import Floats
-from retrievers.xpr.examples import ExampleSet
+from retrievers.xpr.examples import ExampleSet, Side
 from retrievers.xpr.head import SETTINGS, XprSettings
-from retrievers.xpr.model import XprEncoder, open_xpr
+from retrievers.xpr.model import open_xpr
 
 MULTILINGUAL = "multilingual"
 ABLATIONS = {
@@ -32,6 +32,8 @@ ABLATIONS = {
 """What an ablation is called in a folder's name, and in tables."""
 
 Rows = NDArray[np.int64]
+Maker = Callable[[Side, Rows, int], Floats]
+"""A side, phrases of it and a number of example sentences to vectors (phrases, dimension)."""
 
 
 def supervised(pair: str) -> str:
@@ -74,7 +76,7 @@ class Models:
 
 
 def example_vectors(
-    cells: Cells, key: Mapping[str, Any], encoder: XprEncoder, own: ExampleSet, examples: int, side: int, rows: Rows
+    cells: Cells, key: Mapping[str, Any], make: Maker, own: ExampleSet, examples: int, side: int, rows: Rows
 ) -> Floats:
     """The vectors (rows, dimension) of phrases in their first `examples` sentences, without sentences if it is 0.
 
@@ -82,9 +84,9 @@ def example_vectors(
     """
     text = own.sides[side]
     if not examples:
-        return encoder.side_vectors(text.alone(), rows, 1)
+        return make(text.alone(), rows, 1)
     order = np.argsort(text.examples[text.bounds[rows], 1], kind="stable")
-    made = cells.vectors(key, side, rows[order], lambda part: encoder.side_vectors(text, part, examples))
+    made = cells.vectors(key, side, rows[order], lambda part: make(text, part, examples))
     back = np.empty_like(made)
     back[order] = made
     return back
