@@ -208,7 +208,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_sets_are_clean(data: Path, tmp_path: Path) -> None:
     output = tmp_path / "phrases"
-    given = ["--data", str(data), "--pairs", "de-en", "--output", str(output), "--least", "2", "--others", "30"]
+    given = ["--data", str(data), "--pairs", "de-en", "--output", str(output), "--least", "2", "--limit", "60"]
     assert main([*given, "--report", str(tmp_path / "report.md")]) == 0
     found = open_examples(output / "de-en")
     splits = {name: found.pairs(name) for name in ("train", "dev", "test")}
@@ -244,7 +244,7 @@ def test_sets_are_clean(data: Path, tmp_path: Path) -> None:
 
 
 def test_known_translations_are_right_answers(data: Path, tmp_path: Path) -> None:
-    assert main(["--data", str(data), "--pairs", "de-en", "--output", str(tmp_path), "--others", "50"]) == 0
+    assert main(["--data", str(data), "--pairs", "de-en", "--output", str(tmp_path), "--limit", "50"]) == 0
     found = open_examples(tmp_path / "de-en")
     for name in ("train", "dev", "test"):
         for rows, answers in zip(found.pairs(name).tolist(), found.answers(name, 1), strict=True):

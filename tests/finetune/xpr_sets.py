@@ -1,12 +1,17 @@
-"""Phrase sets of invented languages: every word is an English one spelled backwards."""
+"""Phrase sets of invented languages, every word an English one spelled backwards; and an encoder that is read once."""
 
 from __future__ import annotations
 
+import copy
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from rag_mt.adapters import merge_adapter
+from rag_mt.models import LoadedEncoder, load_encoder
 from retrievers.xpr.examples import ExampleSet, Side, sentence_table, write_examples
 from tests.finetune.conftest import WORDS
 
@@ -31,3 +36,15 @@ def phrase_set(folder: Path, name: str, pairs: int = 40, seed: int = 3) -> Examp
     rows = np.array([(n, n, split) for n, split in enumerate(splits)] + [(0, pairs, 3)], np.int32)
     facts = {"files": {"by hand": str(seed)}, "statistics": {}}
     return write_examples(folder / name, name, (sides[0], sides[1]), rows, facts)
+
+
+def loader_of(loaded: LoadedEncoder) -> Callable[..., LoadedEncoder]:
+    """A stand-in for `load_encoder` that copies an encoder instead of reading its files again, tokenizer and all."""
+
+    def load(name: str, device: str = "auto", dtype: str = "auto", adapter: str | None = None) -> LoadedEncoder:
+        if name != loaded.name:
+            return load_encoder(name, device, dtype, adapter)
+        model = copy.deepcopy(loaded.model)
+        return replace(loaded, model=merge_adapter(model, name, adapter).eval() if adapter else model)
+
+    return load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 from pathlib import Path
@@ -10,15 +11,20 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from peft import LoraConfig, get_peft_model
 
 from rag_mt.errors import UserError
+from rag_mt.models import LoadedEncoder, load_encoder
 from rag_mt.types import Sentence
+from retrievers.encoders import TransformerEncoder
+from retrievers.families import Family
 from retrievers.registry import build_for, encoder_for, maker_for, open_retriever
 from retrievers.words import surface
 from retrievers.xpr.examples import Side, sentence_table
 from retrievers.xpr.head import XprHead, XprSettings
 from retrievers.xpr.model import XprEncoder, is_xpr_model, open_xpr, untrained_xpr
 from retrievers.xpr.units import XprUnits
+from tests.finetune.xpr_sets import loader_of
 
 TEXTS = [
     "The central bank raised interest rates.",
@@ -29,8 +35,18 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def tiny(tiny_encoder: Path) -> XprEncoder:
-    return untrained_xpr(str(tiny_encoder), 2, "cpu", "float32")
+def loaded(tiny_encoder: Path) -> LoadedEncoder:
+    return load_encoder(str(tiny_encoder), "cpu", "float32")
+
+
+@pytest.fixture(autouse=True)
+def _read_once(loaded: LoadedEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retrievers.xpr.model.load_encoder", loader_of(loaded))
+
+
+@pytest.fixture(scope="module")
+def tiny(loaded: LoadedEncoder) -> XprEncoder:
+    return XprEncoder(loaded.name, loaded, XprHead(XprSettings(loaded.name, 2, 32, head=False)).eval())
 
 
 def places(phrase: str) -> NDArray[np.int32]:
@@ -113,18 +129,19 @@ def test_head_is_the_papers_and_begins_as_asked() -> None:
     torch.testing.assert_close(head(states), states / states.norm(dim=1, keepdim=True))
 
 
-def saved_model(folder: Path, encoder: Path) -> Path:
-    """A trained-looking model: the tiny encoder as a whole, with a random head."""
+def saved_model(folder: Path, loaded: LoadedEncoder) -> Path:
+    """A trained-looking model: an adapter that changes nothing yet, with a random head."""
     torch.manual_seed(1)
     folder.mkdir()
-    XprHead(XprSettings(str(encoder), 2, 32)).save(folder)
-    (folder / "encoder").symlink_to(encoder)
+    XprHead(XprSettings(loaded.name, 2, 32)).save(folder)
+    model = copy.deepcopy(loaded.model)
+    get_peft_model(model, LoraConfig(r=2, target_modules=["query"])).save_pretrained(folder)
     return folder
 
 
-def test_saved_models_open(tmp_path: Path, tiny_encoder: Path, tiny: XprEncoder) -> None:
-    folder = saved_model(tmp_path / "model", tiny_encoder)
-    assert is_xpr_model(str(folder)) and not is_xpr_model(str(tiny_encoder))
+def test_saved_models_open(tmp_path: Path, loaded: LoadedEncoder, tiny: XprEncoder) -> None:
+    folder = saved_model(tmp_path / "model", loaded)
+    assert is_xpr_model(str(folder)) and not is_xpr_model(loaded.name)
     model = open_xpr(str(folder), "cpu", "float32")
     states = tiny.side_states(side(), np.array([0, 1]), 4, (2,))[0]
     np.testing.assert_allclose(model.side_vectors(side(), np.array([0, 1]), 4), model.project(states), atol=1e-5)
@@ -139,7 +156,7 @@ def test_saved_models_open(tmp_path: Path, tiny_encoder: Path, tiny: XprEncoder)
     with pytest.raises(UserError, match=r"'nowhere' is no XPR model"):
         open_xpr("nowhere")
     with pytest.raises(UserError, match=r"layer 9 of .*: it has layers 0 to 3"):
-        untrained_xpr(str(tiny_encoder), 9)
+        untrained_xpr(loaded.name, 9)
 
 
 def test_index_units_are_phrases_with_all_their_sentences(tiny: XprEncoder) -> None:
@@ -178,15 +195,14 @@ def test_queries_are_encoded_in_their_context(tiny: XprEncoder) -> None:
     assert empty.shape == (0, 32) and none.shape == (0, 3)
 
 
-def test_other_encoders_are_told(tiny_encoder: Path) -> None:
-    other = encoder_for("sentence", str(tiny_encoder), "cpu", "float32")
+def test_other_encoders_are_told(loaded: LoadedEncoder) -> None:
     with pytest.raises(UserError, match=r"not opened for XPR"):
-        maker_for("xpr", other)
+        maker_for("xpr", TransformerEncoder(loaded, Family()))
 
 
-def test_retriever_from_index_to_hints(tmp_path: Path, tiny_encoder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_retriever_from_index_to_hints(tmp_path: Path, loaded: LoadedEncoder, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="rag_mt")
-    encoder = encoder_for("xpr", str(saved_model(tmp_path / "model", tiny_encoder)), "cpu", "float32")
+    encoder = encoder_for("xpr", str(saved_model(tmp_path / "model", loaded)), "cpu", "float32")
     assert "not trained for XPR" not in caplog.text
     sentences = [Sentence(text, "en") for text in TEXTS]
     manifest = build_for("xpr", tmp_path / "index", sentences, encoder, "en", show=False)
@@ -199,9 +215,9 @@ def test_retriever_from_index_to_hints(tmp_path: Path, tiny_encoder: Path, caplo
         open_retriever("phrases", tmp_path / "index", encoder, source_language="de", target_language="en")
 
 
-def test_untrained_encoders_are_used_with_a_note(tiny_encoder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_untrained_encoders_are_used_with_a_note(loaded: LoadedEncoder, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="rag_mt")
-    encoder = encoder_for("xpr", str(tiny_encoder), "cpu", "float32")
+    encoder = encoder_for("xpr", loaded.name, "cpu", "float32")
     assert isinstance(encoder, XprEncoder) and encoder.settings.layer == 2
     assert "was not trained for XPR" in caplog.text
 
