@@ -1,7 +1,7 @@
 """Trained XPR models by the role they play in the suite, and the vectors of phrases in their example sentences.
 
 A folder of models has a folder for each, named for what it was trained on: `supervised.de-en`, `multilingual`,
-`seed.2.de-en` (a further seed of `supervised.de-en`), `ablation.NAME.de-en`.
+`seed.2.de-en` (a further seed of `supervised.de-en`), `ablation.NAME.de-en`. Models of other names are not looked at.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.xpr_cells import Cells
+from rag_mt.adapters import TRAINING
 from rag_mt.errors import UserError
-from rag_mt.fingerprints import folder_fingerprint
+from rag_mt.fingerprints import folder_fingerprint, read_json
 from rag_mt.types import Floats
 from retrievers.xpr.examples import ExampleSet, Side
 from retrievers.xpr.head import SETTINGS, XprSettings
@@ -59,6 +60,19 @@ class Models:
             raise UserError(f"there is no folder {folder}: give --models the folder of trained models")
         self.folder = folder
         self.open = lru_cache(maxsize=1)(lambda name: open_xpr(str(self._path(name)), device, dtype))
+
+    def facts(self, name: str) -> dict[str, Any]:
+        """What is recorded of a model's training.
+
+        Raises UserError for a model that was trained on other sets than its name says.
+        """
+        found: dict[str, Any] = read_json(self._path(name) / TRAINING)
+        trained_on = found["settings"]["data"]["languages"]
+        if name != MULTILINGUAL and trained_on != [name.rpartition(".")[2]]:
+            raise UserError(
+                f"the model {self._path(name)} was trained on {', '.join(trained_on)}: name its folder for that"
+            )
+        return found
 
     def __contains__(self, name: str) -> bool:
         return self.folder is not None and (self.folder / name / SETTINGS).is_file()

@@ -45,6 +45,13 @@ class Plans:
         own = self._settings
         return untrained_xpr(own.encoder, device=own.device, dtype=own.dtype)
 
+    def known_models(self) -> list[str]:
+        """The trained models whose names say what they are."""
+        pairs = self.sets.every
+        known = [MULTILINGUAL, *(supervised(pair) for pair in pairs), *(seed(n, p) for n in (2, 3) for p in pairs)]
+        known += [ablation(name, pair) for name in ABLATIONS for pair in pairs]
+        return [name for name in known if name in self.models]
+
     # The layers, on development pairs.
 
     def by_layer(self) -> list[Plan]:

@@ -6,7 +6,7 @@ import json
 import logging
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,14 +50,15 @@ COMPARED: tuple[tuple[str, Key, Key], ...] = (
 
 @dataclass(frozen=True)
 class Report:
-    """All that was found. `notes` say what a reader must know to judge it; `layers` which layer stands for each system
-    and `source` the set that zero-shot transfer comes from."""
+    """All that was found. `notes` say what a reader must know to judge it; `layers` which layer stands for each system,
+    `source` the set that zero-shot transfer comes from, `models` what is recorded of the trained models."""
 
     rows: tuple[Row, ...]
     names: tuple[str, ...]
     notes: tuple[str, ...]
     layers: Mapping[str, int]
     source: str
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def part(self, name: str) -> list[Row]:
         """The rows of a part that have an answer."""
@@ -112,6 +113,16 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
             yield Text(f"Mean {np.mean(values):.1f}, standard deviation {np.std(values, ddof=1):.1f}.")
         if rows or part in ("matrix", "ablations"):
             yield from _paper(part)
+    if report.models:
+        yield Heading("Trained models")
+        yield Table(("model", "steps", "of", "phrase pairs", "minutes"), tuple(_training(report)))
+
+
+def _training(report: Report) -> Iterator[tuple[str, ...]]:
+    for name, facts in report.models.items():
+        steps, planned = facts["steps"], facts["settings"]["training"]["steps"]
+        minutes = facts["training_seconds"] / 60
+        yield name, str(steps), str(planned), f"{facts['phrase_pairs_seen']:,}", f"{minutes:.1f}"
 
 
 def _table(rows: Sequence[Row], names: Sequence[str]) -> Table:
@@ -199,6 +210,10 @@ def as_dict(report: Report) -> dict[str, Any]:
         "missing": _missing(report),
         "layers": dict(report.layers),
         "source": report.source,
+        "models": {
+            name: {key: facts[key] for key in ("steps", "phrase_pairs_seen", "training_seconds", "settings")}
+            for name, facts in report.models.items()
+        },
         "rows": [
             {
                 "part": row.part,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,6 +75,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def training(languages: list[str]) -> dict[str, Any]:
+    """What `finetune.xpr` records of a training, as far as it is read."""
+    settings = {"data": {"languages": languages}, "training": {"steps": 40}}
+    return {"steps": 30, "phrase_pairs_seen": 1440, "training_seconds": 90, "settings": settings}
+
+
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random BERT of two layers whose tokens are letters: it is loaded at once."""
@@ -101,6 +109,9 @@ def models(tmp_path_factory: pytest.TempPathFactory, letters: Path) -> Path:
         (folder / name).mkdir()
         (folder / name / ENCODER).symlink_to(letters)
         XprHead(XprSettings(ENCODER, layer=2, hidden=32, sentences=sentences)).save(folder / name)
+        (folder / name / "training.json").write_text(
+            json.dumps(training(["de-en"] if "de" in name else ["de-en", "cs-en"]))
+        )
     return folder
 
 
@@ -151,7 +162,13 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
     assert len([name for part, name in rows if part == "layers"]) == 3 * 3, "three systems, embeddings and two layers"
     markdown = Path(files[1]).read_text()
     assert markdown.replace(" The same as a picture", "") != text
-    for shown in ("83.9", "12 test pairs of 12 concepts, searched among 24 of de and 24 of en", "avg", "report.svg"):
+    for shown in (
+        "83.9",
+        "12 test pairs of 12 concepts, searched among 24 of de and 24 of en",
+        "avg",
+        "report.svg",
+        "| 30 | 40 | 1,440 | 1.5 |",
+    ):
         assert shown in markdown
     assert out.with_suffix(".svg").read_text().startswith("<?xml")
     assert not list((runs / "vectors").glob("*/*")), "vectors of finished results are gone"
@@ -255,6 +272,14 @@ def test_mistakes_are_one_sentence(arguments, message, common, capsys, tmp_path)
     assert code == 2
     assert message in error
     assert "Traceback" not in error
+
+
+def test_a_model_of_another_name_is_refused(common, models, capsys, tmp_path) -> None:
+    folder = tmp_path / "models" / "supervised.cs-en"
+    shutil.copytree(models / "supervised.de-en", folder, symlinks=True)
+    code, _, error = run(capsys, *common, "--models", str(folder.parent), "--runs", str(tmp_path / "runs"))
+    assert code == 2
+    assert "was trained on de-en: name its folder for that" in error
 
 
 def test_data_without_a_language_is_refused(common, data, capsys, tmp_path) -> None:
