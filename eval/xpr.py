@@ -96,12 +96,13 @@ def evaluate_xpr(options: argparse.Namespace) -> int:
     if settings.data is None:
         note("without --data DIR there are no word vectors: rows of CLWE that were not computed earlier are missing")
     plans = Plans(sets)
+    models = {name: plans.models.facts(name) for name in plans.known_models()}
     swept = sets.rows(plans.by_layer())
     chosen = plans.choose_layers(swept)
     tables = [*plans.four_settings(), *plans.matrix(), *plans.seeds(), *plans.ablations(), *plans.by_count()]
     rows = (*swept, *sets.rows(tables))
     notes = tuple(_notes(sets, plans, chosen))
-    report = Report(rows, sets.names, notes, plans.layers, sets.source)
+    report = Report(rows, sets.names, notes, plans.layers, sets.source, models)
     note(f"{sets.cells.computed} results were computed; all are in {settings.runs}")
     print(as_markdown(list(as_blocks(report, None))), end="")
     for name in options.output:

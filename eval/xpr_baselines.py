@@ -22,17 +22,17 @@ from rag_mt.fingerprints import remembered_sha256, settings_hash
 from rag_mt.skips import Skips
 from rag_mt.types import Floats
 from retrievers.mapping import SelfLearning, centre, nearest_rotation, normalised, self_learned, unit
-from retrievers.word_vectors import WordTraining, WordVectors, load_word_vectors, trained_word_vectors
+from retrievers.word_vectors import WordTraining, WordVectors, load_words, train_words
 from retrievers.xpr.examples import ExampleSet
 from retrievers.xpr.model import XprEncoder
 
 log = logging.getLogger("rag_mt")
 
-SENTENCES = 200_000
+SENTENCES = 100_000
 """Sentences of a language that word vectors are trained on, at most."""
-FREQUENT = 5_000
+FREQUENT = 4_000
 """Vectors of a language from which a map is learnt without pairs. VecMap takes 20,000, of far more text."""
-LEARNING = SelfLearning(vocabulary=FREQUENT, most=500)
+LEARNING = SelfLearning(vocabulary=FREQUENT, patience=20, most=300)
 
 Rows = NDArray[np.int64]
 
@@ -65,13 +65,7 @@ class Words:
     def __init__(self, data: Path, folder: Path, sets: Sequence[ExampleSet], training: WordTraining) -> None:
         self._data, self._folder, self._sets, self._training = data, folder, tuple(sets), training
         files = {path.name: remembered_sha256(path) for path in _files(data, "en")}
-        phrases = settings_hash([own.manifest["files"] for own in sets])
-        self.key: Mapping[str, Any] = {
-            "words": asdict(training),
-            "sentences": SENTENCES,
-            "files": files,
-            "phrases": phrases,
-        }
+        self.key: Mapping[str, Any] = {"words": asdict(training), "sentences": SENTENCES, "files": files}
         self._found: dict[str, WordVectors] = {}
 
     def plain(self, own: ExampleSet, side: int, rows: Rows) -> Floats:
@@ -90,13 +84,12 @@ class Words:
     def language(self, language: str) -> WordVectors:
         """The vectors of a language, centred and of length 1."""
         if language not in self._found:
-            folder = self._folder / f"{language}-{settings_hash(self.key)}"
-            if not folder.is_dir():
+            path = self._folder / f"{language}-{settings_hash(self.key)}.bin"
+            if not path.is_file():
                 log.info("training word vectors of %s", language)
-                sides = [side for own in self._sets for side in own.sides if side.language == language]
-                also = [phrase for side in sides for phrase in side.phrases]
-                trained_word_vectors(sentences_of(self._data, language), also, self._training).save(folder)
-            words = load_word_vectors(folder)
+                train_words(sentences_of(self._data, language), path, self._training)
+            sides = [side for own in self._sets for side in own.sides if side.language == language]
+            words = load_words(path, (phrase for side in sides for phrase in side.phrases))
             mean = centre(words.vectors[:FREQUENT])
             self._found[language] = replace(words, vectors=normalised(words.vectors, mean))
         return self._found[language]
@@ -106,7 +99,8 @@ def _files(data: Path, language: str) -> list[Path]:
     """The training files that have sentences of a language."""
     found = sorted((data / "train").glob("*-en.tsv*" if language == "en" else f"{language}-en.tsv*"))
     if not found:
-        raise UserError(f"there is no {language}-en.tsv in {data / 'train'}: give --data the folder that holds train/")
+        name = "XX" if language == "en" else language
+        raise UserError(f"there is no {name}-en.tsv in {data / 'train'}: give --data the folder that holds train/")
     return found
 
 

@@ -1,12 +1,12 @@
 """Trained XPR models by the role they play in the suite, and the vectors of phrases in their example sentences.
 
 A folder of models has a folder for each, named for what it was trained on: `supervised.de-en`, `multilingual`,
-`seed.2.de-en` (a further seed of `supervised.de-en`), `ablation.NAME.de-en`.
+`seed.2.de-en` (a further seed of `supervised.de-en`), `ablation.NAME.de-en`. Models of other names are not looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.xpr_cells import Cells
+from rag_mt.adapters import TRAINING
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import folder_fingerprint, read_json
 from rag_mt.types import Floats
-from retrievers.xpr.examples import ExampleSet
-from retrievers.xpr.model import XprEncoder, open_xpr
+from retrievers.xpr.examples import ExampleSet, Side
+from retrievers.xpr.head import SETTINGS, XprSettings
+from retrievers.xpr.model import open_xpr
 
 MULTILINGUAL = "multilingual"
 ABLATIONS = {
@@ -31,6 +33,8 @@ ABLATIONS = {
 """What an ablation is called in a folder's name, and in tables."""
 
 Rows = NDArray[np.int64]
+Maker = Callable[[Side, Rows, int], Floats]
+"""A side, phrases of it and a number of example sentences to vectors (phrases, dimension)."""
 
 
 def supervised(pair: str) -> str:
@@ -57,17 +61,25 @@ class Models:
         self.folder = folder
         self.open = lru_cache(maxsize=1)(lambda name: open_xpr(str(self._path(name)), device, dtype))
 
-    def __contains__(self, name: str) -> bool:
-        return self.folder is not None and (self.folder / name / "training.json").is_file()
+    def facts(self, name: str) -> dict[str, Any]:
+        """What is recorded of a model's training.
 
-    def settings(self, name: str) -> dict[str, Any]:
-        """The settings that a model was trained with."""
-        found: dict[str, Any] = read_json(self._path(name) / "training.json")["settings"]
+        Raises UserError for a model that was trained on other sets than its name says.
+        """
+        found: dict[str, Any] = read_json(self._path(name) / TRAINING)
+        trained_on = found["settings"]["data"]["languages"]
+        if name != MULTILINGUAL and trained_on != [name.rpartition(".")[2]]:
+            raise UserError(
+                f"the model {self._path(name)} was trained on {', '.join(trained_on)}: name its folder for that"
+            )
         return found
+
+    def __contains__(self, name: str) -> bool:
+        return self.folder is not None and (self.folder / name / SETTINGS).is_file()
 
     def alone(self, name: str) -> bool:
         """Whether a model was trained on phrases without example sentences."""
-        return bool(self.settings(name)["data"].get("sentences", 1) == 0)
+        return XprSettings.load(self._path(name)).sentences == 0
 
     def key(self, name: str) -> dict[str, Any]:
         """All that changes a model's vectors but the number of example sentences."""
@@ -78,7 +90,7 @@ class Models:
 
 
 def example_vectors(
-    cells: Cells, key: Mapping[str, Any], encoder: XprEncoder, own: ExampleSet, examples: int, side: int, rows: Rows
+    cells: Cells, key: Mapping[str, Any], make: Maker, own: ExampleSet, examples: int, side: int, rows: Rows
 ) -> Floats:
     """The vectors (rows, dimension) of phrases in their first `examples` sentences, without sentences if it is 0.
 
@@ -86,9 +98,9 @@ def example_vectors(
     """
     text = own.sides[side]
     if not examples:
-        return encoder.side_vectors(text.alone(), rows, 1)
+        return make(text.alone(), rows, 1)
     order = np.argsort(text.examples[text.bounds[rows], 1], kind="stable")
-    made = cells.vectors(key, side, rows[order], lambda part: encoder.side_vectors(text, part, examples))
+    made = cells.vectors(key, side, rows[order], lambda part: make(text, part, examples))
     back = np.empty_like(made)
     back[order] = made
     return back

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.xpr_baselines import Maps, States, Words
+from eval.xpr_baselines import Maps, Rows, States, Words
 from eval.xpr_models import ABLATIONS, MULTILINGUAL, Models, ablation, example_vectors, seed, supervised
 from eval.xpr_scores import Vectors
 from eval.xpr_suite import Plan, Row, Sets, vectors_key
@@ -16,8 +16,10 @@ from rag_mt.types import Floats
 from retrievers.mapping import centre, normalised, procrustes
 from retrievers.phrases import default_layer
 from retrievers.word_vectors import WordTraining
+from retrievers.xpr.examples import Side
 from retrievers.xpr.model import XprEncoder, untrained_xpr
 
+WORD_TRAINING = WordTraining()
 COUNTS = (1, 2, 4, 8, 16, 32)
 UNTRAINED, ALONE, MAPPED = "XPR, untrained", "CLSE, no map", "CLSE, map from pairs"
 SWEPT = (UNTRAINED, ALONE, MAPPED)
@@ -42,6 +44,13 @@ class Plans:
         """The encoder without training; its own layer is not used."""
         own = self._settings
         return untrained_xpr(own.encoder, device=own.device, dtype=own.dtype)
+
+    def known_models(self) -> list[str]:
+        """The trained models whose names say what they are."""
+        pairs = self.sets.every
+        known = [MULTILINGUAL, *(supervised(pair) for pair in pairs), *(seed(n, p) for n in (2, 3) for p in pairs)]
+        known += [ablation(name, pair) for name in ABLATIONS for pair in pairs]
+        return [name for name in known if name in self.models]
 
     # The layers, on development pairs.
 
@@ -128,12 +137,16 @@ class Plans:
         layer = self.layers[kind]
         states_key = partial(self._states_key, kind, layer)
 
+        def make(side: Side, rows: Rows, examples: int) -> Floats:
+            made: Floats = self.encoder.side_states(side, rows, examples, (layer,))[0]
+            return made
+
         def vectors(name: str) -> Vectors:
             own = self.sets.every[name]
             if kind == ALONE:
                 return partial(self._states(layer).plain, own)
-            key, encoder = vectors_key(own, states_key(name)), self._untrained(layer)
-            return partial(example_vectors, self.sets.cells, key, encoder, own, self._settings.examples)
+            key = vectors_key(own, states_key(name))
+            return partial(example_vectors, self.sets.cells, key, make, own, self._settings.examples)
 
         return Plan("unsupervised", kind, needs, self.sets.names, states_key, vectors)
 
@@ -159,7 +172,7 @@ class Plans:
         if data is None:
             return None
         every = self.sets.every
-        return Maps(Words(data, self._settings.runs / "words", list(every.values()), WordTraining()), every)
+        return Maps(Words(data, self._settings.runs / "words", list(every.values()), WORD_TRAINING), every)
 
     # Caches by layer: two layers at most are ever chosen for phrases alone.
 
@@ -173,10 +186,6 @@ class Plans:
             self._found_maps[layer] = Maps(self._states(layer), self.sets.every)
         return self._found_maps[layer]
 
-    def _untrained(self, layer: int) -> XprEncoder:
-        own = self._settings
-        return untrained_xpr(own.encoder, layer=layer, device=own.device, dtype=own.dtype)
-
     # Trained models.
 
     def _model_plan(self, part: str, title: str, models: Mapping[str, str], with_others: bool = False) -> Plan:
@@ -188,7 +197,8 @@ class Plans:
         def vectors(name: str) -> Vectors:
             own, model = self.sets.every[name], models[name]
             found = vectors_key(own, key(name) or {})
-            return partial(example_vectors, self.sets.cells, found, self.models.open(model), own, found["examples"])
+            make = self.models.open(model).side_vectors
+            return partial(example_vectors, self.sets.cells, found, make, own, found["examples"])
 
         return Plan(part, title, "models", tuple(models), key, vectors, with_others=with_others)
 
@@ -248,9 +258,10 @@ class Plans:
 
     def _count_states(self, model: str, name: str) -> tuple[Floats, Floats]:
         """The vectors (counts, phrases, dimension) of both sides of a development task."""
-        encoder = self.models.open(model) if model else self._untrained(self.layers[UNTRAINED])
+        encoder = self.models.open(model) if model else self.encoder
+        layer = encoder.settings.layer if model else self.layers[UNTRAINED]
         made = []
         for side, rows in zip(self.sets.every[name].sides, self.sets.task(name, "dev").candidates, strict=True):
-            states = encoder.side_states_by_count(side, rows, COUNTS, (encoder.settings.layer,))
+            states = encoder.side_states_by_count(side, rows, COUNTS, (layer,))
             made.append(np.stack([encoder.project(own[0]) for own in states]))
         return made[0], made[1]

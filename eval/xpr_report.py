@@ -6,7 +6,8 @@ import json
 import logging
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -49,18 +50,30 @@ COMPARED: tuple[tuple[str, Key, Key], ...] = (
 
 @dataclass(frozen=True)
 class Report:
-    """All that was found. `notes` say what a reader must know to judge it; `layers` which layer stands for each system
-    and `source` the set that zero-shot transfer comes from."""
+    """All that was found. `notes` say what a reader must know to judge it; `layers` which layer stands for each system,
+    `source` the set that zero-shot transfer comes from, `models` what is recorded of the trained models."""
 
     rows: tuple[Row, ...]
     names: tuple[str, ...]
     notes: tuple[str, ...]
     layers: Mapping[str, int]
     source: str
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def part(self, name: str) -> list[Row]:
         """The rows of a part that have an answer."""
         return [row for row in self.rows if row.part == name and row.answers]
+
+    @cached_property
+    def differences(self) -> dict[str, tuple[Difference, list[str]]]:
+        """The differences of `COMPARED` that can be told, and the sets that they are over."""
+        rows = {(row.part, row.name): row.answers for row in self.rows}
+        made = {}
+        for name, ours, theirs in COMPARED:
+            one, other = rows.get(ours, {}), rows.get(theirs, {})
+            if both := [pair for pair in one if pair in other]:
+                made[name] = compared([one[pair] for pair in both], [other[pair] for pair in both]), both
+        return made
 
 
 def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
@@ -100,6 +113,16 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
             yield Text(f"Mean {np.mean(values):.1f}, standard deviation {np.std(values, ddof=1):.1f}.")
         if rows or part in ("matrix", "ablations"):
             yield from _paper(part)
+    if report.models:
+        yield Heading("Trained models")
+        yield Table(("model", "steps", "of", "phrase pairs", "minutes"), tuple(_training(report)))
+
+
+def _training(report: Report) -> Iterator[tuple[str, ...]]:
+    for name, facts in report.models.items():
+        steps, planned = facts["steps"], facts["settings"]["training"]["steps"]
+        minutes = facts["training_seconds"] / 60
+        yield name, str(steps), str(planned), f"{facts['phrase_pairs_seen']:,}", f"{minutes:.1f}"
 
 
 def _table(rows: Sequence[Row], names: Sequence[str]) -> Table:
@@ -108,8 +131,7 @@ def _table(rows: Sequence[Row], names: Sequence[str]) -> Table:
     lines = []
     for row in rows:
         cells = [f"{100 * row.answers[name].accuracy:.1f}" if name in row.answers else "" for name in shown]
-        whole = score(list(row.answers.values()))
-        ends = (f"{100 * row.average:.1f}", f"{100 * whole.low:.1f} to {100 * whole.high:.1f}")
+        ends = (f"{100 * row.average:.1f}", f"{100 * row.score.low:.1f} to {100 * row.score.high:.1f}")
         lines.append((row.name, *cells, *(("", "") if row.missing else ends)))
     return Table(("system", *shown, "avg", "95 %"), tuple(lines))
 
@@ -138,23 +160,9 @@ def _missing(report: Report) -> list[str]:
 
 
 def _differences(report: Report) -> Iterator[tuple[str, ...]]:
-    for name, found in differences(report).items():
-        gain = found["difference"]
+    for name, (gain, both) in report.differences.items():
         numbers = (f"{100 * gain.value:+.1f}", f"{100 * gain.low:+.1f}", f"{100 * gain.high:+.1f}", f"{gain.p:.3f}")
-        yield (name, *numbers, ", ".join(found["sets"]))
-
-
-def differences(report: Report) -> dict[str, dict[str, Any]]:
-    """The differences of `COMPARED` that can be told, and the sets that they are over."""
-    rows = {(row.part, row.name): row.answers for row in report.rows}
-    made: dict[str, dict[str, Any]] = {}
-    for name, ours, theirs in COMPARED:
-        one, other = rows.get(ours, {}), rows.get(theirs, {})
-        both = [pair for pair in one if pair in other]
-        if both:
-            gain: Difference = compared([one[pair] for pair in both], [other[pair] for pair in both])
-            made[name] = {"difference": gain, "sets": both}
-    return made
+        yield (name, *numbers, ", ".join(both))
 
 
 def _layers(report: Report) -> Iterator[Block]:
@@ -202,20 +210,22 @@ def as_dict(report: Report) -> dict[str, Any]:
         "missing": _missing(report),
         "layers": dict(report.layers),
         "source": report.source,
+        "models": {
+            name: {key: facts[key] for key in ("steps", "phrase_pairs_seen", "training_seconds", "settings")}
+            for name, facts in report.models.items()
+        },
         "rows": [
             {
                 "part": row.part,
                 "name": row.name,
                 "sets": {name: asdict(score([own])) for name, own in row.answers.items()},
                 "missing": list(row.missing),
-                "average": asdict(score(list(row.answers.values()))),
+                "average": asdict(row.score),
             }
             for row in report.rows
             if row.answers
         ],
-        "differences": {
-            name: {**asdict(own["difference"]), "sets": own["sets"]} for name, own in differences(report).items()
-        },
+        "differences": {name: {**asdict(gain), "sets": both} for name, (gain, both) in report.differences.items()},
     }
 
 

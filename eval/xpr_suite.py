@@ -10,13 +10,15 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from eval.phrase_scores import Difference
 from eval.xpr_cells import Cells
-from eval.xpr_scores import Asked, Task, Vectors, result, task
+from eval.xpr_scores import Asked, Task, Vectors, result, score, task
 from rag_mt.errors import UserError
 from retrievers.xpr.examples import MANIFEST, ExampleSet, Split, open_examples
 
@@ -66,6 +68,11 @@ class Row:
     def average(self) -> float:
         """The mean accuracy over sets."""
         return float(np.mean([own.accuracy for own in self.answers.values()]))
+
+    @cached_property
+    def score(self) -> Difference:
+        """The same with its interval."""
+        return score(list(self.answers.values()))
 
 
 @dataclass(frozen=True)

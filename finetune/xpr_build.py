@@ -162,8 +162,8 @@ def assemble(
         own = [found.entry.key[number] for found in chosen]
         texts = [(found.entry.source, found.entry.target)[number] for found in chosen]
         places = [found.places[number] for found in chosen]
-        # Candidates share the sentences of the phrases that are asked for, so that those are encoded once.
-        rows = dict.fromkeys(p[0] for f in chosen if f.split != "train" for p in f.places[number])
+        # Candidates share the sentences of the phrases that are asked for, so that those are encoded once for both.
+        rows = dict.fromkeys(p[0] for f in chosen if f.split == "test" for p in f.places[number])
         listed = {entry.key[number] for entry in entries}
         others = other_phrases(index.sentences, rows, listed, set(own), limits.others, limits.most)
         own += others

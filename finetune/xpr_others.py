@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import combinations, pairwise
 from zlib import crc32
 
 from finetune.xpr_sentences import LONGER_BY, Place
 from rag_mt.types import Sentence
-from retrievers.words import surface, word_spans
+from retrievers.words import word_spans
 
-MAX_WORDS = 4
+MAX_WORDS, RUN_WORDS = 4, 3
+SENTENCES = 12_000
 FREQUENT = 150
 """A run of words that begins or ends with one of so many most frequent words is no phrase (`of the`)."""
 _KEPT_OF = 4
@@ -29,51 +31,55 @@ def other_phrases(
 
     First come those in `lexicon`, then runs of up to three words. `lexicon` and `taken` hold surfaces (see
     `retrievers.words.surface`); a phrase in `taken` is left out, and so is a run of words around one, which says almost
-    the same. Sentences are looked through in their order until there are enough phrases.
+    the same. Words of a phrase have nothing but a blank between them. At most `SENTENCES` sentences are looked through.
     """
     listed: dict[str, list[Place]] = {}
     runs: dict[str, list[Place]] = {}
-    split = [(row, word_spans(sentences[row].text).tolist()) for row in rows]
+    split = [(row, word_spans(sentences[row].text).tolist()) for row in _spread(list(rows), SENTENCES)]
     frequent = _frequent(sentences[row].text.casefold()[a:b] for row, spans in split for a, b in spans)
     for row, spans in split:
         text = sentences[row].text
+        words = [text[a:b].casefold() for a, b in spans]
+        plain = [len(w) > 1 and not any(map(str.isdigit, w)) for w in words]
+        joined = [text[a[1] : b[0]] == " " for a, b in pairwise(spans)]
         for first in range(len(spans)):
             inside = False
             for last in range(first, min(first + MAX_WORDS, len(spans))):
-                start, end = spans[first][0], spans[last][1]
-                said = surface(text[start:end])
+                if not plain[last] or (last > first and not joined[last - 1]):
+                    break
+                said = " ".join(words[first : last + 1])
                 if said in taken:
                     inside = True
-                    continue
-                if len(text) < end - start + LONGER_BY or len(said) < 2 or any(map(str.isdigit, said)):
-                    continue
-                place = (row, start, end)
-                if said in lexicon:
-                    _add(listed, said, place, most)
-                elif not inside and last - first < 3 and crc32(said.encode()) % _KEPT_OF == 0:
-                    edges = {text[a:b].casefold() for a, b in (spans[first], spans[last])}
-                    held = any(
-                        surface(text[spans[a][0] : spans[b][1]]) in taken
-                        for a in range(first, last + 1)
-                        for b in range(a, last + 1)
-                    )
-                    if not held and not edges & frequent:
-                        _add(runs, said, place, most)
+                elif said in lexicon:
+                    _add(listed, said, text, (row, spans[first][0], spans[last][1]), most)
+                elif not inside and last - first < RUN_WORDS and crc32(said.encode()) % _KEPT_OF == 0:
+                    edges = words[first] in frequent or words[last] in frequent
+                    if not edges and not _holds(words[first : last + 1], taken):
+                        _add(runs, said, text, (row, spans[first][0], spans[last][1]), most)
     made = dict(sorted(listed.items(), key=_by_hash)[:wanted])
     made.update(sorted(runs.items(), key=_by_hash)[: wanted - len(made)])
     return made
 
 
-def _add(found: dict[str, list[Place]], said: str, place: Place, most: int) -> None:
-    """Remember a place: one per sentence, `most` in all."""
-    places = found.setdefault(said, [])
-    if len(places) < most and (not places or places[-1][0] != place[0]):
-        places.append(place)
+def _spread(rows: list[int], count: int) -> list[int]:
+    """At most `count` of the rows, evenly spread."""
+    return rows if len(rows) <= count else [rows[n * len(rows) // count] for n in range(count)]
+
+
+def _holds(words: Sequence[str], taken: Collection[str]) -> bool:
+    """Whether a run of these words is in `taken`."""
+    return any(" ".join(words[a:b]) in taken for a, b in combinations(range(len(words) + 1), 2))
+
+
+def _add(found: dict[str, list[Place]], said: str, text: str, place: Place, most: int) -> None:
+    """Remember a place: one per sentence, `most` in all, in sentences that are long enough."""
+    places = found.get(said, [])
+    if len(text) >= len(said) + LONGER_BY and len(places) < most and (not places or places[-1][0] != place[0]):
+        found[said] = [*places, place]
 
 
 def _frequent(words: Iterable[str]) -> frozenset[str]:
-    counts: Mapping[str, int] = Counter(words)
-    return frozenset(word for word, _ in Counter(counts).most_common(FREQUENT))
+    return frozenset(word for word, _ in Counter(words).most_common(FREQUENT))
 
 
 def _by_hash(item: tuple[str, list[Place]]) -> tuple[int, str]:

@@ -6,23 +6,19 @@ languages"), by the package `floret` (extra `eval`). Words are those of `retriev
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
-from rag_mt.errors import UserError
-from rag_mt.paths import whole_folder
+from rag_mt.errors import DamagedFileError, UserError
+from rag_mt.paths import whole_file
 from rag_mt.types import Floats
 from retrievers.words import word_spans
-
-log = logging.getLogger("rag_mt")
-
-WORDS, VECTORS = "words.txt", "vectors.npy"
 
 
 @dataclass(frozen=True)
@@ -61,43 +57,25 @@ class WordVectors:
         sums /= np.maximum(counts, 1)[:, None].astype(np.float32)
         return sums
 
-    def save(self, folder: Path) -> None:
-        """Write the folder, which appears when it is complete."""
-        with whole_folder(folder) as part:
-            (part / WORDS).write_text("".join(f"{word}\n" for word in self.words), encoding="utf-8")
-            np.save(part / VECTORS, self.vectors, allow_pickle=False)
-
-
-def load_word_vectors(folder: Path) -> WordVectors:
-    """The vectors that `save` wrote."""
-    words = (folder / WORDS).read_text(encoding="utf-8").split("\n")[:-1]
-    return WordVectors(tuple(words), np.load(folder / VECTORS, allow_pickle=False))
-
 
 def words_of(text: str) -> list[str]:
     """The words of a text, casefolded."""
     return [text[a:b].casefold() for a, b in word_spans(text).tolist()]
 
 
-def trained_word_vectors(
-    texts: Iterable[str], also: Iterable[str] = (), training: WordTraining | None = None
-) -> WordVectors:
-    """Vectors of the words of `texts`, and of the words of the phrases `also`, which may be rarer.
+def train_words(texts: Iterable[str], path: Path, training: WordTraining | None = None) -> None:
+    """Train vectors of the words of `texts` and write them to `path`, in fastText's own format.
 
     Raises UserError where floret is not installed and for texts without a word that is frequent enough.
     """
-    own = training or WordTraining()
-    try:
-        import floret
-    except ImportError:
-        raise UserError("word vectors need floret: `pip install -c constraints.txt floret`") from None
+    own, floret = training or WordTraining(), _floret()
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "text"
-        with path.open("w", encoding="utf-8") as file:
-            file.writelines(" ".join(words_of(text)) + "\n" for text in texts)
+        text = Path(folder) / "text"
+        with text.open("w", encoding="utf-8") as file:
+            file.writelines(" ".join(words_of(line)) + "\n" for line in texts)
         try:
             model = floret.train_unsupervised(
-                str(path),
+                str(text),
                 model="skipgram",
                 mode="fasttext",
                 dim=own.dimension,
@@ -113,8 +91,27 @@ def trained_word_vectors(
             )
         except ValueError as error:  # what fastText says of an empty vocabulary
             raise UserError(f"the text has no word that occurs {own.least} times ({error}): give more text") from None
+    with whole_file(path) as part:
+        model.save_model(str(part))
+
+
+def load_words(path: Path, also: Iterable[str] = ()) -> WordVectors:
+    """The vectors that `train_words` wrote, and those of the words of the phrases `also`, which may be rarer: these are
+    made of their letters."""
+    try:
+        model = _floret().load_model(str(path))
+    except ValueError as error:
+        raise DamagedFileError(f"{path} is no file of word vectors any more ({error}): delete it") from None
     frequent = [word for word in model.words if word != "</s>"]
-    rare = {word: None for phrase in also for word in words_of(phrase)}.keys() - set(frequent)
+    rare = {word for phrase in also for word in words_of(phrase)} - set(frequent)
     words = [*frequent, *sorted(rare)]
     vectors = np.array([model.get_word_vector(word) for word in words], dtype=np.float32)
-    return WordVectors(tuple(words), vectors.reshape(-1, own.dimension))
+    return WordVectors(tuple(words), vectors.reshape(len(words), -1))
+
+
+def _floret() -> Any:
+    try:
+        import floret
+    except ImportError:
+        raise UserError("word vectors need floret: `pip install -c constraints.txt floret`") from None
+    return floret

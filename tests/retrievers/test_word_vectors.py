@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rag_mt.errors import UserError
-from retrievers.word_vectors import WordTraining, WordVectors, load_word_vectors, trained_word_vectors, words_of
+from retrievers.word_vectors import WordTraining, WordVectors, load_words, train_words, words_of
 
 pytest.importorskip("floret")
 
@@ -26,8 +26,15 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def vectors(texts: list[str]) -> WordVectors:
-    return trained_word_vectors(texts, ALSO, TINY)
+def path(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("words") / "en.bin"
+    train_words(texts, path, TINY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def vectors(path: Path) -> WordVectors:
+    return load_words(path, ALSO)
 
 
 def test_words_of_a_theme_lie_together(vectors: WordVectors) -> None:
@@ -46,9 +53,9 @@ def test_rare_words_have_vectors_of_their_letters(vectors: WordVectors) -> None:
     assert plural @ own / np.linalg.norm(own) > plural @ other / np.linalg.norm(other)
 
 
-def test_equal_text_gives_equal_vectors(texts: list[str], vectors: WordVectors) -> None:
-    again = trained_word_vectors(iter(texts), ALSO, TINY)
-    np.testing.assert_array_equal(again.vectors, vectors.vectors)
+def test_equal_text_gives_equal_vectors(texts: list[str], path: Path, tmp_path: Path) -> None:
+    train_words(iter(texts), tmp_path / "again.bin", TINY)
+    assert (tmp_path / "again.bin").read_bytes() == path.read_bytes()
 
 
 def test_phrases_are_means_of_the_words_that_are_known() -> None:
@@ -59,13 +66,13 @@ def test_phrases_are_means_of_the_words_that_are_known() -> None:
     assert words_of("Well-known STRASSE, 3.5 %") == ["well-known", "strasse", "3.5"]
 
 
-def test_they_are_read_as_they_were_written(tmp_path: Path, vectors: WordVectors) -> None:
-    vectors.save(tmp_path / "en")
-    found = load_word_vectors(tmp_path / "en")
-    assert found.words == vectors.words
-    np.testing.assert_array_equal(found.vectors, vectors.vectors)
-
-
-def test_text_without_words_is_refused() -> None:
+def test_text_without_words_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no word that occurs 2 times"):
-        trained_word_vectors(["one two three"], training=TINY)
+        train_words(["one two three"], tmp_path / "en.bin", TINY)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "en.bin").write_bytes(b"nothing of the kind")
+    with pytest.raises(UserError, match=r"en\.bin is no file of word vectors any more"):
+        load_words(tmp_path / "en.bin")

@@ -1,0 +1,291 @@
+"""The suite `xpr` on a random encoder: what it finds, keeps, leaves out and refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel, BertTokenizerFast
+
+from eval.phrases import main
+from eval.xpr_baselines import Maps, States, Words, sentences_of
+from eval.xpr_cells import Cells, OutOfTimeError
+from eval.xpr_scores import result, task
+from rag_mt.errors import UserError
+from retrievers.mapping import SelfLearning
+from retrievers.word_vectors import WordTraining
+from retrievers.xpr.examples import Side, open_examples, sentence_table, write_examples
+from retrievers.xpr.head import ENCODER, XprHead, XprSettings
+from retrievers.xpr.model import untrained_xpr
+
+FIRST = ("old", "small", "green", "quiet", "broken", "wooden", "heavy", "empty")
+SECOND = ("bridge", "garden", "letter", "window", "engine", "harbour", "ticket", "basket", "mirror")
+PHRASES = [f"{a} {b}" for a in FIRST for b in SECOND]
+TRAIN, DEV, TEST = 36, 12, 12
+EXAMPLES = 3
+SMALL_LEARNING = SelfLearning(vocabulary=50, first=50, patience=2, most=20)
+
+
+CIPHER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "xkqzjwvybfghmnpcdrstlaeiou")
+
+
+def ciphered(text: str) -> str:
+    """The text in other letters."""
+    return text.translate(CIPHER)
+
+
+def side(language: str, phrases: list[str]) -> Side:
+    """Each phrase in three sentences of its own."""
+    texts, spans = [], []
+    for n, phrase in enumerate(phrases):
+        for k in range(EXAMPLES):
+            before = f"in year {k} we found the "
+            spans.append([n, len(texts), len(before), len(before) + len(phrase)])
+            texts.append(f"{before}{phrase} again")
+    return Side(language, tuple(phrases), sentence_table(texts), np.array(spans, np.int32))
+
+
+@pytest.fixture(scope="module")
+def phrases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """German that is English word for word, and Czech that is English in other letters."""
+    folder = tmp_path_factory.mktemp("phrases")
+    splits = np.repeat([0, 1, 2], [TRAIN, DEV, TEST])
+    rows = np.stack([np.arange(len(splits)), np.arange(len(splits)), splits], axis=1).astype(np.int32)
+    english = side("en", PHRASES)
+    write_examples(folder / "de-en", "de-en", (side("de", PHRASES), english), rows, {})
+    write_examples(folder / "cs-en", "cs-en", (side("cs", [ciphered(p) for p in PHRASES]), english), rows, {})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Text for word vectors: the phrases in changing company."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "train").mkdir()
+    rng = np.random.default_rng(1)
+    texts = [" and ".join(rng.choice(PHRASES, size=4)) for _ in range(150)]
+    for language, change in (("de", str), ("cs", ciphered)):
+        lines = [f"{text}\t{change(text)}\tnews\n" for text in texts]
+        (folder / "train" / f"{language}-en.tsv").write_text("".join(lines))
+    return folder
+
+
+def training(languages: list[str]) -> dict[str, Any]:
+    """What `finetune.xpr` records of a training, as far as it is read."""
+    settings = {"data": {"languages": languages}, "training": {"steps": 40}}
+    return {"steps": 30, "phrase_pairs_seen": 1440, "training_seconds": 90, "settings": settings}
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT of two layers whose tokens are letters: it is loaded at once."""
+    folder = tmp_path_factory.mktemp("letters") / "bert"
+    folder.mkdir()
+    alphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *alphabet, *(f"##{c}" for c in alphabet)]
+    BertTokenizerFast(vocab={token: n for n, token in enumerate(vocabulary)}).save_pretrained(folder)
+    torch.manual_seed(1)
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+    BertModel(BertConfig(vocab_size=len(vocabulary), max_position_embeddings=128, **size)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory, letters: Path) -> Path:
+    """Models whose heads are random, some of them."""
+    folder = tmp_path_factory.mktemp("models")
+    for name, sentences in (
+        ("supervised.de-en", 4),
+        ("multilingual", 4),
+        ("seed.2.de-en", 4),
+        ("ablation.sentences.de-en", 0),
+    ):
+        torch.manual_seed(len(name))
+        (folder / name).mkdir()
+        (folder / name / ENCODER).symlink_to(letters)
+        XprHead(XprSettings(ENCODER, layer=2, hidden=32, sentences=sentences)).save(folder / name)
+        (folder / name / "training.json").write_text(
+            json.dumps(training(["de-en"] if "de" in name else ["de-en", "cs-en"]))
+        )
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(["--suite", "xpr", "--device", "cpu", "--dtype", "float32", *arguments])
+    return code, *capsys.readouterr()
+
+
+@pytest.fixture(scope="module")
+def common(phrases: Path, letters: Path) -> list[str]:
+    return ["--phrases", str(phrases), "--encoder", str(letters), "--examples", "2", "--source", "de-en"]
+
+
+@pytest.fixture(autouse=True)
+def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word vectors and maps of a few rounds."""
+    monkeypatch.setattr("eval.xpr_plans.WORD_TRAINING", WordTraining(dimension=12, epochs=3, buckets=200))
+    monkeypatch.setattr("eval.xpr_baselines.LEARNING", SMALL_LEARNING)
+
+
+def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
+    runs, out = tmp_path / "runs", tmp_path / "report"
+    arguments = [*common, "--data", str(data), "--models", str(models), "--runs", str(runs), "--sweep", "de-en"]
+    files = [str(out.with_suffix(end)) for end in (".json", ".md")]
+    code, text, notes = run(capsys, *arguments, "--output", *files)
+    assert code == 0, notes
+    report = json.loads(Path(files[0]).read_text())
+    rows = {(row["part"], row["name"]): row for row in report["rows"]}
+    for part, name in (
+        ("unsupervised", "XPR, untrained"),
+        ("unsupervised", "CLSE, no map"),
+        ("supervised", "CLSE"),
+        ("supervised", "XPR"),
+    ):
+        assert rows[part, name]["sets"]["de-en"]["value"] == 1, f"equal text has equal vectors: {part} {name}"
+    assert rows["unsupervised", "XPR, untrained"]["sets"]["cs-en"]["value"] < 0.5
+    assert rows["supervised", "CLWE"]["sets"].keys() == {"de-en", "cs-en"}
+    assert rows["zero-shot", "CLSE"]["sets"].keys() == {"cs-en"}
+    assert rows["supervised", "XPR"]["missing"] == ["cs-en"]
+    assert rows["multilingual", "XPR"]["missing"] == []
+    assert rows["matrix", "de-en"]["sets"].keys() == {"de-en", "cs-en"}
+    assert ("matrix", "cs-en") not in rows
+    assert rows["ablations", "without example sentences"]["sets"]["de-en"]["value"] == 1
+    assert "ablations: without momentum, without projection head, MoCo queue" in report["missing"]
+    assert "seeds: seed.3.de-en" in report["missing"]
+    assert report["differences"]["XPR supervised less untrained"]["sets"] == ["de-en"]
+    assert {name for part, name in rows if part == "examples"} >= {"XPR, untrained@1", "XPR, trained on de-en@32"}
+    assert len([name for part, name in rows if part == "layers"]) == 3 * 3, "three systems, embeddings and two layers"
+    markdown = Path(files[1]).read_text()
+    assert markdown.replace(" The same as a picture", "") != text
+    for shown in (
+        "83.9",
+        "12 test pairs of 12 concepts, searched among 24 of de and 24 of en",
+        "avg",
+        "report.svg",
+        "| 30 | 40 | 1,440 | 1.5 |",
+    ):
+        assert shown in markdown
+    assert out.with_suffix(".svg").read_text().startswith("<?xml")
+    assert not list((runs / "vectors").glob("*/*")), "vectors of finished results are gone"
+
+    again = run(capsys, *arguments, "--parts", "none")
+    assert again[0] == 0
+    assert again[1] == text, "the same report from what is kept"
+    assert "0 results were computed" in again[2]
+
+
+def test_what_is_not_run_is_named(common, capsys, tmp_path) -> None:
+    code, text, notes = run(capsys, *common, "--runs", str(tmp_path), "--parts", "untrained", "--languages", "de")
+    assert code == 0, notes
+    assert "without --data DIR there are no word vectors" in notes
+    assert "| XPR, untrained | 100.0 | 100.0 | 100.0 to 100.0 |" in text
+    assert "unsupervised: CLWE, CLSE, no map, CLSE, map without pairs" in text
+    assert "multilingual: CLWE, CLSE, XPR" in text
+    assert "the encoder's usual one" in text, "no sweep, no choice"
+
+
+def test_fewer_others_are_read_from_more(phrases: Path, tmp_path: Path) -> None:
+    own = open_examples(phrases / "de-en")
+    cells = Cells(tmp_path)
+    rng = np.random.default_rng(0)
+    noise = [rng.standard_normal((len(PHRASES), 4)).astype(np.float32) for _ in range(2)]
+    found = result(task(own, "test", 12), lambda side, rows: noise[side][rows])
+    made = cells.kept("noise", {"n": 1}, task(own, "test", 12), 12, lambda: found)
+    assert made is not None
+    np.testing.assert_array_equal(made.right, found.among_all)
+    without = cells.kept("noise", {"n": 1}, task(own, "test", 0), 0, None)
+    assert without is not None
+    np.testing.assert_array_equal(without.right, found.among_own)
+    assert cells.kept("noise", {"n": 1}, task(own, "test", 5), 5, None) is None
+    assert cells.kept("noise", {"n": 2}, task(own, "test", 0), 0, None) is None
+
+
+def test_vectors_go_on_where_time_ran_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval.xpr_cells.CHUNK", 2)
+    made: list[list[int]] = []
+
+    def vectors(rows):
+        made.append(rows.tolist())
+        if len(made) == 2:
+            cells.deadline = 0
+        return rows[:, None].astype(np.float32)
+
+    cells = Cells(tmp_path)
+    rows = np.array([5, 3, 8, 1, 9])
+    with pytest.raises(OutOfTimeError):
+        cells.vectors({"n": 1}, 0, rows, vectors)
+    cells = Cells(tmp_path)
+    np.testing.assert_array_equal(cells.vectors({"n": 1}, 0, rows, vectors)[:, 0], rows)
+    assert made == [[5, 3], [8, 1], [9]]
+    assert cells.vectors({"n": 1}, 1, rows, lambda rows: -rows[:, None].astype(np.float32))[0, 0] == -5, "another side"
+    late = Cells(tmp_path, deadline=0)
+    assert late.kept("x", {"n": 3}, None, 0, lambda: 1 / 0) is None, "nothing is begun after the deadline"
+
+
+def test_maps_and_what_they_are_learnt_from(phrases, data, letters, tmp_path) -> None:
+    """Maps differ by the sets that they are learnt from, and equal sides stay equal."""
+    sets = {name: open_examples(phrases / name) for name in ("cs-en", "de-en")}
+    maps = Maps(States(untrained_xpr(str(letters), device="cpu", dtype="float32"), 1), sets)
+    own = sets["de-en"]
+    asked = task(own, "test", 12)
+    found = result(asked, lambda side, rows: maps.vectors(own, ("de-en",), side, rows))
+    assert found.among_all.all()
+    both = maps.vectors(own, ("de-en", "cs-en"), 0, asked.candidates[0])
+    assert not np.allclose(both, maps.vectors(own, ("de-en",), 0, asked.candidates[0]), atol=1e-3)
+    assert maps.key(("de-en",)) != maps.key(("cs-en",)) != maps.key(())
+    words = Words(data, tmp_path, list(sets.values()), WordTraining(dimension=12, epochs=3, buckets=200))
+    rows = words.normal(own, 1, np.arange(4))
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    assert set(words.language("en").words) >= {*FIRST, *SECOND}
+
+
+def test_sentences_of_a_language(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    english = sentences_of(data, "en")
+    assert len(english) == len(set(english)) == 150, "the same English stands in both files"
+    assert ciphered(english[0]) in sentences_of(data, "cs")
+    monkeypatch.setattr("eval.xpr_baselines.SENTENCES", 40)
+    assert len(sentences_of(data, "en")) == 40
+    with pytest.raises(UserError, match=r"no fi-en\.tsv"):
+        sentences_of(data, "fi")
+
+
+MISTAKES = [
+    (("--phrases", ""), "give --phrases DIR"),
+    (("--phrases", "/nowhere"), "no phrase sets in /nowhere"),
+    (("--languages", "fi"), "no set fi-en"),
+    (("--source", "fi-en"), "no set fi-en"),
+    (("--models", "/nowhere"), "no folder /nowhere"),
+    (("--parts", "layers,soup"), "no part soup"),
+    (("--others", "-1"), "--others -1 is below 0"),
+    (("--output", "x.csv"), "neither in .json nor in .md"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES)
+def test_mistakes_are_one_sentence(arguments, message, common, capsys, tmp_path) -> None:
+    code, _, error = run(capsys, *common, "--runs", str(tmp_path), *arguments)
+    assert code == 2
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_a_model_of_another_name_is_refused(common, models, capsys, tmp_path) -> None:
+    folder = tmp_path / "models" / "supervised.cs-en"
+    shutil.copytree(models / "supervised.de-en", folder, symlinks=True)
+    code, _, error = run(capsys, *common, "--models", str(folder.parent), "--runs", str(tmp_path / "runs"))
+    assert code == 2
+    assert "was trained on de-en: name its folder for that" in error
+
+
+def test_data_without_a_language_is_refused(common, data, capsys, tmp_path) -> None:
+    (tmp_path / "train").mkdir()
+    arguments = ("--data", str(tmp_path), "--parts", "baselines", "--runs", str(tmp_path / "runs"))
+    code, _, error = run(capsys, *common, *arguments)
+    assert code == 2
+    assert "there is no en-en.tsv" not in error
+    assert "give --data the folder that holds train/" in error

@@ -1,0 +1,315 @@
+"""From a lexicon and text to phrase pairs with example sentences."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from finetune.xpr_build import concept, split_of
+from finetune.xpr_data import main
+from finetune.xpr_lexicon import Entry, common_subsequence, is_time, read_lexicon, too_alike, unfit
+from finetune.xpr_others import other_phrases
+from finetune.xpr_sentences import LONGER_BY, SentenceIndex, apart, linked_rows, phrase_place, window
+from rag_mt.skips import Skips
+from rag_mt.types import Origin, Sentence
+from retrievers.words import surface
+from retrievers.xpr.examples import open_examples
+
+WORDS = st.lists(st.sampled_from("abcd"), max_size=6)
+
+
+@given(WORDS, WORDS)
+def test_common_subsequence_is_the_longest(a: list[str], b: list[str]) -> None:
+    def slow(i: int, j: int) -> int:
+        if i == len(a) or j == len(b):
+            return 0
+        if a[i] == b[j]:
+            return 1 + slow(i + 1, j + 1)
+        return max(slow(i + 1, j), slow(i, j + 1))
+
+    assert common_subsequence(a, b) == slow(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("Hong Kong", "Hong Kong", True),
+        ("Berliner Mauer", "Berlin Wall", False),
+        ("Donald Trump Tower", "Donald Trump", True),  # two of three words one way, all the other
+        ("Big Data Analyse", "Big Apple", False),  # a third one way, a half the other
+        ("HOTEL", "hotel", True),
+        ("Radnabe", "wheel hub", False),
+    ],
+)
+def test_rouge(one: str, other: str, alike: bool) -> None:
+    assert too_alike(one, other) is alike
+
+
+@pytest.mark.parametrize(
+    ("phrase", "time"),
+    [
+        ("every other week", True),
+        ("12 May 2014", True),
+        ("Black Friday", True),
+        ("two years ago", True),
+        ("in the 1990s", True),
+        ("may", False),
+        ("day laborer", False),
+        ("light year", False),
+        ("first aid", False),
+    ],
+)
+def test_time_expressions(phrase: str, time: bool) -> None:
+    assert is_time(phrase) is time
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        ("Radnabe", "wheel hub", ""),
+        ("Kran (Technik)", "crane", "brackets"),
+        ("…", "and so on", "without a phrase"),
+        ("eins zwei drei vier fünf sechs sieben", "many", "more than 6 words"),
+        ("vor zwei Jahren", "two years ago", "time"),
+        ("Hotel", "hotel", "ROUGE-L"),
+    ],
+)
+def test_unfit_entries(source: str, target: str, reason: str) -> None:
+    found = unfit(Entry(source, target))
+    assert reason in found and bool(found) == bool(reason)
+
+
+def test_lexicon_lines_are_cleaned_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "words.de-en.tsv"
+    path.write_text("to adopt\tannehmen\nto adopt\tAnnehmen\nto\tzu\nonly one column\nhotel\tHotel\n", "utf-8")
+    skips = Skips(shown=0)
+    found = read_lexicon([path], skips)
+    assert [(e.target, e.source) for e in found] == [("adopt", "annehmen"), ("to", "zu")]
+    assert skips.counts == {"without a phrase on each side": 1, "with ROUGE-L above 0.5 both ways": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase", "place"),
+    [
+        ("The new town hall opened.", "town hall", (8, 17)),
+        ("Town hall opened.", "town hall", (0, 9)),
+        ("“Town hall opened.”", "town hall", (1, 10)),
+        ("They polish it.", "Polish", None),
+        ("Polish it.", "polish", (0, 6)),
+        ("Nobody speaks Polish.", "polish", None),
+        ("in a new town", "New Town", (5, 13)),
+        ("the well-known man", "known", None),
+        ("the concatenated cat", "cat", (17, 20)),
+        ("example.com is example", "example", (15, 22)),
+        ("Ankara'nın merkezi", "Ankara", None),
+        ("", "cat", None),
+    ],
+)
+def test_phrases_are_found_as_whole_words(text: str, phrase: str, place: tuple[int, int] | None) -> None:
+    assert phrase_place(text, phrase) == place
+
+
+@given(st.text(st.sampled_from("ab c"), min_size=1, max_size=60), st.data(), st.integers(1, 40))
+def test_window_keeps_the_phrase(text: str, data: st.DataObject, most: int) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    cut, first, last = window(text, start, end, most)
+    assert cut[first:last] == text[start:end] and cut in text
+    assert len(cut) <= max(most, end - start)
+
+
+def index(language: str, lines: list[str]) -> SentenceIndex:
+    return SentenceIndex(language, [Sentence(line, language, Origin("f", n)) for n, line in enumerate(lines, 1)])
+
+
+def test_index_finds_phrases_in_longer_sentences() -> None:
+    lines = [
+        "A wheel hub broke on the road.",
+        "Wheel hub is a word here.",
+        "The hub of a wheel is not it.",
+        "wheel hub, a part",
+        "A wheel hub broke on the road!",
+        "short one",
+    ]
+    found = index("en", lines)
+    assert len(found) == 3  # one is too short for an example, one is too short beside the phrase, one says the same
+    places = [(found.sentences[row].text, start, end) for row, start, end in found.places("wheel hub", 5)]
+    assert sorted(places) == [(lines[0], 2, 11), (lines[1], 0, 9)]
+    assert found.places("wheel hub", 1)[0] in found.places("wheel hub", 5)
+    assert found.ceiling("wheel hub") == 3 and found.ceiling("wheel axle") == 0
+    assert all(len(text) >= len("wheel hub") + LONGER_BY for text, *_ in places)
+
+
+def test_examples_of_both_sides_are_no_translations_of_each_other() -> None:
+    ours = [(0, 0, 1), (1, 0, 1), (2, 0, 1)]
+    theirs = [(10, 0, 1), (11, 0, 1)]
+    linked = {0: frozenset({10}), 1: frozenset({11, 99}), 5: frozenset({10})}
+    kept = apart(ours, theirs, linked)
+    assert all(kept)
+    assert not any(b[0] in linked.get(a[0], ()) for a in kept[0] for b in kept[1])
+    assert apart([(0, 0, 1)], [(10, 0, 1)], linked) == ([], [(10, 0, 1)])  # both cannot stay
+
+
+def test_linked_rows_are_those_of_parallel_text() -> None:
+    source, target = index("xx", ["aaaaaaaaaa bbbbbbbbbb cc", "dddddddddd eeeeeeeeee ff"]), index("en", ["A" * 30])
+    pairs = [("Aaaaaaaaaa, bbbbbbbbbb cc!", "A" * 30), ("not there at all, in no index", "A" * 30)]
+    row = source.row("aaaaaaaaaa bbbbbbbbbb cc")
+    assert linked_rows(source, target, pairs) == {row: frozenset({0})}
+
+
+def test_concepts_share_a_split_whatever_their_form() -> None:
+    assert concept("a wheel hub") == concept("Wheel hubs") != concept("wheel axle")
+    phrases = [f"{a} {b}" for a in ("red", "blue", "tall", "cold") for b in ("house", "tree", "river", "door", "cup")]
+    shares = [split_of(f"{p} {n}x") for p in phrases for n in range(50)]
+    assert 0.55 < shares.count("train") / len(shares) < 0.65
+    assert 0.16 < shares.count("test") / len(shares) < 0.24
+
+
+def test_other_candidates_are_phrases_of_the_same_sentences() -> None:
+    lines = [f"the {a} {b} stands near, the {b} {a} of old stone" for a in ("red", "blue") for b in ("house", "tree")]
+    found = other_phrases([Sentence(t, "en") for t in lines], range(4), {"red house", "old"}, {"blue tree"}, 50, 3)
+    assert "red house" in found and "old" in found
+    assert "blue tree" not in found and not any("blue tree" in said for said in found)
+    for said, places in found.items():
+        assert 1 <= len(places) <= 3
+        for row, start, end in places:
+            assert surface(lines[row][start:end]) == said
+        assert "," not in said and len({row for row, *_ in places}) == len(places)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of a lexicon and parallel text in which every noun has an adjective, in an invented language."""
+    folder = tmp_path_factory.mktemp("data")
+    rng = random.Random(3)
+    adjectives = ["red", "old", "tall", "cold", "quiet", "heavy", "narrow", "golden", "broken", "empty"]
+    nouns = ["house", "river", "garden", "window", "bridge", "market", "island", "kitchen", "engine", "forest"]
+    entries = [(f"{a} {n}", f"{n[::-1]} {a[::-1]}") for a in adjectives for n in nouns]
+    entries += [(n, n[::-1]) for n in nouns]
+    (folder / "lexicon").mkdir()
+    (folder / "train").mkdir()
+    (folder / "dev").mkdir()
+    rows = [f"{e}\t{x}" for e, x in entries] + ["two weeks\teilen owt", "house\tgnilleb"]
+    (folder / "lexicon" / "made.de-en.tsv").write_text("\n".join(rows) + "\n", "utf-8")
+    lines = []
+    for n in range(500):
+        (e1, x1), (e2, x2) = rng.sample(entries, 2)
+        lines.append(f"Yesterday {n} we saw the {e1} and a {e2}.\t{n} yadretsey was ew {x1} dna {x2} yllaer.\tnews")
+    lines.append("The red house of the dev set is here.\tesuoh der yes yes yes yes.\tnews")
+    (folder / "train" / "de-en.tsv").write_text("\n".join(lines) + "\n", "utf-8")
+    (folder / "dev" / "de-en.tsv").write_text("The red house of the dev set is here.\tanything\n", "utf-8")
+    return folder
+
+
+def test_sets_are_clean(data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "phrases"
+    given = ["--data", str(data), "--pairs", "de-en", "--output", str(output), "--least", "2", "--limit", "60"]
+    assert main([*given, "--report", str(tmp_path / "report.md")]) == 0
+    found = open_examples(output / "de-en")
+    splits = {name: found.pairs(name) for name in ("train", "dev", "test")}
+    assert all(len(rows) for rows in splits.values()) and len(splits["train"]) > len(splits["test"])
+    for name, rows in splits.items():
+        for s, t in rows.tolist():
+            source, target = found.source.phrases[s], found.target.phrases[t]
+            assert " ".join(w[::-1] for w in reversed(target.split())) == source  # the lexicon's translation
+            assert split_of(target) == name
+    # No translation of a held-out phrase is trained on, in any form.
+    held = {concept(found.target.phrases[t]) for name in ("dev", "test") for _, t in splits[name].tolist()}
+    assert not held & {concept(found.target.phrases[t]) for _, t in splits["train"].tolist()}
+    lines = [line.split("\t") for line in (data / "train" / "de-en.tsv").read_text("utf-8").splitlines()]
+    partner = {other: english for english, other, *_ in lines}
+    for rows in splits.values():
+        for s, t in rows.tolist():
+            ours, theirs = (
+                side.texts(side.examples_of([phrase], 99)[:, 1])
+                for side, phrase in ((found.source, s), (found.target, t))
+            )
+            assert 2 <= len(ours) <= 32 and 2 <= len(theirs) <= 32
+            assert not {partner[text] for text in ours} & set(theirs)
+            assert "The red house of the dev set is here." not in theirs
+    for side in found.sides:
+        for phrase, sentence, start, end in side.examples.tolist():
+            assert surface(side.texts([sentence])[0][start:end]) == surface(side.phrases[phrase])
+            assert side.sentences.column("file")[sentence].as_py() == "de-en.tsv"
+    assert len(found.candidates("test", 1)) > len(splits["test"])
+    report = (tmp_path / "report.md").read_text("utf-8")
+    assert f"| Test | {len(splits['test'])} |" in report and "time expression" in report
+    # What is there is kept, and other data is not read for it.
+    assert main(["--data", str(tmp_path), "--pairs", "de-en", "--output", str(output)]) == 0
+
+
+def test_known_translations_are_right_answers(data: Path, tmp_path: Path) -> None:
+    assert main(["--data", str(data), "--pairs", "de-en", "--output", str(tmp_path), "--limit", "50"]) == 0
+    found = open_examples(tmp_path / "de-en")
+    for name in ("train", "dev", "test"):
+        for rows, answers in zip(found.pairs(name).tolist(), found.answers(name, 1), strict=True):
+            assert rows[1] in answers
+
+
+def test_one_own_lexicon_and_text(data: Path, tmp_path: Path) -> None:
+    lines = [line.split("\t") for line in (data / "train" / "de-en.tsv").read_text("utf-8").splitlines()]
+    for column, name in enumerate(("en.txt", "de.txt")):
+        (tmp_path / name).write_text("\n".join(line[column] for line in lines) + "\n", "utf-8")
+    lexicon = str(data / "lexicon" / "made.de-en.tsv")
+    texts = ["--text", f"de={tmp_path / 'de.txt'}", "--text", f"en={tmp_path / 'en.txt'}"]
+    output = ["--pairs", "de-en", "--output", str(tmp_path / "out"), "--others", "0"]
+    assert main(["--lexicon", lexicon, *texts, *output]) == 0
+    assert len(open_examples(tmp_path / "out" / "de-en").pairs("train"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--pairs", "german"], "no pair of a language with English"),
+        ([], "give --data DIR, or --lexicon"),
+        (["--data", "nowhere"], "no train/de-en.tsv"),
+        (["--wikixpr", "nowhere"], "folder of WikiXPR"),
+        (["--lexicon", "x", "--text", "words.txt"], "names no language"),
+        (["--lexicon", "x", "--text", "de=words.txt"], "needs text of en"),
+    ],
+)
+def test_wrong_use_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], given: list[str], message: str) -> None:
+    pairs = [] if "--pairs" in given else ["--pairs", "de-en"]
+    assert main(["--output", str(tmp_path / "out"), *pairs, *given]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_wikixpr_is_read_in_its_published_form(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "wikixpr"
+    for name in ("train", "dev", "test", "sentences"):
+        (folder / name).mkdir(parents=True)
+    for split, rows in {
+        "train": "Eiffel Tower\tTour Eiffel\nno sentences\tsans phrases\n",
+        "dev": "Red Cross\tCroix-Rouge\n",
+        "test": "free will\tlibre arbitre\n",
+    }.items():
+        (folder / split / f"{split}-en-fr-32-entity.txt").write_text(rows, "utf-8")
+    long = "word " * 100
+    (folder / "sentences" / "en-fr-entity-sentences.32.tsv").write_text(
+        "eiffel tower\ttour eiffel\tThe Eiffel Tower is tall.\tWe saw the EIFFEL TOWER.\n"
+        f"red cross\tcroix-rouge\t{long}Red Cross {long}\tNothing here.\n"
+        "free will\tlibre arbitre\tHe has free will, they say.\n",
+        "utf-8",
+    )
+    (folder / "sentences" / "fr-entity-sentences.32.tsv").write_text(
+        "tour eiffel\teiffel tower\tLa tour Eiffel est haute.\n"
+        "Croix-Rouge\tred cross\tLa Croix-Rouge aide.\tLa croix rouge aide.\n"
+        "libre arbitre\tfree will\tIl a son libre arbitre.\n",
+        "utf-8",
+    )
+    assert main(["--wikixpr", str(folder), "--pairs", "fr-en", "--output", str(tmp_path / "out")]) == 0
+    found = open_examples(tmp_path / "out" / "fr-en")
+    assert found.source.phrases == ("Tour Eiffel", "Croix-Rouge", "libre arbitre")
+    assert [found.pairs(split).tolist() for split in ("train", "dev", "test")] == [[[0, 0]], [[1, 1]], [[2, 2]]]
+    for side, wanted in zip(found.sides, ((1, 2, 1), (2, 1, 1)), strict=True):
+        assert tuple(np.diff(side.bounds).tolist()) == wanted
+        for phrase, sentence, start, end in side.examples.tolist():
+            said = side.texts([sentence])[0][start:end]
+            assert said.lower().replace("-", " ") == side.phrases[phrase].lower().replace("-", " ")
+    assert max(len(text) for text in found.target.texts(range(len(found.target.sentences)))) <= 300
+    assert found.manifest["skips"] == {"without example sentences": 1, "sentence without its phrase": 1}
