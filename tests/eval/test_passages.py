@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from zlib import crc32
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 
 from eval.passage_report import Report, System, columns, markdown, over_seeds
 from eval.passage_runs import ALPHAS, ANY, Record, cells_of, cross_validated, of_run, ranked
-from eval.passage_sets import Collection, Query, own_collection
+from eval.passage_sets import Collection, Query, kept_collection, own_collection, xquad_collection
 from eval.passages import main, named
 from eval.trec import read_run
+from eval.xquad import LANGUAGES, part_of
 from rag_mt.errors import UserError
 from retrievers.hybrid import Rankings, weighted
 
@@ -193,3 +195,45 @@ def test_files_that_do_not_fit(files):
 def test_a_collection_is_known_by_all_that_is_in_it(collection):
     other = Collection(**{**vars(collection), "texts": [*collection.texts[:-1], "changed"]})
     assert other.fingerprint != collection.fingerprint
+
+
+@pytest.fixture
+def data(tmp_path):
+    """XQuAD's first ten passages, made up, and documents of 40 words in training files."""
+    (tmp_path / "retrieval").mkdir()
+    (tmp_path / "train").mkdir()
+    for code in LANGUAGES:
+        rows = [f"{n}\tpassage {n} {code}" for n in range(10)]
+        (tmp_path / "retrieval" / f"xquad.passages.{code}.tsv").write_text("\n".join(rows))
+        rows = [f"id{n}\t{n}\tquestion {n} {code}\tanswer" for n in range(10)]
+        (tmp_path / "retrieval" / f"xquad.questions.{code}.tsv").write_text("\n".join(rows))
+        if code != "en":
+            body = [f"{a} one two three four five six seven eight nine." for a in range(12)]
+            lines = ["A Fine Heading\tA Fine Heading\tnews\tx"]
+            lines += [f"English {code} {text}\tOther {text}\tnews\tx" for text in body]
+            with lzma.open(tmp_path / "train" / f"{code}-en.tsv.xz", "wt", encoding="utf-8") as file:
+                file.write("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_the_pool_holds_all_passages_and_documents_of_each_language(data):
+    part = part_of("0")
+    made = xquad_collection(data, part, 1, show=False)
+    assert set(made.counts()) == set(LANGUAGES)
+    assert all(10 < count <= 11 for count in made.counts().values())
+    assert len(set(made.ids)) == len(made.ids)
+    assert len(made.queries) >= 5 * len(LANGUAGES) and {part_of(query.id[5:]) for query in made.queries} == {part}
+    for query in made.queries:
+        number = query.id[5:]
+        assert made.qrels[query.id] == {f"{code}-{number}": 1 for code in LANGUAGES}
+    assert len(xquad_collection(data, "train", 0, show=False).ids) == 50
+
+
+def test_a_collection_is_kept_with_its_settings(data, tmp_path):
+    settings = {"part": "train", "distractors": 1}
+    first = kept_collection(tmp_path / "c.json", settings, data, "train", 1, False)
+    (data / "train" / "de-en.tsv.xz").unlink()
+    again = kept_collection(tmp_path / "c.json", settings, data, "train", 1, False)
+    assert again.fingerprint == first.fingerprint
+    with pytest.raises(UserError, match="--distractors 0"):
+        kept_collection(tmp_path / "c.json", {**settings, "distractors": 2}, data, "train", 2, False)
