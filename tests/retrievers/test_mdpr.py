@@ -20,20 +20,20 @@ TEXTS = ["Who opened the bridge?", "The mayor opened the new bridge on Tuesday."
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory, quick_encoder: Path) -> Path:
     """A passage model with a random adapter for queries and another one for passages."""
     folder = tmp_path_factory.mktemp("mdpr")
     for number, kind in enumerate(("query", "passage")):
         torch.manual_seed(number)
         lora = LoraConfig(r=4, target_modules=r"encoder\.layer\..*(query|value)", init_lora_weights=False)
-        get_peft_model(BertModel.from_pretrained(tiny_encoder), lora).save_pretrained(folder / kind)
-    MdprSettings(str(tiny_encoder), shared=False, query_prefix="q: ", passage_prefix="p: ").save(folder)
+        get_peft_model(BertModel.from_pretrained(quick_encoder), lora).save_pretrained(folder / kind)
+    MdprSettings(str(quick_encoder), shared=False, query_prefix="q: ", passage_prefix="p: ").save(folder)
     return folder
 
 
-def test_a_plain_encoder_is_an_untrained_model(tiny_encoder: Path) -> None:
-    plain = open_encoder(str(tiny_encoder), "cpu", "float32")
-    model = open_mdpr(str(tiny_encoder), "cpu", "float32")
+def test_a_plain_encoder_is_an_untrained_model(quick_encoder: Path) -> None:
+    plain = open_encoder(str(quick_encoder), "cpu", "float32")
+    model = open_mdpr(str(quick_encoder), "cpu", "float32")
     assert model.shared
     assert model.fingerprint == plain.fingerprint
     assert (model.dimension, model.layers) == (plain.dimension, plain.layers)
@@ -43,21 +43,21 @@ def test_a_plain_encoder_is_an_untrained_model(tiny_encoder: Path) -> None:
     np.testing.assert_array_equal(states.states, next(plain.states(TEXTS[:1], 1)).states)
 
 
-def test_each_kind_has_its_own_encoder_and_prefix(trained: Path, tiny_encoder: Path) -> None:
+def test_each_kind_has_its_own_encoder_and_prefix(trained: Path, quick_encoder: Path) -> None:
     model = open_mdpr(str(trained), "cpu", "float32")
     asked, passages = model.encode_queries(TEXTS), model.encode_passages(TEXTS)
     assert asked.dtype == passages.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(np.concatenate([asked, passages]), axis=1), 1, atol=1e-5)
     assert np.abs(asked - passages).max() > 0.01
     for kind, prefix, vectors in (("query", "q: ", asked), ("passage", "p: ", passages)):
-        alone = open_encoder(str(tiny_encoder), "cpu", "float32", adapter=str(trained / kind))
+        alone = open_encoder(str(quick_encoder), "cpu", "float32", adapter=str(trained / kind))
         alone.family = Family("mean", {"query": prefix})
         np.testing.assert_allclose(alone.encode(TEXTS), vectors, atol=1e-6)
-    assert model.fingerprint != open_mdpr(str(tiny_encoder), "cpu", "float32").fingerprint
+    assert model.fingerprint != open_mdpr(str(quick_encoder), "cpu", "float32").fingerprint
 
 
-def test_names(trained: Path, tiny_encoder: Path) -> None:
-    assert is_passage_model(str(trained)) and not is_passage_model(str(tiny_encoder))
+def test_names(trained: Path, quick_encoder: Path) -> None:
+    assert is_passage_model(str(trained)) and not is_passage_model(str(quick_encoder))
     assert passage_model_folder(str(trained)) == trained
     with pytest.raises(UserError, match=r"'nothing' is no passage model: give .* or a folder with mdpr.json"):
         passage_model_folder("nothing")
