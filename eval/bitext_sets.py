@@ -29,6 +29,7 @@ from rag_mt.corpora.opening import read_lines
 from rag_mt.errors import UserError
 from rag_mt.paths import whole_file
 from rag_mt.skips import Skips
+from retrievers.default_index import SAMPLE_CORPUS
 from retrievers.phrase_shards import bare, read_corpus, training_file
 
 Pair = tuple[str, str]
@@ -40,6 +41,8 @@ SHARE = 0.025
 """Sentences of a side that have their translation on the other one: BUCC has 2 to 3 %."""
 FEWEST_WORDS = 3
 MOST_CHARS = 1000
+SAMPLE_HIDDEN, SAMPLE_SEED = 5, 1
+"""In the sample corpus every fifth pair is hidden."""
 
 _WORD = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
@@ -197,6 +200,21 @@ def _languages_in(data: Path) -> list[str]:
 def _luck(text: str, seed: int) -> bytes:
     """Equal texts of all languages' sets have equal luck, so that sets share English sentences."""
     return hashlib.blake2b(f"{seed} {text}".encode(), digest_size=16).digest()
+
+
+def sample_sets(language: str) -> list[BitextSet]:
+    """Both parts from the sample corpus, whose lines are parallel: a fifth of the pairs is hidden, the others give one
+    of their sides each."""
+    codes = (language, "en")
+    texts = [(SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines() for code in codes]
+    pairs = list(zip(*texts, strict=True))
+    made = []
+    for number, part in enumerate(PARTS):
+        own = pairs[number :: len(PARTS)]
+        hidden, others = own[::SAMPLE_HIDDEN], [pair for n, pair in enumerate(own) if n % SAMPLE_HIDDEN]
+        sides = [a for a, _ in others[::2]], [b for _, b in others[1::2]]
+        made.append(_shuffled(language, part, hidden, *sides, SAMPLE_SEED))
+    return made
 
 
 def _shuffled(

@@ -70,7 +70,7 @@ def score(report: Report, record: Record, code: str, kind: str, measure: str) ->
 def columns(report: Report) -> list[tuple[str, tuple[str, ...]]]:
     """The columns of a table and the languages that each averages."""
     with_data = tuple(code for code in report.codes if code not in report.without)
-    made = [(code, (code,)) for code in with_data]
+    made: list[tuple[str, tuple[str, ...]]] = [(code, (code,)) for code in with_data]
     if report.without:
         lacking = tuple(code for code in report.codes if code in report.without)
         made += [("Avg parallel", with_data), *((code, (code,)) for code in lacking), ("Avg no parallel", lacking)]

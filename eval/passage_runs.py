@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from eval.passage_sets import Collection, Query
 from eval.trec import DEPTH, first_ranks, measured, rankings_of, write_run
-from rag_mt.fingerprints import read_json, settings_hash
+from eval.vector_cache import VectorCache
+from rag_mt.fingerprints import read_json
 from rag_mt.paths import whole_file
 from rag_mt.types import Encoder, Floats
 from retrievers.bm25 import Bm25, Bm25Settings
@@ -101,14 +102,10 @@ def term_scorers(collection: Collection, settings: Bm25Settings, expansion: Rm3S
     return {BM25: plain, RM3: with_rm3}
 
 
-def dense_scorer(collection: Collection, encoder: Encoder, kept: Path) -> Scorer:
+def dense_scorer(collection: Collection, encoder: Encoder, kept: Path, show: bool = True) -> Scorer:
     """The cosines of an encoder; the passages' vectors are kept in the folder `kept` in half precision."""
-    path = kept / f"{settings_hash([encoder.fingerprint, collection.texts])}.npy"
-    if not path.is_file():
-        vectors = encoder.encode(list(collection.texts), "passage").astype(np.float16)
-        with whole_file(path) as part, part.open("wb") as file:
-            np.save(file, vectors, allow_pickle=False)
-    vectors = np.load(path, allow_pickle=False).astype(np.float32)
+    cache = VectorCache(kept, encoder, "passage")
+    vectors = cache.vectors(collection.texts, "encoding passages", show).astype(np.float32)
 
     def cosines(queries: Sequence[Query]) -> Floats:
         made: Floats = encoder.encode([q.text for q in queries], "query") @ vectors.T

@@ -152,7 +152,7 @@ def _systems(
 
             def of_model(encoder: Any = encoder, label: str = f"{name}.{label}.{number}") -> list[Record]:
                 note(f"{label}: {encoder.id}")
-                dense = dense_scorer(collection, encoder, out)
+                dense = dense_scorer(collection, encoder, out / "vectors", not options.quiet)
                 return evaluated(collection, {DENSE: dense}, terms()[BM25], out, label)
 
             seeds.append(kept_records(out / f"{name}.{label}.{number}.json", settings, of_model))

@@ -9,11 +9,11 @@ import numpy as np
 
 from rag_mt.types import Hint, Hit, Origin, Retriever, Sentence, Span, Unit
 from retrievers.alignment import Links
-from retrievers.ccpr.retriever import CcprRetriever
-from retrievers.dense import MAX_HINTS, DenseRetriever
+from retrievers.dense import MAX_HINTS
 from retrievers.index import Index
 from retrievers.overlap import longest_apart
 from retrievers.phrase_pairs import Frequent, all_phrase_pairs
+from retrievers.registry import Searching
 
 REFERENCE = "reference"
 
@@ -84,7 +84,7 @@ def _whole(phrase: str, language: str) -> Hit:
 class WithoutReferences:
     """A retriever over an index that holds the references, as if each sentence's own were not there (a Retriever)."""
 
-    def __init__(self, retriever: DenseRetriever | CcprRetriever, references: Sequence[str]) -> None:
+    def __init__(self, retriever: Searching, references: Sequence[str]) -> None:
         """`references[i]` is that of the sentence whose origin has the line i + 1."""
         self.name, self.unit = retriever.name, retriever.unit
         self._retriever = retriever

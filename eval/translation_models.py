@@ -22,11 +22,10 @@ from rag_mt.translator import Translator
 from rag_mt.types import LanguageModel
 from retrievers.alignment import Aligner, EncoderAligner, Links
 from retrievers.ccpr.retriever import CcprRetriever
-from retrievers.dense import DenseRetriever
 from retrievers.eflomal import EflomalAligner
 from retrievers.encoders import ModelEncoder
 from retrievers.phrase_shards import read_corpus
-from retrievers.registry import encoder_for, retriever_spec
+from retrievers.registry import Searching, encoder_for, retriever_spec
 
 log = logging.getLogger("rag_mt")
 
@@ -137,11 +136,11 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         show=show,
         encoders=models.encoder,
     )
-    if own.cut_off and isinstance(translator.retriever, DenseRetriever | CcprRetriever):
+    if own.cut_off and isinstance(translator.retriever, Searching):
         translator.retriever.cut_off = mode["cut_off"] = own.cut_off
     if own.segmentation != "learned" and isinstance(translator.retriever, CcprRetriever):
         translator.retriever.segmentation = mode["segmentation"] = own.segmentation
-    if suite.quick and not own.index and isinstance(translator.retriever, DenseRetriever | CcprRetriever):
+    if suite.quick and not own.index and isinstance(translator.retriever, Searching):
         translator.retriever = WithoutReferences(translator.retriever, part.references)
         mode["left out"] = "own reference"
     if own.hints == "shuffled":

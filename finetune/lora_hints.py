@@ -25,10 +25,9 @@ from retrievers.alignment import EncoderAligner
 from retrievers.ccpr import is_phrase_model, phrase_model_folder
 from retrievers.ccpr.confidence import confidence_in
 from retrievers.ccpr.retriever import CcprRetriever
-from retrievers.dense import DenseRetriever
 from retrievers.encoders import ModelEncoder
 from retrievers.manifest import read_manifest
-from retrievers.registry import encoder_for, open_retriever
+from retrievers.registry import Searching, encoder_for, open_retriever
 from retrievers.store import map_sentences
 
 METHODS: dict[str, Unit | None] = {"plain": None, "sentence": "sentence", "phrase": "phrase"}
@@ -176,7 +175,7 @@ def _sentence(pair: Pair) -> Sentence:
 
 def _open(
     pair: Pair, indexes: Indexes, settings: DataConfig, encoders: dict[tuple[str, str], ModelEncoder]
-) -> DenseRetriever | CcprRetriever:
+) -> Searching:
     """The retriever of a pair's direction, its encoder loaded once."""
     folder = indexes.folders[pair.target_language]
     manifest = read_manifest(folder)
@@ -190,7 +189,7 @@ def _open(
         source_language=pair.source_language,
         target_language=pair.target_language,
     )
-    retriever = cast(DenseRetriever | CcprRetriever, opened)  # an index has a retriever that searches it
+    retriever = cast(Searching, opened)  # an index has a retriever that searches it
     if settings.least_confidence and isinstance(retriever, CcprRetriever):
         retriever.cut_off = settings.least_confidence[0]
     return retriever

@@ -144,8 +144,8 @@ def _threshold(options: argparse.Namespace, codes: tuple[str, str]) -> Threshold
     known = known_threshold(options.encoder, *codes)
     if options.neighbours not in (None, known.neighbours):
         raise UserError(
-            f"the threshold known for {options.encoder} is one for {known.neighbours} neighbours: give --threshold with "
-            f"--neighbours {options.neighbours}, or leave it out"
+            f"the threshold known for {options.encoder} is one for {known.neighbours} neighbours: give --threshold "
+            f"with --neighbours {options.neighbours}, or leave it out"
         )
     return known
 

@@ -202,8 +202,8 @@ class Bm25:
 
     def rarity(self, terms: Iterable[str]) -> float:
         """The sum of the idf of terms, 0 for unknown ones."""
-        numbers = [self.numbers[term] for term in terms if term in self.numbers]
-        counts = self.frequencies()[numbers]
+        numbers = np.array([self.numbers[term] for term in terms if term in self.numbers], dtype=np.int64)
+        counts = self._scores.indptr[numbers + 1] - self._scores.indptr[numbers]
         return float(np.log1p((len(self) - counts + 0.5) / (counts + 0.5)).sum())
 
     def counts(self, text: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

@@ -69,6 +69,10 @@ RETRIEVERS: dict[str, RetrieverSpec] = {
 }
 
 
+Searching = DenseRetriever | CcprRetriever | PassageRetriever
+"""The retrievers that search an index: they have a `cut_off` and can leave sentences out."""
+
+
 class NoHints:
     """The retriever `none`: translation without hints."""
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from transformers import BertConfig, BertModel
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 # A loaded machine draws slowly: that says nothing about the code.
 settings.register_profile("rag_mt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,4 +42,32 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     for file in resolve_model("embedded:e5-small").glob("*token*"):
         (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def quick_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a random BERT of two layers and a tokenizer of bytes, which opens in no time."""
+    folder = tmp_path_factory.mktemp("quick") / "bert"
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<pad>", "<s>", "</s>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator([], trainers.BpeTrainer(special_tokens=special, initial_alphabet=alphabet))
+    ends = [(token, special.index(token)) for token in ("<s>", "</s>")]
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(fast),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=130,
+        pad_token_id=0,
+    )
+    BertModel(config).save_pretrained(folder)
+    fast.save_pretrained(folder)
     return folder

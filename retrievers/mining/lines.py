@@ -86,8 +86,8 @@ def check_word_lists(codes: Iterable[str]) -> None:
 def choose(source: Lines, target: Lines) -> tuple[Choice, Choice]:
     """The lines of both sides to compare.
 
-    Dropped are those in the other language, those that stand on both sides (untranslated ones: which side they belong to
-    is not known), and of near-duplicates all but the first.
+    Dropped are those in the other language, those that stand on both sides (untranslated ones: which side they belong
+    to is not known), and of near-duplicates all but the first.
     """
     both = np.intersect1d(source.hashes[~source.foreign], target.hashes[~target.foreign])
     return _chosen(source, both), _chosen(target, both)

@@ -68,8 +68,8 @@ def mined(forward: Neighbours, backward: Neighbours, strategy: Strategy = "max",
 
     `forward` are the neighbours of each source sentence, `backward` those of each target sentence. A sentence's
     candidate is the neighbour that it scores highest with. `forward` and `backward` take the candidates of one side,
-    `intersection` those that both sides agree on, and `max` all of both; of pairs that share a sentence the one with the
-    higher score wins, of equal ones that with the lower numbers.
+    `intersection` those that both sides agree on, and `max` all of both; of pairs that share a sentence the one with
+    the higher score wins, of equal ones that with the lower numbers.
     """
     means = (_means(forward), _means(backward))
     ahead = _candidates(forward, means, scoring)

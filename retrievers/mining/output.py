@@ -79,7 +79,7 @@ def write_tmx(out: BinaryIO, pairs: Iterable[MinedPair], source: str, target: st
                 file.write("\n")
                 for pair in pairs:
                     file.write(_unit(pair, source, target), "\n")
-        file.write("\n")
+            file.write("\n")
 
 
 def _unit(pair: MinedPair, source: str, target: str) -> etree._Element:

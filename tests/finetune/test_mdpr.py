@@ -43,7 +43,7 @@ semantic_temperature = 0.1
 learning_rate = 1e-2
 warm_up = 2
 evaluate_every = 6
-checkpoint_every = 4
+checkpoint_every = 6
 dtype = "float32"
 """
 
@@ -77,9 +77,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def config(tmp_path, tiny_encoder):
+def config(tmp_path, quick_encoder):
     path = tmp_path / "config.toml"
-    path.write_text(CONFIG.format(encoder=tiny_encoder))
+    path.write_text(CONFIG.format(encoder=quick_encoder))
     return path
 
 
@@ -159,7 +159,7 @@ def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, prepared):
         patch.setattr(Trainer, "run_step", stops)
         with pytest.raises(StoppedError):
             main(arguments(config, prepared, parts, *more))
-    assert json.loads((parts / "training.json").read_text())["steps"] == 8
+    assert json.loads((parts / "training.json").read_text())["steps"] == 6
     assert main(arguments(config, prepared, parts, *more)) == 0
     for kind in ("query", "passage"):
         first, second = (load_file(m / kind / "adapter_model.safetensors") for m in (whole, parts))

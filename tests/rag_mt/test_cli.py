@@ -25,6 +25,7 @@ COMMANDS = [
     ["index", "verify"],
     ["index", "calibrate"],
     ["search"],
+    ["mine"],
 ]
 
 

@@ -287,10 +287,10 @@ def test_swapped_manifest_is_refused(alike, copy, unparsed):
 def test_newer_format_is_refused(copy, unparsed):
     contents = json.loads((copy / "manifest.json").read_text())
     del contents["hash"]
-    contents["format"] = 3
+    contents["format"] = 4
     contents["hash"] = settings_hash(contents)
     (copy / "manifest.json").write_text(json.dumps(contents))
-    with pytest.raises(UserError, match="has format 3 and this version reads formats 1 and 2"):
+    with pytest.raises(UserError, match="has format 4 and this version reads formats 1 to 3"):
         open_index(copy)
 
 

@@ -1,0 +1,132 @@
+"""The plan of trainings: what it holds, and that it is made, resumed and told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from finetune import mdpr_runs
+from finetune.mdpr_plan import read_plan
+from finetune.mdpr_runs import main, score_table
+from rag_mt.errors import UserError
+
+PLAN = """
+config = "{config}"
+seeds = [1, 2]
+[groups.losses.ir]
+"training.semantic_weight" = 0.0
+[groups.losses.sema]
+"training.semantic_weight" = 0.1
+[groups.transfer.next]
+"model.start" = "{{runs}}/sema.seed{{seed}}"
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    config = tmp_path / "config.toml"
+    config.write_text('[model]\nencoder = "none"\n[training]\nsteps = 4\nlanguage_weight = 0.0\n')
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN.format(config=config))
+    return path
+
+
+class FakeTrainer:
+    """Writes what a finished run leaves; the runs that were made are in `made`."""
+
+    made: ClassVar[list[str]] = []
+
+    def __init__(self, config, prepared, output, device="auto", command=""):
+        self.config, self.output = config, output
+        if config.model.start and not Path(config.model.start).is_dir():
+            raise UserError(f"there is no {config.model.start}")
+
+    def train(self):
+        FakeTrainer.made.append(self.output.name)
+        score = 50 + self.config.training.seed + 10 * bool(self.config.training.semantic_weight)
+        point = {"step": 4, "same": score, "cross": score, "mixed": score, "average": score}
+        self.output.mkdir(parents=True)
+        facts = {"settings": self.config.as_dict(), "steps": 4, "curve": [point]}
+        (self.output / "training.json").write_text(json.dumps(facts))
+
+    def run_step(self):
+        return {}
+
+    def evaluate(self):
+        return {}
+
+
+@pytest.fixture(autouse=True)
+def _fake(monkeypatch):
+    FakeTrainer.made = []
+    monkeypatch.setattr(mdpr_runs, "Trainer", FakeTrainer)
+
+
+def arguments(plan: Path, *more: str) -> list[str]:
+    return ["--plan", str(plan), "--prepared", "nowhere", "--output", str(plan.parent / "runs"), *more]
+
+
+def test_a_plan_is_made_and_goes_on(plan, capsys):
+    assert main(arguments(plan, "--groups", "losses", "--seeds", "1")) == 0
+    assert FakeTrainer.made == ["ir.seed1", "sema.seed1"]
+    assert main(arguments(plan)) == 0
+    assert FakeTrainer.made == ["ir.seed1", "sema.seed1", "next.seed1", "ir.seed2", "sema.seed2", "next.seed2"]
+    out = capsys.readouterr().out
+    assert "| losses | `ir` | 2 | 51.5 ± 6.4 | 51.5 ± 6.4 | 51.5 ± 6.4 | 51.5 ± 6.4 |" in out
+    assert "| losses | `sema` | 1 | 61.0 |" in out
+
+
+def test_what_cannot_be_made_is_told_and_the_rest_goes_on(plan, capsys):
+    assert main(arguments(plan, "--groups", "transfer,losses", "--seeds", "1")) == 1
+    assert FakeTrainer.made == ["ir.seed1", "sema.seed1"]
+    assert "next.seed1 is left out: there is no" in capsys.readouterr().err
+
+
+def test_a_run_with_other_settings_is_not_finished(plan):
+    main(arguments(plan, "--groups", "losses", "--seeds", "1"))
+    plan.write_text(plan.read_text().replace("0.1", "0.2"))
+    again = read_plan(plan, plan.parent / "runs", ["losses"], [1])
+    assert "`ir`" in score_table(again, plan.parent / "runs")
+    assert "`sema`" not in score_table(again, plan.parent / "runs")
+
+
+def test_listing_and_estimating_train_nothing(plan, capsys):
+    assert main(arguments(plan, "--list", "--seeds", "3")) == 0
+    out = capsys.readouterr().out
+    assert "losses/sema.seed3 (to be made): python -m finetune.mdpr --config" in out
+    assert f"--set 'model.start=\"{plan.parent}/runs/sema.seed3\"'" in out
+    assert main(arguments(plan, "--estimate", "2", "--groups", "losses")) == 0
+    assert "4 runs: about 0.0 hours" in capsys.readouterr().out
+    assert FakeTrainer.made == []
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "message"),
+    [
+        ((), ["--groups", "sizes"], "has no group 'sizes': choose from losses, transfer"),
+        (("seeds = [1, 2]", ""), [], "is no plan: expected config, seeds and [groups.GROUP.RUN]"),
+        (("[groups.losses.ir]", "[groups.transfer.sema]"), [], "has two runs 'sema'"),
+        (("semantic_weight", "weight"), [], "sets training.weight, which does not exist"),
+        ((), ["--seeds", "one"], "--seeds 'one' is no list of whole numbers"),
+    ],
+)
+def test_wrong_plans(plan, capsys, change, more, message):
+    if change:
+        plan.write_text(plan.read_text().replace(*change))
+    assert main(arguments(plan, *more)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_plan_of_the_report(monkeypatch):
+    """Every run of the plan that comes with the project has possible settings."""
+    monkeypatch.chdir(Path(__file__).parents[2])
+    runs = read_plan(Path("configs/mdpr-runs.toml"), Path("RUNS"))
+    assert len({item.folder for item in runs}) == len(runs) == 3 * 30
+    by_name = {item.name: item.settings() for item in runs if item.seed == 2}
+    assert by_name["ir"].training.semantic_weight == 0
+    assert by_name["setting-5"].data.pairs == ("de-tr",)
+    assert by_name["titles"].model.start == "RUNS/sema.seed2"
+    assert by_name["infoxlm-sema"].model.encoder == "microsoft/infoxlm-base"
