@@ -48,7 +48,7 @@ class Engine:
     ) -> None:
         self.translators = translators
         self.limits = limits or Limits()
-        self._observe = observe
+        self.observe = observe
         self._jobs: list[Job] = []  # accepted and not ended, in the order of their turns
         self._changed = threading.Condition()
         self._closing = False
@@ -198,7 +198,7 @@ class Engine:
             return
         seconds = time.perf_counter() - begin
         self._rate = 0.7 * self._rate + 0.3 * len(batch) / max(seconds, 1e-3)
-        self._observe(BatchReport(len(batch), len({id(item.job) for item in batch}), tokens, seconds))
+        self.observe(BatchReport(len(batch), len({id(item.job) for item in batch}), tokens, seconds))
 
     def _prepare(self, batch: Sequence[Item]) -> None:
         """Find hints and build prompts, for all sentences of one translator in one call."""
