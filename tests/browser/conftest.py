@@ -30,6 +30,21 @@ FLAGS = [
 WIDE = ViewportSize(width=1280, height=1000)
 
 
+skipped: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember which of these tests did not run."""
+    if report.skipped and "browser" in report.keywords:
+        skipped.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A browser test that was asked for and skipped has shown nothing: the run fails."""
+    if skipped:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture(scope="session")
 def demo() -> Iterator[Demo]:
     """The demo as `python -m ui.demo` serves it, in this process: tests can look into the server."""
