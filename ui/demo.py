@@ -12,7 +12,6 @@ from rag_mt.console import OK, Parser, note, run
 from rag_mt.errors import UserError
 from ui.serve import add_service_options
 
-
 NEEDED = "the demo needs packages that are not installed: pip install 'rag-mt[demo]'"
 
 
@@ -74,7 +73,9 @@ def demo(options: argparse.Namespace) -> int:
         limits=limits,
         folder=Path(options.data) if options.data else None,
     )
-    page = build_page(service, Sessions(service.delete_owner), options.llm)
+    # In a folder of the operator's, uploads stay; otherwise they go some time after their user.
+    sessions = Sessions() if options.data else Sessions(service.delete_owner)
+    page = build_page(service, sessions, options.llm)
     try:
         url = launch(page, limits, options.host, options.port, users)
         note(f"rag-mt: the demo is at {url} (stop it with Ctrl+C)")
