@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,8 @@ import httpx
 import pytest
 
 from rag_mt.cli import main
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +46,16 @@ def test_real_models(server: tuple[str, subprocess.Popen[str]]) -> None:
     assert "station" in answer["translatedText"].casefold()
     assert answer["detectedLanguage"]["language"] == "de"
     assert httpx.get(f"{url}/health").json()["translators"] == {"de-en ccpr": "ready"}
+
+
+def test_the_lines_of_the_readme(server: tuple[str, subprocess.Popen[str]]) -> None:
+    url, _ = server
+    (block,) = re.findall(r"<!-- served -->\n```bash\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    lines = block.replace("http://127.0.0.1:5000", url).splitlines()
+    assert len(lines) >= 8
+    for line in lines:
+        done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() and '"error"' not in done.stdout.replace('"error":""', ""), line
 
 
 def test_it_stops_when_it_is_told_to(server: tuple[str, subprocess.Popen[str]]) -> None:
