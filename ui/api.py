@@ -96,7 +96,8 @@ def make_app(
     app.state.service, app.state.keys, app.state.metrics = service, keys, metrics
     app.state.pace = Pace(service.limits.requests)
     metrics.follow("waiting", "Texts that wait or are translated", lambda: service.engine.waiting)
-    metrics.follow("translators", "Loaded translators", lambda: len(service.translators.states()))
+    ready = "Loaded translators"
+    metrics.follow("translators", ready, lambda: sum(t.state == "ready" for t in service.translators.states()))
     app.include_router(router)
     from ui.api_uploads import router as uploads  # it imports from here
 
@@ -239,9 +240,14 @@ def owner_of(request: Request, key: str) -> str:
     """Whom a request is from, by its key; raises AccessError, and BusyError for a client in too great a hurry."""
     bearer = request.headers.get("authorization", "")
     told = key or (bearer[7:].strip() if bearer.lower().startswith("bearer ") else "")
-    owner: str = request.app.state.keys.owner(told)
-    client = owner if request.app.state.keys.needed else request.client.host if request.client else ""
-    request.app.state.pace.ask(client)
+    keys, pace = request.app.state.keys, request.app.state.pace
+    place = request.client.host if request.client else ""
+    try:
+        owner: str = keys.owner(told)
+    except AccessError:
+        pace.ask(place)  # nobody is to try many keys
+        raise
+    pace.ask(owner if keys.needed else place)
     return owner
 
 
@@ -284,6 +290,8 @@ async def _finished(request: Request, jobs: Sequence[Job]) -> Sequence[Job]:
         if not results.done():
             request.app.state.metrics.cancelled.inc()
             raise HTTPException(CLIENT_GONE, "the client has hung up")
+        if any(job.future.cancelled() for job in jobs):
+            raise BusyError("the server is shutting down: try again later", 30)
         await results
     finally:
         gone.cancel()
