@@ -1,6 +1,8 @@
 # make translate   set up and translate a German news text with the hints that were used
+# make demo        set up and open the translation demo at http://127.0.0.1:7860
 # make serve       set up and answer translation requests at http://127.0.0.1:5000
 # make test        set up and run the tests
+# make test-browser  set up and run the tests of the demo in Chromium (needs Debian's package chromium)
 # make comet       set up unbabel-comet in an environment of its own
 # The set-up is plain pip; the README lists the same lines.
 
@@ -8,16 +10,22 @@ PYTHON ?= python3.11
 PIP = .venv/bin/python -m pip --disable-pip-version-check -q
 COMET_PIP = .venv-comet/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: translate serve test lint comet clean
+.PHONY: translate demo serve test test-browser lint comet clean
 
 translate: .venv/run
 	.venv/bin/python -m rag_mt.translate --src de --show-hints examples/news.de.txt
+
+demo: .venv/demo
+	.venv/bin/python -m ui.demo
 
 serve: .venv/serve
 	.venv/bin/rag-mt serve
 
 test: .venv/dev
 	.venv/bin/python -m pytest -n 2 --dist loadfile
+
+test-browser: .venv/browser
+	.venv/bin/python -m pytest -m browser tests/browser
 
 lint: .venv/dev
 	.venv/bin/ruff check .
@@ -33,6 +41,14 @@ lint: .venv/dev
 
 .venv/serve: .venv/run
 	$(PIP) install -c constraints.txt -e '.[cpu,embedded,serve]'
+	touch $@
+
+.venv/demo: .venv/run
+	$(PIP) install -c constraints.txt -e '.[cpu,embedded,demo]'
+	touch $@
+
+.venv/browser: .venv/dev
+	$(PIP) install -c constraints.txt -e '.[cpu,embedded,browser]'
 	touch $@
 
 .venv/dev: .venv/run

@@ -17,7 +17,7 @@ from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.skips import Skips
 from rag_mt.types import Sentence
-from ui import serve
+from ui import demo, serve
 
 NO_LETTERS = "no letters"
 """The reason for leaving out a sentence that does not make a build a partial one: rules, bare numbers."""
@@ -248,6 +248,10 @@ def parser() -> Parser:
     add = commands.add_parser("serve", help="answer translation requests over HTTP", description=serve.serve.__doc__)
     serve.add_options(add)
     add.set_defaults(run=serve.serve)
+
+    add = commands.add_parser("demo", help="translate in a browser", description=demo.demo.__doc__)
+    demo.add_options(add)
+    add.set_defaults(run=demo.demo)
     return top
 
 

@@ -60,7 +60,8 @@ FINGERPRINTED = (".safetensors", ".json", ".model", ".txt", ".jinja")
 # What ends an answer in chat-tuned models beside the end-of-text token.
 ENDS_OF_TURN = ("<end_of_turn>", "<|im_end|>", "<|eot_id|>", "<|end|>")
 _LOADING = threading.RLock()
-"""One load at a time: transformers sets models up through state of the whole process (the default dtype, say)."""
+"""One load at a time: transformers sets models up through state of the whole process, and with two loads at once it
+takes tied weights for missing ones from then on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +132,8 @@ def load_encoder(
     """
     target = choose_device(device)
     number = choose_dtype(dtype, target)
-    folder = resolve_model(name)
+    with _LOADING:  # an embedded model may have to be loaded to be converted
+        folder = resolve_model(name)
     with _LOADING, model_errors(name), quiet_loading():
         if AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).is_encoder_decoder:
             raise UserError(f"{name} is an encoder-decoder model: choose an encoder such as {DEFAULT_ENCODER}")
@@ -161,7 +163,8 @@ def load_llm(
     target = choose_device(device)
     number = choose_dtype(dtype, target)
     config = _quantization_config(quantization, target, number)
-    folder = resolve_model(name)
+    with _LOADING:  # an embedded model may have to be loaded to be converted
+        folder = resolve_model(name)
     with _LOADING, model_errors(name), quiet_loading():
         settings = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if dtype == "auto" and number == torch.float16 and settings.model_type.startswith("gemma"):

@@ -96,7 +96,8 @@ def make_app(
     app.state.service, app.state.keys, app.state.metrics = service, keys, metrics
     app.state.pace = Pace(service.limits.requests)
     metrics.follow("waiting", "Texts that wait or are translated", lambda: service.engine.waiting)
-    metrics.follow("translators", "Loaded translators", lambda: len(service.translators.states()))
+    ready = "Loaded translators"
+    metrics.follow("translators", ready, lambda: sum(t.state == "ready" for t in service.translators.states()))
     app.include_router(router)
     from ui.api_uploads import router as uploads  # it imports from here
 
@@ -135,30 +136,24 @@ async def translate(request: Request) -> TranslateAnswer:
     target = service.offer.known(body.target)
     found = await asyncio.to_thread(_sources, service, texts, body.source)
     orders = [_order(service, owner, body, d.code if d else target, target) for d in found]
-    pages = [HtmlText(text) for text in texts] if body.format == "html" else []
-    segments = [page.segments for page in pages] if pages else [[text] for text in texts]
-    made = await _translated(request, service, orders, segments)
-    result = [
-        page.filled([t.text for t in own]) if pages else own[0].text
-        for page, own in zip(pages or texts, made, strict=True)  # type: ignore[union-attr]
-    ]
+    pages = [HtmlText(text) for text in texts] if body.format == "html" else None
+    plain = texts if pages is None else [page.text for page in pages]
+    made = await _translated(request, service, orders, plain)
+    result = [t.text for t in made]
+    if pages is not None:
+        done = zip(texts, pages, result, orders, strict=True)
+        result = [page.filled(translation) if order else text for text, page, translation, order in done]
     several = not isinstance(body.q, str)
     answer = TranslateAnswer(translatedText=result if several else result[0])
     if body.source.lower() == "auto":
         detected = [_detected(d) for d in found]
         answer.detectedLanguage = detected if several else detected[0]
     if body.hints is not False:
-        told = [_told(*own) for own in zip(segments, made, strict=True)]
-        hints, notes = [h for h, _ in told], [n for _, n in told]
+        added = [added_fields(*own) for own in zip(plain, made, strict=True)]
+        hints = [[HintAnswer(**hint) for hint in fields["hints"]] for fields in added]
+        notes = [list(fields["notes"]) for fields in added]
         answer.hints, answer.notes = (hints, notes) if several else (hints[0], notes[0])
     return answer
-
-
-def _told(segments: Sequence[str], made: Sequence[TranslatedText]) -> tuple[list[HintAnswer], list[str]]:
-    """The hints of a text and what went wrong with it; in HTML spans are offsets into the text of a block."""
-    added = [added_fields(*own) for own in zip(segments, made, strict=True)]
-    hints = [HintAnswer(**hint) for fields in added for hint in fields["hints"]]
-    return hints, [note for fields in added for note in fields["notes"]]
 
 
 @router.get("/languages", summary="The languages and what each is translated into")
@@ -245,9 +240,14 @@ def owner_of(request: Request, key: str) -> str:
     """Whom a request is from, by its key; raises AccessError, and BusyError for a client in too great a hurry."""
     bearer = request.headers.get("authorization", "")
     told = key or (bearer[7:].strip() if bearer.lower().startswith("bearer ") else "")
-    owner: str = request.app.state.keys.owner(told)
-    client = owner if request.app.state.keys.needed else request.client.host if request.client else ""
-    request.app.state.pace.ask(client)
+    keys, pace = request.app.state.keys, request.app.state.pace
+    place = request.client.host if request.client else ""
+    try:
+        owner: str = keys.owner(told)
+    except AccessError:
+        pace.ask(place)  # nobody is to try many keys
+        raise
+    pace.ask(owner if keys.needed else place)
     return owner
 
 
@@ -272,26 +272,26 @@ def _sources(service: Service, texts: Sequence[str], source: str) -> list[Detect
 
 
 async def _translated(
-    request: Request, service: Service, orders: Sequence[Order | None], segments: Sequence[Sequence[str]]
-) -> list[list[TranslatedText]]:
-    """The translations of the segments of each text; they end when the client hangs up."""
-    asked = [replace(o, text=s) for o, own in zip(orders, segments, strict=True) if o for s in own]
-    jobs = iter(await _finished(request, service.engine.submit_all(asked)) if asked else ())
-    return [
-        [next(jobs).result() if order else TranslatedText(s) for s in own]
-        for order, own in zip(orders, segments, strict=True)
-    ]
+    request: Request, service: Service, orders: Sequence[Order | None], texts: Sequence[str]
+) -> list[TranslatedText]:
+    """The translations of the texts, those without an order as they are; they end when the client hangs up."""
+    asked = [replace(order, text=text) for order, text in zip(orders, texts, strict=True) if order]
+    jobs = iter(await _finished(request, service.engine.submit_all(asked)))
+    return [next(jobs).result() if order else TranslatedText(text) for order, text in zip(orders, texts, strict=True)]
 
 
 async def _finished(request: Request, jobs: Sequence[Job]) -> Sequence[Job]:
     """The jobs when all have ended; raises the first error, and cancels all of them if the client hangs up."""
     results = asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
     gone = asyncio.create_task(_hung_up(request))
+    either: set[asyncio.Future[Any]] = {results, gone}
     try:
-        await asyncio.wait({results, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not results.done():
             request.app.state.metrics.cancelled.inc()
             raise HTTPException(CLIENT_GONE, "the client has hung up")
+        if any(job.future.cancelled() for job in jobs):
+            raise BusyError("the server is shutting down: try again later", 30)
         await results
     finally:
         gone.cancel()

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
+from rag_mt.corpora.opening import open_bytes
 from rag_mt.errors import UserError
 from ui.access import MOST_FILES
 from ui.api import ERRORS, owner_of, service_of
@@ -35,6 +36,7 @@ from ui.documents import Document
 from ui.limits import MissingError
 from ui.service import Service
 from ui.tasks import Task
+from ui.uploads import named
 from ui.user_indexes import Build, UserIndex
 from ui.work import Order
 
@@ -93,7 +95,7 @@ async def translate_file(request: Request) -> DocumentAnswer:
             await asyncio.to_thread(_save, files[0], path)
             source = _text(form, "source", needed=True)
             if source.lower() == "auto":
-                source = await asyncio.to_thread(_source_of, service, path)
+                source = await asyncio.to_thread(_source_of, service, path, name)
             choice = service.choice(
                 owner, source, _text(form, "target", needed=True), _text(form, "retriever"), _text(form, "index")
             )
@@ -220,9 +222,9 @@ def _save(file: UploadFile, path: Path) -> None:
         shutil.copyfileobj(file.file, out)
 
 
-def _source_of(service: Service, path: Path) -> str:
+def _source_of(service: Service, path: Path, name: str) -> str:
     """The language that the beginning of a file is in."""
-    with path.open("rb") as file:
+    with named(path, name), open_bytes(path) as file:
         head = file.read(DETECTED_BYTES).decode("utf-8", "ignore")
     found = service.detector.best(head)
     if found is None:

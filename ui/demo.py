@@ -8,9 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rag_mt.console import OK, Parser, add_model_options, note, run
-from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
+from rag_mt.console import OK, Parser, note, run
 from rag_mt.errors import UserError
+from ui.serve import add_service_options
+
+NEEDED = "the demo needs packages that are not installed: pip install 'rag-mt[demo]'"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -25,13 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="USER:PASSWORD",
         help="ask for a login; may be given several times; `env` reads one per line from RAG_MT_AUTH",
     )
-    add("--llm", default=DEFAULT_LLM, metavar="ID", help="language model: a hub id, a folder, embedded:NAME")
-    add("--adapter", metavar="DIR", default=DEFAULT_ADAPTER, help="PEFT adapter of the LLM, or none (default: ours)")
-    add("--index", metavar="DIR", default="", help="index of target-language text (default: the sample corpus)")
-    add("--languages", default="", metavar="A,B", help="languages to offer (default: those of the adapters)")
-    add("--limit", action="append", default=[], metavar="NAME=NUMBER", help="change a limit, such as text_chars=2000")
-    add("--folder", metavar="DIR", help="keep users' indexes here (default: they go with the server)")
-    add_model_options(parser)
+    add_service_options(parser)
 
 
 def port(text: str) -> int:
@@ -57,26 +53,29 @@ def demo(options: argparse.Namespace) -> int:
     users = logins(options.auth)
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     try:
-        import gradio  # noqa: F401
-    except ImportError:
-        raise UserError("the demo needs gradio: install it with `pip install -e '.[demo]'`") from None
-    from ui.limits import limits_of
-    from ui.page import build_page, launch
-    from ui.service import open_service
-    from ui.sessions import Sessions
+        from ui.limits import limits_of
+        from ui.page import build_page, launch
+        from ui.service import open_service
+        from ui.sessions import Sessions
+    except ModuleNotFoundError as error:
+        raise UserError(f"{NEEDED} ({error.name} is missing)") from error
 
     limits = limits_of(options.limit)
     service = open_service(
         options.llm,
         adapter=options.adapter,
+        wrapper=options.wrapper,
         device=options.device,
         dtype=options.dtype,
+        quantization=options.quantization,
         languages=[code for code in options.languages.split(",") if code],
         index=options.index,
         limits=limits,
-        folder=Path(options.folder) if options.folder else None,
+        folder=Path(options.data) if options.data else None,
     )
-    page = build_page(service, Sessions(service.delete_owner), options.llm)
+    # In a folder of the operator's, uploads stay; otherwise they go some time after their user.
+    sessions = Sessions() if options.data else Sessions(service.delete_owner)
+    page = build_page(service, sessions, options.llm)
     try:
         url = launch(page, limits, options.host, options.port, users)
         note(f"rag-mt: the demo is at {url} (stop it with Ctrl+C)")

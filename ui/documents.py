@@ -74,8 +74,8 @@ class Documents:
     def start(self, owner: str, name: str, upload: Path, order: Order, column: str = "") -> Document:
         """Begin to translate an uploaded file, whose user calls it `name`, as `order` says (its text is not used).
 
-        The file is copied and read once before this returns. The owner's oldest finished document gives way where
-        there are too many. Raises LimitError, BusyError and, for a file that cannot be read, UserError.
+        The file is copied and read once before this returns. The oldest finished document, of the owner or of all,
+        gives way where there are too many. Raises LimitError, BusyError and, for a file that cannot be read, UserError.
         """
         choice = order.choice
         document = Document(owner, name=shown_name(name), output_name=_output_name(shown_name(name), choice.target))

@@ -48,7 +48,7 @@ class Engine:
     ) -> None:
         self.translators = translators
         self.limits = limits or Limits()
-        self._observe = observe
+        self.observe = observe
         self._jobs: list[Job] = []  # accepted and not ended, in the order of their turns
         self._changed = threading.Condition()
         self._closing = False
@@ -88,7 +88,12 @@ class Engine:
             self._jobs += jobs
         for job in jobs:
             job.future.add_done_callback(lambda _, job=job: self._remove(job))  # type: ignore[misc]
-            self.translators.load(job.order.choice).add_done_callback(lambda f, job=job: self._loaded(job, f))  # type: ignore[misc]
+            try:
+                loading = self.translators.load(job.order.choice)
+            except RuntimeError as error:  # it was closed just now
+                job.fail(error)
+                continue
+            loading.add_done_callback(lambda f, job=job: self._loaded(job, f))  # type: ignore[misc]
         return jobs
 
     def close(self, patience: float = 10.0) -> None:
@@ -190,15 +195,14 @@ class Engine:
         try:
             self._prepare(batch)
             tokens = self._generate([item for item in batch if not item.job.future.done()])
+            seconds = time.perf_counter() - begin
+            self._rate = 0.7 * self._rate + 0.3 * len(batch) / max(seconds, 1e-3)
+            self.observe(BatchReport(len(batch), len({id(item.job) for item in batch}), tokens, seconds))
         except Exception as error:
             if not isinstance(error, UserError):
                 log.exception("a batch of %d sentences failed", len(batch))
             for item in batch:
                 item.job.fail(error)
-            return
-        seconds = time.perf_counter() - begin
-        self._rate = 0.7 * self._rate + 0.3 * len(batch) / max(seconds, 1e-3)
-        self._observe(BatchReport(len(batch), len({id(item.job) for item in batch}), tokens, seconds))
 
     def _prepare(self, batch: Sequence[Item]) -> None:
         """Find hints and build prompts, for all sentences of one translator in one call."""

@@ -69,7 +69,7 @@ def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> No
             return gr.skip()
         return service.indexes.get(sessions.of(request.session_hash).owner, index).retriever
 
-    def typed(text: str, source: str, target: str) -> Any:
+    def typed(text: str, source: str) -> Any:
         if source != AUTO or len(text) < LEAST_TO_DETECT:
             return gr.skip()
         found = service.detector.best(text)
@@ -86,8 +86,9 @@ def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> No
             found = service.detector.best(text) if text.strip() else None
             source = result.source if result else found.code if found else AUTO
         made = result.translated.text if result and result.translated else text
-        if source == AUTO or target not in service.offer.targets_of(source):
-            return [gr.skip()] * 3 + [message("choose the source language first: it is not known yet", wrong=True)]
+        if source not in service.offer.targets_of(target):
+            wrong = message("choose the source language first: the text does not tell it", wrong=True)
+            return [*[gr.skip()] * 3, wrong, *[gr.skip()] * (len(parts.views) - 1)]
         session.cancel()
         view = empty_view(source)
         new = [gr.update(value=target), gr.update(choices=target_entries(service, target), value=source), made]
@@ -96,7 +97,7 @@ def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> No
     parts.source.input(source_changed, [parts.source, parts.target], parts.target, **FAST)
     parts.target.change(target_changed, [parts.target, parts.index], parts.index, **FAST)
     parts.index.input(index_changed, parts.index, parts.retriever, **FAST)
-    parts.text.input(typed, [parts.text, parts.source, parts.target], parts.message, trigger_mode="always_last", **FAST)
+    parts.text.input(typed, [parts.text, parts.source], parts.message, trigger_mode="always_last", **FAST)
     parts.swap.click(
         swap, [parts.text, parts.source, parts.target], [parts.source, parts.target, parts.text, *parts.views], **FAST
     )

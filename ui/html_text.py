@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import lxml.html
@@ -31,8 +32,9 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 class HtmlText:
-    """A piece of HTML or a whole document. `segments` are its texts: the running text of a block, without its inline
-    elements, which go back to the word boundaries nearest to where they were."""
+    """A piece of HTML or a whole document. `text` is what it says, a line for each run of text in a block (and one more
+    for each line end in preformatted text), without the inline elements; these go back to the word boundaries nearest
+    to where they were."""
 
     def __init__(self, markup: str) -> None:
         self._markup, markup = markup, legal(markup)
@@ -49,14 +51,15 @@ class HtmlText:
         read = [(run, *flatten(run)) for run in runs]
         self._read = [(run, text, codes) for run, text, codes in read if _LETTER.search(text)]
         self._runs = runs
-        self.segments = [text for _, text, _ in self._read]
+        self.text = "\n".join(text for _, text, _ in self._read)
 
-    def filled(self, translations: Sequence[str]) -> str:
-        """The HTML with one translation per segment. To be called once."""
-        if not self.segments:
+    def filled(self, translation: str) -> str:
+        """The HTML with a translation of its text, of as many lines. To be called once."""
+        if not self._read:
             return self._markup
-        for (run, source, codes), text in zip(self._read, translations, strict=True):
-            rebuild(run, text, source, codes)
+        lines = iter(translation.split("\n"))
+        for run, source, codes in self._read:
+            rebuild(run, "\n".join(islice(lines, source.count("\n") + 1)), source, codes)
         for run in self._runs:
             for code in list(run.iter(_CODE)):
                 if _TAG in code.attrib:

@@ -32,8 +32,9 @@ THREADS = 100
 
 def build_page(service: Service, sessions: Sessions, llm: str) -> gr.Blocks:
     """The whole page; `llm` is the name of the service's language model."""
-    with gr.Blocks(title="rag_mt", analytics_enabled=False, delete_cache=(3600, 3600)) as page:
-        browser = gr.BrowserState("", storage_key="rag-mt")
+    page: gr.Blocks = gr.Blocks(title="rag_mt", analytics_enabled=False, delete_cache=(3600, 3600))
+    with page:
+        browser = gr.BrowserState("", storage_key="rag-mt", secret="rag-mt")  # readable after a restart too
         with gr.Row(elem_classes="mt-top"):
             html_part(head(), min_width=280)
             begin = state_line(service, warm_choice(service, AUTO, START_TARGET))[0]

@@ -88,9 +88,9 @@ def updates(view: View) -> list[Any]:
     return [*(gr.skip() if part is None else part for part in html), gr.update(interactive=view.running)]
 
 
-def html_part(value: str, **options: Any) -> Any:
+def html_part(value: str | None, **options: Any) -> Any:
     """A part of the page that is drawn as HTML of ours, in our own styles."""
-    return gr.HTML(value, apply_default_css=False, padding=False, **options)
+    return gr.HTML(value or "", apply_default_css=False, padding=False, **options)
 
 
 def main_parts(service: Service, llm: str) -> dict[str, Any]:
@@ -107,11 +107,10 @@ def main_parts(service: Service, llm: str) -> dict[str, Any]:
     with gr.Row(elem_classes="mt-panes"):
         with gr.Column(min_width=280):
             text = gr.Textbox(
-                label="Text to translate",
+                label=f"Text to translate, up to {service.limits.text_chars:,} characters",
                 placeholder="Type or paste text, or choose an example below.",
                 lines=8,
                 max_lines=16,
-                max_length=service.limits.text_chars,
                 elem_id="source",
             )
         with gr.Column(min_width=280):

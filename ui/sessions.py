@@ -62,6 +62,11 @@ class Sessions:
                 self._sessions[key] = Session(secrets.token_hex(16))
             return self._sessions[key]
 
+    def all(self) -> list[Session]:
+        """The sessions of all open pages."""
+        with self._lock:
+            return list(self._sessions.values())
+
     def claim(self, page: str | None, token: str, user: str = "") -> Session:
         """Make the bearer of a secret `token` (of the browser) the owner of the page, so that a page that is loaded
         again finds its indexes; with logins, the same browser has other owners for other users."""

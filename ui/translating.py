@@ -108,7 +108,8 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
         if job is not None and job is session.job:  # else another translation of the page goes on
             yield View(message("Stopped."), output_pane(job.text, asked.target), running=False)
     except UserError as error:
-        yield View(message(_said(error), wrong=True), output_pane("", asked.target), running=False)
+        # Before there is a job nothing has been cleared: the last translation stays.
+        yield View(message(_said(error), wrong=True), output_pane("", asked.target) if job else None, running=False)
     finally:
         if job:
             job.cancel()

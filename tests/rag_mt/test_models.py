@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -377,3 +378,16 @@ def test_weights_can_be_read_by_transformers_itself(folders: Folders) -> None:
     ours = load_llm(str(folders.llama), device="cpu", dtype="float32").model
     theirs = AutoModelForCausalLM.from_pretrained(folders.llama, dtype=torch.float32).eval()
     assert torch.equal(logits(ours), logits(theirs))
+
+
+def test_threads_may_load_models_at_once(tmp_path: Path) -> None:
+    """Without a lock transformers takes tied weights for missing ones, from then on and in every thread."""
+    sizes = SIZES | {"tie_word_embeddings": True, "num_hidden_layers": 8, "head_dim": 8, "num_key_value_heads": 1}
+    folder = str(save(Gemma3ForCausalLM(Gemma3TextConfig(**sizes)), tmp_path / "tied"))
+    with ThreadPoolExecutor(4) as pool:
+        loads = [pool.submit(load_llm, folder, None, "cpu", dtype) for dtype in ("float32", "bfloat16") * 4]
+        loaded = [load.result() for load in loads]
+    for one in loaded:
+        tied: Any = one.model
+        assert tied.lm_head.weight is tied.get_input_embeddings().weight
+        assert tied.dtype == one.dtype

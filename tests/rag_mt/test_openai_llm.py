@@ -109,6 +109,26 @@ def test_requests_in_flight_are_limited(server: str) -> None:
     assert seen(server)["most_at_once"] == 3
 
 
+def test_answers_that_nobody_wants_are_not_waited_for(server: str, local: TransformersLLM) -> None:
+    llm = OpenAILLM("tiny", server, chat=False)
+    prompts = [Prompt(text) for text in TEXTS[:3]]
+    faults(server)
+    told: list[tuple[int, str]] = []
+
+    def wanted(number: int, text: str) -> bool:
+        told.append((number, text))
+        return number != 1
+
+    made = llm.generate(prompts, 10, wanted)
+    assert made[1] == Completion("", 0, False)
+    assert [made[0].text, made[2].text] == [local.generate([prompts[n]], 10)[0].text for n in (0, 2)]
+    assert {(0, made[0].text), (2, made[2].text)} <= set(told)
+    faults(server, "slow", "slow", "slow")
+    begin = time.monotonic()
+    late = llm.generate(prompts, 10, lambda number, text: time.monotonic() < begin + 0.1)
+    assert late == [Completion("", 0, False)] * 3
+
+
 def test_passing_faults_are_tried_again(server: str, local: TransformersLLM) -> None:
     prompts = [Prompt(text) for text in TEXTS]
     faults(server, 429, 503, "drop", "slow", 500, 429)

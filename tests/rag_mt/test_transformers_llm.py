@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,31 @@ def test_closing_a_stream_stops_the_computation(llama: LoadedLLM, monkeypatch: p
     next(stream)
     stream.close()
     assert len(shapes) <= 4  # the prefix, the prompt, and a token or two
+
+
+def test_answers_that_nobody_wants_are_not_computed(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: Any = llama.model.generation_config
+    settings.eos_token_id = []
+    llm = TransformersLLM(llama)
+    prompts = prompts_of(HEAD)[:4]
+    expected = llm.generate(prompts, 20)
+    told: dict[int, list[str]] = {n: [] for n in range(4)}
+
+    def wanted(number: int, text: str) -> bool:
+        told[number].append(text)
+        return not (number == 1 or (number == 2 and len(told[2]) > 5))
+
+    shapes = watch(llama.model, monkeypatch)
+    made = llm.generate(prompts, 20, wanted)
+    assert [made[0], made[3]] == [expected[0], expected[3]]
+    assert [c.tokens for c in made] == [20, 0, 5, 20]
+    assert expected[2].text.startswith(made[2].text) and not made[2].finished
+    assert told[1] == [""]
+    assert all(a == b[: len(a)] for n in (0, 2, 3) for a, b in pairwise(told[n]))
+    assert told[0][-1] == expected[0].text
+    shapes.clear()
+    assert llm.generate(prompts, 20, lambda number, text: False) == [Completion("", 0, False)] * 4
+    assert shapes == []
 
 
 def test_prompt_that_fills_the_window(llama: LoadedLLM, caplog: pytest.LogCaptureFixture) -> None:

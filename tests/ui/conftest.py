@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pytest
+import uvicorn
 
 from rag_mt.llm.stopping import first_stop
 from rag_mt.translator import Translator
@@ -30,8 +33,11 @@ from rag_mt.types import (
     Watch,
 )
 from retrievers.registry import open_retriever
+from ui.api import make_app
 from ui.languages import offer_of
 from ui.limits import Limits
+from ui.metrics import Metrics
+from ui.serve import listening
 from ui.service import Service
 from ui.translators import Choice
 
@@ -201,3 +207,40 @@ def make_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     yield make
     for service in made:
         service.close(0.1)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that listens, with what is behind it."""
+
+    url: str
+    service: Service
+    opener: RuleOpener
+    server: uvicorn.Server
+
+
+@pytest.fixture
+def run_server(make_service: Any) -> Iterator[Callable[..., Running]]:
+    """Starts servers at free ports; they are stopped after the test."""
+    made: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    def start(opener: RuleOpener | None = None, app_options: dict[str, Any] | None = None, **limits: int) -> Running:
+        opener = opener or RuleOpener()
+        metrics = Metrics()
+        service = make_service(opener, **limits)
+        service.engine.observe = metrics.observe
+        app = make_app(service, metrics=metrics, patience=1, **(app_options or {}))
+        place = listening("127.0.0.1", 0)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+        thread.start()
+        made.append((server, thread))
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        return Running(f"http://127.0.0.1:{place.getsockname()[1]}", service, opener, server)
+
+    yield start
+    for server, thread in made:
+        server.should_exit = True
+        thread.join(10)

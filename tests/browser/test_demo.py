@@ -1,0 +1,312 @@
+"""What people do with the demo, done in a real browser with the embedded models."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polib
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect
+
+from tests.browser.visitor import PATIENCE, Demo, Visitor
+
+pytestmark = pytest.mark.browser
+
+PHONE = ViewportSize(width=390, height=844)
+Picture = Callable[[Page, str], None]
+
+
+def test_an_example_is_translated_and_every_hint_says_where_it_came_from(
+    visitor: Visitor, picture: Picture, demo: Demo
+) -> None:
+    page = visitor.page
+    page.locator("#example-news").click()
+    expect(page.locator("#source textarea")).to_have_value(re.compile("Hochwasser"))
+    translation = visitor.translate()
+    assert "bridge" in translation
+    expect(page.locator("#state")).to_contain_text("ready")
+
+    phrase = page.locator("#marked [data-hint]").first
+    number = phrase.get_attribute("data-hint")
+    phrase.click()
+    origin = page.locator(f'[data-origin="{number}"]')
+    expect(origin).to_be_visible()
+    expect(origin.locator("mark")).not_to_be_empty()
+    expect(origin.locator("dl")).to_contain_text(re.compile(r"Score\s*0\.\d+\s*File\s*en\.txt\s*Line\s*\d+\s*Used"))
+    expect(phrase).to_have_attribute("aria-expanded", "true")
+    picture(page, "demo-light")
+
+    row = page.locator("#hints-table [data-hint-row]").nth(1)
+    row.locator("[data-hint]").click()
+    expect(page.locator("[data-origin]:visible")).to_have_count(1)
+    expect(page.locator(f'[data-origin="{row.get_attribute("data-hint-row")}"]')).to_be_visible()
+
+    visitor.open_tab("Prompt")
+    shown = page.locator("#prompts pre").first.text_content() or ""
+    assert "Drei Wochen nach dem Hochwasser" in shown
+    (session,) = [s for s in demo.sessions.all() if s.history]
+    assert shown == session.history[-1].translated.sentences[0].prompt
+
+
+def test_a_hint_is_switched_off_and_the_model_is_not_shown_it_again(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.write("Nach einer angespannten Debatte bewilligte eine knappe Mehrheit die Mauer.")
+    visitor.translate()
+    table = page.locator("#hints-table")
+    row = table.locator("[data-hint-row]").first
+    phrase = row.locator("mark").inner_text()
+    row.locator('[role="switch"]').click()
+    expect(row.locator('[role="switch"]')).to_have_attribute("aria-checked", "false")
+    visitor.translate()
+    expect(page.locator('#hints-table tr.mt-off [data-label="Used"]')).to_have_text("✕ off")
+    visitor.open_tab("Prompt")
+    assert f"[[{phrase}]]" not in (page.locator("#prompts").text_content() or "")
+
+
+def test_a_translation_is_stopped_and_no_token_is_computed_afterwards(visitor: Visitor, demo: Demo) -> None:
+    page = visitor.page
+    visitor.write("Die Feuerwehr war die ganze Nacht im Einsatz, und viele halfen. " * 12)
+    page.locator("#translate").click()
+    expect(page.locator(".mt-output")).to_contain_text(re.compile(r"\w{3,}"), timeout=PATIENCE)
+    (job,) = [s.job for s in demo.sessions.all() if s.job is not None and s.job.state == "translating"]
+    page.locator("#stop").click()
+    expect(page.locator("#message")).to_contain_text("Stopped")
+    assert job.cancelled_at is not None and job.last_token is not None
+    time.sleep(2)
+    assert job.last_token - job.cancelled_at < 1
+    assert all(item.translation is None for item in job.items[16:])
+    expect(page.locator("#stop")).to_be_disabled()
+
+
+def test_plain_and_retrieval_augmented_stand_side_by_side(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.write("Der Stadtrat hat den Bau einer neuen Brücke beschlossen.")
+    translation = visitor.translate()
+    visitor.open_tab("Compare")
+    page.locator("#compare").click()
+    expect(page.locator(".mt-side .mt-count").first).to_have_text(re.compile("differ|No difference"), timeout=PATIENCE)
+    expect(page.locator(".mt-side")).to_have_count(2)
+    marks = re.sub(r"\[differs: |\]", "", page.locator(".mt-side p.mt-text").nth(1).text_content() or "")
+    assert marks == translation
+
+
+def test_a_po_file_comes_back_filled(visitor: Visitor, tmp_path: Path) -> None:
+    page = visitor.page
+    source = tmp_path / "app.po"
+    source.write_text(
+        'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Language: en\\n"\n\n'
+        '#: a.c:1\nmsgid "Der Drucker ist bereit."\nmsgstr ""\n\nmsgid "Fertig"\nmsgstr "Done"\n',
+        encoding="utf-8",
+    )
+    visitor.choose("from", "Deutsch")
+    visitor.open_tab("Documents")
+    page.locator("#document-file input[type=file]").set_input_files(source)
+    expect(page.locator("#document-file")).to_contain_text("app")
+    page.locator("#document-start").click()
+    expect(page.locator("#document-progress")).to_contain_text("Done", timeout=PATIENCE)
+    expect(page.locator('#document-progress [role="progressbar"]')).to_have_attribute("aria-valuenow", "100")
+    with page.expect_download() as waiting:
+        page.locator("#document-download").click()
+    assert waiting.value.suggested_filename == "app.en.po"
+    target = tmp_path / "filled.po"
+    waiting.value.save_as(target)
+    filled = polib.pofile(str(target))
+    assert "printer" in filled[0].msgstr.lower() and "fuzzy" in filled[0].flags
+    assert filled[1].msgstr == "Done"
+
+
+def test_an_index_of_an_upload_is_built_used_renamed_and_deleted(visitor: Visitor, tmp_path: Path) -> None:
+    page = visitor.page
+    corpus = tmp_path / "railway.txt"
+    corpus.write_text(
+        "The rack railway climbs to the summit station in forty minutes.\n"
+        "In winter the rack railway is closed because of snow.\nThe summit station has a restaurant.\n",
+        encoding="utf-8",
+    )
+    visitor.open_tab("Your text")
+    page.locator("#index-files input[type=file]").set_input_files(corpus)
+    page.locator("#index-name textarea, #index-name input").fill("mountain")
+    page.locator("#index-start").click()
+    expect(page.locator("#index-progress")).to_contain_text("The next translation searches it", timeout=PATIENCE)
+    expect(page.locator("#index-table")).to_contain_text("mountain")
+
+    visitor.write("Im Winter ist die Zahnradbahn wegen Schnee geschlossen.")
+    visitor.translate()
+    visitor.open_tab("Hints")
+    expect(page.locator('#hints-table [data-label="From"]').first).to_have_text(re.compile(r"railway\.txt:\d"))
+
+    visitor.open_tab("Your text")
+    page.locator("#index-new-name textarea, #index-new-name input").fill("Alps")
+    page.locator("#index-rename").click()
+    expect(page.locator("#index-table")).to_contain_text("Alps")
+    page.locator("#index-delete").click()
+    expect(page.locator("#index-table")).to_contain_text("You have no index yet")
+
+
+def test_two_visitors_at_once_see_nothing_of_each_other(visit: Callable[..., Visitor], tmp_path: Path) -> None:
+    first, second = visit(), visit()
+    secret = tmp_path / "secret-plan.txt"
+    secret.write_text("The secret harbour opens in May.\n", encoding="utf-8")
+    first.open_tab("Your text")
+    first.page.locator("#index-files input[type=file]").set_input_files(secret)
+    first.page.locator("#index-start").click()
+    first.write("Der geheime Hafen öffnet im Mai.")
+    second.write("Die Bäckerei ist am Sonntag geschlossen.")
+    first.page.locator("#translate").click()
+    second.page.locator("#translate").click()
+    mine, yours = first.finished(), second.finished()
+    assert mine != yours
+    expect(first.page.locator("#index-table")).to_contain_text("secret-plan", timeout=PATIENCE)
+    for visitor in (first, second):
+        visitor.open_tab("History")
+    expect(first.page.locator("#history-table tbody tr")).to_have_count(1)
+    expect(second.page.locator("#history-table tbody tr")).to_have_count(1)
+    expect(second.page.locator("#history-table")).not_to_contain_text("Hafen")
+    second.open_tab("Your text")
+    expect(second.page.locator("#index-table")).to_contain_text("You have no index yet")
+    assert "secret" not in second.page.content()
+
+
+def test_a_page_that_is_loaded_again_finds_its_index_but_no_history(visitor: Visitor, tmp_path: Path) -> None:
+    page = visitor.page
+    text = tmp_path / "kept.txt"
+    text.write_text("The tram runs every ten minutes.\n", encoding="utf-8")
+    visitor.open_tab("Your text")
+    page.locator("#index-files input[type=file]").set_input_files(text)
+    page.locator("#index-start").click()
+    expect(page.locator("#index-table")).to_contain_text("kept.txt", timeout=PATIENCE)
+    page.reload()
+    page.locator("#translate").wait_for()
+    visitor.open_tab("Your text")
+    expect(page.locator("#index-table")).to_contain_text("kept.txt")
+
+
+def test_hostile_texts_and_names_are_shown_as_text(visitor: Visitor) -> None:
+    page = visitor.page
+    attack = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+    name = "<img src=x onerror=alert(3)>.txt"
+    visitor.open_tab("Your text")
+    corpus = f"The council {attack} meets today.\nThe council met {attack}.\n".encode()
+    page.locator("#index-files input[type=file]").set_input_files(
+        {"name": name, "mimeType": "text/plain", "buffer": corpus}
+    )
+    page.locator("#index-name textarea, #index-name input").fill(attack)
+    page.locator("#index-start").click()
+    expect(page.locator("#index-progress")).to_contain_text("The next translation searches it", timeout=PATIENCE)
+    expect(page.locator("#index-table")).to_contain_text("<script>alert(1)")
+    visitor.write(f"Der Rat tagt heute {attack} ${{alert(4)}} {{{{x}}}} {attack}")
+    visitor.translate()
+    expect(page.locator("#marked")).to_contain_text("<script>alert(1)</script>")
+    expect(page.locator("#marked")).to_contain_text("${alert(4)} {{x}}")
+    for tab in ("Hints", "Prompt", "History"):
+        visitor.open_tab(tab)
+    assert page.locator("img[src='x'], #marked script, .gradio-container [onerror]").count() == 0
+
+
+def test_the_history_is_saved(visitor: Visitor, tmp_path: Path) -> None:
+    page = visitor.page
+    visitor.write("Der Zug wartet am Gleis drei.")
+    translation = visitor.translate()
+    visitor.open_tab("History")
+    expect(page.locator("#history-table")).to_contain_text(translation)
+    for name in ("tmx", "csv", "jsonl"):
+        with page.expect_download() as waiting:
+            page.locator(f"#save-{name}").click()
+        assert waiting.value.suggested_filename == f"rag-mt-history.{name}"
+        waiting.value.save_as(tmp_path / name)
+    (line,) = (tmp_path / "jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["translation"] == translation
+    assert translation in (tmp_path / "tmx").read_text(encoding="utf-8")
+
+
+def test_everything_can_be_done_with_the_keyboard(visitor: Visitor) -> None:
+    page = visitor.page
+    page.locator("#source textarea").focus()
+    page.keyboard.type("Der Stadtrat tagt am Donnerstag.")
+    page.keyboard.press("Control+Enter")
+    visitor.finished()
+    page.locator("#source textarea").focus()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.matches('#marked [data-hint]')"):
+            break
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-origin]:visible")).to_have_count(1)
+    page.keyboard.press("Tab")  # the panel has the focus: its close button, then its switch
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    expect(page.locator('[data-origin]:visible [role="switch"]')).to_have_attribute("aria-checked", "false")
+    page.keyboard.press("Escape")
+    expect(page.locator("[data-origin]:visible")).to_have_count(0)
+
+
+def test_every_control_has_a_name_for_screen_readers(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.write("Der Stadtrat tagt am Donnerstag.")
+    visitor.translate()
+    for tab in ("Hints", "Prompt", "Compare", "History", "Documents", "Your text"):
+        visitor.open_tab(tab)
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll('button, input, textarea, [role=switch], [role=tab]')]
+            .filter((e) => e.offsetParent && !(e.ariaLabel || e.textContent.trim() || e.title ||
+              (e.labels && [...e.labels].some((l) => l.textContent.trim()))))
+            .map((e) => e.outerHTML.slice(0, 200))"""
+        )
+        assert nameless == [], tab
+
+
+def test_a_phone_shows_everything_without_scrolling_sideways(visit: Callable[..., Visitor], picture: Picture) -> None:
+    visitor = visit(PHONE)
+    page = visitor.page
+    page.locator("#example-travel").click()
+    expect(page.locator("#source textarea")).to_have_value(re.compile("Nachtzug"))
+    visitor.translate()
+    page.locator("#marked [data-hint]").first.click()
+    expect(page.locator("[data-origin]:visible")).to_have_count(1)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    page.evaluate("window.scrollTo(0, 0)")
+    picture(page, "demo-phone")
+
+
+def test_the_dark_page_is_dark(visit: Callable[..., Visitor], picture: Picture) -> None:
+    visitor = visit(dark=True)
+    page = visitor.page
+    page.locator("#example-health").click()
+    expect(page.locator("#source textarea")).to_have_value(re.compile("Kardiologie"))
+    visitor.translate()
+    page.locator("#marked [data-hint]").first.click()
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert sum(map(int, re.findall(r"\d+", colour)[:3])) < 200
+    picture(page, "demo-dark")
+
+
+def test_text_runs_the_way_of_its_script(visitor: Visitor) -> None:
+    field = visitor.page.locator("#source textarea")
+    for text, direction in (("مرحبا بالعالم", "rtl"), ("שלום עולם", "rtl"), ("Guten Tag", "ltr")):
+        visitor.write(text)
+        assert field.evaluate("e => getComputedStyle(e).direction") == direction
+
+
+def test_mistakes_are_told_in_a_sentence(visitor: Visitor) -> None:
+    page = visitor.page
+    page.locator("#translate").click()
+    expect(page.locator("#message [role=alert]")).to_contain_text("There is no text")
+    visitor.write("The council meets on Thursday evening in the town hall.")
+    page.locator("#translate").click()
+    expect(page.locator("#message [role=alert]")).to_contain_text("already: choose another target language")
+    visitor.open_tab("Documents")
+    page.locator("#document-start").click()
+    expect(page.locator("#document-progress")).to_contain_text("There is no file")
+
+
+def test_the_languages_can_be_swapped_and_have_their_own_names(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.choose("from", "Čeština")
+    expect(page.locator("#to input")).to_have_value("English")
+    page.locator("#swap").click()
+    expect(page.locator("#from input")).to_have_value("English")
+    expect(page.locator("#to input")).to_have_value("Čeština · Czech")

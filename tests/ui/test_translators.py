@@ -1,0 +1,84 @@
+"""Translators that are shared: loaded once, one at a time, and forgotten in good time."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from rag_mt.errors import UserError
+from ui.translators import Choice, SharedModels, Translators
+
+
+def test_what_many_ask_for_at_once_is_loaded_once_and_in_turn(opener: Any) -> None:
+    opener.pace = 0.02
+    translators = Translators(opener)
+    choices = [Choice(code, "en", "phrases") for code in ("de", "cs", "fi")]
+    with ThreadPoolExecutor(12) as pool:
+        made = list(pool.map(lambda n: translators.load(choices[n % 3]).result(5), range(24)))
+    assert len({id(translator) for translator in made}) == 3
+    assert sorted(c.source for c in opener.opened) == ["cs", "de", "fi"]
+    assert opener.most_at_once == 1
+    assert {one.state for one in translators.states()} == {"ready"}
+    translators.close()
+
+
+def test_states_and_failures(opener: Any) -> None:
+    def failing(choice: Choice) -> Any:
+        if not opener.opened:
+            opener.opened.append(choice)
+            raise UserError("the index is gone")
+        return opener(choice)
+
+    translators = Translators(failing)
+    choice = Choice("de", "en", "phrases")
+    assert translators.state(choice).state == "not loaded"
+    with pytest.raises(UserError, match="gone"):
+        translators.load(choice).result(5)
+    assert (translators.state(choice).state, translators.state(choice).error) == ("failed", "the index is gone")
+    assert translators.load(choice).result(5).source == "de"
+    assert translators.state(choice).state == "ready"
+    translators.forget(lambda known: known.source == "de")
+    assert translators.states() == []
+    translators.close()
+
+
+def test_the_least_recently_used_goes_first(opener: Any) -> None:
+    translators = Translators(opener, most=2)
+    de, cs, fi = (Choice(code, "en", "phrases") for code in ("de", "cs", "fi"))
+    for choice in (de, cs, de, fi):
+        translators.load(choice).result(5)
+    assert {one.choice for one in translators.states()} == {de, fi}
+    translators.close()
+
+
+def test_language_models_are_limited_too(opener: Any) -> None:
+    translators = Translators(opener, most=10, most_llms=2)
+    for adapter in ("auto", "one", "two"):
+        translators.load(Choice("de", "en", "phrases", adapter=adapter)).result(5)
+    assert {one.choice.adapter for one in translators.states()} == {"one", "two"}
+    translators.close()
+
+
+def test_models_are_shared_as_long_as_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Model:
+        def __init__(self, *_: Any, **options: Any) -> None:
+            self.options = options
+
+    monkeypatch.setattr("ui.translators.open_llm", Model)
+    monkeypatch.setattr("ui.translators.Translator.from_pretrained", lambda **options: type("T", (), options)())
+    monkeypatch.setattr("ui.translators.encoder_for", Model)
+    models = SharedModels("some/model", dtype="float32")
+    first: Any = models(Choice("de", "en", "sentence"))
+    second: Any = models(Choice("cs", "en", "sentence"))
+    other: Any = models(Choice("cs", "en", "sentence", adapter="my-adapter"))
+    assert first.llm is second.llm is not other.llm
+    assert other.llm.options["adapter"] == "my-adapter"
+    assert models.encoder("sentence", None, "cpu", "float32") is models.encoder("sentence", None, "cpu", "float32")
+    gone = weakref.ref(first.llm)
+    del first, second
+    gc.collect()
+    assert gone() is None
