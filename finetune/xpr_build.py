@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -214,11 +214,6 @@ def statistics(sides: tuple[Side, Side], rows: Rows) -> dict[str, Any]:
     made["sentences"] = [len(side.sentences) for side in sides]
     made["examples"] = [len(side.examples) for side in sides]
     return made
-
-
-def facts_of(limits: Limits, **more: Any) -> dict[str, Any]:
-    """What a manifest tells of how a set was made."""
-    return {"limits": asdict(limits), **more}
 
 
 def _mean(numbers: Sequence[int]) -> float:
