@@ -55,12 +55,9 @@ def concept(english: str) -> str:
 
 def split_of(english: str) -> Split:
     """The split of an English phrase, by its concept alone: the same in all language pairs and all runs."""
-    number = int.from_bytes(blake2b(concept(english).encode(), digest_size=8).digest(), "big") % sum(SHARES.values())
-    for split, share in SHARES.items():
-        if number < share:
-            return split
-        number -= share
-    raise AssertionError("unreachable")
+    fifths = [split for split, share in SHARES.items() for _ in range(share)]
+    number = int.from_bytes(blake2b(concept(english).encode(), digest_size=8).digest(), "big")
+    return fifths[number % len(fifths)]
 
 
 def choose(
