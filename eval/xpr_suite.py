@@ -20,6 +20,7 @@ from eval.phrase_scores import Difference
 from eval.xpr_cells import Cells
 from eval.xpr_scores import Asked, Task, Vectors, result, score, task
 from rag_mt.errors import UserError
+from rag_mt.languages import WMT16
 from retrievers.xpr.examples import MANIFEST, ExampleSet, Split, open_examples
 
 PARTS = ("layers", "baselines", "untrained", "models", "examples")
@@ -142,8 +143,10 @@ def vectors_key(own: ExampleSet, system: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def opened_sets(folder: Path) -> dict[str, ExampleSet]:
-    """The phrase sets in a folder by name; raises UserError if there is none."""
-    found = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{MANIFEST}"))}
-    if not found:
+    """The phrase sets in a folder by name, in the usual order of languages; raises UserError if there is none."""
+    names = [path.parent.name for path in folder.glob(f"*/{MANIFEST}")]
+    if not names:
         raise UserError(f"there are no phrase sets in {folder}: make them with `python -m finetune.xpr_data`")
-    return {name: open_examples(path) for name, path in found.items()}
+    usual = [f"{code}-en" for code in WMT16]
+    names.sort(key=lambda name: (usual.index(name) if name in usual else len(usual), name))
+    return {name: open_examples(folder / name) for name in names}

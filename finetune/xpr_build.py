@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -55,12 +55,9 @@ def concept(english: str) -> str:
 
 def split_of(english: str) -> Split:
     """The split of an English phrase, by its concept alone: the same in all language pairs and all runs."""
-    number = int.from_bytes(blake2b(concept(english).encode(), digest_size=8).digest(), "big") % sum(SHARES.values())
-    for split, share in SHARES.items():
-        if number < share:
-            return split
-        number -= share
-    raise AssertionError("unreachable")
+    fifths = [split for split, share in SHARES.items() for _ in range(share)]
+    number = int.from_bytes(blake2b(concept(english).encode(), digest_size=8).digest(), "big")
+    return fifths[number % len(fifths)]
 
 
 def choose(
@@ -214,11 +211,6 @@ def statistics(sides: tuple[Side, Side], rows: Rows) -> dict[str, Any]:
     made["sentences"] = [len(side.sentences) for side in sides]
     made["examples"] = [len(side.examples) for side in sides]
     return made
-
-
-def facts_of(limits: Limits, **more: Any) -> dict[str, Any]:
-    """What a manifest tells of how a set was made."""
-    return {"limits": asdict(limits), **more}
 
 
 def _mean(numbers: Sequence[int]) -> float:

@@ -24,10 +24,11 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 from finetune.wikixpr import read_wikixpr
-from finetune.xpr_build import Limits, assemble, choose, facts_of, statistics
+from finetune.xpr_build import Limits, assemble, choose, statistics
 from finetune.xpr_lexicon import lexicon_files, read_lexicon
 from finetune.xpr_sentences import LEFT_OUT_DOMAINS, SentenceIndex, linked_rows
 from finetune.xpr_tables import write_report
@@ -144,7 +145,7 @@ def _build(
     sides, rows = assemble(entries, chosen, indexes, limits)
     texts = dict(zip(pair.split("-"), map(len, indexes), strict=True))
     counts = {"entries": len(entries), "skips": dict(skips.counts), "sentences to choose from": texts}
-    facts = facts_of(limits, files=files, lexicon=counts, statistics=statistics(sides, rows))
+    facts = {"limits": asdict(limits), "files": files, "lexicon": counts, "statistics": statistics(sides, rows)}
     write_examples(output / pair, pair, sides, rows, facts)
 
 

@@ -122,7 +122,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 @pytest.fixture(scope="module")
 def common(phrases: Path, letters: Path) -> list[str]:
-    return ["--phrases", str(phrases), "--encoder", str(letters), "--examples", "2", "--source", "de-en"]
+    return ["--phrases", str(phrases), "--encoder", str(letters), "--examples", "2"]
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +134,7 @@ def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
     runs, out = tmp_path / "runs", tmp_path / "report"
-    arguments = [*common, "--data", str(data), "--models", str(models), "--runs", str(runs), "--sweep", "de-en"]
+    arguments = [*common, "--data", str(data), "--models", str(models), "--runs", str(runs)]
     files = [str(out.with_suffix(end)) for end in (".json", ".md")]
     code, text, notes = run(capsys, *arguments, "--output", *files)
     assert code == 0, notes
@@ -152,6 +152,7 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
     assert rows["zero-shot", "CLSE"]["sets"].keys() == {"cs-en"}
     assert rows["supervised", "XPR"]["missing"] == ["cs-en"]
     assert rows["multilingual", "XPR"]["missing"] == []
+    assert report["source"] == "de-en", "the first in the usual order"
     assert rows["matrix", "de-en"]["sets"].keys() == {"de-en", "cs-en"}
     assert ("matrix", "cs-en") not in rows
     assert rows["ablations", "without example sentences"]["sets"]["de-en"]["value"] == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from rag_mt.models import LoadedEncoder, load_encoder
 from retrievers.xpr.model import open_xpr
 from tests.finetune.xpr_sets import loader_of, phrase_set
 
+LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 CONFIG = """
 [model]
 encoder = "{encoder}"
@@ -158,6 +161,7 @@ def test_queue_keeps_the_last_keys(trainer: Callable[..., Trainer]) -> None:
         ({"training__momentum": 0.0}, {"encoder", "head"}),
         ({"data__sentences": 0}, {"encoder", "head", "slow"}),
         ({"model__tuning": "full"}, {"encoder", "head", "slow"}),
+        ({"training__dtype": "bfloat16"}, {"encoder", "head", "slow"}),
     ],
 )
 def test_ablations_train_and_open(
@@ -179,7 +183,22 @@ def test_ablations_train_and_open(
     with torch.no_grad():
         wanted = run.vectors(batch, [run.means(chunk, n) for n, chunk in enumerate(batch.chunks)])[:2].numpy()
     found = model.side_vectors(own.source, np.array([0, 1]), 2)
-    np.testing.assert_allclose(found, wanted, atol=5e-3)
+    np.testing.assert_allclose(found, wanted, atol=5e-3 if run.dtype == torch.float32 else 5e-2)
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_model(config: Path, phrases: Path, tmp_path: Path) -> None:
+    given = ["--config", str(config), "--phrases", str(phrases), "--output", str(tmp_path / "two"), "--device", "cpu"]
+    made = subprocess.run(
+        [*LAUNCH, "-m", "finetune.xpr", *given, "--set", "training.queue=20"],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr[-2000:]
+    facts = json.loads((tmp_path / "two" / "training.json").read_text())
+    assert facts["phrase_pairs_seen"] == 6 * 8 * 2 and [point["pairs"] for point in facts["curve"]] == [48, 96]
 
 
 def test_it_learns(trainer: Callable[..., Trainer]) -> None:

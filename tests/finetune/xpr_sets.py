@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from rag_mt.adapters import merge_adapter
-from rag_mt.models import LoadedEncoder, load_encoder
+from rag_mt.models import LoadedEncoder, choose_dtype, load_encoder
 from retrievers.xpr.examples import ExampleSet, Side, sentence_table, write_examples
 from tests.finetune.conftest import WORDS
 
@@ -45,6 +45,7 @@ def loader_of(loaded: LoadedEncoder) -> Callable[..., LoadedEncoder]:
         if name != loaded.name:
             return load_encoder(name, device, dtype, adapter)
         model = copy.deepcopy(loaded.model)
-        return replace(loaded, model=merge_adapter(model, name, adapter).eval() if adapter else model)
+        model = merge_adapter(model, name, adapter).eval() if adapter else model
+        return replace(loaded, model=model, dtype=choose_dtype(dtype, loaded.device))
 
     return load
