@@ -22,7 +22,6 @@ qrels files; the same command goes on from there.
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -76,7 +75,7 @@ def evaluate(options: argparse.Namespace) -> int:
         "passages": collection.counts(),
         "queries": {code: len(collection.asked_in(code)) for code in collection.codes},
     }
-    report = Report(facts, collection.codes, without, systems, _notes(collection, options, systems), _command())
+    report = Report(facts, collection.codes, without, systems, _notes(collection, options, systems), _command(options))
     print(markdown(report), end="")
     for name in options.report:
         write_report(report, Path(name))
@@ -197,8 +196,19 @@ def _alpha(system: System) -> str:
     return f"{sum(means) / len(means):.2f} ({system.name})"
 
 
-def _command() -> str:
-    return f"python -m eval.passages {shlex.join(sys.argv[1:])}"
+def _command(options: argparse.Namespace) -> str:
+    """The command that made a report, with folders by their last name only: a report says nothing about a machine."""
+    if options.passages:
+        files = (f"--{name} {Path(getattr(options, name)).name}" for name in ("passages", "queries", "qrels"))
+        parts = [*files, f"--lang {options.lang}"]
+    else:
+        parts = [f"--suite {options.suite} --data DATA --part {options.part} --distractors {options.distractors}"]
+    for name, given in (("model", options.model or []), ("run", options.run)):
+        for label, folders in named(given, f"--{name}").items():
+            parts.append(f"--{name} {label}={','.join(Path(folder).name for folder in folders)}")
+    settings = (("without", ""), ("k1", K1), ("b", B))
+    parts += [f"--{name} {getattr(options, name)}" for name, usual in settings if getattr(options, name) != usual]
+    return " ".join(["python -m eval.passages", *parts, "--output RUNS"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

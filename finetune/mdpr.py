@@ -117,10 +117,11 @@ class Trainer:
         parts = {}
         if training.semantic_weight:
             parts["semantic"] = semantic_contrastive(first, second, training.semantic_temperature)
-        if training.language_weight:
+        if training.language_weight and len(texts) > 2:  # fewer where a sentence came twice
             parts["language"] = language_contrastive(first, second, others)
         weights = {"semantic": training.semantic_weight, "language": training.language_weight}
-        torch.stack([weights[name] * part for name, part in parts.items()]).sum().backward()
+        if parts:
+            torch.stack([weights[name] * part for name, part in parts.items()]).sum().backward()
         return {name: float(part.detach()) for name, part in parts.items()}
 
     def _average_gradients(self) -> None:

@@ -55,11 +55,13 @@ class TrainingData:
         if not self.examples:
             raise UserError(f"{folder} has no question in {', '.join(data.relevance)}: make it again")
         used = training.semantic_weight or training.language_weight
-        self.pairs = _equal_parts(folder / "pairs", data.pairs, ".tsv", data.pair_size, training.seed) if used else []
+        self.pairs = _equal_parts(folder / "pairs", data.pairs, ".tsv", data.pair_size) if used else []
         if any(pair.count("\t") != 1 for pair in self.pairs):
             raise UserError(f"{folder / 'pairs'} has lines without two columns: make it again")
+        if used and len(self.pairs) < 2:
+            raise UserError(f"{folder / 'pairs'} has {len(self.pairs)} sentence pairs: the contrastive losses need two")
         used = training.language_weight and training.text_batch
-        self.texts = _equal_parts(folder / "texts", data.texts, ".txt", data.text_size, training.seed) if used else []
+        self.texts = _equal_parts(folder / "texts", data.texts, ".txt", data.text_size) if used else []
 
     @property
     def fingerprint(self) -> str:
@@ -117,7 +119,7 @@ def _rows(number: int, batch: int, texts: Sequence[str], seed: int) -> list[str]
     return [texts[row] for row in rows_of(number, min(batch, len(texts)), len(texts), seed)] if texts else []
 
 
-def _equal_parts(folder: Path, names: Sequence[str], ending: str, size: int, seed: int) -> list[str]:
+def _equal_parts(folder: Path, names: Sequence[str], ending: str, size: int) -> list[str]:
     """The first `size` lines (0: all) of each file, as many of each as of the smallest, since a batch is to mix
     languages evenly."""
     files = [_existing(folder / f"{name}{ending}").read_text(encoding="utf-8").splitlines() for name in names]

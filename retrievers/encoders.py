@@ -197,13 +197,16 @@ class TransformerEncoder:
         return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
 
 
-def batches(ids: Sequence[Sequence[int]], pad: int) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
-    """Rows of similar length with their padded ids and mask (rows, tokens), longest first."""
+def batches(
+    ids: Sequence[Sequence[int]], pad: int, tokens: int = TOKENS_PER_BATCH
+) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
+    """Rows of similar length with their padded ids and mask (rows, tokens), longest first, as many at a time as have so
+    many tokens."""
     order = sorted(range(len(ids)), key=lambda i: (-len(ids[i]), i))
     begin = 0
     while begin < len(order):
         width = len(ids[order[begin]])
-        rows = order[begin : begin + max(1, TOKENS_PER_BATCH // width)]
+        rows = order[begin : begin + max(1, tokens // width)]
         begin += len(rows)
         input_ids, mask = padded([ids[row] for row in rows], pad)
         yield rows, torch.from_numpy(input_ids), torch.from_numpy(mask)

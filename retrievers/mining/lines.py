@@ -46,15 +46,17 @@ class Choice:
         return int(self.kept.sum())
 
     def of(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        """The kept ones of the sentences, which are read once more."""
+        """The kept ones of the sentences, which are read once more; raises UserError if they have become fewer."""
         stream = iter(sentences)
         for keep in self.kept.tolist():
-            sentence = next(stream)
+            sentence = next(stream, None)
+            if sentence is None:
+                raise UserError("the text has become shorter while it was read: run the same command again")
             if keep:
                 yield sentence
 
     def describe(self) -> str:
-        """Such as `98 of 100 lines (1 near-duplicate of another, 1 on both sides)`."""
+        """Such as `97 of 100 lines (1 on both sides, 2 near-duplicates of others)`."""
         reasons = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items() if count)
         return f"{self.count} of {len(self.kept)} lines{f' ({reasons})' if reasons else ''}"
 

@@ -140,6 +140,8 @@ def test_the_command_writes_tables_runs_and_judgements_and_goes_on(files, opened
     assert by_name["hash"]["seeds"][0]["cells"]["de-de"]["MRR@100"] == 1.0
     assert by_name["BM25"]["seeds"][0]["bias"]["en"]["own first"] == 0.5
     assert len(by_name["hash"]["seeds"]) == 2
+    assert str(files) not in report.read_text(encoding="utf-8") + (files / "report.md").read_text(encoding="utf-8")
+    assert found["command"].endswith("--qrels qrels --lang en --model hash=a,b --output RUNS")
     first = read_run(files / "runs" / "p.hash.0.dense.en.run")
     assert max(first["q-en-2"], key=first["q-en-2"].__getitem__) == "en-2"
 

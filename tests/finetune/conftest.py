@@ -17,6 +17,9 @@ from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig, Pr
 import rag_mt
 from finetune.lora_examples import Example
 from finetune.lora_sample import Pair
+from finetune.mdpr_relevance import Example as Question
+from finetune.mdpr_relevance import Passage
+from finetune.mdpr_relevance import write_examples as write_questions
 from prompts.templates import template
 from rag_mt.types import Hint, Hit, Sentence, Span
 from retrievers.words import word_spans
@@ -89,6 +92,34 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             links = [[n, n] for n in range(len(source.split()))]
             dev.append(json.dumps({"line": line, "source": source, "target": target, "links": links}))
         (folder / f"{name}.dev.jsonl").write_text("\n".join(dev) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Questions that are two words of their passage, and sentence pairs of words spelled backwards."""
+    folder = tmp_path_factory.mktemp("prepared")
+    rng = random.Random(3)
+    for name in ("relevance", "dev", "pairs", "texts"):
+        (folder / name).mkdir()
+    passages = [Passage(str(n), " ".join(rng.sample(WORDS, 6)), "") for n in range(30)]
+
+    def example(n: int) -> Question:
+        query = " ".join(rng.sample(passages[n].text.split(), 2))
+        return Question(f"q{n}", query, (passages[n],), (passages[(n + 1) % 30], passages[(n + 2) % 30]))
+
+    write_questions(folder / "relevance" / "own.jsonl", [example(n) for n in range(20)])
+    write_questions(folder / "dev" / "en.jsonl", [example(n) for n in range(20, 30)])
+    backwards = [
+        Question(f"q{n}", passages[n].text[::-1][:11], (Passage(str(n), passages[n].text[::-1]),), (), "xa")
+        for n in range(20, 30)
+    ]
+    write_questions(folder / "dev" / "xa.jsonl", backwards)
+    (folder / "dev" / "en.passages.jsonl").write_text('{"docid": "99", "text": "stone river"}\n')
+    for name in ("xa-en", "xb-en"):
+        rows = [" ".join(rng.sample(WORDS, 5)) for _ in range(25)]
+        (folder / "pairs" / f"{name}.tsv").write_text("".join(f"{row[::-1]}\t{row}\n" for row in rows))
+    (folder / "texts" / "xc.txt").write_text("".join(" ".join(rng.sample(WORDS, 5)).upper() + "\n" for _ in range(9)))
     return folder
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,8 @@ from safetensors.torch import load_file
 
 from finetune.mdpr import Trainer, main
 from finetune.mdpr_config import read_config
-from finetune.mdpr_relevance import Example, Passage, write_examples
 from rag_mt.errors import UserError
 from retrievers.mdpr import open_mdpr
-from tests.finetune.conftest import WORDS
 
 CONFIG = """
 [model]
@@ -46,34 +43,6 @@ evaluate_every = 6
 checkpoint_every = 6
 dtype = "float32"
 """
-
-
-@pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Questions that are two words of their passage, and sentence pairs of words spelled backwards."""
-    folder = tmp_path_factory.mktemp("prepared")
-    rng = random.Random(3)
-    for name in ("relevance", "dev", "pairs", "texts"):
-        (folder / name).mkdir()
-    passages = [Passage(str(n), " ".join(rng.sample(WORDS, 6)), "") for n in range(30)]
-
-    def example(n: int) -> Example:
-        query = " ".join(rng.sample(passages[n].text.split(), 2))
-        return Example(f"q{n}", query, (passages[n],), (passages[(n + 1) % 30], passages[(n + 2) % 30]))
-
-    write_examples(folder / "relevance" / "own.jsonl", [example(n) for n in range(20)])
-    write_examples(folder / "dev" / "en.jsonl", [example(n) for n in range(20, 30)])
-    backwards = [
-        Example(f"q{n}", passages[n].text[::-1][:11], (Passage(str(n), passages[n].text[::-1]),), (), "xa")
-        for n in range(20, 30)
-    ]
-    write_examples(folder / "dev" / "xa.jsonl", backwards)
-    (folder / "dev" / "en.passages.jsonl").write_text('{"docid": "99", "text": "stone river"}\n')
-    for name in ("xa-en", "xb-en"):
-        rows = [" ".join(rng.sample(WORDS, 5)) for _ in range(25)]
-        (folder / "pairs" / f"{name}.tsv").write_text("".join(f"{row[::-1]}\t{row}\n" for row in rows))
-    (folder / "texts" / "xc.txt").write_text("".join(" ".join(rng.sample(WORDS, 5)).upper() + "\n" for _ in range(9)))
-    return folder
 
 
 @pytest.fixture

@@ -6,12 +6,13 @@ import json
 import subprocess
 import sys
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
 from finetune.lora import main as tune
 from finetune.lora_examples import write_examples
-from tests.finetune import test_lora
+from tests.finetune import test_lora, test_mdpr
 from tests.finetune.test_ccpr import CONFIG
 
 LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -28,6 +29,20 @@ def test_two_processes_train_one_model(tmp_path, tiny_encoder, pairs):
     facts = json.loads((model / "training.json").read_text())
     assert facts["sentence_pairs_seen"] == 4 * 8 * 2
     assert [point["pairs"] for point in facts["curve"]] == [32, 64]
+
+
+@pytest.mark.slow
+def test_two_processes_train_one_passage_model(tmp_path, quick_encoder, prepared):
+    config = tmp_path / "config.toml"
+    config.write_text(test_mdpr.CONFIG.format(encoder=quick_encoder))
+    model = tmp_path / "model"
+    run = ["-m", "finetune.mdpr", "--config", str(config), "--prepared", str(prepared), "--output", str(model)]
+    options = ["--max-steps", "4", "--device", "cpu", "--set", "training.evaluate_every=2"]
+    made = subprocess.run([*LAUNCH, *run, *options], capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr[-2000:]
+    facts = json.loads((model / "training.json").read_text())
+    assert facts["sentence_pairs_seen"] == 4 * 8 * 2
+    assert [point["pairs"] for point in facts["curve"]] == [0, 32, 64]
 
 
 def test_two_processes_tune_the_adapter_that_one_does(tmp_path, tiny_llm, examples):

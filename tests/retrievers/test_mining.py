@@ -17,12 +17,14 @@ from rag_mt.corpora.tmx import FORMAT as TMX
 from rag_mt.errors import UserError
 from rag_mt.skips import Skips
 from rag_mt.types import Encoder, Floats, Origin, Sentence
+from retrievers.build import build_index
+from retrievers.index import open_index
 from retrievers.mining import neighbours as neighbours_module
 from retrievers.mining.lines import check_word_lists, choose, survey
 from retrievers.mining.margin import STRATEGIES, Pairs, Strategy, absolute, mined, one_to_one, ratio
 from retrievers.mining.neighbours import ArraySide, IndexSide, Neighbours, nearest
 from retrievers.mining.output import MinedPair, write_pairs
-from retrievers.mining.sides import encoded_side
+from retrievers.mining.sides import MinedUnits, encoded_side
 from retrievers.mining.thresholds import known_threshold
 
 
@@ -235,6 +237,26 @@ def test_an_index_serves_as_a_side(tmp_path: Path, fake: Callable[..., Encoder])
     assert (found.ids[:, 0] == exact.ids[:, 0]).all()
     again = encoded_side(tmp_path / "side", iter(()), encoder, "de", total=40, show=False)
     assert len(again) == 40, "a finished side is not read again"
+
+
+def test_an_index_with_lists_serves_as_a_side(tmp_path: Path, fake: Callable[..., Encoder]) -> None:
+    texts = [f"sentence number {n}" for n in range(3000)]
+    units = MinedUnits(fake())
+    build_index(tmp_path / "side", sentences(texts), units, retriever="sentence", language="de", form="ivf", show=False)
+    side = IndexSide(open_index(tmp_path / "side"))
+    assert side.search is not None
+    done: list[int] = []
+    found = nearest(side, side, 2, done.append)
+    assert (found.ids[:, 0] == np.arange(3000)).mean() > 0.95
+    assert sum(done) == 3000
+    assert np.allclose(side.rows(5, 8), units.encoder.encode(texts[5:8]), atol=1e-2)
+
+
+def test_a_text_that_has_become_shorter_is_told() -> None:
+    german = sentences(["Guten Morgen!", "Guten Abend."])
+    choice, _ = choose(survey(german, "de"), survey([], "en"))
+    with pytest.raises(UserError, match="has become shorter"):
+        list(choice.of(german[:1]))
 
 
 def test_an_encoder_without_a_threshold_is_told() -> None:
