@@ -3,7 +3,8 @@
     python -m eval.server_speed --src de examples/*.de.txt [--clients 16] [--limit 48]
 
 Starts the HTTP API on this machine, asks for one sentence per request, by one client and by several at once in turns,
-and prints both rates and their ratio, then the time to the first words of a streamed sentence.
+and prints both rates and their ratio, then the time to the first words of a streamed sentence and how long after a
+cancellation the last token was computed.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ TIMEOUT = 3600.0
 WARM_UP = 2
 FIRST_WORDS = 8
 """Sentences whose first words are timed."""
+WATCHED = 3.0
+"""Seconds in which tokens are looked for after a cancellation."""
 
 
 @contextmanager
@@ -80,6 +83,18 @@ def first_words(engine: Engine, choice: Choice, texts: Sequence[str]) -> list[fl
     return times
 
 
+def seconds_after_cancel(engine: Engine, choice: Choice, texts: Sequence[str]) -> float:
+    """Cancel a translation at its first words; returns how much later the last token was computed for it (below 0 if
+    none was)."""
+    job = engine.submit(Order(choice, " ".join(texts)))
+    next(shown for shown in job.updates(every=0) if shown.strip())
+    job.cancel()
+    time.sleep(WATCHED)
+    if job.last_token is None or job.cancelled_at is None:
+        raise UserError("the translation had ended before it could be cancelled: give longer text")
+    return job.last_token - job.cancelled_at
+
+
 def report(options: argparse.Namespace) -> int:
     """Measure and print."""
     source, target = language(options.src).code, language(options.tgt).code
@@ -99,6 +114,7 @@ def report(options: argparse.Namespace) -> int:
             alone += seconds_for(url, texts, 1, fields) / options.rounds
         choice = service.choice("", source, target, options.retriever)
         times = first_words(service.engine, choice, texts[:FIRST_WORDS])
+        late = seconds_after_cancel(service.engine, choice, texts[:FIRST_WORDS])
     print(
         f"{source}-{target}, {len(texts)} requests of one sentence, retriever {options.retriever}: "
         f"one client {len(texts) / alone:.2f} requests/s, {options.clients} clients {len(texts) / together:.2f} "
@@ -108,6 +124,7 @@ def report(options: argparse.Namespace) -> int:
         f"first words of a streamed sentence: median {statistics.median(times):.2f} s, longest {max(times):.2f} s "
         f"of {len(times)}"
     )
+    print(f"last token after a cancellation: {late:+.2f} s")
     return 0
 
 

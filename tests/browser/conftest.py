@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 from rag_mt.defaults import DEFAULT_LLM
 from tests.browser.visitor import PATIENCE, Demo, Visitor
@@ -27,6 +27,8 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+expect.set_options(timeout=PATIENCE)
+
 WIDE = ViewportSize(width=1280, height=1000)
 
 
@@ -81,7 +83,7 @@ def visit(browser: Browser, demo: Demo) -> Iterator[Callable[..., Visitor]]:
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         visitor = Visitor(page, context, [])
-        page.on("console", lambda m: visitor.said.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("console", lambda m: visitor.said.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: visitor.said.append(str(error)))
         page.on("dialog", lambda dialog: (visitor.said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.goto(demo.url)

@@ -9,7 +9,7 @@ from playwright.sync_api import BrowserContext, Page
 from ui.service import Service
 from ui.sessions import Sessions
 
-PATIENCE = 120_000
+PATIENCE = 180_000
 """Milliseconds that a step may take on a slow machine with models that are still loading."""
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rag_mt.errors import UserError
 from ui.documents import Document
@@ -137,3 +139,62 @@ def test_lines_that_cannot_be_read_are_counted_and_kept(make_service: Any, start
     assert document.wait(10)
     assert document.result.read_bytes() == b"GUT.\nschlecht \xff\n"
     assert any("skipped 1 lines" in note for note in document.notes)
+
+
+SAMPLES = {
+    "a.txt": "Das Haus.\r\n\nZwei Sätze. Hier.\n",
+    "a.tsv": "1\tDas Haus.\n",
+    "a.jsonl": '{"text": "Das Haus.", "x": [1]}\n',
+    "a.po": PO,
+    "a.xliff": XLIFF,
+    "a.tmx": TMX,
+    "a": PO,
+}
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> tuple[str, bytes]:
+    """The name and content of a file with pieces cut out, doubled and put in."""
+    name = draw(st.sampled_from(sorted(SAMPLES)))
+    content = SAMPLES[name].encode()
+    for _ in range(draw(st.integers(0, 4))):
+        start, end = sorted(draw(st.tuples(*[st.integers(0, len(content))] * 2)))
+        piece = draw(st.sampled_from([b"", content[start:end] * 2, b"\x00", b"\xff", b"<", b"&", b'"', b"\n", b"]]>"]))
+        content = content[:start] + piece + content[end:]
+    return name, gzip.compress(content) if draw(st.booleans()) else content
+
+
+def fuzz(service: Service, start: Callable[..., Document], examples: int) -> None:
+    """Translate and index damaged files: all end, and whatever fails says why."""
+
+    @settings(max_examples=examples, database=None)
+    @given(damaged(), st.sampled_from(["", "1", "text"]))
+    def check(file: tuple[str, bytes], column: str) -> None:
+        for begin in (
+            lambda: start(service, *file, column=column),
+            lambda: start_build(service, *file, column=column),
+        ):
+            try:
+                task = begin()
+            except UserError as error:
+                assert "\n" not in str(error) and "upload" not in str(error).replace("the upload", "")
+                continue
+            assert task.wait(20)
+            assert task.state == "done" or (task.state == "failed" and "server's log" not in task.error), task.error
+        service.delete_owner("ann")
+
+    def start_build(service: Service, name: str, content: bytes, **more: Any) -> Any:
+        path = service.indexes.folder.parent / "to-index"
+        path.write_bytes(content)
+        return service.indexes.build("ann", "x", "en", [(name, path)], "sentence", **more)
+
+    check()
+
+
+def test_damaged_files(make_service: Any, start: Any) -> None:
+    fuzz(make_service(), start, 15)
+
+
+@pytest.mark.slow
+def test_many_damaged_files(make_service: Any, start: Any) -> None:
+    fuzz(make_service(), start, 500)
