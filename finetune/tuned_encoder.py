@@ -14,9 +14,7 @@ from safetensors.torch import save_file
 
 from rag_mt.adapters import WEIGHTS as ADAPTER_WEIGHTS
 from rag_mt.errors import UserError
-
-ENCODER = "encoder"
-"""The folder of an encoder that was tuned as a whole, in the folder of its model."""
+from retrievers.ccpr.heads import ENCODER
 
 
 class Tuning(Protocol):
