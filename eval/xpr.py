@@ -14,6 +14,7 @@ from eval.xpr_suite import PARTS, Sets, SuiteSettings
 from rag_mt.console import OK, note, positive
 from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
+from rag_mt.toml_settings import shown_path
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -123,9 +124,9 @@ def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
         pairs = f"{len(task.pairs)} test pairs of {len(set(task.concepts.tolist()))} concepts"
         yield f"{name}: {pairs}, searched among {counts}; {train} training and {dev} development pairs"
     yield f"XPR reads at most {own.examples} example sentences of a phrase; candidates have as many as queries"
-    told = ", ".join(f"{kind} {plans.layers[kind]}" for kind in SWEPT)
+    told = "; ".join(f"{kind}: {plans.layers[kind]}" for kind in SWEPT)
     why = "best on development pairs" if chosen else "where the sweep was not run, the encoder's usual one"
-    yield f"encoder {own.encoder}; layers ({why}): {told}"
+    yield f"encoder {shown_path(own.encoder)}; layers ({why}): {told}"
     yield f"layers and numbers of examples: {own.dev_pairs} development pairs, searched among their own phrases"
     if own.encoder == DEFAULT_ENCODER:
         yield (

@@ -26,7 +26,13 @@ from rag_mt.paths import whole_file
 
 log = logging.getLogger("rag_mt")
 
-SETTINGS = ("unsupervised", "supervised", "zero-shot", "multilingual")
+TITLES = {
+    "unsupervised": "Without training pairs (the paper: unsupervised)",
+    "supervised": "Supervised: trained on the pairs of the set",
+    "zero-shot": "Zero-shot: trained on the pairs of {source}",
+    "multilingual": "Multilingual: trained on the pairs of all sets",
+}
+SETTINGS = tuple(TITLES)
 Key = tuple[str, str]
 COMPARED: tuple[tuple[str, Key, Key], ...] = (
     ("XPR less CLWE, untrained", ("unsupervised", UNTRAINED), ("unsupervised", "CLWE")),
@@ -87,7 +93,7 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
     yield Text("Accuracy@1 in %, the mean of both directions; the interval (95 %) is over concepts.")
     for part in SETTINGS:
         if rows := report.part(part):
-            yield Heading(f"zero-shot from {report.source}" if part == "zero-shot" else part, 3)
+            yield Heading(TITLES[part].format(source=report.source), 3)
             yield _table(rows, report.names)
         yield from _paper(part)
     if found := list(_differences(report)):
@@ -155,7 +161,7 @@ def _missing(report: Report) -> list[str]:
         else:
             told = [row.name if not row.answers else f"{row.name} ({', '.join(row.missing)})" for row in own]
         if told:
-            lines.append(f"{part}: {', '.join(told)}")
+            lines.append(f"{part}: {'; '.join(told)}")
     return lines
 
 

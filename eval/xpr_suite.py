@@ -131,8 +131,9 @@ class Sets:
         key = {"files": self.every[name].manifest["files"], "split": plan.split, "pairs": len(own.pairs), **system}
         wanted = plan.needs in self.settings.parts
         compute = (lambda: result(own, plan.vectors(name))) if wanted else None
+        before = self.cells.computed
         asked = self.cells.kept(f"{plan.part}: {plan.name}", key, own, others, compute)
-        if asked is not None:
+        if self.cells.computed > before:
             self.cells.forget(vectors_key(self.every[name], system))
         return asked
 

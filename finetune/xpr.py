@@ -40,7 +40,8 @@ from rag_mt.console import Parser, positive, run
 from rag_mt.fingerprints import settings_hash
 from rag_mt.models import load_encoder
 from rag_mt.toml_settings import changes_of, shown_changes, shown_path
-from retrievers.xpr.head import ENCODER, XprHead, XprSettings
+from retrievers.ccpr.heads import ENCODER
+from retrievers.xpr.head import XprHead, XprSettings
 
 log = logging.getLogger("rag_mt")
 

@@ -55,6 +55,8 @@ def make(options: argparse.Namespace) -> int:
         if not re.fullmatch(r"[a-z]{2,3}-en", pair):
             raise UserError(f"{pair!r} is no pair of a language with English: give pairs such as de-en,cs-en")
         language(pair.removesuffix("-en"))
+    if options.others < 0:
+        raise UserError(f"--others {options.others} is below 0: give how many further candidates there may be")
     output = Path(options.output)
     missing = [pair for pair in pairs if not (output / pair / MANIFEST).is_file()]
     limits = Limits(options.limit, options.least, most=options.most, others=options.others)

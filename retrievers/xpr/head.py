@@ -16,8 +16,6 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json
 
 SETTINGS, WEIGHTS = "xpr.json", "head.safetensors"
-ENCODER = "encoder"
-"""The folder of an encoder that was tuned as a whole; other models have an adapter for theirs."""
 WIDER = 4
 
 

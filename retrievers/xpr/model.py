@@ -17,11 +17,12 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import remembered_sha256, settings_hash
 from rag_mt.models import LoadedEncoder, load_encoder
 from rag_mt.types import Floats
+from retrievers.ccpr.heads import ENCODER
 from retrievers.encoders import TransformerEncoder
 from retrievers.families import Family, family_of
 from retrievers.words import token_words
 from retrievers.xpr.examples import Rows, Side
-from retrievers.xpr.head import ENCODER, SETTINGS, WEIGHTS, XprHead, XprSettings
+from retrievers.xpr.head import SETTINGS, WEIGHTS, XprHead, XprSettings
 
 SHIPPED = Path(__file__).parent / "shipped"
 SENTENCES = 32

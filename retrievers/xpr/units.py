@@ -72,13 +72,15 @@ class XprUnits:
         _, first = np.unique(owners, return_index=True)
         places = spans[first[there]]
         order = np.lexsort((places[:, 2], places[:, 1], places[:, 0]))
-        return self.encoder.project((sums[there] / counts[there, None])[order]), places[order]
+        means: Floats = (sums[there] / counts[there][:, None]).astype(np.float32)
+        return self.encoder.project(means[order]), places[order]
 
     def span_vectors(self, texts: Sequence[str], spans: Rows, kind: Kind = "query") -> Floats:
         """Vectors (spans, hidden) of given spans, int32 (spans, 3) text number, start, end, each from its one sentence;
         zeros for a span that the encoder does not see."""
         states = self.encoder.example_states(texts, spans, (self.encoder.settings.layer,))[0]
-        return self.encoder.project(states) * states.any(axis=1, keepdims=True)
+        made: Floats = self.encoder.project(states) * states.any(axis=1, keepdims=True)
+        return made
 
     def _runs(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.bool_]]:
         """All runs of up to `max_words` words with a letter, (runs, 3) text number, start, end, ordered by all three;

@@ -156,7 +156,7 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
     assert rows["matrix", "de-en"]["sets"].keys() == {"de-en", "cs-en"}
     assert ("matrix", "cs-en") not in rows
     assert rows["ablations", "without example sentences"]["sets"]["de-en"]["value"] == 1
-    assert "ablations: without momentum, without projection head, MoCo queue" in report["missing"]
+    assert "ablations: without momentum; without projection head; MoCo queue" in report["missing"]
     assert "seeds: seed.3.de-en" in report["missing"]
     assert report["differences"]["XPR supervised less untrained"]["sets"] == ["de-en"]
     assert {name for part, name in rows if part == "examples"} >= {"XPR, untrained@1", "XPR, trained on de-en@32"}
@@ -185,8 +185,8 @@ def test_what_is_not_run_is_named(common, capsys, tmp_path) -> None:
     assert code == 0, notes
     assert "without --data DIR there are no word vectors" in notes
     assert "| XPR, untrained | 100.0 | 100.0 | 100.0 to 100.0 |" in text
-    assert "unsupervised: CLWE, CLSE, no map, CLSE, map without pairs" in text
-    assert "multilingual: CLWE, CLSE, XPR" in text
+    assert "unsupervised: CLWE; CLSE, no map; CLSE, map without pairs" in text
+    assert "multilingual: CLWE; CLSE; XPR" in text
     assert "the encoder's usual one" in text, "no sweep, no choice"
 
 

@@ -202,8 +202,8 @@ def test_two_processes_train_one_model(config: Path, phrases: Path, tmp_path: Pa
 
 
 def test_it_learns(trainer: Callable[..., Trainer]) -> None:
-    run = trainer(training__steps=60, model__dropout=0.0, training__momentum=0.5)
-    losses = [run.run_step()["contrastive"] for _ in range(60)]
+    run = trainer(training__steps=30, model__dropout=0.0, training__momentum=0.5, data__languages=["xa-en"])
+    losses = [run.run_step()["contrastive"] for _ in range(30)]
     assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
 
 

@@ -269,6 +269,7 @@ def test_one_own_lexicon_and_text(data: Path, tmp_path: Path) -> None:
         ([], "give --data DIR, or --lexicon"),
         (["--data", "nowhere"], "no train/de-en.tsv"),
         (["--wikixpr", "nowhere"], "folder of WikiXPR"),
+        (["--others", "-1"], "--others -1 is below 0"),
         (["--lexicon", "x", "--text", "words.txt"], "names no language"),
         (["--lexicon", "x", "--text", "de=words.txt"], "needs text of en"),
     ],
