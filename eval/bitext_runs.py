@@ -83,7 +83,8 @@ class Example:
 
 @dataclass(frozen=True)
 class ModelRun:
-    """All that a model did; `neighbours` were chosen on the training parts."""
+    """All that a model did. `neighbours` were chosen on the training parts, `encoded` sentences were not in the cache,
+    and comparing all of them took so many `seconds`."""
 
     model: str
     kind: Kind
@@ -94,14 +95,11 @@ class ModelRun:
     encoded: int
     seconds: float
 
-    @property
-    def f1(self) -> float:
-        """The mean F1 of the chosen margin over languages, on the training parts."""
-        return _mean_f1(self.trials, Way("margin", self.neighbours))
-
 
 @dataclass(frozen=True, eq=False)
 class _Found:
+    """A set with the neighbours of its source and of its target sentences."""
+
     own: BitextSet
     ahead: Neighbours
     back: Neighbours

@@ -25,7 +25,7 @@ from rag_mt.types import Sentence
 if TYPE_CHECKING:
     from retrievers.mining.lines import Choice
     from retrievers.mining.margin import Pairs
-    from retrievers.mining.neighbours import IndexSide
+    from retrievers.mining.neighbours import IndexSide, Neighbours
     from retrievers.mining.output import MinedPair
     from retrievers.mining.thresholds import Threshold
 
@@ -34,6 +34,7 @@ NEIGHBOURS = 4
 """Of the margin, where no threshold was tuned for the encoder."""
 NO_LETTERS = "no letters"
 STRATEGIES = ("max", "intersection", "forward", "backward")
+"""Those of `retrievers.mining.margin`, for the help text, which loads no libraries."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -208,7 +209,7 @@ def _begin(options: argparse.Namespace, work: Path, plan: Mapping[str, Any]) -> 
         part.write_text(json.dumps(plan, ensure_ascii=False, indent=2), encoding="utf-8")
 
 
-def _neighbours(options: argparse.Namespace, sides: list[IndexSide], k: int) -> list[Any]:
+def _neighbours(options: argparse.Namespace, sides: list[IndexSide], k: int) -> list[Neighbours]:
     """The nearest sentences of each side in the other one."""
     from retrievers.mining.neighbours import nearest
 
