@@ -49,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--threshold",
         type=number,
         metavar="X",
-        help="least score of a pair (default: that which was tuned for the encoder); 0 keeps all",
+        help="least score of a pair (default: what was tuned for the encoder, else 1.04); 0 keeps all",
     )
     add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help=f"default: {DEFAULT_ENCODER}")
     add(
@@ -145,7 +145,7 @@ def _threshold(options: argparse.Namespace, codes: tuple[str, str]) -> Threshold
     known = known_threshold(options.encoder, *codes)
     if options.neighbours not in (None, known.neighbours):
         raise UserError(
-            f"the threshold known for {options.encoder} is one for {known.neighbours} neighbours: give --threshold "
+            f"the default threshold for {options.encoder} is one for {known.neighbours} neighbours: give --threshold "
             f"with --neighbours {options.neighbours}, or leave it out"
         )
     return known
