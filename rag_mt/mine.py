@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from retrievers.mining.thresholds import Threshold
 
 PLAN = "mine.json"
-NEIGHBOURS = 4
-"""Of the margin, where no threshold was tuned for the encoder."""
 NO_LETTERS = "no letters"
 STRATEGIES = ("max", "intersection", "forward", "backward")
 """Those of `retrievers.mining.margin`, for the help text, which loads no libraries."""
@@ -140,9 +138,9 @@ def _threshold(options: argparse.Namespace, codes: tuple[str, str]) -> Threshold
     """The score and the neighbours that were asked for, or else those that are known for the encoder."""
     from retrievers.mining.thresholds import Threshold, known_threshold
 
-    if options.threshold is not None:
-        return Threshold(options.threshold, options.neighbours or NEIGHBOURS, "as given")
     known = known_threshold(options.encoder, *codes)
+    if options.threshold is not None:
+        return Threshold(options.threshold, options.neighbours or known.neighbours, "as given")
     if options.neighbours not in (None, known.neighbours):
         raise UserError(
             f"the default threshold for {options.encoder} is one for {known.neighbours} neighbours: give --threshold "
