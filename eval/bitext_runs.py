@@ -111,9 +111,10 @@ def run_model(name: str, encoder: Encoder, sets: Sequence[BitextSet], cache: Pat
     vectors, seconds = VectorCache(cache, encoder, kind), 0.0
     found: dict[tuple[str, str], _Found] = {}
     for own in sets:
-        sides = [ArraySide(vectors.vectors(side, f"encoding {own.name}")) for side in (own.sources, own.targets)]
+        texts = (own.sources, own.targets)
+        source, target = (ArraySide(vectors.vectors(side, f"encoding {own.name}")) for side in texts)
         begin = time.perf_counter()
-        ahead, back = (nearest(*pair, MOST_NEIGHBOURS) for pair in (sides, sides[::-1]))
+        ahead, back = nearest(source, target, MOST_NEIGHBOURS), nearest(target, source, MOST_NEIGHBOURS)
         seconds += time.perf_counter() - begin
         found[own.language, own.part] = _Found(own, ahead, back)
     languages = list(dict.fromkeys(own.language for own in sets))

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -112,7 +112,8 @@ def mine(options: argparse.Namespace) -> int:
         note(skips.summary())
     work = Path(options.work) if options.work else output.with_name(output.name + ".mining")
     sides = _encoded(options, work, codes, reads, choices)
-    pairs = mined(*_neighbours(options, sides, threshold.neighbours), options.strategy).at_least(threshold.score)
+    ahead, back = _neighbours(options, sides, threshold.neighbours)
+    pairs = mined(ahead, back, options.strategy).at_least(threshold.score)
     write_pairs(output, _rows(pairs, sides), *codes)
     if not options.work:
         shutil.rmtree(work)
@@ -161,7 +162,7 @@ def _encoded(
     options: argparse.Namespace,
     work: Path,
     codes: tuple[str, str],
-    reads: list[Callable[[Skips], Iterator[Sentence]]],
+    reads: Sequence[Callable[[Skips], Iterator[Sentence]]],
     choices: tuple[Choice, Choice],
 ) -> list[IndexSide]:
     """Both sides as indexes in the folder `work`."""
@@ -207,13 +208,14 @@ def _begin(options: argparse.Namespace, work: Path, plan: Mapping[str, Any]) -> 
         part.write_text(json.dumps(plan, ensure_ascii=False, indent=2), encoding="utf-8")
 
 
-def _neighbours(options: argparse.Namespace, sides: list[IndexSide], k: int) -> list[Neighbours]:
+def _neighbours(options: argparse.Namespace, sides: list[IndexSide], k: int) -> tuple[Neighbours, Neighbours]:
     """The nearest sentences of each side in the other one."""
     from retrievers.mining.neighbours import nearest
 
-    total = len(sides[0]) + len(sides[1])
+    source, target = sides
+    total = len(source) + len(target)
     with closing(progress(total, "sentences", "comparing", show=not options.quiet)) as bar:
-        return [nearest(*pair, k, bar.update) for pair in ((sides[0], sides[1]), (sides[1], sides[0]))]
+        return nearest(source, target, k, bar.update), nearest(target, source, k, bar.update)
 
 
 def _rows(pairs: Pairs, sides: list[IndexSide]) -> Iterator[MinedPair]:
