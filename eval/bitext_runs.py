@@ -83,7 +83,8 @@ class Example:
 
 @dataclass(frozen=True)
 class ModelRun:
-    """All that a model did; `neighbours` were chosen on the training parts."""
+    """All that a model did. `neighbours` were chosen on the training parts, `encoded` sentences were not in the cache,
+    and comparing all of them took so many `seconds`."""
 
     model: str
     kind: Kind
@@ -94,14 +95,11 @@ class ModelRun:
     encoded: int
     seconds: float
 
-    @property
-    def f1(self) -> float:
-        """The mean F1 of the chosen margin over languages, on the training parts."""
-        return _mean_f1(self.trials, Way("margin", self.neighbours))
-
 
 @dataclass(frozen=True, eq=False)
 class _Found:
+    """A set with the neighbours of its source and of its target sentences."""
+
     own: BitextSet
     ahead: Neighbours
     back: Neighbours
@@ -113,9 +111,10 @@ def run_model(name: str, encoder: Encoder, sets: Sequence[BitextSet], cache: Pat
     vectors, seconds = VectorCache(cache, encoder, kind), 0.0
     found: dict[tuple[str, str], _Found] = {}
     for own in sets:
-        sides = [ArraySide(vectors.vectors(side, f"encoding {own.name}")) for side in (own.sources, own.targets)]
+        texts = (own.sources, own.targets)
+        source, target = (ArraySide(vectors.vectors(side, f"encoding {own.name}")) for side in texts)
         begin = time.perf_counter()
-        ahead, back = (nearest(*pair, MOST_NEIGHBOURS) for pair in (sides, sides[::-1]))
+        ahead, back = nearest(source, target, MOST_NEIGHBOURS), nearest(target, source, MOST_NEIGHBOURS)
         seconds += time.perf_counter() - begin
         found[own.language, own.part] = _Found(own, ahead, back)
     languages = list(dict.fromkeys(own.language for own in sets))

@@ -52,6 +52,7 @@ from retrievers.rm3 import Rm3Settings
 
 ENDINGS = (".json", ".md")
 DISTRACTORS = 1000
+NO_MODEL = "none"
 UNTRAINED = f"untrained={DEFAULT_ENCODER}"
 
 
@@ -60,7 +61,8 @@ def evaluate(options: argparse.Namespace) -> int:
     for name in options.report:
         if Path(name).suffix not in ENDINGS:
             raise UserError(f"report {name!r} ends neither in .json nor in .md: give one of them")
-    models, given = named(options.model or [UNTRAINED], "--model"), named(options.run, "--run")
+    asked = [] if options.model == [NO_MODEL] else options.model or [UNTRAINED]
+    models, given = named(asked, "--model"), named(options.run, "--run")
     if taken := (models.keys() & given.keys()) | (given.keys() & {BM25, RM3}):
         raise UserError(f"the name {sorted(taken)[0]!r} stands for two systems: give each its own")
     out = Path(options.output)
@@ -177,9 +179,11 @@ def _notes(collection: Collection, options: argparse.Namespace, systems: Sequenc
         "mean over the others; its versions in further languages are taken out of the ranking, and every other passage "
         "of every language competes",
         f"BM25 with k1 {options.k1:g} and b {options.b:g}, stemmed terms in Latin letters; RM3 with the settings usual "
-        "in Anserini; hybrid: alpha by cross-validation in five folds of articles, mean over its cells "
-        + ", ".join(_alpha(system) for system in systems if any(r.alphas for r in system.records)),
+        "in Anserini",
     ]
+    if chosen := [_alpha(system) for system in systems if any(r.alphas for r in system.records)]:
+        alphas = ", ".join(chosen)
+        made.append(f"hybrid: alpha by cross-validation in five folds of articles, mean over its cells {alphas}")
     if options.passages is None and options.part == "dev":
         made.append("development questions: for choices, not for results")
     seeds = {system.name: len(system.records) for system in systems if len(system.records) > 1}
@@ -203,8 +207,10 @@ def _command(options: argparse.Namespace) -> str:
         parts = [*files, f"--lang {options.lang}"]
     else:
         parts = [f"--suite {options.suite} --data DATA --part {options.part} --distractors {options.distractors}"]
+    if options.model == [NO_MODEL]:
+        parts.append(f"--model {NO_MODEL}")
     for name, given in (("model", options.model or []), ("run", options.run)):
-        for label, folders in named(given, f"--{name}").items():
+        for label, folders in named([own for own in given if own != NO_MODEL], f"--{name}").items():
             parts.append(f"--{name} {label}={','.join(Path(folder).name for folder in folders)}")
     settings = (("without", ""), ("k1", K1), ("b", B))
     parts += [f"--{name} {getattr(options, name)}" for name, usual in settings if getattr(options, name) != usual]
@@ -223,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--queries", metavar="FILE", help="queries of your own: id, text, language")
     add("--qrels", metavar="FILE", help="judgements of your own: query 0 passage grade")
     add("--lang", metavar="LANG", help="language of your texts where the file names none")
-    add("--model", nargs="+", action="extend", metavar="NAME=FOLDER", help=f"models (default: {UNTRAINED})")
+    add("--model", nargs="+", action="extend", metavar="NAME=FOLDER", help=f"models, or none (default: {UNTRAINED})")
     add("--run", nargs="+", action="extend", default=[], metavar="NAME=FILE", help="runs in TREC's format")
     add("--without", default="", metavar="XX,...", help="languages that models had no parallel data of")
     add("--k1", type=float, default=K1, metavar="X", help=f"of BM25 (default: {K1})")

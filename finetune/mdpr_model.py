@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from retrievers.encoders import TOKENS_PER_BATCH, TransformerEncoder, batches
 from retrievers.families import family_of
 from retrievers.mdpr import MdprSettings, passage_model_folder
 
+MODULES = "modules.json"
 GPU_TOKENS = 32_768
 """Tokens that a GPU computes at once; a CPU is faster with batches that are padded less."""
 
@@ -42,7 +44,7 @@ class Towers:
         loaded = load_encoder(base, device, dtype)
         if whole:
             loaded = replace(loaded, name=config.encoder)
-        self.device, self.fingerprint = loaded.device, loaded.fingerprint
+        self.device, self.fingerprint, self.folder = loaded.device, loaded.fingerprint, loaded.folder
         family = family_of(config.encoder, loaded.folder)
         settings = MdprSettings.of_family(config.encoder, family, config.shared)
         self.settings = replace(settings, pooling=config.pooling or settings.pooling)
@@ -121,7 +123,20 @@ class Towers:
         folder.mkdir(parents=True, exist_ok=True)
         for kind, model in self.models.items():
             save_trained(model, self.encoders[kind].tokenizer, folder / kind)
+            if self.config.tuning == "full" and self.folder is not None:
+                _copy_modules(self.folder, folder / kind)
         self.settings.save(folder)
+
+
+def _copy_modules(base: Path, folder: Path) -> None:
+    """Put what a sentence-transformers model has above its transformer (pooling, a dense layer) beside its new
+    weights."""
+    if not (base / MODULES).is_file():
+        return
+    for module in read_json(base / MODULES):
+        if module["path"]:
+            shutil.copytree(base / module["path"], folder / module["path"], dirs_exist_ok=True)
+    shutil.copyfile(base / MODULES, folder / MODULES)
 
 
 def _check_start(start: Path, config: ModelConfig) -> None:

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -25,15 +25,14 @@ from rag_mt.types import Sentence
 if TYPE_CHECKING:
     from retrievers.mining.lines import Choice
     from retrievers.mining.margin import Pairs
-    from retrievers.mining.neighbours import IndexSide
+    from retrievers.mining.neighbours import IndexSide, Neighbours
     from retrievers.mining.output import MinedPair
     from retrievers.mining.thresholds import Threshold
 
 PLAN = "mine.json"
-NEIGHBOURS = 4
-"""Of the margin, where no threshold was tuned for the encoder."""
 NO_LETTERS = "no letters"
 STRATEGIES = ("max", "intersection", "forward", "backward")
+"""Those of `retrievers.mining.margin`, for the help text, which loads no libraries."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--threshold",
         type=number,
         metavar="X",
-        help="least score of a pair (default: that which was tuned for the encoder); 0 keeps all",
+        help="least score of a pair (default: what was tuned for the encoder, else 1.04); 0 keeps all",
     )
     add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help=f"default: {DEFAULT_ENCODER}")
     add(
@@ -113,7 +112,8 @@ def mine(options: argparse.Namespace) -> int:
         note(skips.summary())
     work = Path(options.work) if options.work else output.with_name(output.name + ".mining")
     sides = _encoded(options, work, codes, reads, choices)
-    pairs = mined(*_neighbours(options, sides, threshold.neighbours), options.strategy).at_least(threshold.score)
+    ahead, back = _neighbours(options, sides, threshold.neighbours)
+    pairs = mined(ahead, back, options.strategy).at_least(threshold.score)
     write_pairs(output, _rows(pairs, sides), *codes)
     if not options.work:
         shutil.rmtree(work)
@@ -139,12 +139,12 @@ def _threshold(options: argparse.Namespace, codes: tuple[str, str]) -> Threshold
     """The score and the neighbours that were asked for, or else those that are known for the encoder."""
     from retrievers.mining.thresholds import Threshold, known_threshold
 
-    if options.threshold is not None:
-        return Threshold(options.threshold, options.neighbours or NEIGHBOURS, "as given")
     known = known_threshold(options.encoder, *codes)
+    if options.threshold is not None:
+        return Threshold(options.threshold, options.neighbours or known.neighbours, "as given")
     if options.neighbours not in (None, known.neighbours):
         raise UserError(
-            f"the threshold known for {options.encoder} is one for {known.neighbours} neighbours: give --threshold "
+            f"the default threshold for {options.encoder} is one for {known.neighbours} neighbours: give --threshold "
             f"with --neighbours {options.neighbours}, or leave it out"
         )
     return known
@@ -162,7 +162,7 @@ def _encoded(
     options: argparse.Namespace,
     work: Path,
     codes: tuple[str, str],
-    reads: list[Callable[[Skips], Iterator[Sentence]]],
+    reads: Sequence[Callable[[Skips], Iterator[Sentence]]],
     choices: tuple[Choice, Choice],
 ) -> list[IndexSide]:
     """Both sides as indexes in the folder `work`."""
@@ -208,13 +208,14 @@ def _begin(options: argparse.Namespace, work: Path, plan: Mapping[str, Any]) -> 
         part.write_text(json.dumps(plan, ensure_ascii=False, indent=2), encoding="utf-8")
 
 
-def _neighbours(options: argparse.Namespace, sides: list[IndexSide], k: int) -> list[Any]:
+def _neighbours(options: argparse.Namespace, sides: list[IndexSide], k: int) -> tuple[Neighbours, Neighbours]:
     """The nearest sentences of each side in the other one."""
     from retrievers.mining.neighbours import nearest
 
-    total = len(sides[0]) + len(sides[1])
+    source, target = sides
+    total = len(source) + len(target)
     with closing(progress(total, "sentences", "comparing", show=not options.quiet)) as bar:
-        return [nearest(*pair, k, bar.update) for pair in ((sides[0], sides[1]), (sides[1], sides[0]))]
+        return nearest(source, target, k, bar.update), nearest(target, source, k, bar.update)
 
 
 def _rows(pairs: Pairs, sides: list[IndexSide]) -> Iterator[MinedPair]:

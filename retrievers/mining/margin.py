@@ -54,8 +54,7 @@ class Pairs:
 
 def ratio(cosines: Floats, source_means: Floats, target_means: Floats) -> Floats:
     """The ratio margin of pairs."""
-    scores: Floats = cosines / np.maximum((source_means + target_means) / 2, SMALLEST_MEAN)
-    return scores
+    return (cosines / np.maximum((source_means + target_means) / 2, SMALLEST_MEAN)).astype(np.float32)
 
 
 def absolute(cosines: Floats, source_means: Floats, target_means: Floats) -> Floats:

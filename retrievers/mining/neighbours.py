@@ -14,7 +14,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.types import Floats
+from rag_mt.types import Floats, Sentence
 from retrievers.index import Index
 
 QUERY_BLOCK = 1 << 14
@@ -27,7 +27,10 @@ Search = Callable[[Floats, int], tuple[Floats, NDArray[np.int64]]]
 class Side(Protocol):
     """The vectors of one side, of length 1."""
 
-    dimension: int
+    @property
+    def dimension(self) -> int:
+        """The numbers of a vector."""
+        ...
 
     def __len__(self) -> int: ...
 
@@ -85,6 +88,10 @@ class IndexSide:
     def search(self) -> Search | None:
         """The index's own search if it has lists."""
         return self.index.search if self.index.manifest.form == "ivf" else None
+
+    def sentence(self, number: int) -> Sentence:
+        """The sentence with that number."""
+        return self.index.sentence(number)
 
 
 @dataclass(frozen=True, eq=False)

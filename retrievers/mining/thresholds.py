@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_toml
 from rag_mt.languages import base_code
 
@@ -21,20 +20,21 @@ class Threshold:
     origin: str
 
 
-def known_threshold(encoder: str, source: str, target: str) -> Threshold:
-    """The threshold for an encoder: that of the language that is paired with English, else its strictest one.
+UNTUNED = Threshold(
+    1.04, 4, "the value of WikiMatrix for LASER (Schwenk et al. 2021), not tuned for this encoder: look at the pairs"
+)
+"""Where nothing is known of an encoder. A threshold belongs to an encoder: this one is a place to begin at."""
 
-    Raises UserError for an encoder that has none.
-    """
-    table = read_toml(FILE, "table of thresholds", FILE.name)
-    if encoder not in table:
-        raise UserError(
-            f"no threshold is known for encoder {encoder}: give --threshold (0 keeps every pair, with its score), or "
-            f"tune one with `python -m eval.bitext --models {encoder}`"
-        )
-    own = table[encoder]
+
+def known_threshold(encoder: str, source: str, target: str, file: Path = FILE) -> Threshold:
+    """The threshold for an encoder: that of the language that is paired with English, else its strictest one; UNTUNED
+    for an encoder that has none."""
+    own = read_toml(file, "table of thresholds", file.name).get(encoder)
+    if own is None:
+        return UNTUNED
     scores: dict[str, float] = own["scores"]
-    code = next((c for c in (base_code(source), base_code(target)) if c in scores), None)
-    if code is None or "en" not in (base_code(source), base_code(target)):
+    codes = (base_code(source), base_code(target))
+    code = next((c for c in codes if c in scores), None) if "en" in codes else None
+    if code is None:
         code = max(scores, key=lambda c: scores[c])
     return Threshold(scores[code], own["neighbours"], f"tuned on {code}-en: {own['origin']}")

@@ -166,6 +166,13 @@ def test_a_run_is_scored_like_the_ranking_it_was_written_from(files, opened, col
     assert of_run(collection, run).values == kept
 
 
+def test_terms_alone_need_no_model(files, opened, capsys):
+    assert main(command(files, "--model", "none")) == 0
+    out = capsys.readouterr().out
+    assert "| BM25 + RM3 |" in out and "(hybrid)" not in out and "--model none" in out
+    assert not opened
+
+
 def test_mistakes_are_one_sentence(files, capsys):
     assert main(["--output", str(files / "runs")]) == 2
     assert "no --data DIR is given" in capsys.readouterr().err

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from finetune.mdpr import Trainer, main
 from finetune.mdpr_config import read_config
@@ -94,6 +95,27 @@ def test_the_saved_model_computes_what_the_trained_one_did(tmp_path, config, pre
         with torch.no_grad():
             trained = trainer.towers.vectors(texts, kind, 32)
         np.testing.assert_allclose(trained.numpy(), wanted, atol=1e-5)
+
+
+def test_a_dense_layer_above_the_encoder_stays(tmp_path, config, prepared, quick_encoder):
+    base = tmp_path / "base"
+    shutil.copytree(quick_encoder, base)
+    for name in ("1_Pooling", "2_Dense"):
+        (base / name).mkdir()
+    kinds = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Dense", "Dense")]
+    rows = [{"idx": n, "name": str(n), "path": path, "type": f"x.{kind}"} for n, (path, kind) in enumerate(kinds)]
+    (base / "modules.json").write_text(json.dumps(rows))
+    (base / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    (base / "2_Dense" / "config.json").write_text('{"activation_function": "torch.nn.modules.activation.Tanh"}')
+    save_file({"linear.weight": torch.randn(8, 32)}, base / "2_Dense" / "model.safetensors")
+    changes = {"model.encoder": str(base), "model.tuning": "full"}
+    trainer = Trainer(read_config(config, changes), prepared, tmp_path / "m", "cpu")
+    trainer.run_step()
+    trainer.save()
+    trainer.towers.eval()
+    opened = open_mdpr(str(tmp_path / "m"), device="cpu", dtype="float32")
+    assert opened.dimension == 8
+    np.testing.assert_allclose(opened.encode(["a"], "query"), trainer.towers.encode(["a"], "query"), atol=1e-5)
 
 
 @pytest.mark.parametrize("tuning", ["lora", "full"])

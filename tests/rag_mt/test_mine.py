@@ -88,7 +88,7 @@ def test_an_interrupted_run_leaves_no_output_and_goes_on(
         (["-o", "."], "is a folder"),
         (["-o", "nowhere/pairs.tsv"], "does not exist or cannot be written"),
         (["--second-column", "text"], "has no column 'text'"),
-        (["--encoder", "some/encoder"], "no threshold is known for encoder some/encoder"),
+        (["--neighbours", "7"], "neighbours: give --threshold with --neighbours 7"),
         (["--tgt", "ja", "--check-language", "--threshold", "1"], "there is no word list of Japanese"),
     ],
 )

@@ -15,6 +15,7 @@ from rag_mt.corpora.formats import Side
 from rag_mt.corpora.registry import format_named
 from rag_mt.corpora.tmx import FORMAT as TMX
 from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_toml
 from rag_mt.skips import Skips
 from rag_mt.types import Encoder, Floats, Origin, Sentence
 from retrievers.build import build_index
@@ -25,7 +26,7 @@ from retrievers.mining.margin import STRATEGIES, Pairs, Strategy, absolute, mine
 from retrievers.mining.neighbours import ArraySide, IndexSide, Neighbours, nearest
 from retrievers.mining.output import MinedPair, write_pairs
 from retrievers.mining.sides import MinedUnits, encoded_side
-from retrievers.mining.thresholds import known_threshold
+from retrievers.mining.thresholds import FILE, UNTUNED, Threshold, known_threshold
 
 
 def unit(rows: Any) -> Floats:
@@ -259,6 +260,20 @@ def test_a_text_that_has_become_shorter_is_told() -> None:
         list(choice.of(german[:1]))
 
 
-def test_an_encoder_without_a_threshold_is_told() -> None:
-    with pytest.raises(UserError, match=r"no threshold is known for encoder some/model: give --threshold"):
-        known_threshold("some/model", "de", "en")
+def test_thresholds_belong_to_an_encoder_and_a_language(tmp_path: Path) -> None:
+    assert known_threshold("some/model", "de", "en") == UNTUNED
+    table = tmp_path / "thresholds.toml"
+    table.write_text(
+        '["some/model"]\nneighbours = 8\norigin = "a run"\nscores = { de = 1.05, ru = 1.07 }\n', encoding="utf-8"
+    )
+    assert known_threshold("some/model", "de-AT", "en", table) == Threshold(1.05, 8, "tuned on de-en: a run")
+    assert known_threshold("some/model", "en", "ru", table).score == 1.07
+    assert known_threshold("some/model", "tr", "en", table).score == 1.07, "the strictest for another language"
+    assert known_threshold("some/model", "de", "cs", table).score == 1.07
+    assert known_threshold("other/model", "de", "en", table) == UNTUNED
+
+
+def test_the_table_of_thresholds_can_be_read() -> None:
+    for own in read_toml(FILE, "table of thresholds", FILE.name).values():
+        assert own.keys() == {"neighbours", "origin", "scores"}
+        assert all(1 < score < 2 for score in own["scores"].values())
