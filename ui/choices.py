@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rag_mt.languages import Language, language
+from retrievers.registry import retriever_spec
 from ui.service import Service
 from ui.translating import AUTO
 
@@ -11,6 +12,7 @@ Entries = list[tuple[str, str]]
 
 DETECT: tuple[str, str] = ("Auto-detect", AUTO)
 SAMPLE: tuple[str, str] = ("Default text", "")
+FITTING: tuple[str, str] = ("As the text was indexed for", "")
 
 RETRIEVER_NAMES = {
     "ccpr": "Phrases in context (ccpr)",
@@ -44,8 +46,13 @@ def fitting_target(service: Service, source: str, wanted: str) -> str:
 
 
 def retriever_entries(service: Service) -> Entries:
-    """The retrieval systems, the default first."""
-    return [(RETRIEVER_NAMES.get(name, name), name) for name in service.retrievers]
+    """The retrieval systems, after the one that fits the text that is searched."""
+    return [FITTING, *((RETRIEVER_NAMES.get(name, name), name) for name in service.retrievers)]
+
+
+def index_retriever_entries(service: Service) -> Entries:
+    """The retrieval systems that an index can be built for, the default first."""
+    return [entry for entry in retriever_entries(service) if entry[1] and retriever_spec(entry[1]).needs_index]
 
 
 def adapter_entries(service: Service) -> Entries:

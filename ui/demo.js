@@ -11,6 +11,8 @@
   const draw = () => {
     const text = document.querySelector("#source textarea");
     if (text) set(text, "dir", "auto"); // its own letters say which way the text runs
+    const swap = document.getElementById("swap");
+    if (swap) set(swap, "aria-label", "Swap the languages");
     for (const panel of document.querySelectorAll("[data-origin]")) {
       const hidden = panel.dataset.origin !== chosen;
       if (panel.hidden !== hidden) panel.hidden = hidden;

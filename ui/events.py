@@ -64,11 +64,6 @@ def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> No
         entries = index_entries(service, sessions.of(request.session_hash).owner, target)
         return gr.update(choices=entries, value=index if index in [id for _, id in entries] else "")
 
-    def index_changed(request: gr.Request, index: str) -> Any:
-        if not index:
-            return gr.skip()
-        return service.indexes.get(sessions.of(request.session_hash).owner, index).retriever
-
     def typed(text: str, source: str) -> Any:
         if source != AUTO or len(text) < LEAST_TO_DETECT:
             return gr.skip()
@@ -96,7 +91,7 @@ def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> No
 
     parts.source.input(source_changed, [parts.source, parts.target], parts.target, **FAST)
     parts.target.change(target_changed, [parts.target, parts.index], parts.index, **FAST)
-    parts.index.input(index_changed, parts.index, parts.retriever, **FAST)
+    parts.index.input(lambda: "", None, parts.retriever, **FAST)  # the one that the index was built for
     parts.text.input(typed, [parts.text, parts.source], parts.message, trigger_mode="always_last", **FAST)
     parts.swap.click(
         swap, [parts.text, parts.source, parts.target], [parts.source, parts.target, parts.text, *parts.views], **FAST

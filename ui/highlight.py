@@ -60,7 +60,6 @@ def origins(text: str, hints: Sequence[ShownHint], code: str) -> str:
 
 def _origin(text: str, shown: ShownHint, code: str) -> str:
     hint, origin = shown.hint, shown.hint.hit.sentence.source
-    line = f"line {origin.line}" if origin.line else "line unknown"
     return (
         f'<section class="mt-origin" id="mt-origin-{shown.number}" data-origin="{shown.number}" hidden '
         f'aria-label="Origin of hint {shown.number}" tabindex="-1">'
@@ -71,7 +70,7 @@ def _origin(text: str, shown: ShownHint, code: str) -> str:
         f'<blockquote lang="{escaped(code)}" dir="auto">{_marked(hint.context(CONTEXT_CHARS))}</blockquote>'
         f"<dl><div><dt>Score</dt><dd>{hint.hit.score:.3f}</dd></div>"
         f"<div><dt>File</dt><dd>{escaped(origin.file) or 'unknown'}</dd></div>"
-        f"<div><dt>Line</dt><dd>{line.removeprefix('line ')}</dd></div>"
+        f"<div><dt>Line</dt><dd>{origin.line or 'unknown'}</dd></div>"
         f"<div><dt>Used</dt><dd>{_used(shown)}</dd></div></dl>{_switch(shown)}</section>"
     )
 

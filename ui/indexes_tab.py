@@ -10,8 +10,7 @@ import gradio as gr
 
 from rag_mt.errors import UserError
 from rag_mt.languages import language
-from retrievers.registry import retriever_spec
-from ui.choices import index_entries, own_index_entries, retriever_entries, target_entries
+from ui.choices import index_entries, index_retriever_entries, own_index_entries, target_entries
 from ui.documents_tab import FILE_TYPES, SAYS, progress_bar
 from ui.markup import escaped
 from ui.parts import FAST, LONG, START_TARGET, Parts, html_part
@@ -24,7 +23,7 @@ from ui.user_indexes import Build, UserIndex
 
 def indexes_tab(service: Service, sessions: Sessions, parts: Parts) -> list[Any]:
     """The tab; returns the function that draws the list of an owner's indexes, and the parts that it draws."""
-    retrievers = [entry for entry in retriever_entries(service) if retriever_spec(entry[1]).needs_index]
+    retrievers = index_retriever_entries(service)
     with gr.Tab("Your text", id="indexes"):
         gr.Markdown(
             "Text in the **target** language whose wording translations should follow: up to "
@@ -143,7 +142,7 @@ def _using(service: Service, owner: str, id: str, target: str) -> list[Any]:
     index = service.indexes.get(owner, id)
     if index.language != target:
         return [gr.skip(), gr.skip()]
-    return [_entries(service, owner, target, id), index.retriever]
+    return [_entries(service, owner, target, id), ""]
 
 
 def _entries(service: Service, owner: str, target: str, value: str | None = None) -> Any:

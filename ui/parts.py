@@ -128,7 +128,7 @@ def main_parts(service: Service, llm: str) -> dict[str, Any]:
     with gr.Accordion("Settings", open=False, elem_id="settings"):
         with gr.Row():
             retriever = gr.Dropdown(
-                retriever_entries(service), value=service.retrievers[0], label="Retrieval", info="What looks for hints."
+                retriever_entries(service), value="", label="Retrieval", info="What looks for hints."
             )
             index = gr.Dropdown(
                 [SAMPLE], value="", label="Text to search", info="Your own texts are added under “Your text”."

@@ -18,6 +18,9 @@ from ui.work import Job
 GRACE = 3600.0
 """Seconds that documents and indexes stay after the last page of their owner was closed: phones close pages early."""
 
+MOST = 10_000
+"""Pages that are remembered: who asks for more of them closes the oldest."""
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -59,6 +62,8 @@ class Sessions:
         with self._lock:
             key = page or ""
             if key not in self._sessions:
+                if len(self._sessions) >= MOST:
+                    self._sessions.pop(next(iter(self._sessions))).cancel()
                 self._sessions[key] = Session(secrets.token_hex(16))
             return self._sessions[key]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
@@ -21,6 +22,8 @@ from ui.sessions import Result, Session
 from ui.shown import ShownHint, shown_hints
 from ui.translators import Choice
 from ui.work import Item, Job, Order
+
+log = logging.getLogger("rag_mt")
 
 AUTO = "auto"
 """The source language that asks for detection."""
@@ -110,6 +113,8 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
     except UserError as error:
         # Before there is a job nothing has been cleared: the last translation stays.
         yield View(message(_said(error), wrong=True), output_pane("", asked.target) if job else None, running=False)
+    except Exception:
+        yield _unexpected()
     finally:
         if job:
             job.cancel()
@@ -136,6 +141,12 @@ def _order(choice: Choice, asked: Asked, off: frozenset[str]) -> Order:
 
 def _said(error: UserError) -> str:
     return f"the server is busy: {error}" if isinstance(error, BusyError) else str(error)
+
+
+def _unexpected() -> View:
+    """What the page says to a fault of ours, which goes into the log."""
+    log.exception("a translation of the demo failed")
+    return View(message("something went wrong in the server; its log says what", wrong=True), running=False)
 
 
 def _follow(service: Service, session: Session, job: Job) -> Iterator[View]:
@@ -271,6 +282,8 @@ def compare_views(service: Service, session: Session) -> Iterator[View]:
             yield View(message("Stopped."), running=False)
     except UserError as error:
         yield View(message(_said(error), wrong=True), running=False)
+    except Exception:
+        yield _unexpected()
     finally:
         if job:
             job.cancel()

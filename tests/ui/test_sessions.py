@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ui.sessions import Sessions, new_token
 
 
@@ -40,6 +42,15 @@ def test_an_owner_who_comes_back_in_time_keeps_everything() -> None:
     sessions.claim("b", token)
     sessions.sweep()
     assert gone == []
+
+
+def test_the_number_of_pages_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ui.sessions.MOST", 2)
+    sessions = Sessions()
+    first, second = sessions.of("a"), sessions.of("b")
+    sessions.of("c")
+    assert sessions.of("b") is second and len(sessions.all()) == 2
+    assert sessions.of("a") is not first
 
 
 def test_closing_an_unknown_page_does_nothing() -> None:

@@ -157,6 +157,18 @@ def test_two_sessions_at_once_do_not_mix(service: Service) -> None:
         assert [e.text for e in sessions[n].history] == [text]
 
 
+def test_a_fault_of_ours_is_said_and_logged(
+    service: Service, session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(order: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(service.engine, "submit", broken)
+    view = last(translate_views(service, session, Asked(TEXT, "de")))
+    assert "something went wrong" in (view.message or "").lower() and not view.running
+    assert "broken" in caplog.text
+
+
 def test_comparing_sets_plain_beside_augmented(service: Service, session: Session) -> None:
     view = last(compare_views(service, session))
     assert "translate a text first" in (view.message or "").lower()

@@ -1,0 +1,112 @@
+"""The demo's command line, and the page it serves, asked without a browser."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from rag_mt.errors import UserError
+from ui.choices import fitting_target, shown_language, source_entries, target_entries
+from ui.demo import demo, logins, main, port
+from ui.languages import Offer, offer_of
+from ui.limits import Limits
+from ui.page import build_page, launch
+from ui.service import Service
+from ui.sessions import Sessions
+from ui.translating import AUTO
+
+
+def service_of(opener: Any, offer: Offer) -> Service:
+    return Service(opener, lambda name: None, limits=Limits(), offer=offer)  # type: ignore[arg-type,return-value]
+
+
+@pytest.fixture
+def service(opener: Any) -> Iterator[Service]:
+    made = service_of(opener, offer_of())
+    yield made
+    made.close(0)
+
+
+@pytest.mark.parametrize(
+    ("given", "pairs"),
+    [([], []), (["anna:a:b"], [("anna", "a:b")]), (["env"], [("otto", "x"), ("eva", "y")])],
+)
+def test_logins(given: list[str], pairs: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_MT_AUTH", "otto:x\neva:y\n")
+    assert logins(given) == pairs
+
+
+@pytest.mark.parametrize("given", [["anna"], ["anna:"], [":secret"], ["env"]])
+def test_a_login_without_name_or_password_is_refused(given: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAG_MT_AUTH", raising=False)
+    with pytest.raises(UserError, match="USER:PASSWORD"):
+        logins(given)
+
+
+def test_ports() -> None:
+    assert port("0") == 0
+    with pytest.raises(argparse.ArgumentTypeError, match="from 0 to 65535"):
+        port("70000")
+
+
+@pytest.mark.parametrize("wrong", [["--auth", "anna"], ["--limit", "size=1"], ["--languages", "xx"]])
+def test_mistakes_are_one_sentence(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(wrong) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("rag-mt: ") and said.count("\n") == 1
+
+
+def test_the_command_is_documented() -> None:
+    assert demo.__doc__
+
+
+def test_languages_have_their_own_names(service: Service) -> None:
+    assert source_entries(service)[0] == ("Auto-detect", AUTO)
+    assert ("Čeština · Czech", "cs") in source_entries(service)
+    assert [code for _, code in target_entries(service, "de")] == ["en"]
+    assert len(target_entries(service, AUTO)) == 7
+    assert shown_language(service.offer.languages[0]) == "Čeština · Czech"
+
+
+def test_a_target_that_the_source_does_not_go_to_is_replaced(service: Service) -> None:
+    assert fitting_target(service, "de", "cs") == "en"
+    assert fitting_target(service, "en", "cs") == "cs"
+    assert fitting_target(service, "en", "en") in service.offer.targets_of("en")
+    assert fitting_target(service, AUTO, "tr") == "tr"
+
+
+def test_right_to_left_languages_are_offered_by_name(opener: Any) -> None:
+    made = service_of(opener, offer_of(["ar", "en"]))
+    assert ("العربية · Arabic", "ar") in source_entries(made)
+    made.close(0)
+
+
+def test_the_page_is_served_with_a_login_and_without_anything_from_elsewhere(service: Service) -> None:
+    page = build_page(service, Sessions(), "rule")
+    url = launch(page, service.limits, "127.0.0.1", 0, [("anna", "secret")])
+    try:
+        assert url.startswith("http://127.0.0.1:") and page.share_url is None
+        with httpx.Client(base_url=url) as client:
+            assert client.get("/config").status_code == 401
+            assert client.post("/login", data={"username": "anna", "password": "wrong"}).status_code == 400
+            assert client.post("/login", data={"username": "anna", "password": "secret"}).status_code == 200
+            config = client.get("/config").json()
+            assert config["title"] == "rag_mt"
+            assert all(event["api_visibility"] == "private" for event in config["dependencies"] if event["targets"])
+            assert "fonts.googleapis" not in client.get("/theme.css").text
+    finally:
+        page.close(verbose=False)
+
+
+def test_a_taken_port_is_said_to_be(service: Service) -> None:
+    page = build_page(service, Sessions(), "rule")
+    url = launch(page, service.limits, "127.0.0.1", 0)
+    try:
+        with pytest.raises(UserError, match="choose another --port"):
+            launch(build_page(service, Sessions(), "rule"), service.limits, "127.0.0.1", int(url.split(":")[2][:-1]))
+    finally:
+        page.close(verbose=False)
