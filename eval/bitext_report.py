@@ -60,7 +60,7 @@ def report_blocks(report: Report) -> list[Block]:
         Code(report.command),
         Bullets(tuple(_set_lines(report))),
         *(block for run in report.runs for block in _run_blocks(run)),
-        *([Heading("Speed"), Text(f"{report.timing}.")] if report.timing else []),
+        *((Heading("Speed"), Text(f"{report.timing}.")) if report.timing else ()),
     ]
 
 

@@ -120,7 +120,8 @@ def run_model(name: str, encoder: Encoder, sets: Sequence[BitextSet], cache: Pat
     languages = list(dict.fromkeys(own.language for own in sets))
     trials = [trial for code in languages for trial in _trials(found[code, "training"])]
     k = max(NEIGHBOURS, key=lambda k: (_mean_f1(trials, Way("margin", k)), -k))
-    results, examples = [], {}
+    results: list[Result] = []
+    examples: dict[str, Sequence[Example]] = {}
     for code in languages:
         results += _results(found[code, "test"], [t for t in trials if t.language == code], k)
         chosen = next(r for r in results if r.language == code and r.way == Way("margin", k))

@@ -25,7 +25,7 @@ from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.eflomal import EflomalAligner
 from retrievers.encoders import ModelEncoder
 from retrievers.phrase_shards import read_corpus
-from retrievers.registry import Searching, encoder_for, retriever_spec
+from retrievers.registry import Searching, encoder_for, encoder_key
 
 log = logging.getLogger("rag_mt")
 
@@ -95,7 +95,7 @@ class Models:
 
     def encoder(self, retriever: str, name: str | None, device: str = "auto", dtype: str = "auto") -> ModelEncoder:
         """`encoder_for`, with each encoder loaded once."""
-        key = (retriever_spec(retriever).maker, name or retriever_spec(retriever).encoder, device, dtype)
+        key = encoder_key(retriever, name, device, dtype)
         found = self._encoders.pop(key, None)
         if found is None:
             while len(self._encoders) >= ENCODERS:

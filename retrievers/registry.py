@@ -115,6 +115,12 @@ def encoder_for(retriever: str, name: str | None = None, device: str = "auto", d
     return open_encoder(name, device, dtype)
 
 
+def encoder_key(retriever: str, name: str | None, device: str, dtype: str) -> tuple[Any, ...]:
+    """What tells one encoder that `encoder_for` opens from another: systems open the same model in different ways."""
+    spec = retriever_spec(retriever)
+    return (spec.maker, name or spec.encoder, device, dtype)
+
+
 def sentence_encoder(name: str, device: str = "auto", dtype: str = "auto") -> ModelEncoder:
     """An encoder of whole sentences: a passage model, a phrase model or any plain encoder."""
     return encoder_for("passage" if is_passage_model(name) else "sentence", name, device, dtype)

@@ -24,8 +24,8 @@ from rag_mt.llm import open_llm
 from rag_mt.shipped_adapters import chosen_adapter
 from rag_mt.translator import Translator
 from rag_mt.types import LanguageModel
-from retrievers.encoders import TransformerEncoder
-from retrievers.registry import encoder_for, retriever_spec
+from retrievers.encoders import ModelEncoder
+from retrievers.registry import encoder_for, encoder_key
 
 log = logging.getLogger("rag_mt")
 
@@ -87,7 +87,7 @@ class SharedModels:
             "batch_size": batch_size,
         }
         self._llms: WeakValueDictionary[str, Any] = WeakValueDictionary()
-        self._encoders: WeakValueDictionary[tuple[str, ...], TransformerEncoder] = WeakValueDictionary()
+        self._encoders: WeakValueDictionary[tuple[Any, ...], ModelEncoder] = WeakValueDictionary()
         self._lock = threading.RLock()
 
     def __call__(self, choice: Choice) -> Translator:
@@ -106,17 +106,16 @@ class SharedModels:
                 encoders=self.encoder,
             )
 
-    def encoder(self, retriever: str, name: str | None, device: str, dtype: str) -> TransformerEncoder:
+    def encoder(self, retriever: str, name: str | None, device: str, dtype: str) -> ModelEncoder:
         """The encoder of a name, or the default one of a retriever, loaded once."""
-        name = name or retriever_spec(retriever).encoder
         with self._lock:
-            key = (name, device, dtype)
+            key = encoder_key(retriever, name, device, dtype)
             found = self._encoders.get(key)
             if found is None:
                 found = self._encoders[key] = encoder_for(retriever, name, device, dtype)
             return found
 
-    def default_encoder(self, retriever: str) -> TransformerEncoder:
+    def default_encoder(self, retriever: str) -> ModelEncoder:
         """The encoder that new indexes of a retriever are built with."""
         return self.encoder(retriever, None, self._options["device"], self._options["dtype"])
 

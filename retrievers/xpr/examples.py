@@ -60,7 +60,7 @@ class Side:
         counts = np.minimum(self.bounds[wanted + 1] - first, most)
         place = np.repeat(np.arange(len(wanted)), counts)
         within = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows = self.examples[np.repeat(first, counts) + within]
+        rows: NDArray[np.int32] = self.examples[np.repeat(first, counts) + within]
         rows[:, 0] = place
         return rows
 

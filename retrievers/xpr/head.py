@@ -80,7 +80,8 @@ class XprHead(nn.Module):
         its hidden units free to learn: a short training need not first find again what the encoder knows."""
         if not self.settings.head:
             return
-        first, _, last = self.layers
+        first, last = self.layers[0], self.layers[-1]
+        assert isinstance(first, nn.Linear) and isinstance(last, nn.Linear)
         size = self.settings.hidden
         one = torch.eye(size)
         first.weight[: 2 * size] = torch.cat([one, -one])
