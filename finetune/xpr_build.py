@@ -21,6 +21,8 @@ SHARES: dict[Split, int] = {"train": 3, "dev": 1, "test": 1}
 """Fifths of the concepts (XPR, section 4.3)."""
 SEVERAL_WORDS = 0.6
 """The share of a split that is kept for phrases of several words, as far as there are any."""
+TEST_PAIRS = 2000
+"""So many pairs a test split has, if there are as many, even where most of them are of one word."""
 _ARTICLES = frozenset(("a", "an", "the"))
 
 
@@ -70,7 +72,8 @@ def choose(
 ) -> list[Found]:
     """The pairs of all splits, test first; a phrase stands in one pair only.
 
-    More than half of a split are phrases of several words, as far as there are any. A pair is trained on only if
+    More than half of a split are phrases of several words where there are as many. Where there are not, dev has no more
+    of one word than of several, test so many that it has `TEST_PAIRS`, and train all. A pair is trained on only if
     neither phrase is, in the lexicon, a translation of any dev or test phrase.
     """
     usable = [e for e in entries if min(targets.ceiling(e.target), sources.ceiling(e.source)) >= limits.least]
@@ -93,7 +96,8 @@ def choose(
         single = [e for e in own if e.words == 1]
         picker = _Picker(sources, targets, linked, limits, taken, advance)
         made = picker.pick(several, split, round(SEVERAL_WORDS * quota))
-        made += picker.pick(single, split, quota - len(made))
+        most = {"train": quota, "dev": 2 * len(made), "test": max(2 * len(made), TEST_PAIRS)}[split]
+        made += picker.pick(single, split, min(quota, most) - len(made))
         made += picker.pick(several, split, quota - len(made))  # where there are too few of one word
         chosen += made
     return chosen

@@ -15,7 +15,7 @@ MAX_WORDS, RUN_WORDS = 4, 3
 SENTENCES = 12_000
 FREQUENT = 150
 """A run of words that begins or ends with one of so many most frequent words is no phrase (`of the`)."""
-_KEPT_OF = 4
+_KEPT_OF = 2
 """Of runs of words that no lexicon has, one in so many is looked at: there are far more than are wanted."""
 
 
