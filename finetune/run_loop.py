@@ -66,7 +66,8 @@ def run_to_end(run: Run, schedule: Schedule) -> None:
         if run.step % schedule.evaluate_every == 0 or last:
             losses = {k: round(float(np.mean([s[k] for s in sums])), 4) for k in sums[0]}
             if main:
-                point: dict[str, float] = {"step": run.step, "pairs": run.step * run.pairs_a_step, "seconds": round(run.seconds)}
+                point: dict[str, float] = {"step": run.step, "pairs": run.step * run.pairs_a_step}
+                point["seconds"] = round(run.seconds)
                 point |= losses | run.evaluate()
                 run.curve.append(point)
                 log.info("%s", "  ".join(f"{k} {v}" for k, v in point.items()))
