@@ -250,7 +250,7 @@ def _document(request: Request, found: Document, first: int) -> DocumentAnswer:
         notes=list(found.notes),
         translatedFileUrl=str(request.url_for("download", id=found.id)),
         first=first,
-        partial=list(found.partial[first : first + MOST_SEGMENTS]),
+        partial=[[source, target] for source, target in found.partial[first : first + MOST_SEGMENTS]],
     )
 
 

@@ -134,7 +134,7 @@ class DocumentAnswer(BaseModel):
     notes: list[str]
     translatedFileUrl: str  # noqa: N815
     first: int
-    partial: list[tuple[str, str]]
+    partial: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
 
 
 class IndexAnswer(BaseModel):

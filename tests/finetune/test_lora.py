@@ -70,7 +70,9 @@ def trainer_of(config, output, data, dropout=0.1, **changes):
     return Trainer(read_config(config, settings), data, output, "cpu")
 
 
-@pytest.mark.parametrize(("family", "steps", "least"), [("llama", 90, 0.1), ("gemma3", 150, 0.8)])
+@pytest.mark.parametrize(
+    ("family", "steps", "least"), [("llama", 90, 0.1), pytest.param("gemma3", 150, 0.8, marks=pytest.mark.slow)]
+)
 def test_it_learns_to_answer_and_to_end(tmp_path, tiny_llm, examples, files, family, steps, least):
     """A model that has seen a few examples often says them, ends each, and does so through the saved adapter.
 

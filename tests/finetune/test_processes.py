@@ -45,6 +45,7 @@ def test_two_processes_train_one_passage_model(tmp_path, quick_encoder, prepared
     assert [point["pairs"] for point in facts["curve"]] == [0, 32, 64]
 
 
+@pytest.mark.slow
 def test_two_processes_tune_the_adapter_that_one_does(tmp_path, tiny_llm, examples):
     """Each computes its share of a batch, dropout included, so the weights and the losses are those of one process."""
     config, train, dev = test_lora.config_of(tmp_path, tiny_llm()), tmp_path / "train.jsonl", tmp_path / "dev.jsonl"

@@ -201,6 +201,7 @@ def test_two_processes_train_one_model(config: Path, phrases: Path, tmp_path: Pa
     assert facts["phrase_pairs_seen"] == 6 * 8 * 2 and [point["pairs"] for point in facts["curve"]] == [48, 96]
 
 
+@pytest.mark.slow
 def test_it_learns(trainer: Callable[..., Trainer]) -> None:
     run = trainer(training__steps=30, model__dropout=0.0, training__momentum=0.5, data__languages=["xa-en"])
     losses = [run.run_step()["contrastive"] for _ in range(30)]

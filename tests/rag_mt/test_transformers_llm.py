@@ -101,18 +101,18 @@ def llama(tiny: Tiny) -> LoadedLLM:
 def test_equal_to_generate_one_by_one(tiny: Tiny, family: str) -> None:
     loaded = tiny(family)
     mixed = [*prompts_of(HEAD)[::2], *prompts_of(OTHER)[1::2], Prompt("ab"), Prompt("no head but a long text " * 4)]
-    for prompts in (prompts_of(HEAD), prompts_of(HEAD, shared=False), mixed):
+    for prompts in (prompts_of(HEAD)[1::2], prompts_of(HEAD, shared=False)[::2], mixed):
         expected = one_by_one(loaded, prompts, 20)
         assert {c.finished for c in expected} == {True, False}
-        for size in (1, 5, 16):
+        for size in (1, 5):
             assert TransformersLLM(loaded, size).generate(prompts, 20) == expected
 
 
 def test_gemma_equals_generate_one_by_one(gemma: LoadedLLM) -> None:
     head = "German: Der Zug ist da.\nEnglish: The train is here.\n\nGerman: Es regnet.\nEnglish: It rains.\n\n"
-    prompts = [Prompt(f"{head}German: {tail}\nEnglish:", shared=len(head)) for tail in TAILS]
+    prompts = [Prompt(f"{head}German: {tail}\nEnglish:", shared=len(head)) for tail in TAILS[:6]]
     expected = one_by_one(gemma, prompts, 4)
-    for size in (1, 5, 16):
+    for size in (1, 4):
         assert TransformersLLM(gemma, size).generate(prompts, 4) == expected
 
 
@@ -209,7 +209,7 @@ def leaving_loops(loaded: LoadedLLM, prompt: Prompt, limit: int) -> tuple[list[i
 
 
 def test_stuck_answers_go_on_differently(tiny: Tiny) -> None:
-    loaded, prompts, limit = tiny("gemma3"), prompts_of(HEAD)[:6], 110
+    loaded, prompts, limit = tiny("gemma3"), prompts_of(HEAD)[:4], 110
     model: Any = loaded.model
     tokenizer: Any = loaded.tokenizer
     model.generation_config.eos_token_id = []

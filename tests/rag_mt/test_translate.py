@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -9,15 +10,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import polib
 import pytest
 
-from rag_mt import cli, translate
+from rag_mt import cli, translate, translator
 from rag_mt.journal import Journal
-from rag_mt.llm import TransformersLLM
+from rag_mt.llm import TransformersLLM, open_llm
 from rag_mt.types import Hint, Hit, Origin, Sentence, Span, Translation
 from retrievers.windows import windows
 
@@ -40,6 +42,14 @@ def command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[i
         code = int(stop.code or 0)
     out = capsys.readouterr()
     return code, out.out, out.err
+
+
+@pytest.fixture(scope="module", autouse=True)
+def models_stay_loaded() -> Iterator[None]:
+    """Commands of this process share their language models: loading takes longer than most of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(translator, "open_llm", functools.lru_cache(maxsize=2)(open_llm))
+        yield
 
 
 @pytest.fixture
@@ -201,8 +211,7 @@ def test_a_killed_job_goes_on_with_equal_bytes(
     In float32: what bfloat16 gives hangs on the number of threads too, and the killed process has its own.
     """
     source = tmp_path / "long.txt"
-    examples = "".join(p.read_text(encoding="utf-8") for p in sorted((ROOT / "examples").glob("*.de.txt"))[:2])
-    source.write_text(examples, encoding="utf-8")
+    source.write_text((ROOT / "examples" / "news.de.txt").read_text("utf-8"), "utf-8")
     calls: list[int] = []
     generate = TransformersLLM.generate
 
@@ -211,7 +220,7 @@ def test_a_killed_job_goes_on_with_equal_bytes(
         return generate(self, prompts, max_new_tokens)
 
     monkeypatch.setattr(TransformersLLM, "generate", counted)
-    options = ["--src", "de", "--quiet", "--batch-size", "4", "--max-new-tokens", "60", "--dtype", "float32"]
+    options = ["--src", "de", "--quiet", "--batch-size", "2", "--max-new-tokens", "24", "--dtype", "float32"]
     whole, killed = tmp_path / "whole.txt", tmp_path / "killed.txt"
     assert translate.main([*options, "-o", str(whole), str(source)]) in (0, 1)
     all_calls, total = len(calls), sum(calls)

@@ -85,7 +85,7 @@ def test_damage_is_told(found: ExampleSet, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"damaged \(pairs.npy\)"):
         open_examples(folder)
     (folder / "manifest.json").write_text('{"format": 99}')
-    with pytest.raises(UserError, match=r"not of format 1"):
+    with pytest.raises(UserError, match=r"of another format than 1"):
         open_examples(folder)
     with pytest.raises(UserError, match=r"no phrase pairs with examples in .*finetune.xpr_data"):
         open_examples(tmp_path / "fr-en")
