@@ -84,6 +84,7 @@ def launch(page: gr.Blocks, limits: Limits, host: str, port: int, users: Sequenc
             footer_links=[],
             ssr_mode=False,
             pwa=False,
+            _frontend=False,  # no request for the own page with a limit of 3 s, which a busy machine exceeds
             theme=gr.themes.Base(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=MONO_FONTS),
             css=(HERE / "theme.css").read_text(encoding="utf-8"),
             head=f"<script>{(HERE / 'demo.js').read_text(encoding='utf-8')}</script>",
