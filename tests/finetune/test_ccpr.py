@@ -91,7 +91,7 @@ def test_the_saved_model_computes_what_the_trained_one_did(tmp_path, config, pai
     torch.testing.assert_close(opened_ends, ends, atol=3e-3, rtol=3e-3)
 
 
-@pytest.mark.parametrize("more", [[], ["--set", "training.queue=32"]])
+@pytest.mark.parametrize("more", [[], pytest.param(["--set", "training.queue=32"], marks=pytest.mark.slow)])
 def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, pairs, more):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main(arguments(config, pairs, whole, *more)) == 0

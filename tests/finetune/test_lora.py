@@ -300,6 +300,7 @@ def test_long_examples_are_told(tmp_path, config, files, capsys):
     assert json.loads((tmp_path / "out" / "training.json").read_text())["examples_too_long"] == left_out
 
 
+@pytest.mark.slow
 def test_without_examples_the_sample_corpus_is_tried(tmp_path, tiny_llm, capsys):
     """With the real retriever over the real sample index."""
     config = Path(__file__).parents[2] / "configs" / "lora-embedded.toml"
