@@ -17,10 +17,11 @@ from eval.xpr_baselines import Maps, States, Words, sentences_of
 from eval.xpr_cells import Cells, OutOfTimeError
 from eval.xpr_scores import result, task
 from rag_mt.errors import UserError
+from retrievers.ccpr.heads import ENCODER
 from retrievers.mapping import SelfLearning
 from retrievers.word_vectors import WordTraining
 from retrievers.xpr.examples import Side, open_examples, sentence_table, write_examples
-from retrievers.xpr.head import ENCODER, XprHead, XprSettings
+from retrievers.xpr.head import XprHead, XprSettings
 from retrievers.xpr.model import untrained_xpr
 
 FIRST = ("old", "small", "green", "quiet", "broken", "wooden", "heavy", "empty")
