@@ -220,7 +220,7 @@ def test_a_killed_job_goes_on_with_equal_bytes(
         return generate(self, prompts, max_new_tokens)
 
     monkeypatch.setattr(TransformersLLM, "generate", counted)
-    options = ["--src", "de", "--quiet", "--batch-size", "2", "--max-new-tokens", "24", "--dtype", "float32"]
+    options = ["--src", "de", "--quiet", "--batch-size", "2", "--max-new-tokens", "8", "--dtype", "float32"]
     whole, killed = tmp_path / "whole.txt", tmp_path / "killed.txt"
     assert translate.main([*options, "-o", str(whole), str(source)]) in (0, 1)
     all_calls, total = len(calls), sum(calls)
