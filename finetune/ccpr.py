@@ -31,16 +31,17 @@ from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_o
 from finetune.phrase_dev import dev_rows, dev_scores
 from finetune.phrase_loss import PhraseLoss, spans_of
 from finetune.run_loop import run_to_end
+from finetune.run_options import add_run_options, changes_in, shown_options
 from finetune.schedule import rate_share
 from finetune.trainable import first_layers, save_trained, trainable
 from finetune.warm_start import continued, start_from
 from rag_mt import __version__
 from rag_mt.adapters import TRAINING
-from rag_mt.console import Parser, positive, run
+from rag_mt.console import Parser, run
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.models import load_encoder
-from rag_mt.toml_settings import changes_of, shown_changes, shown_path
+from rag_mt.toml_settings import shown_path
 from retrievers.ccpr.heads import ENCODER, PhraseHeads, PhraseSettings
 
 log = logging.getLogger("rag_mt")
@@ -255,13 +256,9 @@ def _means(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 def train(options: argparse.Namespace) -> int:
     """Train, evaluating and saving on the way, and write the model."""
-    changes = changes_of(options.set)
-    if options.max_steps:
-        changes["training.steps"] = str(options.max_steps)
-    config = read_config(Path(options.config), changes)
+    config = read_config(Path(options.config), changes_in(options))
     command = f"python -m finetune.ccpr --config {shown_path(options.config)} --pairs PAIRS --output MODEL"
-    command += shown_changes(options.set)
-    command += f" --max-steps {options.max_steps}" if options.max_steps else ""
+    command += shown_options(options)
     trainer = Trainer(config, Path(options.pairs), Path(options.output), options.device, command)
     log.info("%d sentence pairs, %d batches of %d", len(trainer.pool), len(trainer.batches), config.training.batch)
     run_to_end(trainer, config.training)
@@ -274,9 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", required=True, metavar="FILE", help="settings, such as configs/ccpr-embedded.toml")
     parser.add_argument("--pairs", required=True, metavar="DIR", help="phrase pairs and dev alignments")
     parser.add_argument("--output", required=True, metavar="DIR", help="the model's folder; checkpoints lie in it too")
-    parser.add_argument("--max-steps", type=positive, metavar="N", help="so many steps instead of the configured ones")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    add_run_options(parser)
     return run(train, parser.parse_args(arguments))
 
 

@@ -23,11 +23,12 @@ from finetune.lora_examples import facts_of, read_examples
 from finetune.lora_model import write_merged
 from finetune.lora_quick import quick_data
 from finetune.lora_trainer import Data, Trainer
-from rag_mt.console import OK, Parser, note, positive, run
+from finetune.run_options import add_run_options, changes_in, shown_options
+from rag_mt.console import OK, Parser, note, run
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.paths import cache_dir
-from rag_mt.toml_settings import changes_of, shown_changes, shown_path
+from rag_mt.toml_settings import shown_path
 
 log = logging.getLogger("rag_mt")
 
@@ -50,10 +51,7 @@ def trial_folder(name: str, config: Config, data: Data) -> Path:
 
 def tune(options: argparse.Namespace) -> int:
     """Train the adapter, and merge it if that is asked for."""
-    changes = changes_of(options.set)
-    if options.max_steps:
-        changes["training.steps"] = str(options.max_steps)
-    config = read_config(Path(options.config), changes)
+    config = read_config(Path(options.config), changes_in(options))
     merged = Path(options.merge) if options.merge else None
     if merged is not None and merged.exists():
         raise UserError(f"{merged} is there already: give --merge another folder, or remove it")
@@ -65,8 +63,7 @@ def tune(options: argparse.Namespace) -> int:
     output = Path(options.output) if options.output else trial_folder(Path(options.config).stem, config, data)
     command = f"python -m finetune.lora --config {shown_path(options.config)}"
     command += " --examples EXAMPLES" * bool(options.examples) + " --dev DEV" * bool(options.dev) + " --output ADAPTER"
-    command += shown_changes(options.set)
-    command += f" --max-steps {options.max_steps}" if options.max_steps else ""
+    command += shown_options(options)
     trainer = Trainer(config, data, output, options.device, command)
     if trainer.accelerator.is_main_process:
         tokens = trainer.tokens
@@ -96,9 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="examples for the loss during training")
     parser.add_argument("--output", metavar="DIR", help="the adapter's folder; checkpoints lie in it too")
     parser.add_argument("--merge", metavar="DIR", help="also write the model with the adapter merged into it")
-    parser.add_argument("--max-steps", type=positive, metavar="N", help="so many steps instead of the configured ones")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    add_run_options(parser)
     return run(tune, parser.parse_args(arguments))
 
 

@@ -29,15 +29,16 @@ from finetune.mdpr_batches import Sentences, TrainingData
 from finetune.mdpr_config import EXAMPLE, Config, read_config
 from finetune.mdpr_dev import dev_scores, read_dev
 from finetune.mdpr_model import Towers
+from finetune.run_options import add_run_options, changes_in, shown_options
 from finetune.schedule import rate_share
 from finetune.warm_start import continued
 from rag_mt import __version__
 from rag_mt.adapters import TRAINING
-from rag_mt.console import OK, Parser, positive, run
+from rag_mt.console import OK, Parser, run
 from rag_mt.fingerprints import read_json, settings_hash
 from rag_mt.paths import whole_file
 from rag_mt.progress import progress
-from rag_mt.toml_settings import changes_of, shown_changes, shown_path
+from rag_mt.toml_settings import shown_path
 
 log = logging.getLogger("rag_mt")
 
@@ -217,13 +218,9 @@ class Trainer:
 
 def train(options: argparse.Namespace) -> int:
     """Train, evaluating and saving on the way, and write the model."""
-    changes = changes_of(options.set)
-    if options.max_steps:
-        changes["training.steps"] = str(options.max_steps)
-    config = read_config(Path(options.config), changes)
+    config = read_config(Path(options.config), changes_in(options))
     command = f"python -m finetune.mdpr --config {shown_path(options.config)} --prepared PREPARED --output MODEL"
-    command += shown_changes(options.set)
-    command += f" --max-steps {options.max_steps}" if options.max_steps else ""
+    command += shown_options(options)
     trainer = Trainer(config, Path(options.prepared), Path(options.output), options.device, command)
     data = trainer.data
     log.info(
@@ -245,9 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", required=True, metavar="FILE", help=f"settings, such as {EXAMPLE}")
     parser.add_argument("--prepared", required=True, metavar="DIR", help="made by `python -m finetune.mdpr_data`")
     parser.add_argument("--output", required=True, metavar="DIR", help="the model's folder; checkpoints lie in it too")
-    parser.add_argument("--max-steps", type=positive, metavar="N", help="so many steps instead of the configured ones")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    add_run_options(parser)
     return run(train, parser.parse_args(arguments))
 
 

@@ -30,16 +30,18 @@ from finetune.curves import plot_curve
 from finetune.losses.phrase_contrastive import Negatives
 from finetune.losses.xpco import xpco
 from finetune.run_loop import run_to_end
+from finetune.run_options import add_run_options, changes_in, shown_options
+from finetune.schedule import linear_share
 from finetune.trainable import first_layers, save_trained, trainable
 from finetune.xpr_batches import Chunk, Collator, XprBatch, XprPool
 from finetune.xpr_config import Config, read_config
 from finetune.xpr_dev import dev_accuracy
 from rag_mt import __version__
 from rag_mt.adapters import TRAINING
-from rag_mt.console import Parser, positive, run
+from rag_mt.console import Parser, run
 from rag_mt.fingerprints import settings_hash
 from rag_mt.models import load_encoder
-from rag_mt.toml_settings import changes_of, shown_changes, shown_path
+from rag_mt.toml_settings import shown_path
 from retrievers.ccpr.heads import ENCODER
 from retrievers.xpr.head import XprHead, XprSettings
 
@@ -111,7 +113,7 @@ class Trainer:
         pairs = self.pool.batch(number, training.batch, training.seed)
         batch = self.collate([own.sides for own in self.pool.sets], pairs, rng)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * rate_share(self.step, training.steps, training.warm_up)
+            group["lr"] = rate * linear_share(self.step, training.steps, training.warm_up)
         self.encoder.train()
         slow = self._slow_vectors(batch) if self.slow else None
         loss = self._cached(batch, slow) if training.cached else self._whole(batch, slow)
@@ -262,25 +264,15 @@ class Trainer:
         plot_curve(self.curve, self.output / "curve.svg", "phrase pairs")
 
 
-def rate_share(step: int, steps: int, warm_up: float) -> float:
-    """The share of the learning rate at a step: a linear rise over `warm_up` of all steps, then a linear fall to 0."""
-    rise = max(1, round(warm_up * steps))
-    return min((step + 1) / rise, (steps - step) / max(1, steps - rise))
-
-
 def _joined(new: Negatives, old: Negatives) -> Negatives:
     return Negatives(torch.cat([new.vectors, old.vectors]), torch.cat([new.surfaces, old.surfaces]))
 
 
 def train(options: argparse.Namespace) -> int:
     """Train, evaluating and saving on the way, and write the model."""
-    changes = changes_of(options.set)
-    if options.max_steps:
-        changes["training.steps"] = str(options.max_steps)
-    config = read_config(Path(options.config), changes)
+    config = read_config(Path(options.config), changes_in(options))
     command = f"python -m finetune.xpr --config {shown_path(options.config)} --phrases PHRASES --output MODEL"
-    command += shown_changes(options.set)
-    command += f" --max-steps {options.max_steps}" if options.max_steps else ""
+    command += shown_options(options)
     trainer = Trainer(config, Path(options.phrases), Path(options.output), options.device, command)
     training = trainer.config.training
     log.info("%d phrase pairs, %d steps of %d", len(trainer.pool), training.steps, training.batch)
@@ -294,9 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--config", required=True, metavar="FILE", help="settings, such as configs/xpr-embedded.toml")
     parser.add_argument("--phrases", required=True, metavar="DIR", help="phrase pairs with example sentences")
     parser.add_argument("--output", required=True, metavar="DIR", help="the model's folder; checkpoints lie in it too")
-    parser.add_argument("--max-steps", type=positive, metavar="N", help="so many steps instead of the configured ones")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    add_run_options(parser)
     return run(train, parser.parse_args(arguments))
 
 

@@ -10,6 +10,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // WORKERS)))
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 # A loaded machine draws slowly: that says nothing about the code.
 settings.register_profile("rag_mt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rag_mt")
+
+if find_spec("playwright") is None:  # `make test` installs no browser; `make test-browser` does
+    collect_ignore = ["browser"]
 
 
 @pytest.fixture(scope="session")

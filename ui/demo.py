@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from rag_mt.console import OK, Parser, note, run
 from rag_mt.errors import UserError
@@ -53,31 +52,18 @@ def demo(options: argparse.Namespace) -> int:
     users = logins(options.auth)
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     try:
-        from ui.limits import limits_of
         from ui.page import build_page, launch
-        from ui.service import open_service
+        from ui.service import service_of
         from ui.sessions import Sessions
     except ModuleNotFoundError as error:
         raise UserError(f"{NEEDED} ({error.name} is missing)") from error
 
-    limits = limits_of(options.limit)
-    service = open_service(
-        options.llm,
-        adapter=options.adapter,
-        wrapper=options.wrapper,
-        device=options.device,
-        dtype=options.dtype,
-        quantization=options.quantization,
-        languages=[code for code in options.languages.split(",") if code],
-        index=options.index,
-        limits=limits,
-        folder=Path(options.data) if options.data else None,
-    )
+    service = service_of(options)
     # In a folder of the operator's, uploads stay; otherwise they go some time after their user.
     sessions = Sessions() if options.data else Sessions(service.delete_owner)
     page = build_page(service, sessions, options.llm)
     try:
-        url = launch(page, limits, options.host, options.port, users)
+        url = launch(page, service.limits, options.host, options.port, users)
         note(f"rag-mt: the demo is at {url} (stop it with Ctrl+C)")
         page.block_thread()
     finally:

@@ -47,28 +47,15 @@ def serve(options: argparse.Namespace) -> int:
 
         from ui.access import Keys, read_keys
         from ui.api import make_app
-        from ui.limits import limits_of
         from ui.metrics import Metrics
-        from ui.service import open_service
+        from ui.service import service_of
     except ModuleNotFoundError as error:
         raise UserError(f"{NEEDED} ({error.name} is missing)") from error
     from rag_mt.paths import cache_dir
 
     keys = Keys(read_keys(Path(options.api_keys)) if options.api_keys else ())
     metrics = Metrics()
-    service = open_service(
-        options.llm,
-        adapter=options.adapter,
-        wrapper=options.wrapper,
-        device=options.device,
-        dtype=options.dtype,
-        quantization=options.quantization,
-        languages=[code for code in options.languages.split(",") if code],
-        index=options.index,
-        limits=limits_of(options.limit),
-        folder=Path(options.data) if options.data else cache_dir() / "server",
-        observe=metrics.observe,
-    )
+    service = service_of(options, cache_dir() / "server", metrics.observe)
     app = make_app(
         service,
         metrics=metrics,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from retrievers.registry import RETRIEVERS, retriever_spec
 from ui.documents import Documents
 from ui.engine import BatchReport, Engine
 from ui.languages import Detector, Offer, offer_of
-from ui.limits import Limits
+from ui.limits import Limits, limits_of
 from ui.translators import Choice, Opener, SharedModels, Translators
 from ui.user_indexes import UserIndexes
 
@@ -129,5 +130,26 @@ def open_service(
         adapters=tuple(dict.fromkeys((adapter, "none"))),
         index=index,
         folder=folder,
+        observe=observe,
+    )
+
+
+def service_of(
+    options: argparse.Namespace,
+    folder: Path | None = None,
+    observe: Callable[[BatchReport], None] = lambda report: None,
+) -> Service:
+    """The service that the options of `ui.serve.add_service_options` ask for; `folder` is used if they name none."""
+    return open_service(
+        options.llm,
+        adapter=options.adapter,
+        wrapper=options.wrapper,
+        device=options.device,
+        dtype=options.dtype,
+        quantization=options.quantization,
+        languages=[code for code in options.languages.split(",") if code],
+        index=options.index,
+        limits=limits_of(options.limit),
+        folder=Path(options.data) if options.data else folder,
         observe=observe,
     )

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
-from rag_mt.llm.shortlist import shortlist_of
+from rag_mt.llm.shortlist import chooser_of
 from rag_mt.llm.stopping import AnswerText
 
 ROOM = 256
@@ -258,9 +258,9 @@ def _next_tokens(
         "use_cache": True,
     }
     shut = [(row, token) for row, token in enumerate(barred) if token is not None]
-    shortlist = None if shut else shortlist_of(model)
-    if shortlist is not None:
-        return shortlist.likeliest(model.get_decoder()(**given).last_hidden_state[:, -1])
+    chooser = None if shut else chooser_of(model)
+    if chooser is not None:
+        return chooser.likeliest(model.get_decoder()(**given).last_hidden_state[:, -1])
     # On CPUs argmax is four times faster in float32, which holds every bfloat16 exactly.
     scores: Tensor = model(**given, logits_to_keep=1).logits[:, -1].float()
     for row, token in shut:

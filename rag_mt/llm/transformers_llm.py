@@ -22,7 +22,7 @@ from rag_mt.types import Completion, Prompt, Watch
 
 log = logging.getLogger("rag_mt")
 
-ALGORITHM = 3  # raised whenever the decoding below may give other outputs
+ALGORITHM = 4  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072

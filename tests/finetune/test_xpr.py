@@ -14,7 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from finetune.xpr import Trainer, main, rate_share
+from finetune.schedule import linear_share
+from finetune.xpr import Trainer, main
 from finetune.xpr_batches import Collator, XprPool
 from finetune.xpr_config import read_config
 from rag_mt.errors import UserError
@@ -250,7 +251,7 @@ def test_collator_keeps_the_phrase_of_a_long_sentence(trainer: Callable[..., Tra
     ("step", "share"), [(0, 0.5), (1, 1.0), (2, 1.0), (11, 0.5), (19, 1 / 18)], ids=lambda value: f"{value:.3g}"
 )
 def test_learning_rate_rises_then_falls_linearly(step: int, share: float) -> None:
-    assert rate_share(step, 20, 0.1) == pytest.approx(share)
+    assert linear_share(step, 20, 0.1) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(
