@@ -263,6 +263,13 @@ class LanguageModel(Protocol):
         """One completion per prompt, in order; an answer that `watch` does not want any more stays unfinished."""
         ...
 
+    def answer(
+        self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
+    ) -> Iterator[tuple[int, Completion]]:
+        """Completions of prompts that come on the way, with their numbers from 0, until `more(n)`, which is asked for
+        up to n prompts when there is room for them, gives none and all are answered."""
+        ...
+
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
         """Pieces of the completion as they are made; their concatenation is the completion's text."""
         ...

@@ -1,7 +1,8 @@
 """One queue for the language models: concurrent requests share batches, and whoever stops waiting stops the work.
 
 Requests wait until their translator is loaded. Then sentences of all waiting requests with the same language model are
-retrieved for and generated together, request by request in turn, so that a long text does not hold up short ones.
+retrieved for and generated together, request by request in turn, so that a long text does not hold up short ones. A
+sentence whose answer has ended makes room for the next one at once.
 """
 
 from __future__ import annotations
@@ -16,20 +17,18 @@ from dataclasses import dataclass
 
 from rag_mt.errors import UserError
 from rag_mt.translator import Translator
+from rag_mt.types import Completion, LanguageModel, Prompt
 from ui.limits import BusyError, LimitError, Limits
 from ui.translators import Translators
 from ui.work import Item, Job, Order
 
 log = logging.getLogger("rag_mt")
 
-GATHER = 0.1
-"""Seconds that a batch waits, at the longest, for as many requests as the last one had: who was answered just now asks
-again. A lone user never waits."""
-
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What one batch was: sentences, requests they came from, new tokens, seconds."""
+    """What was there when an answer ended: `sentences` that were generated together, the `requests` they came from;
+    the `tokens` of the answer, and the `seconds` since the one before it, or since the work began."""
 
     sentences: int
     requests: int
@@ -52,8 +51,7 @@ class Engine:
         self._jobs: list[Job] = []  # accepted and not ended, in the order of their turns
         self._changed = threading.Condition()
         self._closing = False
-        self._last_requests = 1
-        self._rate = 1.0  # sentences per second, smoothed
+        self._pace = 1.0  # seconds per sentence, smoothed
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -115,7 +113,7 @@ class Engine:
     def _delay(self) -> int:
         """Seconds after which a place in the queue should be free."""
         sentences = sum(max(1, len(job.items)) for job in self._jobs)
-        return min(120, max(1, math.ceil(sentences / self._rate / 2)))
+        return min(120, max(1, math.ceil(sentences * self._pace / 2)))
 
     def _remove(self, job: Job) -> None:
         with self._changed:
@@ -147,80 +145,52 @@ class Engine:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._ready() or (self._closing and not self._jobs))
-                if not self._ready():
-                    return
-                self._changed.wait_for(self._enough, GATHER)
-                batch = self._take()
-            if batch:
-                self._translate(batch)
+                ready = self._ready()
+            if not ready:
+                return
+            self._translate(_translator(ready[0]))
 
     def _ready(self) -> list[Job]:
-        """The jobs with sentences to translate."""
-        return [job for job in self._jobs if not job.future.done() and any(not item.taken for item in job.items)]
+        """The jobs with sentences to translate, those in the background last."""
+        ready = [job for job in self._jobs if not job.future.done() and any(not item.taken for item in job.items)]
+        return sorted(ready, key=lambda job: job.order.background)
 
-    def _enough(self) -> bool:
-        ready = self._ready()
-        return (
-            len(ready) >= min(self._last_requests, self.limits.batch)
-            or sum(not item.taken for job in ready for item in job.items) >= self.limits.batch
-        )
+    def _take(self, llm: LanguageModel, most: int) -> list[Item]:
+        """The next sentences for a language model, of each of its jobs one in turn; none when another model's turn has
+        come."""
+        with self._changed:
+            ready = self._ready()
+            if not ready or _translator(ready[0]).llm is not llm:
+                return []
+            own = [job for job in ready if _translator(job).llm is llm]
+            lanes = [[job for job in own if not job.order.background], [job for job in own if job.order.background]]
+            taken: list[Item] = []
+            for lane in lanes:
+                left = [[item for item in job.items if not item.taken] for job in lane]
+                while any(left) and len(taken) < most:
+                    for items in left:
+                        if items and len(taken) < most:
+                            taken.append(items.pop(0))
+            for item in taken:
+                item.taken = True
+            served = {id(item.job) for item in taken}
+            self._jobs.sort(key=lambda job: id(job) in served)  # stable: whoever was served goes behind the others
+        return taken
 
-    def _take(self) -> list[Item]:
-        """The sentences of the next batch: one of each job with the first one's language model, in turn."""
-        ready = sorted(self._ready(), key=lambda job: job.order.background)
-        if not ready:
-            return []
-        llm = _translator(ready[0]).llm
-        own = [job for job in ready if _translator(job).llm is llm]
-        lanes = [[job for job in own if not job.order.background], [job for job in own if job.order.background]]
-        batch: list[Item] = []
-        for lane in lanes:
-            left = [[item for item in job.items if not item.taken] for job in lane]
-            while any(left) and len(batch) < self.limits.batch:
-                for items in left:
-                    if items and len(batch) < self.limits.batch:
-                        batch.append(items.pop(0))
-        for item in batch:
-            item.taken = True
-        served = {id(item.job) for item in batch}
-        self._jobs.sort(key=lambda job: id(job) in served)  # stable: whoever was served goes behind the others
-        self._last_requests = len(served)
-        return batch
+    def _translate(self, first: Translator) -> None:
+        """Translate sentences with the first translator's language model, until none is left or it is another's turn;
+        what goes wrong is told to their jobs."""
+        items: list[Item] = []  # in the order of their prompts
+        going: dict[int, Item] = {}
+        last = time.perf_counter()
 
-    def _translate(self, batch: Sequence[Item]) -> None:
-        """Translate sentences of one language model together; what goes wrong is told to their jobs."""
-        begin = time.perf_counter()
-        for job in dict.fromkeys(item.job for item in batch):
-            job.changed()
-        try:
-            self._prepare(batch)
-            tokens = self._generate([item for item in batch if not item.job.future.done()])
-            seconds = time.perf_counter() - begin
-            self._rate = 0.7 * self._rate + 0.3 * len(batch) / max(seconds, 1e-3)
-            self.observe(BatchReport(len(batch), len({id(item.job) for item in batch}), tokens, seconds))
-        except Exception as error:
-            if not isinstance(error, UserError):
-                log.exception("a batch of %d sentences failed", len(batch))
-            for item in batch:
-                item.job.fail(error)
-
-    def _prepare(self, batch: Sequence[Item]) -> None:
-        """Find hints and build prompts, for all sentences of one translator in one call."""
-        by_translator: dict[int, list[Item]] = {}
-        for item in batch:
-            if item.prompt is None and not item.job.future.done():
-                by_translator.setdefault(id(item.job.translator), []).append(item)
-        for items in by_translator.values():
-            translator = _translator(items[0].job)
-            found = translator.retriever.retrieve([item.sentence for item in items])
-            for item, hints in zip(items, found, strict=True):
-                item.prompt = translator.prompts.build(item.sentence, item.job.order.shown(hints))
-                item.job.changed()
-
-    def _generate(self, items: Sequence[Item]) -> int:
-        """Generate all answers in one call, those of cancelled jobs up to then; returns the number of new tokens."""
-        if not items:
-            return 0
+        def more(free: int) -> list[Prompt]:
+            prepared: list[Item] = []
+            while not prepared and (taken := self._take(first.llm, min(free, self.limits.batch - len(going)))):
+                prepared = self._prepared(taken)
+            going.update(enumerate(prepared, len(items)))
+            items.extend(prepared)
+            return [item.prompt for item in prepared if item.prompt is not None]
 
         def watch(number: int, raw: str) -> bool:
             item = items[number]
@@ -232,16 +202,52 @@ class Engine:
                 item.job.changed()
             return True
 
-        translator = _translator(items[0].job)
-        prompts = [item.prompt for item in items if item.prompt is not None]
-        completions = translator.llm.generate(prompts, translator.max_new_tokens, watch)
-        for item, prompt, completion in zip(items, prompts, completions, strict=True):
+        try:
+            for number, completion in first.llm.answer(more, first.max_new_tokens, watch):
+                now = time.perf_counter()
+                together = BatchReport(
+                    len(going), len({id(item.job) for item in going.values()}), completion.tokens, now - last
+                )
+                self._pace, last = 0.9 * self._pace + 0.1 * together.seconds, now
+                self._finish(going.pop(number), completion)
+                self.observe(together)
+        except Exception as error:
+            if not isinstance(error, UserError):
+                log.exception("a batch of %d sentences failed", len(going))
+            for item in going.values():
+                item.job.fail(error)
+
+    def _prepared(self, taken: Sequence[Item]) -> list[Item]:
+        """The sentences with their prompts; hints for all of one translator are found in one call."""
+        by_translator: dict[int, list[Item]] = {}
+        for item in taken:
+            item.job.changed()
             if not item.job.future.done():
-                item.translation = _translator(item.job).read(item.sentence, prompt, completion)
-                item.job.changed()
-        for job in dict.fromkeys(item.job for item in items):
-            job.finish_if_complete()
-        return sum(completion.tokens for completion in completions)
+                by_translator.setdefault(id(item.job.translator), []).append(item)
+        prepared = []
+        for items in by_translator.values():
+            translator = _translator(items[0].job)
+            try:
+                found = translator.retriever.retrieve([item.sentence for item in items])
+                for item, hints in zip(items, found, strict=True):
+                    item.prompt = translator.prompts.build(item.sentence, item.job.order.shown(hints))
+                    item.job.changed()
+            except Exception as error:
+                if not isinstance(error, UserError):
+                    log.exception("hints for %d sentences could not be found", len(items))
+                for item in items:
+                    item.job.fail(error)
+                continue
+            prepared += items
+        return prepared
+
+    def _finish(self, item: Item, completion: Completion) -> None:
+        """Read a sentence's translation from its completion, and give out its text if this was the last one."""
+        if item.job.future.done() or item.prompt is None:
+            return
+        item.translation = _translator(item.job).read(item.sentence, item.prompt, completion)
+        item.job.changed()
+        item.job.finish_if_complete()
 
 
 def _translator(job: Job) -> Translator:

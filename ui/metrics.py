@@ -23,13 +23,17 @@ class Metrics:
         self.seconds = Histogram("rag_mt_request_seconds", "Time of a request", ["path"], buckets=SECONDS, registry=own)
         self.running = Gauge("rag_mt_requests_running", "Requests that are being answered", registry=own)
         self.cancelled = Counter("rag_mt_disconnects", "Translations that ended with the connection", registry=own)
-        self._batches = Histogram("rag_mt_batch_sentences", "Sentences of a batch", buckets=SIZES, registry=own)
-        self._shared = Histogram("rag_mt_batch_requests", "Requests that share a batch", buckets=SIZES, registry=own)
+        self._batches = Histogram(
+            "rag_mt_batch_sentences", "Sentences generated together when one ended", buckets=SIZES, registry=own
+        )
+        self._shared = Histogram(
+            "rag_mt_batch_requests", "Requests that shared the model when a sentence ended", buckets=SIZES, registry=own
+        )
         self._tokens = Counter("rag_mt_tokens", "Tokens that the language models made", registry=own)
-        self._busy = Counter("rag_mt_busy_seconds", "Time in which batches were translated", registry=own)
+        self._busy = Counter("rag_mt_busy_seconds", "Time in which sentences were translated", registry=own)
 
     def observe(self, report: BatchReport) -> None:
-        """Count a batch of the engine."""
+        """Count an answer of the engine."""
         self._batches.observe(report.sentences)
         self._shared.observe(report.requests)
         self._tokens.inc(report.tokens)

@@ -50,10 +50,9 @@ def share_unmarked(prompts: Sequence[EncodedPrompt]) -> list[EncodedPrompt]:
     return [p if p.shared else replace(p, shared=common) for p in prompts]
 
 
-def batches(prompts: Sequence[EncodedPrompt], size: int) -> list[list[EncodedPrompt]]:
-    """Batches of at most `size` prompts with about as many tokens to compute, the longest prompts first.
+def longest_first(prompts: Sequence[EncodedPrompt]) -> list[EncodedPrompt]:
+    """The prompts by the number of tokens to compute, so that those of about the same length are computed together.
 
     Prompts with different shared parts may stand in one batch; only what comes after them is computed there.
     """
-    ordered = sorted(prompts, key=lambda p: (len(p.prefix) - len(p.ids), -len(p.ids), p.index))
-    return [ordered[start : start + size] for start in range(0, len(ordered), size)]
+    return sorted(prompts, key=lambda p: (len(p.prefix) - len(p.ids), -len(p.ids), p.index))

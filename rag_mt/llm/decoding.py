@@ -1,14 +1,15 @@
-"""Greedy decoding of a batch of prompts whose first tokens are already computed.
+"""Greedy decoding of a batch of prompts whose first tokens are already computed, and which others join on the way.
 
 Rows are padded on the left. A prefix's keys and values are set right before the row's own tokens, so that every row
 is one run of neighbouring columns: position differences are column differences, and the masks that transformers
 makes for full and sliding-window layers hold as they are. A row with fewer tokens to compute than the longest
-computes the last tokens of its prefix again, in the columns that would otherwise be padding.
+computes the last tokens of its prefix again, in the columns that would otherwise be padding. All rows end in the same
+column, so that batches join by setting them side by side at their right ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,7 +24,8 @@ from rag_mt.llm.stopping import AnswerText
 ROOM = 256
 """Columns that the cache has room for after the prompts before it must be copied into a larger one."""
 COMPACT_SHARE = 0.25
-"""Finished rows leave the batch when they are at least this share of it: leaving copies the cache."""
+"""Finished rows leave the batch when they are at least this share of it, and others come when there is room for this
+share of the largest batch: either copies the cache."""
 LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS = 16, 6, 48
 """An answer is stuck when it ends in at least so many rounds and tokens of a sequence of up to so many tokens."""
 LOOK_EVERY = 8
@@ -77,6 +79,17 @@ class GrowingLayer(DynamicLayer):
         self._buffers = (self._buffers[0][rows, :, first:], self._buffers[1][rows, :, first:])
         self._show(length - first)
 
+    def join(self, other: GrowingLayer) -> None:
+        """Take the rows of another layer behind the own ones, with equal last columns."""
+        assert self._buffers is not None and other._buffers is not None
+        own, others = self.get_seq_length(), other.get_seq_length()
+        length = max(own, others)
+        pairs = zip(self._buffers, other._buffers, strict=True)
+        self._buffers = tuple(  # type: ignore[assignment]
+            torch.cat([_shifted(a, own, length), _shifted(b, others, length)]) for a, b in pairs
+        )
+        self._show(length)
+
     def _show(self, length: int) -> tuple[Tensor, Tensor]:
         assert self._buffers is not None
         keys, values = (buffer[:, :, :length] for buffer in self._buffers)
@@ -90,6 +103,15 @@ def _copied(old: Tensor | None, like: Tensor, length: int, room: int) -> Tensor:
     if old is not None:
         buffer[:, :, :length] = old[:, :, :length]
     return buffer
+
+
+def _shifted(buffer: Tensor, length: int, new: int) -> Tensor:
+    """The first `length` columns as the last ones of `new`, with some room behind them."""
+    rows, heads, _, width = buffer.shape
+    moved = buffer.new_empty((rows, heads, new + ROOM // 4, width))
+    moved[:, :, : new - length] = 0
+    moved[:, :, new - length : new] = buffer[:, :, :length]
+    return moved
 
 
 def _any(states: Sequence[Tensor | None]) -> Tensor:
@@ -182,47 +204,108 @@ def compute_prefix(model: Any, ids: tuple[int, ...]) -> Prefix:
     return Prefix(ids, [(layer.keys, layer.values) for layer in cache.layers])
 
 
-def decode(
-    model: Any, rows: Sequence[Row], prefixes: Sequence[Prefix | None], ends: frozenset[int], pad: int
-) -> Iterator[None]:
-    """Fill the rows' answers greedily; yields after each token, and stops computing when it is closed.
+Newcomers = Sequence[tuple[Row, Prefix | None]]
 
-    Each row's `ids` begin with its prefix's, if it has one, and go on after it. The first token of a row that bars one
-    is the likeliest of all others.
+
+def once(newcomers: Newcomers) -> Callable[[int], Newcomers]:
+    """What `decode` asks for more, where these are all."""
+    left = [newcomers]
+    return lambda room: left.pop() if left else ()
+
+
+def decode(model: Any, more: Callable[[int], Newcomers], room: int, ends: frozenset[int], pad: int) -> Iterator[None]:
+    """Fill rows' answers greedily; yields after each token, and stops computing when it is closed.
+
+    `more(n)` gives up to n rows with their prefixes; it is asked for the first `room` ones and again whenever there is
+    room for some, until no row is left and it gives none. Each row's `ids` begin with its prefix's, if it has one, and
+    go on after it. The first token of a row that bars one is the likeliest of all others.
     """
-    device = model.get_input_embeddings().weight.device
-    active = list(rows)
-    width = max(len(row.ids) for row in active)  # columns of the longest prompt
-    pads = [width - len(row.ids) for row in active]
-    known = min(start + (len(p.ids) if p else 0) for start, p in zip(pads, prefixes, strict=True))
-    longest = max(row.limit for row in active)
-    columns = torch.arange(width + longest, device=device)
-    starts = torch.tensor(pads, device=device)[:, None]
-    positions, mask = (columns - starts).clamp(min=0), (columns >= starts).long()
-    spans = [(min(start, known), known) for start in pads]
-    cache = _filled_cache(prefixes, spans, width + min(longest, ROOM))
-    padded = [[pad] * start + list(row.ids) for start, row in zip(pads, active, strict=True)]
-    tokens = torch.tensor([row[known:] for row in padded], device=device)
-    barred = [row.barred for row in active]
-    chosen = _next_tokens(model, tokens, mask[:, :width], positions[:, known:width], cache, barred)
+    least = max(1, int(COMPACT_SHARE * room))
+    batch: Batch | None = None
     while True:
-        for row, token in zip(active, chosen.tolist(), strict=True):
+        free = room - (len(batch.going) if batch else 0)
+        newcomers = more(free) if free >= least else ()
+        if batch and batch.going:
+            batch.leave()
+            batch.step(model)
+        else:
+            batch = None
+        if newcomers:
+            others = _begun(model, newcomers, pad)
+            batch = batch.joined(others) if batch else others
+        if batch is None:
+            return
+        for row, token in zip(batch.rows, batch.chosen.tolist(), strict=True):
             if not row.done:
                 row.push(token, ends)
         yield
-        going = [i for i, row in enumerate(active) if not row.done]
-        if not going:
+
+
+@dataclass
+class Batch:
+    """Rows with their next tokens `chosen`, (rows,), the first columns of their own in `starts`, (rows,), the number of
+    columns computed for them, and the keys and values of these."""
+
+    rows: list[Row]
+    starts: Tensor
+    width: int
+    cache: Any
+    chosen: Tensor
+
+    @property
+    def going(self) -> list[int]:
+        """The rows that are not done."""
+        return [i for i, row in enumerate(self.rows) if not row.done]
+
+    def leave(self) -> None:
+        """Drop the rows that are done, if they are many, and the columns that only they had."""
+        going = self.going
+        if len(self.rows) - len(going) < COMPACT_SHARE * len(self.rows):
             return
-        if len(active) - len(going) >= COMPACT_SHARE * len(active):
-            first = min(pads[i] for i in going)
-            kept = torch.tensor(going, device=device)
-            for layer in cache.layers:
-                layer.keep(kept, first)
-            active, pads = [active[i] for i in going], [pads[i] - first for i in going]
-            chosen, mask, positions = chosen[kept], mask[kept, first:], positions[kept, first:]
-            width -= first
-        width += 1
-        chosen = _next_tokens(model, chosen[:, None], mask[:, :width], positions[:, width - 1 : width], cache)
+        kept = torch.tensor(going, device=self.starts.device)
+        starts = self.starts[kept]
+        first = int(starts.min())
+        for layer in self.cache.layers:
+            layer.keep(kept, first)
+        self.rows = [self.rows[i] for i in going]
+        self.starts, self.chosen, self.width = starts - first, self.chosen[kept], self.width - first
+
+    def step(self, model: Any) -> None:
+        """Compute the column of the chosen tokens, and choose the next ones."""
+        self.width += 1
+        columns = torch.arange(self.width, device=self.starts.device)
+        mask = (columns >= self.starts[:, None]).long()
+        positions = self.width - 1 - self.starts[:, None]
+        self.chosen = _next_tokens(model, self.chosen[:, None], mask, positions, self.cache)
+
+    def joined(self, other: Batch) -> Batch:
+        """Both batches as one."""
+        with torch.inference_mode():
+            for layer, others in zip(self.cache.layers, other.cache.layers, strict=True):
+                layer.join(others)
+        width = max(self.width, other.width)
+        starts = torch.cat([self.starts + width - self.width, other.starts + width - other.width])
+        chosen = torch.cat([self.chosen, other.chosen])
+        return Batch(self.rows + other.rows, starts, width, self.cache, chosen)
+
+
+def _begun(model: Any, newcomers: Newcomers, pad: int) -> Batch:
+    """The batch of rows whose prompts are computed."""
+    device = model.get_input_embeddings().weight.device
+    rows, prefixes = [row for row, _ in newcomers], [prefix for _, prefix in newcomers]
+    width = max(len(row.ids) for row in rows)  # columns of the longest prompt
+    pads = [width - len(row.ids) for row in rows]
+    known = min(start + (len(p.ids) if p else 0) for start, p in zip(pads, prefixes, strict=True))
+    columns = torch.arange(width, device=device)
+    starts = torch.tensor(pads, device=device)
+    positions, mask = (columns - starts[:, None]).clamp(min=0), (columns >= starts[:, None]).long()
+    spans = [(min(start, known), known) for start in pads]
+    cache = _filled_cache(prefixes, spans, width + min(max(row.limit for row in rows), ROOM))
+    padded = [[pad] * start + list(row.ids) for start, row in zip(pads, rows, strict=True)]
+    tokens = torch.tensor([ids[known:] for ids in padded], device=device)
+    barred = [row.barred for row in rows]
+    chosen = _next_tokens(model, tokens, mask, positions[:, known:], cache, barred)
+    return Batch(rows, starts, width, cache, chosen)
 
 
 @torch.inference_mode()

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -101,6 +101,19 @@ class OpenAILLM:
         Raises UserError when the server refuses a request or stays unreachable; the other requests are then cancelled.
         """
         return _run(self._generate(prompts, max_new_tokens, watch))
+
+    def answer(
+        self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
+    ) -> Iterator[tuple[int, Completion]]:
+        """Completions of prompts that come on the way, numbered from 0: as many at once as there may be requests."""
+        first = 0
+
+        def told(number: int, text: str) -> bool:
+            return watch is None or watch(first + number, text)
+
+        while prompts := more(self.concurrency):
+            yield from enumerate(self.generate(prompts, max_new_tokens, watch and told), first)
+            first += len(prompts)
 
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
         """Pieces of the completion as the server sends them; closing the iterator closes the connection."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,9 +14,9 @@ import torch
 from rag_mt.adapters import trained_wrapper
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
-from rag_mt.llm.batching import EncodedPrompt, batches, share_unmarked, shared_tokens
+from rag_mt.llm.batching import EncodedPrompt, longest_first, share_unmarked, shared_tokens
 from rag_mt.llm.chat import chat_tuned, control_tokens, render_chat
-from rag_mt.llm.decoding import WAYS_OUT, Prefix, Row, compute_prefix, decode
+from rag_mt.llm.decoding import WAYS_OUT, Newcomers, Prefix, Row, compute_prefix, decode, once
 from rag_mt.llm.stopping import AnswerText
 from rag_mt.models import LoadedLLM
 from rag_mt.types import Completion, Prompt, Watch
@@ -89,36 +90,105 @@ class TransformersLLM:
         likeliest other token, up to three times. Where a batch does not fit into memory, this call goes on with
         batches of half its size. Raises UserError if not even one prompt fits.
         """
-        done: dict[int, Row] = {}
-        encoded = self._encode_all(prompts)
-        for _ in range(1 + WAYS_OUT):
-            self._complete(encoded, prompts, max_new_tokens, done, watch)
-            encoded = [p for p in encoded if done[p.index].stuck]
-        return [_completion(done.get(i)) for i in range(len(prompts))]
+        waiting = longest_first(self._encode_all(prompts))
 
-    def _complete(
+        def more(free: int) -> list[EncodedPrompt]:
+            taken = waiting[:free]
+            del waiting[:free]
+            return taken
+
+        done = dict(self._answers(more, prompts, max_new_tokens, watch))
+        return [done.get(i, Completion("", 0, False)) for i in range(len(prompts))]
+
+    def answer(
+        self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
+    ) -> Iterator[tuple[int, Completion]]:
+        """Completions of prompts that come on the way, each as soon as it is there, with the number of its prompt.
+
+        `more(n)` is asked for up to n prompts whenever there is room in the batch, and must not wait for any. Prompts
+        are numbered from 0 as they come. It ends when all are answered and no more come. All else is as in `generate`;
+        closing the iterator ends the computation.
+        """
+        prompts: list[Prompt] = []
+        refused: list[int] = []
+
+        def encoded(free: int) -> list[EncodedPrompt]:
+            fitting: list[EncodedPrompt] = []
+            while not fitting and (come := more(free)):
+                first = len(prompts)
+                prompts.extend(come)
+                fitting = self._encode_all(come, first)
+                refused.extend(sorted(set(range(first, len(prompts))) - {p.index for p in fitting}))
+            return fitting
+
+        for found in self._answers(encoded, prompts, max_new_tokens, watch):
+            yield found
+            yield from _empty(refused)
+        yield from _empty(refused)
+
+    def _answers(
         self,
-        encoded: Sequence[EncodedPrompt],
+        more: Callable[[int], Sequence[EncodedPrompt]],
         prompts: Sequence[Prompt],
         limit: int,
-        done: dict[int, Row],
         watch: Watch | None,
-    ) -> None:
-        """Put the rows of the encoded prompts into `done`; those that are stuck there go on from their way out."""
-        left = batches(encoded, self.batch_size)
-        while left:
-            batch = left[0]
-            rows = [self._row(p, prompts[p.index], limit, done.get(p.index)) for p in batch]
-            if self._finish(batch, rows, watch):
-                done.update({p.index: row for p, row in zip(batch, rows, strict=True)})
-                del left[0]
-                continue
-            if len(batch) == 1:
-                raise UserError(self._too_large(batch[0]))
-            half = (len(batch) + 1) // 2
-            log.warning("%d prompts at once do not fit into memory: going on with %d at once", len(batch), half)
+    ) -> Iterator[tuple[int, Completion]]:
+        """The completions of the encoded prompts that `more` gives, as they end.
+
+        Answers that are stuck, and those that a lack of memory has interrupted, are begun again before others.
+        """
+        room = self.batch_size
+        again: list[_Asked] = []
+        going: list[_Asked] = []
+        over: list[tuple[int, Completion]] = []
+
+        def admit(free: int) -> Newcomers:
+            fresh: list[_Asked] = []
+            while not fresh:
+                taken = again[:free]
+                del again[:free]
+                taken += [_Asked(p) for p in more(free - len(taken))] if free > len(taken) else []
+                if not taken:
+                    break
+                for asked in taken:
+                    number = asked.prompt.index
+                    asked.row = row = self._row(asked.prompt, prompts[number], limit, asked.before)
+                    if row.limit < 1 or (watch and not watch(number, row.answer.text)):
+                        over.append((number, _completion(row)))
+                    else:
+                        fresh.append(asked)
+            going.extend(fresh)
+            return [(asked.row, self._prefix(asked.prompt.prefix)) for asked in fresh]
+
+        def settle() -> list[tuple[int, Completion]]:
+            for asked in going:
+                if watch:
+                    asked.tell(watch)
+                if asked.row.stuck and asked.ways < WAYS_OUT:
+                    again.append(_Asked(asked.prompt, asked.row, asked.ways + 1))
+                elif asked.row.done:
+                    over.append((asked.prompt.index, _completion(asked.row)))
+            going[:] = [asked for asked in going if not asked.row.done]
+            ended = over[:]
+            over.clear()
+            return ended
+
+        while True:
+            try:
+                for _ in decode(self.model, admit, room, self._ends, self._pad):
+                    yield from settle()
+                yield from settle()
+                return
+            except RuntimeError as error:
+                if not _is_lack_of_memory(error):
+                    raise
+                if len(going) == 1:
+                    raise UserError(self._too_large(going[0].prompt)) from error
+            room = (len(going) + 1) // 2
+            log.warning("%d prompts at once do not fit into memory: going on with %d at once", len(going), room)
             self._make_room()
-            left = batches([prompt for others in left for prompt in others], half)
+            again[:0] = going
+            going.clear()
 
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
         """Pieces of the completion as they are decoded: whole characters, and never part of a stop string.
@@ -128,23 +198,25 @@ class TransformersLLM:
         Raises UserError if the prompt does not fit into memory.
         """
         for encoded in self._encode_all([prompt]):
-            rows = [self._row(encoded, prompt, max_new_tokens)]
-            answer, given = rows[0].answer, 0
+            row, given = self._row(encoded, prompt, max_new_tokens), 0
+            if row.limit < 1:
+                return
             try:
-                for _ in self._decode([encoded], rows):
-                    safe = len(answer.text) if rows[0].done else answer.safe
+                alone = once([(row, self._prefix(encoded.prefix))])
+                for _ in decode(self.model, alone, 1, self._ends, self._pad):
+                    safe = len(row.answer.text) if row.done else row.answer.safe
                     if safe > given:
-                        yield answer.text[given:safe]
+                        yield row.answer.text[given:safe]
                         given = safe
             except RuntimeError as error:
                 if not _is_lack_of_memory(error):
                     raise
                 raise UserError(self._too_large(encoded)) from error
 
-    def _encode_all(self, prompts: Sequence[Prompt]) -> list[EncodedPrompt]:
-        """The prompts' tokens, without the prompts that leave no room for an answer."""
+    def _encode_all(self, prompts: Sequence[Prompt], first: int = 0) -> list[EncodedPrompt]:
+        """The tokens of prompts that are numbered from `first`, without those that leave no room for an answer."""
         fitting = []
-        for encoded in (self._encode(i, prompt) for i, prompt in enumerate(prompts)):
+        for encoded in (self._encode(i, prompt) for i, prompt in enumerate(prompts, first)):
             if 0 < len(encoded.ids) < self.context_length:
                 fitting.append(encoded)
             else:
@@ -176,29 +248,6 @@ class TransformersLLM:
         text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
-    def _finish(self, batch: Sequence[EncodedPrompt], rows: list[Row], watch: Watch | None) -> bool:
-        """Decode all rows to their ends, or until nobody wants them; false if memory ran out."""
-        if watch:
-            for prompt, row in zip(batch, rows, strict=True):
-                row.done = not watch(prompt.index, row.answer.text)
-            if all(row.done for row in rows):
-                return True
-        told = [(p.index, row) for p, row in zip(batch, rows, strict=True) if not row.done]
-        try:
-            for _ in self._decode(batch, rows):
-                if watch:
-                    told = _told(told, watch)
-        except RuntimeError as error:
-            if not _is_lack_of_memory(error):
-                raise
-            return False
-        return True
-
-    def _decode(self, batch: Sequence[EncodedPrompt], rows: list[Row]) -> Iterator[None]:
-        if rows[0].limit < 1:
-            return iter(())
-        return decode(self.model, rows, [self._prefix(p.prefix) for p in batch], self._ends, self._pad)
-
     def _prefix(self, ids: tuple[int, ...]) -> Prefix | None:
         """The keys and values of shared tokens, computed once while they are remembered.
 
@@ -226,22 +275,31 @@ class TransformersLLM:
         )
 
 
-def _told(rows: Sequence[tuple[int, Row]], watch: Watch) -> list[tuple[int, Row]]:
-    """Tell of a new token of each numbered row; returns the rows that go on."""
-    going = []
-    for number, row in rows:
-        wanted = watch(number, row.answer.text if row.done else row.answer.text[: row.answer.safe])
-        if not row.done and wanted:
-            going.append((number, row))
-        row.done = True if not wanted else row.done
-    return going
+@dataclass(eq=False)
+class _Asked:
+    """A prompt whose answer is wanted, its row, and the stuck one that this row leaves in its `ways`-th attempt."""
+
+    prompt: EncodedPrompt
+    before: Row | None = None
+    ways: int = 0
+    row: Row = field(init=False)
+
+    def tell(self, watch: Watch) -> None:
+        """Tell of a new token; the row is done if nobody wants more of it."""
+        row = self.row
+        if not watch(self.prompt.index, row.answer.text if row.done else row.answer.text[: row.answer.safe]):
+            row.done = True
+
+
+def _empty(numbers: list[int]) -> Iterator[tuple[int, Completion]]:
+    """Empty unfinished completions of these prompts, which are then forgotten."""
+    while numbers:
+        yield numbers.pop(0), Completion("", 0, False)
 
 
 def _is_lack_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def _completion(row: Row | None) -> Completion:
-    if row is None:
-        return Completion("", 0, False)
+def _completion(row: Row) -> Completion:
     return Completion(row.answer.text, row.new, row.ended or row.answer.stopped, row.answer.stopped)

@@ -129,6 +129,20 @@ def test_answers_that_nobody_wants_are_not_waited_for(server: str, local: Transf
     assert late == [Completion("", 0, False)] * 3
 
 
+def test_prompts_that_come_on_the_way(server: str, local: TransformersLLM) -> None:
+    llm = OpenAILLM("tiny", server, chat=False, concurrency=2)
+    faults(server)
+    left, told = [Prompt(text) for text in TEXTS], set[int]()
+
+    def wanted(number: int, text: str) -> bool:
+        told.add(number)
+        return True
+
+    found = list(llm.answer(lambda room: [left.pop(0) for _ in left[:room]], 8, wanted))
+    assert found == [(n, local.generate([Prompt(text)], 8)[0]) for n, text in enumerate(TEXTS)]
+    assert told == set(range(len(TEXTS)))
+
+
 def test_passing_faults_are_tried_again(server: str, local: TransformersLLM) -> None:
     prompts = [Prompt(text) for text in TEXTS]
     faults(server, 429, 503, "drop", "slow", 500, 429)

@@ -13,7 +13,7 @@ import torch
 
 from rag_mt.errors import UserError
 from rag_mt.llm import TransformersLLM, open_llm
-from rag_mt.llm.batching import EncodedPrompt, batches, common_prefix, share_unmarked, shared_tokens
+from rag_mt.llm.batching import EncodedPrompt, common_prefix, longest_first, share_unmarked, shared_tokens
 from rag_mt.llm.decoding import LOOK_EVERY, WAYS_OUT, loop_at_end
 from rag_mt.models import LoadedLLM, load_llm
 from rag_mt.types import Completion, Prompt
@@ -162,6 +162,62 @@ def test_finished_rows_leave_the_batch(llama: LoadedLLM, monkeypatch: pytest.Mon
     assert rows == sorted(rows, reverse=True)
     assert rows[0] == len(TAILS) and rows[-1] < len(TAILS)
     assert max(c.tokens for c in found) == len(rows)
+
+
+def test_places_in_the_batch_are_filled_again(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = TransformersLLM(llama, 1).generate(prompts_of(HEAD), 30)
+    shapes = watch(llama.model, monkeypatch)
+    assert TransformersLLM(llama, 4).generate(prompts_of(HEAD), 30) == expected
+    steps = [rows for rows, columns in shapes if columns == 1]
+    assert max(steps) == 4
+    # While prompts wait, a place is empty for one step: that in which the next prompt is computed.
+    assert all(4 in pair for pair in pairwise(steps[: len(steps) // 2]))
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_prompts_that_come_on_the_way(tiny: Tiny, family: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Short ones after long ones and long ones after short ones, one that does not fit among them."""
+    loaded = tiny(family)
+    coming = [
+        *prompts_of(HEAD)[:3],
+        Prompt("x" * 300),
+        Prompt("ab"),
+        *prompts_of(OTHER)[3:8],
+        Prompt("a long text " * 9),
+    ]
+    expected = TransformersLLM(loaded, 1).generate(coming, 20)
+    left, rooms = list(coming), list[int]()
+
+    def more(free: int) -> list[Prompt]:
+        rooms.append(free)
+        return [left.pop(0) for _ in range(min(free, len(left), 1 + len(rooms) % 2))]
+
+    with caplog.at_level(logging.WARNING, "rag_mt"):
+        found = list(TransformersLLM(loaded, 4).answer(more, 20))
+    assert "prompt 4 of the call has 301 tokens" in caplog.text
+    assert sorted(number for number, _ in found) == list(range(len(coming)))
+    assert [completion for _, completion in sorted(found, key=lambda pair: pair[0])] == expected
+    assert max(rooms) == 4 and min(rooms) >= 1
+    assert list(TransformersLLM(loaded, 4).answer(lambda free: [])) == []
+
+
+def test_answers_are_given_as_they_end(llama: LoadedLLM) -> None:
+    """A short answer does not wait for long ones, and what comes meanwhile is asked for."""
+    settings: Any = llama.model.generation_config
+    settings.eos_token_id = []
+    free = TransformersLLM(llama).generate(prompts_of(HEAD)[:2], 40)
+    asked = [prompts_of(HEAD)[0], Prompt(prompts_of(HEAD)[1].text, shared=len(HEAD), stop=(free[1].text[2:4],))]
+    lengths: dict[int, int] = {}
+
+    def wanted(number: int, text: str) -> bool:
+        lengths[number] = len(text)
+        return True
+
+    answers = TransformersLLM(llama, 2).answer(lambda room: [asked.pop(0) for _ in asked[:room]], 40, wanted)
+    number, completion = next(answers)
+    assert (number, completion.text) == (1, free[1].text[:2])
+    assert lengths[0] < len(free[0].text)
+    assert list(answers) == [(0, free[0])]
 
 
 def test_same_call_same_bytes_whatever_came_before(tiny: Tiny) -> None:
@@ -389,9 +445,9 @@ def test_shared_tokens_end_before_white_space() -> None:
     assert shared_tokens([], "", 0) == 0
 
 
-def test_batches_put_like_lengths_together() -> None:
+def test_prompts_of_like_lengths_are_computed_together() -> None:
     prompts = [EncodedPrompt(i, tuple(range(n)), 0) for i, n in enumerate([5, 30, 7, 40, 6])]
-    assert [[p.index for p in batch] for batch in batches(prompts, 2)] == [[3, 1], [2, 4], [0]]
+    assert [p.index for p in longest_first(prompts)] == [3, 1, 2, 4, 0]
     assert common_prefix([(1, 2, 3), (1, 2), (1, 2, 4)]) == 2
     assert [p.shared for p in share_unmarked(prompts)] == [4] * 5
     assert [p.shared for p in share_unmarked(prompts[:1])] == [0]

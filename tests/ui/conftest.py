@@ -89,6 +89,15 @@ class RuleLLM:
             going = left
         return [Completion(made[n], len(made[n].split()), ended[n]) for n in range(len(prompts))]
 
+    def answer(
+        self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
+    ) -> Iterator[tuple[int, Completion]]:
+        first = 0
+        while prompts := more(64):
+            told = watch and (lambda number, text, first=first: watch(first + number, text))
+            yield from enumerate(self.generate(prompts, max_new_tokens, told), first)
+            first += len(prompts)
+
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
         yield from self._answer(prompt)
 
