@@ -6,15 +6,18 @@ all other code sees only that folder.
 
 from __future__ import annotations
 
+import functools
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -55,6 +58,27 @@ def _convert_e5(path: Path, folder: Path) -> None:
     convert(path, folder)
 
 
+@contextmanager
+def _read_once() -> Iterator[None]:
+    """Keep GGUF files that are read in memory: the configuration, the tokenizer and the weights are each made from the
+    whole header, which takes a third of a minute to read where the vocabulary is large."""
+    import gguf
+    import numpy as np
+
+    class Reader(gguf.GGUFReader):
+        def _get(self, *where: Any, **options: Any) -> Any:
+            self.data: Any = self.data.view(np.ndarray)  # the same bytes; pieces of a memmap are made twice as slowly
+            return super()._get(*where, **options)
+
+    module: Any = gguf
+    slow = module.GGUFReader
+    module.GGUFReader = functools.cache(Reader)
+    try:
+        yield
+    finally:
+        module.GGUFReader = slow
+
+
 def _convert_gguf(path: Path, folder: Path) -> None:
     """Write a GGUF file's causal language model and tokenizer into `folder`, weights in bfloat16."""
     import torch
@@ -63,10 +87,10 @@ def _convert_gguf(path: Path, folder: Path) -> None:
     # Releases that can compute on packed weights must be told to unpack them; older ones always do.
     unpack = getattr(transformers, "GgufConfig", None)
     options = {"quantization_config": unpack(dequantize=True)} if unpack else {}
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=torch.bfloat16, local_files_only=True, **options
-    )
-    read = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
+    where: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True}
+    with _read_once():
+        model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.bfloat16, **where, **options)
+        read = transformers.AutoTokenizer.from_pretrained(path.parent, **where)
     # The general class takes tokenizer.json as it stands, where a model's own class would build it anew at each load.
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=read.backend_tokenizer,

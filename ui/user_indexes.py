@@ -30,7 +30,7 @@ from retrievers.default_index import CALIBRATION_LINES, SAMPLE_CORPUS, SAMPLE_DR
 from retrievers.index import open_index
 from retrievers.registry import build_for, confidence_for, maker_for
 from ui.limits import BusyError, LimitError, Limits, MissingError
-from ui.tasks import CancelledTaskError, Task
+from ui.tasks import CancelledTaskError, State, Task
 from ui.uploads import keep, named, shown_name, shown_title
 
 log = logging.getLogger("rag_mt")
@@ -218,6 +218,7 @@ class UserIndexes:
 
     def _run(self, build: Build, column: str) -> None:
         work = self._work / build.id
+        ended: tuple[State, str] | None = None
         try:
             if not build.begin():
                 return
@@ -248,16 +249,18 @@ class UserIndexes:
             place.mkdir(parents=True)
             (work / INDEX).rename(place / INDEX)
             self._write(place, made)
-            build.end("done")
+            ended = ("done", "")
         except CancelledTaskError:
-            build.end("cancelled")
+            ended = ("cancelled", "")
         except UserError as error:
-            build.end("failed", str(error).replace(str(work / INDEX), build.name))
+            ended = ("failed", str(error).replace(str(work / INDEX), build.name))
         except Exception:
             log.exception("building an index failed")
-            build.end("failed", "the index could not be built (see the server's log)")
+            ended = ("failed", "the index could not be built (see the server's log)")
         finally:
             shutil.rmtree(work, ignore_errors=True)
+            if ended:
+                build.end(*ended)  # who waits for the end finds nothing left
 
     def _calibrate(self, folder: Path, build: Build, encoder: Encoder) -> None:
         """Choose a cut-off for each language of the sample corpus, as strict as the sample index has it; hits that a
