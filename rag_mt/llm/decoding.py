@@ -30,6 +30,9 @@ LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS = 16, 6, 48
 """An answer is stuck when it ends in at least so many rounds and tokens of a sequence of up to so many tokens."""
 LOOK_EVERY = 8
 """New tokens between two looks for a loop."""
+PADDING = 32
+"""Prompts are computed together on a CPU as long as they have at most so much padding, in tokens: each part of them
+costs about as much more as so many tokens do. Other devices compute all together."""
 WAYS_OUT = 3
 """How often an answer that is stuck goes on differently, see `Row.way_out`."""
 
@@ -230,8 +233,8 @@ def decode(model: Any, more: Callable[[int], Newcomers], room: int, ends: frozen
             batch.step(model)
         else:
             batch = None
-        if newcomers:
-            others = _begun(model, newcomers, pad)
+        for part in _parts(model, newcomers):
+            others = _begun(model, part, pad)
             batch = batch.joined(others) if batch else others
         if batch is None:
             return
@@ -287,6 +290,23 @@ class Batch:
         starts = torch.cat([self.starts + width - self.width, other.starts + width - other.width])
         chosen = torch.cat([self.chosen, other.chosen])
         return Batch(self.rows + other.rows, starts, width, self.cache, chosen)
+
+
+def _parts(model: Any, newcomers: Newcomers) -> list[Newcomers]:
+    """The newcomers that are computed together."""
+    if model.device.type != "cpu" or not newcomers:
+        return [newcomers] if newcomers else []
+    lengths = [len(row.ids) - (len(prefix.ids) if prefix else 0) for row, prefix in newcomers]
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    parts: list[list[tuple[Row, Prefix | None]]] = []
+    padding = longest = 0
+    for i in order:
+        padding += longest - lengths[i]
+        if not parts or padding > PADDING:
+            parts.append([])
+            padding, longest = 0, lengths[i]
+        parts[-1].append(newcomers[i])
+    return list(parts)
 
 
 def _begun(model: Any, newcomers: Newcomers, pad: int) -> Batch:

@@ -151,17 +151,23 @@ def test_prefix_of_unmarked_prompts_is_what_they_have_in_common(
 ) -> None:
     shapes = watch(llama.model, monkeypatch)
     TransformersLLM(llama, 16).generate(prompts_of(HEAD, shared=False), 1)
-    assert [rows for rows, _ in shapes] == [1, len(TAILS)]
-    assert shapes[0][1] >= len(HEAD)
+    assert shapes[0][0] == 1 and shapes[0][1] >= len(HEAD)
+    assert sum(rows for rows, _ in shapes[1:]) == len(TAILS)
+
+
+def test_prompts_of_unlike_lengths_are_computed_apart(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = watch(llama.model, monkeypatch)
+    TransformersLLM(llama, 16).generate([Prompt("x" * n) for n in (200, 9, 11, 190, 10, 90)], 1)
+    assert shapes == [(2, 201), (1, 91), (3, 12)]
 
 
 def test_finished_rows_leave_the_batch(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = watch(llama.model, monkeypatch)
     found = TransformersLLM(llama, 16).generate(prompts_of(HEAD), 30)
-    rows = [rows for rows, _ in shapes[1:]]
+    rows = [rows for rows, columns in shapes if columns == 1]
     assert rows == sorted(rows, reverse=True)
     assert rows[0] == len(TAILS) and rows[-1] < len(TAILS)
-    assert max(c.tokens for c in found) == len(rows)
+    assert max(c.tokens for c in found) == 1 + len(rows)
 
 
 def test_places_in_the_batch_are_filled_again(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
