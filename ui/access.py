@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -126,13 +127,31 @@ class Bodies:
                 if not refused:
                     raise
         if refused and not begun:
-            await _refuse(send, f"the request has more than {most} bytes and no more are allowed: split it")
+            await _refuse(send, 413, f"the request has more than {most} bytes and no more are allowed: split it")
 
 
-async def _refuse(send: Any, message: str) -> None:
+class Hosts:
+    """ASGI middleware that answers 400 to whoever calls the server by another name than `names`; a name such as
+    `*.example.org` stands for all below it."""
+
+    def __init__(self, app: Any, names: Sequence[str]) -> None:
+        self._app, self._names = app, [name.lower() for name in names]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            called = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
+            host = re.sub(r":\d*$", "", called)
+            if not any(host == own or (own.startswith("*.") and host.endswith(own[1:])) for own in self._names):
+                told = "the server is not known by this name: use another one, or start it with --allowed-host NAME"
+                await _refuse(send, 400, told)
+                return
+        await self._app(scope, receive, send)
+
+
+async def _refuse(send: Any, status: int, message: str) -> None:
     body = json.dumps({"error": message}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 413, "headers": [*headers, (b"connection", b"close")]})
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
     await send({"type": "http.response.body", "body": body})
 
 

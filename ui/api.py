@@ -15,14 +15,13 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from rag_mt import __version__
 from rag_mt.corpora.jsonl import added_fields
 from rag_mt.corpora.registry import SUFFIXES
 from rag_mt.errors import UserError
 from rag_mt.types import TranslatedText
-from ui.access import AccessError, Bodies, Keys, Pace
+from ui.access import AccessError, Bodies, Hosts, Keys, Pace
 from ui.bodies import (
     DetectBody,
     DetectedLanguage,
@@ -74,8 +73,9 @@ def make_app(
 ) -> FastAPI:
     """The application on a service, which it closes when it ends, `patience` seconds after it stopped to listen.
 
-    `metrics` are shown at `/metrics`; with `keys` every request but `/health` needs one; `cors` are the origins whose
-    pages may ask; `hosts` are the names that the server may be called by.
+    `metrics` are shown at `/metrics`; with `keys` all requests need one but those for the state, languages, settings
+    and description of the server; `cors` are the origins whose pages may ask; `hosts` are the names that the server may
+    be called by.
     """
     metrics, keys = metrics or Metrics(), keys or Keys()
 
@@ -109,7 +109,7 @@ def make_app(
     if cors:
         app.add_middleware(CORSMiddleware, allow_origins=list(cors), allow_methods=["*"], allow_headers=["*"])
     if "*" not in hosts:
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+        app.add_middleware(Hosts, names=hosts)
     app.add_middleware(Measured, metrics=metrics)
     return app
 
@@ -176,7 +176,7 @@ async def languages(request: Request) -> list[LanguageAnswer]:
     "/detect", openapi_extra=described(DetectBody), summary="The languages that a text may be in, the likeliest first"
 )
 async def detect(request: Request) -> list[DetectedLanguage]:
-    """Empty for a text that says nothing, such as digits."""
+    """English with confidence 0 for a text that says nothing, such as digits."""
     body = checked(DetectBody, await fields_of(request))
     owner_of(request, body.api_key)
     service = service_of(request)
@@ -185,7 +185,7 @@ async def detect(request: Request) -> list[DetectedLanguage]:
     check_unicode(body.q)
     service.limits.check_texts([body.q])
     found = await asyncio.to_thread(service.detector.detect, body.q)
-    return [_detected(d) for d in found]
+    return [_detected(d) for d in found] or [_detected(None)]
 
 
 @router.get("/health", summary="Whether the server answers, and what is loaded")
@@ -210,6 +210,7 @@ async def settings(request: Request) -> SettingsAnswer:
         apiKeys=needed,
         keyRequired=needed,
         suggestions=False,
+        filesTranslation=True,
         supportedFilesFormat=sorted(SUFFIXES),
         language={
             "source": {"code": "auto", "name": "Auto Detect"},

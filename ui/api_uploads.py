@@ -18,7 +18,6 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 
-from rag_mt.corpora.opening import open_bytes
 from rag_mt.errors import UserError
 from ui.access import MOST_FILES
 from ui.api import ERRORS, owner_of, service_of
@@ -36,7 +35,6 @@ from ui.documents import Document
 from ui.limits import MissingError
 from ui.service import Service
 from ui.tasks import Task
-from ui.uploads import named
 from ui.user_indexes import Build, UserIndex
 from ui.work import Order
 
@@ -44,7 +42,6 @@ POLL = 0.2
 LONGEST_WAIT = 3600.0
 MOST_SEGMENTS = 1000
 """Segments of one answer about a document."""
-DETECTED_BYTES = 65_536
 
 router = APIRouter(responses=ERRORS)
 Id = Annotated[str, PathParameter(min_length=1, max_length=64, description="What the request that began it gave")]
@@ -93,13 +90,14 @@ async def translate_file(request: Request) -> DocumentAnswer:
         with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
             path = Path(folder) / "upload"
             await asyncio.to_thread(_save, files[0], path)
-            source = _text(form, "source", needed=True)
-            if source.lower() == "auto":
-                source = await asyncio.to_thread(_source_of, service, path, name)
-            choice = service.choice(
-                owner, source, _text(form, "target", needed=True), _text(form, "retriever"), _text(form, "index")
-            )
+            source, target = _text(form, "source", needed=True), _text(form, "target", needed=True)
             column = _text(form, "column")
+            if source.lower() == "auto":
+                able = service.offer.sources_of(service.offer.known(target))
+                source = await asyncio.to_thread(
+                    service.documents.source_of, path, name, column, service.detector, able
+                )
+            choice = service.choice(owner, source, target, _text(form, "retriever"), _text(form, "index"))
             document = await asyncio.to_thread(service.documents.start, owner, name, path, Order(choice, ""), column)
     return _document(request, document, 0)
 
@@ -128,6 +126,8 @@ async def download(
     await _ended(request, found, wait)
     if found.result is None or found.state != "done":
         raise HTTPException(409, found.error or f"the translation of {found.name} is {found.state}")
+    if not found.result.is_file():  # it gave way to a newer one while this request waited
+        raise MissingError(f"the translation of {found.name} has been deleted: translate it again")
     return FileResponse(found.result, media_type="application/octet-stream", filename=found.output_name)
 
 
@@ -220,16 +220,6 @@ def _text(form: FormData, name: str, needed: bool = False) -> str:
 def _save(file: UploadFile, path: Path) -> None:
     with path.open("wb") as out:
         shutil.copyfileobj(file.file, out)
-
-
-def _source_of(service: Service, path: Path, name: str) -> str:
-    """The language that the beginning of a file is in."""
-    with named(path, name), open_bytes(path) as file:
-        head = file.read(DETECTED_BYTES).decode("utf-8", "ignore")
-    found = service.detector.best(head)
-    if found is None:
-        raise UserError("the language of the file cannot be told: give it as source")
-    return found.code
 
 
 async def _ended(request: Request, task: Task, seconds: float) -> None:

@@ -21,6 +21,11 @@ def _flag(value: Any) -> Any:
     return words.get(value.lower(), value) if isinstance(value, str) else value
 
 
+def _or_text(value: Any) -> Any:
+    """Some clients send an empty format."""
+    return "text" if value == "" else value
+
+
 class HintOptions(BaseModel):
     """Which hints are shown to the model."""
 
@@ -38,7 +43,7 @@ class TranslateBody(BaseModel):
     q: Annotated[str | list[str], Field(description="A text, or several", examples=["Der Zug ist pünktlich."])]
     source: Annotated[str, Field(description="Language of the text, or auto", examples=["de", "auto"])]
     target: Annotated[str, Field(description="Language of the translation", examples=["en"])]
-    format: Annotated[Literal["text", "html"], Field(description="What q is")] = "text"
+    format: Annotated[Literal["text", "html"], BeforeValidator(_or_text), Field(description="What q is")] = "text"
     alternatives: Annotated[int, Field(description="Taken and not answered: there is one translation")] = 0
     api_key: Annotated[str, Field(description="Needed where the server has keys")] = ""
     hints: Annotated[
@@ -118,6 +123,7 @@ class SettingsAnswer(BaseModel):
     apiKeys: bool  # noqa: N815
     keyRequired: bool  # noqa: N815
     suggestions: bool
+    filesTranslation: bool  # noqa: N815
     supportedFilesFormat: list[str]  # noqa: N815
     language: dict[str, dict[str, str]]
 
@@ -153,7 +159,8 @@ class IndexAnswer(BaseModel):
 
 
 async def fields_of(request: Request) -> dict[str, Any]:
-    """The fields of a request: query, then JSON object or form on top; several form fields of a name are a list.
+    """The fields of a request: query, then JSON object or form on top; several form fields of a name are a list, and
+    fields that are null are left out.
 
     Raises UserError for a body that is none of these.
     """
@@ -170,7 +177,7 @@ async def fields_of(request: Request) -> dict[str, Any]:
             raise UserError('the body is no JSON: expected an object such as {"q": "..."}, or a form') from None
         if not isinstance(told, dict):
             raise UserError('the body is JSON but no object: expected one such as {"q": "..."}')
-        found |= told
+        found |= {name: value for name, value in told.items() if value is not None}
     return found
 
 

@@ -45,6 +45,11 @@ def fitting_target(service: Service, source: str, wanted: str) -> str:
     return wanted if wanted in codes else "en" if "en" in codes else codes[0]
 
 
+def first_target(service: Service) -> str:
+    """The target language of a page that is opened: English where it is offered."""
+    return fitting_target(service, AUTO, "en")
+
+
 def retriever_entries(service: Service) -> Entries:
     """The retrieval systems, after the one that fits the text that is searched."""
     return [FITTING, *((RETRIEVER_NAMES.get(name, name), name) for name in service.retrievers)]

@@ -68,7 +68,9 @@
   };
 
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-hint], [data-close], [data-copy]");
+    const row = event.target.closest("button") ? null : event.target.closest("[data-hint-row]");
+    const pressed = event.target.closest("[data-hint], [data-close], [data-copy]");
+    const button = row ? row.querySelector("[data-hint]") : pressed; // a row is pressed wherever it has no button
     if (button && button.dataset.copy) {
       copy(button);
     } else if (button) {

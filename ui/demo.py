@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from rag_mt.console import OK, Parser, note, run
 from rag_mt.errors import UserError
-from ui.serve import add_service_options
+from ui.serve import add_service_options, port
 
 NEEDED = "the demo needs packages that are not installed: pip install 'rag-mt[demo]'"
 
@@ -29,13 +30,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_service_options(parser)
 
 
-def port(text: str) -> int:
-    """An argparse type: a port number."""
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: expected a number from 0 to 65535")
-    return int(text)
-
-
 def logins(given: Sequence[str]) -> list[tuple[str, str]]:
     """Users and passwords of `--auth`; raises UserError for one without either."""
     texts = [
@@ -48,7 +42,7 @@ def logins(given: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Serve the page until it is interrupted; returns the exit code."""
+    """Serve the page until it is interrupted or terminated; returns the exit code."""
     users = logins(options.auth)
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     try:
@@ -61,7 +55,9 @@ def demo(options: argparse.Namespace) -> int:
     service = service_of(options)
     # In a folder of the operator's, uploads stay; otherwise they go some time after their user.
     sessions = Sessions() if options.data else Sessions(service.delete_owner)
+    sessions.keep_sweeping()
     page = build_page(service, sessions, options.llm)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as with Ctrl+C, and uploads are deleted
     try:
         url = launch(page, service.limits, options.host, options.port, users)
         note(f"rag-mt: the demo is at {url} (stop it with Ctrl+C)")

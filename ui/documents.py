@@ -6,11 +6,11 @@ import logging
 import shutil
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 
 from rag_mt.corpora.formats import Format, Segment, Side
 from rag_mt.corpora.opening import compressed
@@ -22,6 +22,7 @@ from rag_mt.paths import whole_file
 from rag_mt.skips import Skips
 from rag_mt.types import TranslatedText
 from ui.engine import Engine
+from ui.languages import MOST_CHARS, Detector
 from ui.limits import BusyError, Limits, MissingError
 from ui.tasks import CancelledTaskError, Task
 from ui.uploads import keep, named, shown_name
@@ -99,6 +100,28 @@ class Documents:
         document.notes = (f"{skips.summary()} (passed through as they are)",) if skips.counts else ()
         self._threads.submit(self._run, document, plan)
         return document
+
+    def source_of(self, upload: Path, name: str, column: str, detector: Detector, codes: Sequence[str]) -> str:
+        """The first of the languages that the text of an uploaded file reads like, markup and remarks left out.
+
+        Raises LimitError for a file that is too large, UserError if it cannot be read or is in none of them.
+        """
+        self._limits.check_file(upload.stat().st_size)
+        with TemporaryDirectory(prefix="rag-mt-") as folder:
+            path = keep(upload, Path(folder), "source", name, self._limits.file_bytes)
+            wrong: list[UserError] = []
+            for code in codes:
+                try:
+                    with named(path, name):
+                        found = detector.best(_beginning(path, Side(code, column)))
+                except UserError as error:  # the file names its languages, and this is none of them
+                    wrong.append(error)
+                    continue
+                if found and found.code == code:
+                    return code
+        if len(wrong) == len(codes):
+            raise wrong[-1]
+        raise UserError("the language of the file cannot be told, or is the target's: name the one that it is in")
 
     def of(self, owner: str) -> list[Document]:
         """The owner's documents, the oldest first."""
@@ -197,6 +220,16 @@ class Documents:
         document.partial.append((segment.text, made.text))
         document.advance(len(made.sentences))
         return made
+
+
+def _beginning(path: Path, side: Side) -> str:
+    """As much text of a file as is looked at to tell its language."""
+    texts: list[str] = []
+    for segment in format_of(path).segments(path, side, Skips(shown=0)):
+        texts.append(segment.text)
+        if sum(map(len, texts)) >= MOST_CHARS:
+            break
+    return "\n".join(texts)
 
 
 def _output_name(name: str, target: str) -> str:

@@ -90,15 +90,13 @@ def _started(service: Service, session: Session, file: str | None, column: str, 
     if not file:
         raise UserError("there is no file: choose one first")
     path = Path(file)
-    source = asked.source
+    source, column = asked.source, column.strip()
     if source == AUTO:
-        found = service.detector.best(path.read_bytes()[:4000].decode("utf-8", "replace"))
-        if found is None or found.code == asked.target:
-            raise UserError("the language of the file could not be told: name it in the list on the left")
-        source = found.code
+        able = service.offer.sources_of(asked.target)
+        source = service.documents.source_of(path, path.name, column, service.detector, able)
     choice = service.choice(session.owner, source, asked.target, asked.retriever, asked.index, asked.adapter)
     order = Order(choice, "", asked.max_hints, asked.least_score)
-    return service.documents.start(session.owner, path.name, path, order, column.strip())
+    return service.documents.start(session.owner, path.name, path, order, column)
 
 
 def _follow(document: Document) -> Iterator[list[Any]]:

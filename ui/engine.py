@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import count
 
 from rag_mt.errors import UserError
 from rag_mt.translator import Translator
@@ -180,20 +181,19 @@ class Engine:
     def _translate(self, first: Translator) -> None:
         """Translate sentences with the first translator's language model, until none is left or it is another's turn;
         what goes wrong is told to their jobs."""
-        items: list[Item] = []  # in the order of their prompts
-        going: dict[int, Item] = {}
+        going: dict[int, Item] = {}  # by the numbers of their prompts; those that have ended are not kept
+        numbers = count()
         last = time.perf_counter()
 
         def more(free: int) -> list[Prompt]:
             prepared: list[Item] = []
             while not prepared and (taken := self._take(first.llm, min(free, self.limits.batch - len(going)))):
                 prepared = self._prepared(taken)
-            going.update(enumerate(prepared, len(items)))
-            items.extend(prepared)
+            going.update((next(numbers), item) for item in prepared)
             return [item.prompt for item in prepared if item.prompt is not None]
 
         def watch(number: int, raw: str) -> bool:
-            item = items[number]
+            item = going[number]
             item.job.last_token = time.monotonic()
             if item.job.future.done():
                 return False
@@ -245,9 +245,13 @@ class Engine:
         """Read a sentence's translation from its completion, and give out its text if this was the last one."""
         if item.job.future.done() or item.prompt is None:
             return
-        item.translation = _translator(item.job).read(item.sentence, item.prompt, completion)
-        item.job.changed()
-        item.job.finish_if_complete()
+        try:
+            item.translation = _translator(item.job).read(item.sentence, item.prompt, completion)
+            item.job.changed()
+            item.job.finish_if_complete()
+        except Exception as error:  # an answer that cannot be read must not stop the others
+            log.exception("the answer for a sentence could not be read")
+            item.job.fail(error)
 
 
 def _translator(job: Job) -> Translator:

@@ -15,7 +15,7 @@ from ui.parts import FAST, LONG, Parts, asked_from, updates
 from ui.service import Service
 from ui.sessions import Sessions
 from ui.state import state_line
-from ui.translating import AUTO, compare_views, empty_view, message, switched, translate_views
+from ui.translating import AUTO, compare_views, empty_view, message, swapped, switched, translate_views
 from ui.translators import Choice
 
 LEAST_TO_DETECT = 12
@@ -25,7 +25,7 @@ LEAST_TO_DETECT = 12
 def connect(service: Service, sessions: Sessions, parts: Parts) -> list[Any]:
     """Connect the parts of the translation with the service; returns the events that make history."""
     _connect_languages(service, sessions, parts)
-    _connect_examples(parts)
+    _connect_examples(service, parts)
     return _connect_translation(service, sessions, parts)
 
 
@@ -74,20 +74,13 @@ def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> No
         return message(f"This looks like {known.native} ({known.name}).")
 
     def swap(request: gr.Request, text: str, source: str, target: str) -> list[Any]:
-        """The translation becomes the source text, where there is one."""
-        session = sessions.of(request.session_hash)
-        result = session.result
-        if source == AUTO:
-            found = service.detector.best(text) if text.strip() else None
-            source = result.source if result else found.code if found else AUTO
-        made = result.translated.text if result and result.translated else text
-        if source not in service.offer.targets_of(target):
+        new = swapped(service, sessions.of(request.session_hash), text, source, target)
+        if new is None:
             wrong = message("choose the source language first: the text does not tell it", wrong=True)
             return [*[gr.skip()] * 3, wrong, *[gr.skip()] * (len(parts.views) - 1)]
-        session.cancel()
-        view = empty_view(source)
-        new = [gr.update(value=target), gr.update(choices=target_entries(service, target), value=source), made]
-        return [*new, *updates(view)]
+        source, target, text = new
+        lists = [gr.update(value=source), gr.update(choices=target_entries(service, source), value=target)]
+        return [*lists, text, *updates(empty_view(target))]
 
     parts.source.input(source_changed, [parts.source, parts.target], parts.target, **FAST)
     parts.target.change(target_changed, [parts.target, parts.index], parts.index, **FAST)
@@ -98,13 +91,15 @@ def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> No
     )
 
 
-def _connect_examples(parts: Parts) -> None:
+def _connect_examples(service: Service, parts: Parts) -> None:
     known = example_languages()
 
     def fill(subject: str, source: str, target: str) -> list[Any]:
-        code = source if source in known else "de" if target == "en" else "en"
-        if source not in (AUTO, code):
-            return [gr.skip(), message(f"there is no example in {language(source).name} yet", wrong=True)]
+        able = service.offer.sources_of(target) if source == AUTO else (source,)
+        code = next((own for own in ("de", "en", *able) if own in able and own in known), "")
+        if not code:
+            name = f" in {language(source).name}" if source != AUTO else ""
+            return [gr.skip(), message(f"there is no example{name} yet", wrong=True)]
         return [example(subject, code), message(f"An example in {language(code).native}.")]
 
     for subject, button in parts.examples.items():
@@ -129,9 +124,8 @@ def watch_models(service: Service, parts: Parts, state: Any, timer: Any) -> None
 
 
 def warm_choice(service: Service, source: str, target: str) -> Choice:
-    """The translator that will probably be asked for."""
-    if source == AUTO:
-        source = next(
-            code for code in ("de", *service.offer.sources_of(target)) if code in service.offer.sources_of(target)
-        )
+    """The translator that will probably be asked for, also while one list has changed and the other follows."""
+    sources = service.offer.sources_of(target)
+    if source not in sources:
+        source = next(code for code in ("de", *sources) if code in sources)
     return service.choice("", source, target)

@@ -10,10 +10,10 @@ import gradio as gr
 
 from rag_mt.errors import UserError
 from rag_mt.languages import language
-from ui.choices import index_entries, index_retriever_entries, own_index_entries, target_entries
+from ui.choices import first_target, index_entries, index_retriever_entries, own_index_entries, target_entries
 from ui.documents_tab import FILE_TYPES, SAYS, progress_bar
 from ui.markup import escaped
-from ui.parts import FAST, LONG, START_TARGET, Parts, html_part
+from ui.parts import FAST, LONG, Parts, html_part
 from ui.service import Service
 from ui.sessions import Sessions
 from ui.tasks import State
@@ -42,7 +42,10 @@ def indexes_tab(service: Service, sessions: Sessions, parts: Parts) -> list[Any]
                 with gr.Row():
                     name = gr.Textbox(label="Name", placeholder="my text", max_length=100, elem_id="index-name")
                     code = gr.Dropdown(
-                        target_entries(service, AUTO), value=START_TARGET, label="Language", elem_id="index-language"
+                        target_entries(service, AUTO),
+                        value=first_target(service),
+                        label="Language",
+                        elem_id="index-language",
                     )
                 with gr.Row():
                     retriever = gr.Dropdown(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 import unicodedata
 
-from rag_mt.languages import language
-
 HIDDEN_CONTROLS = {"Cc", "Cf", "Cs", "Co", "Cn"}
 KEPT = "\n\t\u200c\u200d\u200e\u200f"
 """Line ends, tabs, the joiners that Persian and Indic scripts are written with, and plain direction marks."""
@@ -23,12 +21,6 @@ def escaped(text: str) -> str:
     return html.escape(text, quote=True)
 
 
-def tagged(text: str, code: str, tag: str = "span", classes: str = "") -> str:
+def tagged(text: str, code: str) -> str:
     """`text` in an element that says its language and lets its own letters choose the writing direction."""
-    named = f' class="{classes}"' if classes else ""
-    return f'<{tag}{named} lang="{escaped(code)}" dir="auto">{escaped(text)}</{tag}>'
-
-
-def direction(code: str) -> str:
-    """`rtl` or `ltr`."""
-    return "rtl" if language(code).right_to_left else "ltr"
+    return f'<span lang="{escaped(code)}" dir="auto">{escaped(text)}</span>'

@@ -11,13 +11,13 @@ from typing import Any
 import gradio as gr
 
 from rag_mt.errors import UserError
-from ui.choices import index_entries
+from ui.choices import first_target, index_entries
 from ui.documents_tab import documents_tab
 from ui.events import connect, warm_choice, watch_models
 from ui.history_tab import history_tab
 from ui.indexes_tab import indexes_tab
 from ui.limits import Limits
-from ui.parts import FAST, LONG, START_TARGET, Parts, html_part, main_parts, result_tabs
+from ui.parts import FAST, LONG, Parts, html_part, main_parts, result_tabs
 from ui.service import Service
 from ui.sessions import Sessions, new_token
 from ui.state import head, state_line
@@ -37,12 +37,12 @@ def build_page(service: Service, sessions: Sessions, llm: str) -> gr.Blocks:
         browser = gr.BrowserState("", storage_key="rag-mt", secret="rag-mt")  # readable after a restart too
         with gr.Row(elem_classes="mt-top"):
             html_part(head(), min_width=280)
-            begin = state_line(service, warm_choice(service, AUTO, START_TARGET))[0]
+            begin = state_line(service, warm_choice(service, AUTO, first_target(service)))[0]
             state = html_part(begin, elem_id="state", min_width=200)
         timer = gr.Timer(1.0)
         main = main_parts(service, llm)
         with gr.Tabs():
-            parts = Parts(**main, **result_tabs())
+            parts = Parts(**main, **result_tabs(service))
             history_tab(sessions, connect(service, sessions, parts))
             resume_document, document_parts = documents_tab(service, sessions, parts)
             draw_indexes, index_parts = indexes_tab(service, sessions, parts)

@@ -7,12 +7,11 @@ from typing import Any
 
 import gradio as gr
 
-from ui.choices import SAMPLE, adapter_entries, retriever_entries, source_entries, target_entries
+from ui.choices import SAMPLE, adapter_entries, first_target, retriever_entries, source_entries, target_entries
 from ui.example_texts import SUBJECTS
 from ui.service import Service
 from ui.translating import AUTO, Asked, View, empty_view, message
 
-START_TARGET = "en"
 ALL_HINTS = 32
 """As many as a prompt ever shows."""
 
@@ -95,14 +94,19 @@ def html_part(value: str | None, **options: Any) -> Any:
 
 def main_parts(service: Service, llm: str) -> dict[str, Any]:
     """Languages, texts, examples, settings and marked source, from top to bottom."""
-    begin = empty_view(START_TARGET)
+    begin = empty_view(first_target(service))
     with gr.Row(elem_classes="mt-languages"):
         source = gr.Dropdown(
             source_entries(service), value=AUTO, label="From", elem_id="from", filterable=True, min_width=90
         )
         swap = gr.Button("⇄", elem_id="swap", elem_classes="mt-swap", scale=0, min_width=44)
         target = gr.Dropdown(
-            target_entries(service, AUTO), value=START_TARGET, label="To", elem_id="to", filterable=True, min_width=90
+            target_entries(service, AUTO),
+            value=first_target(service),
+            label="To",
+            elem_id="to",
+            filterable=True,
+            min_width=90,
         )
     with gr.Row(elem_classes="mt-panes"):
         with gr.Column(min_width=280):
@@ -173,9 +177,9 @@ def main_parts(service: Service, llm: str) -> dict[str, Any]:
     }
 
 
-def result_tabs() -> dict[str, Any]:
+def result_tabs(service: Service) -> dict[str, Any]:
     """The tabs Hints, Prompt and Compare."""
-    begin = empty_view(START_TARGET)
+    begin = empty_view(first_target(service))
     with gr.Tab("Hints", id="hints"):
         table = html_part(begin.table, js_on_load=SWITCHES, elem_id="hints-table")
     with gr.Tab("Prompt", id="prompt"):

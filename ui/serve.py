@@ -18,8 +18,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """All options of the command."""
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1, this machine only)")
-    add("--port", type=positive, default=5000, help="port to listen at (default: 5000)")
-    add("--api-keys", metavar="FILE", help="keys, one a line, of which every request needs one (default: none needed)")
+    add("--port", type=port, default=5000, help="port to listen at (default: 5000)")
+    add("--api-keys", metavar="FILE", help="keys, one a line, of which requests need one (default: none needed)")
     add("--cors", action="append", default=[], metavar="ORIGIN", help="origin whose pages may ask; may be repeated")
     add("--allowed-host", action="append", default=[], metavar="NAME", help="further name that the server is called by")
     add("--patience", type=positive, default=10, metavar="S", help="seconds to finish in when it is stopped (10)")
@@ -38,6 +38,13 @@ def add_service_options(parser: argparse.ArgumentParser) -> None:
     add("--data", metavar="DIR", help="folder for the indexes that users build (default: the cache)")
     add("--limit", action="append", default=[], metavar="NAME=N", help="change a limit, such as text_chars=2000")
     add_model_options(parser)
+
+
+def port(text: str) -> int:
+    """An argparse type: a port number."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: expected a number from 0 to 65535")
+    return int(text)
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -67,9 +74,13 @@ def serve(options: argparse.Namespace) -> int:
     config = uvicorn.Config(
         app, log_level="warning", timeout_graceful_shutdown=options.patience, server_header=False, access_log=False
     )
-    with listening(options.host, options.port) as place:
-        note(f"rag-mt: listening at http://{_shown(options.host)}:{options.port} (docs at /docs); stop with Ctrl-C")
-        uvicorn.Server(config).run(sockets=[place])
+    try:
+        with listening(options.host, options.port) as place:
+            at = place.getsockname()[1]
+            note(f"rag-mt: listening at http://{_shown(options.host)}:{at} (docs at /docs); stop with Ctrl-C")
+            uvicorn.Server(config).run(sockets=[place])
+    finally:
+        service.close(0)  # where the application has not done so
     return OK
 
 

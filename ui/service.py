@@ -38,6 +38,12 @@ class Service:
         observe: Callable[[BatchReport], None] = lambda report: None,
     ) -> None:
         """`index` is what is searched for its language where no other is asked for; without it the sample index."""
+        self._index, self._index_language, self._index_retriever = index, "", ""
+        if index:
+            from retrievers.manifest import read_manifest
+
+            manifest = read_manifest(Path(index))
+            self._index_language, self._index_retriever = manifest.language, manifest.retriever
         self.limits, self.offer, self.adapters = limits, offer, tuple(adapters)
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="rag-mt-")
         place = folder or Path(self._temporary.name if self._temporary else ".")
@@ -46,12 +52,6 @@ class Service:
         self.engine = Engine(self.translators, limits, observe)
         self.indexes = UserIndexes(place / "indexes", limits, encoder, self._forget_index)
         self.documents = Documents(place / "documents", self.engine, limits)
-        self._index, self._index_language, self._index_retriever = index, "", ""
-        if index:
-            from retrievers.manifest import read_manifest
-
-            manifest = read_manifest(Path(index))
-            self._index_language, self._index_retriever = manifest.language, manifest.retriever
 
     @property
     def retrievers(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 import threading
 import time
@@ -14,6 +15,8 @@ from rag_mt.types import TranslatedText
 from ui.history import LIMIT, Entry
 from ui.shown import ShownHint
 from ui.work import Job
+
+log = logging.getLogger("rag_mt")
 
 GRACE = 3600.0
 """Seconds that documents and indexes stay after the last page of their owner was closed: phones close pages early."""
@@ -29,6 +32,7 @@ class Result:
     source: str
     target: str
     text: str
+    adapter: str
     hints: tuple[ShownHint, ...] = ()
     translated: TranslatedText | None = None
 
@@ -55,16 +59,20 @@ class Sessions:
         self._forget, self._grace = forget, grace
         self._sessions: dict[str, Session] = {}
         self._left: dict[str, float] = {}  # owners without a page, and since when
+        self._closed: dict[str, str] = {}  # owners of closed pages, which may only be asleep
         self._lock = threading.Lock()
 
     def of(self, page: str | None) -> Session:
-        """The session of a page; a new one, whose owner nobody else knows, at its first request."""
+        """The session of a page; at its first request a new one, whose owner nobody else knows, or the owner that it
+        had before it was closed."""
         with self._lock:
             key = page or ""
             if key not in self._sessions:
                 if len(self._sessions) >= MOST:
-                    self._sessions.pop(next(iter(self._sessions))).cancel()
-                self._sessions[key] = Session(secrets.token_hex(16))
+                    self._close(next(iter(self._sessions)))
+                owner = self._closed.pop(key, None) or secrets.token_hex(16)
+                self._left.pop(owner, None)
+                self._sessions[key] = Session(owner)
             return self._sessions[key]
 
     def all(self) -> list[Session]:
@@ -85,22 +93,43 @@ class Sessions:
     def close(self, page: str | None) -> None:
         """The page has gone: its translation ends and its history is forgotten."""
         with self._lock:
-            session = self._sessions.pop(page or "", None)
-            if session is not None and all(s.owner != session.owner for s in self._sessions.values()):
-                self._left[session.owner] = time.monotonic()
-        if session is not None:
-            session.cancel()
+            self._close(page or "")
         self.sweep()
+
+    def _close(self, key: str) -> None:
+        session = self._sessions.pop(key, None)
+        if session is None:
+            return
+        session.cancel()
+        self._closed[key] = session.owner
+        if len(self._closed) > MOST:
+            del self._closed[next(iter(self._closed))]
+        if all(own.owner != session.owner for own in self._sessions.values()):
+            self._left[session.owner] = time.monotonic()
 
     def sweep(self) -> None:
         """Forget the owners whose last page closed long ago."""
         now = time.monotonic()
         with self._lock:
-            gone = [owner for owner, since in self._left.items() if now - since >= self._grace]
+            gone = {owner for owner, since in self._left.items() if now - since >= self._grace}
             for owner in gone:
                 del self._left[owner]
+            self._closed = {page: owner for page, owner in self._closed.items() if owner not in gone}
         for owner in gone:
-            self._forget(owner)
+            try:
+                self._forget(owner)
+            except Exception:  # the others are to be forgotten all the same
+                log.exception("the uploads of a user who has gone could not be deleted")
+
+    def keep_sweeping(self, every: float = 60.0) -> None:
+        """Sweep again and again from now on, though nobody comes any more."""
+
+        def work() -> None:
+            while True:
+                time.sleep(every)
+                self.sweep()
+
+        threading.Thread(target=work, name="sweeping", daemon=True).start()
 
 
 def new_token() -> str:

@@ -102,7 +102,7 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
             session.off.clear()
         choice = service.choice(session.owner, source, asked.target, asked.retriever, asked.index, asked.adapter)
         job = session.job = service.engine.submit(_order(choice, asked, frozenset(session.off)))
-        session.result = Result(source, asked.target, asked.text)
+        session.result = Result(source, asked.target, asked.text, choice.adapter)
         yield replace(empty_view(asked.target), output=output_pane("", asked.target, busy=True), running=True)
         yield from _follow(service, session, job)
         result = _finished(session, job, choice)
@@ -190,7 +190,7 @@ def _finished(session: Session, job: Job, choice: Choice) -> Result:
     """The result of a job that has ended; it becomes the session's and goes into the history."""
     translated = job.result()
     hints = shown_hints(job.order.text, job.items, list(session.off.values()))
-    result = Result(choice.source, choice.target, job.order.text, hints, translated)
+    result = Result(choice.source, choice.target, job.order.text, choice.adapter, hints, translated)
     if job is session.job:
         session.result = result
         system = choice.retriever if choice.adapter == "auto" else f"{choice.retriever}, adapter {choice.adapter}"
@@ -241,6 +241,24 @@ def switched(session: Session, number: int) -> View | None:
     return replace(hints_view(session.result), message=message(said))
 
 
+def swapped(service: Service, session: Session, text: str, source: str, target: str) -> tuple[str, str, str] | None:
+    """Source, target and text after the languages were swapped, or None where there is no language to swap with.
+
+    The translation becomes the source text, if it is one of the text as it stands there. The page forgets the result.
+    """
+    result = session.result
+    if result and ((result.text, result.target) != (text, target) or source not in (AUTO, result.source)):
+        result = None
+    if source == AUTO:
+        found = service.detector.best(text) if text.strip() and not result else None
+        source = result.source if result else found.code if found else AUTO
+    if source not in service.offer.targets_of(target):
+        return None
+    session.cancel()
+    session.job = session.result = None
+    return target, source, result.translated.text if result and result.translated else text
+
+
 def prompts(items: list[Item]) -> str:
     """Exactly what the model was shown, sentence by sentence."""
     ready = [item.prompt for item in items if item.prompt is not None]
@@ -264,7 +282,7 @@ def compare_views(service: Service, session: Session) -> Iterator[View]:
     job: Job | None = None
     titles = ("Plain: no hints", "With retrieved hints")
     try:
-        choice = service.choice(session.owner, result.source, result.target, "none")
+        choice = service.choice(session.owner, result.source, result.target, "none", adapter=result.adapter)
         job = session.job = service.engine.submit(Order(choice, result.text))
         for text in job.updates():
             yield View(

@@ -24,8 +24,8 @@ from rag_mt.llm.stopping import AnswerText
 ROOM = 256
 """Columns that the cache has room for after the prompts before it must be copied into a larger one."""
 COMPACT_SHARE = 0.25
-"""Finished rows leave the batch when they are at least this share of it, and others come when there is room for this
-share of the largest batch: either copies the cache."""
+"""Finished rows leave the batch when they are at least this share of it: leaving copies the cache. Rows that nobody
+wants any more, and those whose places others take, leave at once."""
 LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS = 16, 6, 48
 """An answer is stuck when it ends in at least so many rounds and tokens of a sequence of up to so many tokens."""
 LOOK_EVERY = 8
@@ -156,7 +156,7 @@ def loop_at_end(tokens: Sequence[int]) -> tuple[int, int] | None:
 @dataclass
 class Row:
     """One prompt's tokens (prefix included), its limit of new tokens, and its answer as far as it is. An answer that
-    loops is given up long before its limit: it is `stuck` and did not end.
+    loops is given up long before its limit: it is `stuck` and did not end. One that is `unwanted` is done too.
 
     A row may begin with tokens `made` before, which are the last ones of `ids` too; its next token is not `barred`.
     """
@@ -168,6 +168,7 @@ class Row:
     barred: int | None = None
     ended: bool = False
     stuck: bool = False
+    unwanted: bool = False
     done: bool = False
 
     @property
@@ -223,13 +224,12 @@ def decode(model: Any, more: Callable[[int], Newcomers], room: int, ends: frozen
     room for some, until no row is left and it gives none. Each row's `ids` begin with its prefix's, if it has one, and
     go on after it. The first token of a row that bars one is the likeliest of all others.
     """
-    least = max(1, int(COMPACT_SHARE * room))
     batch: Batch | None = None
     while True:
         free = room - (len(batch.going) if batch else 0)
-        newcomers = more(free) if free >= least else ()
+        newcomers = more(free) if free else ()
         if batch and batch.going:
-            batch.leave()
+            batch.leave(at_once=bool(newcomers))
             batch.step(model)
         else:
             batch = None
@@ -260,10 +260,11 @@ class Batch:
         """The rows that are not done."""
         return [i for i, row in enumerate(self.rows) if not row.done]
 
-    def leave(self) -> None:
-        """Drop the rows that are done, if they are many, and the columns that only they had."""
+    def leave(self, at_once: bool) -> None:
+        """Drop the rows that are done, now or when they are many, and the columns that only they had."""
         going = self.going
-        if len(self.rows) - len(going) < COMPACT_SHARE * len(self.rows):
+        at_once = at_once or any(row.unwanted for row in self.rows)
+        if len(self.rows) - len(going) < (1 if at_once else COMPACT_SHARE * len(self.rows)):
             return
         kept = torch.tensor(going, device=self.starts.device)
         starts = self.starts[kept]

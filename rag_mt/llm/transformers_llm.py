@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import torch
@@ -97,7 +98,7 @@ class TransformersLLM:
             del waiting[:free]
             return taken
 
-        done = dict(self._answers(more, prompts, max_new_tokens, watch))
+        done = dict(self._answers(more, dict(enumerate(prompts)), max_new_tokens, watch))
         return [done.get(i, Completion("", 0, False)) for i in range(len(prompts))]
 
     def answer(
@@ -109,27 +110,28 @@ class TransformersLLM:
         are numbered from 0 as they come. It ends when all are answered and no more come. All else is as in `generate`;
         closing the iterator ends the computation.
         """
-        prompts: list[Prompt] = []
+        prompts: dict[int, Prompt] = {}  # those that are not answered
         refused: list[int] = []
+        numbers = count()
 
         def encoded(free: int) -> list[EncodedPrompt]:
             fitting: list[EncodedPrompt] = []
-            while not fitting and (come := more(free)):
-                first = len(prompts)
-                prompts.extend(come)
-                fitting = self._encode_all(come, first)
-                refused.extend(sorted(set(range(first, len(prompts))) - {p.index for p in fitting}))
+            while not fitting and (come := {n: p for p, n in zip(more(free), numbers, strict=False)}):
+                prompts.update(come)
+                fitting = self._encode_all(list(come.values()), min(come))
+                refused.extend(come.keys() - {p.index for p in fitting})
             return fitting
 
-        for found in self._answers(encoded, prompts, max_new_tokens, watch):
-            yield found
+        for number, completion in self._answers(encoded, prompts, max_new_tokens, watch):
+            del prompts[number]
+            yield number, completion
             yield from _empty(refused)
         yield from _empty(refused)
 
     def _answers(
         self,
         more: Callable[[int], Sequence[EncodedPrompt]],
-        prompts: Sequence[Prompt],
+        prompts: Mapping[int, Prompt],
         limit: int,
         watch: Watch | None,
     ) -> Iterator[tuple[int, Completion]]:
@@ -288,7 +290,7 @@ class _Asked:
         """Tell of a new token; the row is done if nobody wants more of it."""
         row = self.row
         if not watch(self.prompt.index, row.answer.text if row.done else row.answer.text[: row.answer.safe]):
-            row.done = True
+            row.done = row.unwanted = True
 
 
 def _empty(numbers: list[int]) -> Iterator[tuple[int, Completion]]:

@@ -45,6 +45,8 @@ def test_an_example_is_translated_and_every_hint_says_where_it_came_from(
     row.locator("[data-hint]").click()
     expect(page.locator("[data-origin]:visible")).to_have_count(1)
     expect(page.locator(f'[data-origin="{row.get_attribute("data-hint-row")}"]')).to_be_visible()
+    page.locator('#hints-table [data-hint-row] [data-label="Source"]').first.click()  # the row, beside its button
+    expect(page.locator('[data-origin="1"]')).to_be_visible()
 
     visitor.open_tab("Prompt")
     shown = page.locator("#prompts pre").first.text_content() or ""

@@ -72,6 +72,18 @@ def test_the_language_is_detected(api: Any) -> None:
     assert digits == {"translatedText": "123", "detectedLanguage": {"confidence": 0.0, "language": "en"}}
 
 
+def test_a_field_that_is_null_is_not_there(api: Any) -> None:
+    body = {"q": "Das Haus.", "source": "de", "target": "en"}
+    for extra in ({"api_key": None, "format": None, "hints": None}, {"format": ""}):
+        assert api.post("/translate", json={**body, **extra}).json() == {"translatedText": "DAS HAUS."}
+    answer = api.post("/translate", json={**body, "target": None})
+    assert "missing target parameter" in answer.json()["error"]
+
+
+def test_a_text_that_says_nothing_is_detected_as_libretranslate_has_it(api: Any) -> None:
+    assert api.post("/detect", data={"q": "12345"}).json() == [{"confidence": 0.0, "language": "en"}]
+
+
 def test_html(api: Any) -> None:
     page = '<p class="x">Das <b>Haus</b>.</p><script>var a = "Haus";</script>'
     answer = api.post("/translate", json={"q": page, "source": "de", "target": "en", "format": "html"})
@@ -139,7 +151,8 @@ def test_health_settings_and_metrics(api: Any) -> None:
     assert api.get("/health").json() == {"status": "ok", "translators": {}}
     api.post("/translate", json={"q": "Das Haus. Ja.", "source": "de", "target": "en"})
     assert api.get("/health").json()["translators"] == {"de-en ccpr": "ready"}
-    assert api.get("/frontend/settings").json()["charLimit"] == 5000
+    settings = api.get("/frontend/settings").json()
+    assert (settings["charLimit"], settings["filesTranslation"]) == (5000, True)
     api.get("/nowhere/at/all")
     text = api.get("/metrics").text
     assert 'rag_mt_requests_total{method="POST",path="/translate",status="200"} 1.0' in text
@@ -164,6 +177,18 @@ def test_a_file_as_a_job(api: Any) -> None:
     file, data = ("a.txt", "Der Stadtrat tagt heute."), {"source": "auto", "target": "en"}
     auto = api.post("/translate_file", files={"file": file}, data=data)
     assert api.get(auto.json()["translatedFileUrl"]).text == "DER STADTRAT TAGT HEUTE."
+
+
+def test_a_file_that_gave_way_to_another_is_missing(run_server: Any) -> None:
+    running = run_server(documents=1)
+    with httpx.Client(base_url=running.url, timeout=20) as api:
+        data = {"source": "de", "target": "en"}
+        begun = api.post("/translate_file", files={"file": ("a.txt", "Das Haus.")}, data=data).json()
+        found = running.service.documents.get(ANONYMOUS, begun["id"])
+        assert found.wait(10)
+        found.result.unlink()  # as it is with a download that waits while the file gives way
+        answer = api.get(begun["translatedFileUrl"])
+        assert (answer.status_code, "deleted" in answer.json()["error"]) == (404, True)
 
 
 def test_a_job_is_cancelled(run_server: Any, slow: Callable[[float], Any]) -> None:
@@ -309,4 +334,6 @@ def test_a_stopped_server_finishes_what_it_accepted(run_server: Any, slow: Calla
 def test_foreign_names_of_a_local_server_are_refused(run_server: Any) -> None:
     running = run_server(app_options={"hosts": ["127.0.0.1"]})
     assert httpx.get(f"{running.url}/health").status_code == 200
-    assert httpx.get(f"{running.url}/health", headers={"Host": "evil.example"}).status_code == 400
+    refused = httpx.get(f"{running.url}/health", headers={"Host": "evil.example"})
+    assert refused.status_code == 400
+    assert "--allowed-host" in refused.json()["error"]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,10 +15,12 @@ import pytest
 
 from rag_mt.errors import UserError
 from ui.choices import fitting_target, shown_language, source_entries, target_entries
-from ui.demo import demo, logins, main, port
+from ui.demo import demo, logins, main
+from ui.events import warm_choice
 from ui.languages import Offer, offer_of
 from ui.limits import Limits
 from ui.page import build_page, launch
+from ui.serve import port
 from ui.service import Service
 from ui.sessions import Sessions
 from ui.translating import AUTO
@@ -60,6 +66,19 @@ def test_mistakes_are_one_sentence(wrong: list[str], capsys: pytest.CaptureFixtu
     assert said.startswith("rag-mt: ") and said.count("\n") == 1
 
 
+def test_a_demo_that_is_told_to_stop_leaves_no_uploads(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ui.demo", "--port", "0"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        assert any("the demo is at http://127.0.0.1:" in line for line in process.stderr)
+        assert list(tmp_path.glob("rag-mt-*"))
+        process.terminate()
+        assert process.wait(60) in (0, 130)
+        assert "Traceback" not in process.stderr.read()
+    assert not list(tmp_path.glob("rag-mt-*"))
+
+
 def test_the_command_is_documented() -> None:
     assert demo.__doc__
 
@@ -79,9 +98,22 @@ def test_a_target_that_the_source_does_not_go_to_is_replaced(service: Service) -
     assert fitting_target(service, AUTO, "tr") == "tr"
 
 
+def test_the_state_is_shown_while_the_lists_name_no_direction_that_is_offered(service: Service) -> None:
+    assert (warm_choice(service, "de", "en").source, warm_choice(service, AUTO, "fi").source) == ("de", "en")
+    assert warm_choice(service, "fi", "cs").source == "en"  # fi was chosen, and the list of targets follows
+
+
 def test_right_to_left_languages_are_offered_by_name(opener: Any) -> None:
     made = service_of(opener, offer_of(["ar", "en"]))
     assert ("العربية · Arabic", "ar") in source_entries(made)
+    made.close(0)
+
+
+def test_a_page_without_english(opener: Any) -> None:
+    made = service_of(opener, offer_of(["de", "fi"]))
+    page = build_page(made, Sessions(), "rule")
+    parts = {getattr(block, "elem_id", ""): block for block in page.blocks.values()}
+    assert [parts[name].value for name in ("to", "index-language")] == ["de", "de"]
     made.close(0)
 
 

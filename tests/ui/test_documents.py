@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,51 @@ def test_packed_files_come_back_packed(make_service: Any, start: Any) -> None:
     assert document.wait(10)
     assert document.output_name == "a.en.txt.gz"
     assert gzip.decompress(document.result.read_bytes()) == b"DAS HAUS.\n"
+
+
+SAID = "Der Stadtrat hat den Bau einer neuen Brücke beschlossen."
+REMARKS = "#. Shown in the title of the window when the user opens a file\n" * 5
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", SAID),
+        ("a.txt.gz", gzip.compress(f"{SAID}\n".encode() * 99, mtime=0)),
+        ("a.po", f'{REMARKS}msgid "{SAID}"\nmsgstr ""\n'),
+        ("a.xliff", XLIFF),
+        ("a.tmx", TMX.replace("Das Haus.", SAID)),
+        ("a.jsonl", json.dumps({"remark": REMARKS, "text": SAID}) + "\n"),
+    ],
+)
+def test_the_language_of_a_file_is_that_of_its_text(
+    make_service: Any, tmp_path: Path, name: str, content: str | bytes
+) -> None:
+    service = make_service()
+    path = tmp_path / "upload"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    codes = service.offer.sources_of("en")
+    assert service.documents.source_of(path, name, "", service.detector, codes) == "de"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.txt", b"The council meets on Thursday evening.", "cannot be told"),
+        ("a.txt", b"123", "cannot be told"),
+        ("a.po", b'msgid "x', "a.po"),
+        ("bomb.txt.gz", gzip.compress(b"wort " * 300, mtime=0), "bomb.txt.gz holds more than 1000 bytes"),
+    ],
+)
+def test_a_file_whose_language_cannot_be_told(
+    make_service: Any, tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    service = make_service(file_bytes=1000)
+    path = tmp_path / "upload"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=said) as error:
+        service.documents.source_of(path, name, "", service.detector, service.offer.sources_of("en"))
+    assert str(tmp_path) not in str(error.value)
 
 
 def test_partial_results_and_cancellation(make_service: Any, start: Any, slow: Callable[[float], Any]) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from typing import Any
+from weakref import ref
 
 import pytest
 
 from rag_mt.errors import UserError
+from rag_mt.translator import Translator
+from rag_mt.types import Completion, Prompt, Sentence, Translation
 from ui.engine import BatchReport, Engine
 from ui.limits import BusyError, LimitError, Limits
 from ui.translators import Choice, Translators
@@ -191,6 +195,46 @@ def test_errors_reach_the_one_who_asked(opener: Any) -> None:
     opener.llm.generate = broken
     assert engine.submit(order("Hallo.")).result(5).text == "HALLO."
     engine.close()
+
+
+def test_an_answer_that_cannot_be_read_fails_its_own_request_only(
+    engine: Engine, opener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Translator.read
+
+    def reads(own: Translator, sentence: Sentence, prompt: Prompt, completion: Completion) -> Translation:
+        return read(own, sentence, prompt, completion) if "schlecht" not in sentence.text else 1 / 0  # type: ignore[return-value]
+
+    monkeypatch.setattr(Translator, "read", reads)
+    opener.llm.hold.clear()
+    engine.submit(order("Vorweg."))
+    until(lambda: opener.llm.calls)
+    bad, good = engine.submit(order("Das ist schlecht.")), engine.submit(order("Das ist gut."))
+    opener.llm.hold.set()
+    with pytest.raises(ZeroDivisionError):
+        bad.result(5)
+    assert good.result(5).text == "DAS IST GUT."
+    until(lambda: engine.waiting == 0)
+
+
+def test_requests_that_have_ended_are_not_kept_while_others_go_on(engine: Engine, opener: Any) -> None:
+    engine.submit(order("Vorweg.")).result(5)
+    generate, kept = opener.llm.generate, []
+    opener.llm.hold.clear()
+    engine.submit(order("Zuerst."))
+    until(lambda: len(opener.llm.calls) == 2)
+
+    def looking(*given: Any) -> Any:
+        gc.collect()
+        kept.append(early() is not None)
+        return generate(*given)
+
+    opener.llm.generate = looking
+    early = ref(engine.submit(order("Früh.")))
+    later = [engine.submit(order(f"Satz {n}.")) for n in range(5)]
+    opener.llm.hold.set()
+    later[-1].result(5)
+    assert kept == [True, False]
 
 
 def test_close_finishes_what_waits_and_cancels_the_rest(slow: Callable[[float], Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ui.markup import direction, escaped, tagged
+from ui.markup import escaped, tagged
 
 
 class Tags(HTMLParser):
@@ -58,8 +58,4 @@ def test_escaped_text_reads_as_it_was(text: str) -> None:
 
 
 def test_tagged_says_language_and_direction() -> None:
-    assert tagged("<b>", "ar", "p", "x") == '<p class="x" lang="ar" dir="auto">&lt;b&gt;</p>'
-
-
-def test_direction() -> None:
-    assert [direction(code) for code in ("ar", "he", "de")] == ["rtl", "rtl", "ltr"]
+    assert tagged("<b>", "ar") == '<span lang="ar" dir="auto">&lt;b&gt;</span>'

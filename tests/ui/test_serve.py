@@ -82,6 +82,17 @@ def test_mistakes_are_one_sentence(
     told = capfd.readouterr().err
     assert said in told
     assert told.count("\n") == 1
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_a_port_that_cannot_be_had(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["serve", "--data", str(tmp_path), "--port", str(taken.getsockname()[1])]) == 2
+    assert "give another --host or --port" in capfd.readouterr().err
+    assert not [*tmp_path.glob("*/.uploads-*"), *tmp_path.glob("documents/*")]
+    with pytest.raises(SystemExit):
+        main(["serve", "--port", "70000"])
+    assert "'70000' is not a port" in capfd.readouterr().err
 
 
 def test_help_names_the_address(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ui.sessions import Sessions, new_token
@@ -44,6 +46,41 @@ def test_an_owner_who_comes_back_in_time_keeps_everything() -> None:
     assert gone == []
 
 
+def test_a_page_that_was_only_asleep_keeps_its_owner() -> None:
+    gone: list[str] = []
+    sessions = Sessions(gone.append, grace=0.05)
+    session = sessions.claim("a", new_token())
+    sessions.close("a")
+    again = sessions.of("a")  # it was not loaded anew, so it does not tell its token
+    assert again is not session and again.owner == session.owner
+    time.sleep(0.1)
+    sessions.sweep()
+    assert gone == []
+    sessions.close("a")
+    time.sleep(0.1)
+    sessions.sweep()
+    assert gone == [session.owner] != [sessions.of("a").owner]
+
+
+def test_owners_are_forgotten_though_nobody_comes_any_more() -> None:
+    gone: list[str] = []
+
+    def forget(owner: str) -> None:
+        gone.append(owner)
+        raise OSError("the disk is full")
+
+    sessions = Sessions(forget, grace=0.05)
+    sessions.keep_sweeping(every=0.01)
+    owners = [sessions.claim(page, new_token()).owner for page in "ab"]
+    for page in "ab":
+        sessions.close(page)
+    end = time.monotonic() + 5
+    while len(gone) < 2:
+        assert time.monotonic() < end, "they were kept"
+        time.sleep(0.01)
+    assert sorted(gone) == sorted(owners)
+
+
 def test_the_number_of_pages_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ui.sessions.MOST", 2)
     sessions = Sessions()
@@ -51,6 +88,14 @@ def test_the_number_of_pages_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     sessions.of("c")
     assert sessions.of("b") is second and len(sessions.all()) == 2
     assert sessions.of("a") is not first
+
+
+def test_an_owner_whose_page_was_one_too_many_is_forgotten_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ui.sessions.MOST", 2)
+    gone: list[str] = []
+    sessions = Sessions(gone.append, grace=0)
+    owners = [sessions.claim(page, new_token()).owner for page in "abc"]
+    assert gone == owners[:1]
 
 
 def test_closing_an_unknown_page_does_nothing() -> None:

@@ -12,7 +12,7 @@ from ui.languages import offer_of
 from ui.limits import Limits
 from ui.service import Service
 from ui.sessions import Session
-from ui.translating import Asked, View, compare_views, source_of, switched, translate_views
+from ui.translating import AUTO, Asked, View, compare_views, source_of, swapped, switched, translate_views
 
 TEXT = "Der Rat tagt heute. Der Zug wartet."
 
@@ -176,3 +176,22 @@ def test_comparing_sets_plain_beside_augmented(service: Service, session: Sessio
     view = last(compare_views(service, session))
     assert (view.comparison or "").count("No difference.") == 2
     assert len(session.history) == 1
+
+
+def test_comparing_leaves_the_hints_out_and_nothing_else(service: Service, session: Session, opener: Any) -> None:
+    last(translate_views(service, session, Asked(TEXT, "de", adapter="none")))
+    last(compare_views(service, session))
+    assert {(choice.retriever, choice.adapter) for choice in opener.opened} == {("ccpr", "none"), ("none", "none")}
+
+
+def test_swapping_takes_the_translation_of_this_text_only(service: Service, session: Session) -> None:
+    text = "Der Rat tagt heute. Der Zug wartet am Gleis."
+    assert swapped(service, session, text, AUTO, "en") == ("en", "de", text)
+    last(translate_views(service, session, Asked(text, "de")))
+    assert swapped(service, session, text, "de", "fi") is None
+    assert swapped(service, session, text, AUTO, "en") == ("en", "de", text.upper())
+    last(translate_views(service, session, Asked(text, "de")))
+    assert swapped(service, session, f"{text} Ja.", "de", "en") == ("en", "de", f"{text} Ja.")
+    assert session.result is None
+    assert "translate a text first" in (last(compare_views(service, session)).message or "").lower()
+    assert swapped(service, session, "123", AUTO, "en") is None
