@@ -6,9 +6,11 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub client is imported, which transformers does
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-# Workers of `pytest -n` share the cores; read when torch is imported, here and in the programs that tests start.
-WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // WORKERS)))
+# Workers of `pytest -n` share the cores; read when torch is imported, here and in the programs that tests start. Not
+# set in the process that starts the workers, which would inherit it: more threads than cores are ten times as slow.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +27,11 @@ settings.load_profile("rag_mt")
 
 if find_spec("playwright") is None:  # `make test` installs no browser; `make test-browser` does
     collect_ignore = ["browser"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The README's commands first: they take minutes, for which no worker shall wait at the end."""
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
 
 
 @pytest.fixture(scope="session")
