@@ -39,7 +39,7 @@ from ui.bodies import (
     fields_of,
 )
 from ui.html_text import HtmlText
-from ui.languages import Detected, Offer
+from ui.languages import Detected
 from ui.limits import BusyError, MissingError, TooLargeError
 from ui.metrics import Measured, Metrics
 from ui.service import Service
@@ -102,7 +102,7 @@ def make_app(
     from ui.api_uploads import router as uploads  # it imports from here
 
     app.include_router(uploads)
-    _name_languages(app, service.offer)
+    _name_choices(app, service)
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
     app.add_middleware(Bodies, limits=service.limits)
@@ -239,8 +239,7 @@ def service_of(request: Request) -> Service:
 
 def owner_of(request: Request, key: str) -> str:
     """Whom a request is from, by its key; raises AccessError, and BusyError for a client in too great a hurry."""
-    bearer = request.headers.get("authorization", "")
-    told = key or (bearer[7:].strip() if bearer.lower().startswith("bearer ") else "")
+    told = key or bearer_of(request)
     keys, pace = request.app.state.keys, request.app.state.pace
     place = request.client.host if request.client else ""
     try:
@@ -252,12 +251,18 @@ def owner_of(request: Request, key: str) -> str:
     return owner
 
 
+def bearer_of(request: Request) -> str:
+    """The key in the header of a request, or an empty text."""
+    given = request.headers.get("authorization", "")
+    return given[7:].strip() if given.lower().startswith("bearer ") else ""
+
+
 def _order(service: Service, owner: str, body: TranslateBody, source: str, target: str) -> Order | None:
     """How to translate from a source; None for a text that is in the target language already."""
     if source == target:
         return None
     options = body.hints if isinstance(body.hints, HintOptions) else None
-    choice = service.choice(owner, source, target, body.retriever, body.index)
+    choice = service.choice(owner, source, target, body.retriever, body.index, body.adapter, body.llm)
     if options is None:
         return Order(choice, "")
     return Order(choice, "", max_hints=options.max, least_score=options.least_score)
@@ -315,10 +320,11 @@ def _detected(found: Detected | None) -> DetectedLanguage:
     return DetectedLanguage(confidence=round(100 * found.confidence, 1), language=found.code)
 
 
-def _name_languages(app: FastAPI, offer: Offer) -> None:
-    """Tell in OpenAPI which languages the requests may name."""
-    codes = [known.code for known in offer.languages]
+def _name_choices(app: FastAPI, service: Service) -> None:
+    """Tell in OpenAPI which languages, language models and adapters the requests may name."""
+    codes = [known.code for known in service.offer.languages]
     named = {"source": [*codes, "auto"], "target": codes, "language": codes}
+    named |= {"llm": ["", *service.llms], "adapter": ["", *service.adapters]}
     for path in app.openapi()["paths"].values():
         for operation in path.values():
             for content in operation.get("requestBody", {}).get("content", {}).values():

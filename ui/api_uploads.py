@@ -20,8 +20,10 @@ from starlette.exceptions import HTTPException
 
 from rag_mt.errors import UserError
 from ui.access import MOST_FILES
-from ui.api import ERRORS, owner_of, service_of
+from ui.api import ERRORS, bearer_of, owner_of, service_of
 from ui.bodies import (
+    ADAPTER,
+    LLM,
     DocumentAnswer,
     ErrorAnswer,
     IndexAnswer,
@@ -60,6 +62,8 @@ class FileBody(BaseModel):
     column: Annotated[str, Field(description="Column (number from 1, or name) of a TSV, field of a JSONL file")] = ""
     retriever: str = ""
     index: str = ""
+    llm: Annotated[str, Field(description=LLM)] = ""
+    adapter: Annotated[str, Field(description=ADAPTER)] = ""
     api_key: str = ""
 
 
@@ -81,11 +85,11 @@ class BuildBody(BaseModel):
 )
 async def translate_file(request: Request) -> DocumentAnswer:
     """Begins a job and answers at once. `translatedFileUrl` waits for the end and gives the file."""
-    async with _form(request) as form:
+    async with _form(request) as (form, owner):
         files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
         if len(files) != 1:
             raise UserError("Invalid request: missing file parameter" if not files else "send one file at a time")
-        owner, service = owner_of(request, _text(form, "api_key")), service_of(request)
+        service = service_of(request)
         name = files[0].filename or "unnamed"
         with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
             path = Path(folder) / "upload"
@@ -97,7 +101,8 @@ async def translate_file(request: Request) -> DocumentAnswer:
                 source = await asyncio.to_thread(
                     service.documents.source_of, path, name, column, service.detector, able
                 )
-            choice = service.choice(owner, source, target, _text(form, "retriever"), _text(form, "index"))
+            named = [_text(form, name) for name in ("retriever", "index", "adapter", "llm")]
+            choice = service.choice(owner, source, target, *named)
             document = await asyncio.to_thread(service.documents.start, owner, name, path, Order(choice, ""), column)
     return _document(request, document, 0)
 
@@ -154,9 +159,9 @@ async def indexes(request: Request, key: Key = "") -> list[IndexAnswer]:
 )
 async def build_index(request: Request) -> IndexAnswer:
     """Begins to build and answers at once; its id is what `/translate` takes as `index` when it is done."""
-    async with _form(request) as form:
+    async with _form(request) as (form, owner):
         files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
-        owner, service = owner_of(request, _text(form, "api_key")), service_of(request)
+        service = service_of(request)
         language = service.offer.known(_text(form, "language", needed=True))
         with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
             saved = []
@@ -199,12 +204,14 @@ async def delete_index(request: Request, id: Id, key: Key = "") -> Response:
 
 
 @asynccontextmanager
-async def _form(request: Request) -> AsyncIterator[FormData]:
-    """The multipart form of a request; raises UserError for another body."""
+async def _form(request: Request) -> AsyncIterator[tuple[FormData, str]]:
+    """The multipart form of a request, and whose it is; raises UserError for another body. A key that is in the header
+    counts, and is checked before anything is received."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise UserError("the body is no multipart form: send the file as curl does with -F file=@NAME")
+    owner = owner_of(request, "") if bearer_of(request) or not request.app.state.keys.needed else ""
     async with request.form(max_files=MOST_FILES, max_fields=MOST_FILES) as form:
-        yield form
+        yield form, owner or owner_of(request, _text(form, "api_key"))
 
 
 def _text(form: FormData, name: str, needed: bool = False) -> str:

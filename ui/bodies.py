@@ -13,6 +13,8 @@ from rag_mt.errors import UserError
 Model = TypeVar("Model", bound=BaseModel)
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+LLM = "The language model, of those that the server offers"
+ADAPTER = "The model's adapter, of those that the server offers"
 
 
 def _flag(value: Any) -> Any:
@@ -51,6 +53,8 @@ class TranslateBody(BaseModel):
     ] = False
     retriever: Annotated[str, Field(description="What finds hints: ccpr, phrases, sentence or none")] = ""
     index: Annotated[str, Field(description="The id of an index of your own")] = ""
+    llm: Annotated[str, Field(description=LLM)] = ""
+    adapter: Annotated[str, Field(description=ADAPTER)] = ""
 
 
 class DetectBody(BaseModel):
@@ -86,7 +90,9 @@ class HintAnswer(BaseModel):
     """A piece of target-language text that the model was shown for a part of the source text."""
 
     source: str
-    source_span: tuple[int, int]
+    source_span: Annotated[
+        tuple[int, int], Field(description="Characters from and to; with format html, of the text without its markup")
+    ]
     phrase: str
     context: str
     score: float

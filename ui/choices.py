@@ -61,7 +61,7 @@ def index_retriever_entries(service: Service) -> Entries:
 
 
 def adapter_entries(service: Service) -> Entries:
-    """The adapters of the language model, the default first."""
+    """The adapters of the language models, the default first."""
     return [(ADAPTER_NAMES.get(name, name), name) for name in service.adapters]
 
 

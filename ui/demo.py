@@ -56,7 +56,7 @@ def demo(options: argparse.Namespace) -> int:
     # In a folder of the operator's, uploads stay; otherwise they go some time after their user.
     sessions = Sessions() if options.data else Sessions(service.delete_owner)
     sessions.keep_sweeping()
-    page = build_page(service, sessions, options.llm)
+    page = build_page(service, sessions, service.llms[0])
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as with Ctrl+C, and uploads are deleted
     try:
         url = launch(page, service.limits, options.host, options.port, users)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 
 from rag_mt.corpora.formats import Format, Segment, Side
 from rag_mt.corpora.opening import compressed
@@ -21,10 +21,12 @@ from rag_mt.jobs import Counts
 from rag_mt.paths import whole_file
 from rag_mt.skips import Skips
 from rag_mt.types import TranslatedText
+from ui.access import ANONYMOUS
 from ui.engine import Engine
 from ui.languages import MOST_CHARS, Detector
 from ui.limits import BusyError, Limits, MissingError
-from ui.tasks import CancelledTaskError, Task
+from ui.own_folders import OwnFolder
+from ui.tasks import CancelledTaskError, Task, wait_for_all
 from ui.uploads import keep, named, shown_name
 from ui.work import Job, Order
 
@@ -65,8 +67,8 @@ class Documents:
     """The documents of all owners. All methods may be called from any thread; nobody sees another owner's."""
 
     def __init__(self, folder: Path, engine: Engine, limits: Limits) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = Path(mkdtemp(prefix="documents-", dir=folder))
+        self._own = OwnFolder(folder, "documents-")
+        self._folder = self._own.path
         self._engine, self._limits = engine, limits
         self._documents: dict[str, Document] = {}
         self._lock = threading.Lock()
@@ -147,16 +149,22 @@ class Documents:
         for document in self.of(owner):
             self.delete(owner, document.id)
 
-    def close(self) -> None:
-        """Cancel all documents and delete their files."""
+    def cancel(self) -> None:
+        """Cancel all documents."""
         for document in list(self._documents.values()):
             document.cancel()
-        self._threads.shutdown(cancel_futures=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def close(self, timeout: float = 60.0) -> None:
+        """Cancel all documents, wait up to `timeout` seconds for their ends, and delete their files."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.cancel()
+        wait_for_all(list(self._documents.values()), timeout)
+        self._own.close()
 
     def _make_room(self, owner: str) -> None:
-        own = [d for d in self._documents.values() if d.owner == owner]
-        for documents, most in ((own, self._limits.documents), (self._documents.values(), self._limits.all_documents)):
+        all_documents = list(self._documents.values())
+        own = [d for d in all_documents if d.owner == owner != ANONYMOUS]  # clients without a key are many
+        for documents, most in ((own, self._limits.documents), (all_documents, self._limits.all_documents)):
             if len(documents) >= most:
                 ended = next((d for d in documents if d.ended), None)
                 if ended is None:

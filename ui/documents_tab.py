@@ -18,7 +18,7 @@ from ui.parts import FAST, LONG, Parts, asked_from, html_part
 from ui.service import Service
 from ui.sessions import Session, Sessions
 from ui.tasks import State
-from ui.translating import AUTO, Asked, message
+from ui.translating import AUTO, Asked, choice_of, message
 from ui.work import Order
 
 SHOWN = 8
@@ -94,7 +94,7 @@ def _started(service: Service, session: Session, file: str | None, column: str, 
     if source == AUTO:
         able = service.offer.sources_of(asked.target)
         source = service.documents.source_of(path, path.name, column, service.detector, able)
-    choice = service.choice(session.owner, source, asked.target, asked.retriever, asked.index, asked.adapter)
+    choice = choice_of(service, session, source, asked)
     order = Order(choice, "", asked.max_hints, asked.least_score)
     return service.documents.start(session.owner, path.name, path, order, column)
 

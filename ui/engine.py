@@ -25,6 +25,9 @@ from ui.work import Item, Job, Order
 
 log = logging.getLogger("rag_mt")
 
+TO_STOP = 10.0
+"""Seconds in which a service ends after its patience is over: a model that is loaded, say, cannot be stopped."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
@@ -96,7 +99,9 @@ class Engine:
         return jobs
 
     def close(self, patience: float = 10.0) -> None:
-        """Accept nothing more, let what was accepted finish for up to `patience` seconds, cancel the rest."""
+        """Accept nothing more, let what was accepted finish for up to `patience` seconds, cancel the rest, and wait
+        up to TO_STOP seconds more for what cannot be stopped at once."""
+        end = time.monotonic() + patience + TO_STOP
         with self._changed:
             self._closing = True
             self._changed.wait_for(lambda: not self._foreground(), patience)
@@ -105,8 +110,8 @@ class Engine:
             job.cancel()
         with self._changed:
             self._changed.notify_all()
-        self._thread.join(patience + 10)
-        self.translators.close()
+        self._thread.join(max(0.0, end - time.monotonic()))
+        self.translators.close(max(0.0, end - time.monotonic()))
 
     def _foreground(self) -> int:
         return sum(not job.order.background for job in self._jobs)

@@ -84,6 +84,7 @@ def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> No
 
     parts.source.input(source_changed, [parts.source, parts.target], parts.target, **FAST)
     parts.target.change(target_changed, [parts.target, parts.index], parts.index, **FAST)
+    parts.llm.input(service.default_adapter, parts.llm, parts.adapter, **FAST)
     parts.index.input(lambda: "", None, parts.retriever, **FAST)  # the one that the index was built for
     parts.text.input(typed, [parts.text, parts.source], parts.message, trigger_mode="always_last", **FAST)
     parts.swap.click(
@@ -109,13 +110,13 @@ def _connect_examples(service: Service, parts: Parts) -> None:
 def watch_models(service: Service, parts: Parts, state: Any, timer: Any) -> None:
     """Show how far the models of the chosen direction are, every second until they are there."""
 
-    def look(source: str, target: str) -> list[Any]:
-        shown, last = state_line(service, warm_choice(service, source, target))
+    def look(source: str, target: str, llm: str) -> list[Any]:
+        shown, last = state_line(service, warm_choice(service, source, target, llm))
         return [shown, gr.Timer(active=not last)]
 
-    timer.tick(look, [parts.source, parts.target], [state, timer], **FAST)
+    timer.tick(look, [parts.source, parts.target, parts.llm], [state, timer], **FAST)
     gr.on(
-        [parts.source.change, parts.target.change, parts.translate.click],
+        [parts.source.change, parts.target.change, parts.llm.change, parts.translate.click],
         lambda: gr.Timer(active=True),
         None,
         timer,
@@ -123,9 +124,9 @@ def watch_models(service: Service, parts: Parts, state: Any, timer: Any) -> None
     )
 
 
-def warm_choice(service: Service, source: str, target: str) -> Choice:
+def warm_choice(service: Service, source: str, target: str, llm: str = "") -> Choice:
     """The translator that will probably be asked for, also while one list has changed and the other follows."""
     sources = service.offer.sources_of(target)
     if source not in sources:
         source = next(code for code in ("de", *sources) if code in sources)
-    return service.choice("", source, target)
+    return service.choice("", source, target, llm=llm)

@@ -31,7 +31,7 @@ THREADS = 100
 
 
 def build_page(service: Service, sessions: Sessions, llm: str) -> gr.Blocks:
-    """The whole page; `llm` is the name of the service's language model."""
+    """The whole page; `llm` is the language model that is chosen at first."""
     page: gr.Blocks = gr.Blocks(title="rag_mt", analytics_enabled=False, delete_cache=(3600, 3600))
     with page:
         browser = gr.BrowserState("", storage_key="rag-mt", secret="rag-mt")  # readable after a restart too

@@ -63,7 +63,7 @@ class Parts:
     @property
     def asked(self) -> list[Any]:
         """The inputs of `asked_from`."""
-        named = (self.text, self.source, self.target, self.retriever, self.index, self.adapter)
+        named = (self.text, self.source, self.target, self.retriever, self.index, self.llm, self.adapter)
         return [*named, self.hints, self.score]
 
     @property
@@ -74,11 +74,11 @@ class Parts:
 
 
 def asked_from(
-    text: str, source: str, target: str, retriever: str, index: str, adapter: str, hints: float, score: float
+    text: str, source: str, target: str, retriever: str, index: str, llm: str, adapter: str, hints: float, score: float
 ) -> Asked:
     """The request in the values of the page's parts."""
     limit = None if hints >= ALL_HINTS else int(hints)
-    return Asked(text or "", source, target, retriever, index or "", adapter, limit, float(score))
+    return Asked(text or "", source, target, retriever, index or "", llm, adapter, limit, float(score))
 
 
 def updates(view: View) -> list[Any]:
@@ -138,12 +138,15 @@ def main_parts(service: Service, llm: str) -> dict[str, Any]:
                 [SAMPLE], value="", label="Text to search", info="Your own texts are added under “Your text”."
             )
         with gr.Row():
-            model = gr.Dropdown([llm], value=llm, label="Language model", info="Chosen when the server starts.")
+            model = gr.Dropdown(
+                list(service.llms), value=llm, label="Language model", info="What translates.", elem_id="llm"
+            )
             adapter = gr.Dropdown(
                 adapter_entries(service),
-                value=service.adapters[0],
+                value=service.default_adapter(llm),
                 label="Adapter",
                 info="Tuned weights for the model.",
+                elem_id="adapter",
             )
         with gr.Row():
             hints = gr.Slider(

@@ -8,7 +8,6 @@ import socket
 from pathlib import Path
 
 from rag_mt.console import OK, add_model_options, note, positive
-from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
 from rag_mt.errors import UserError
 
 NEEDED = "the server needs packages that are not installed: pip install 'rag-mt[serve]'"
@@ -31,8 +30,10 @@ def add_service_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--languages", default="", metavar="LIST", help="languages to offer, such as de,en (default: en and WMT16's)")
     add("--index", default="", metavar="DIR", help="index to search for its language (default: the sample index)")
-    add("--llm", default=DEFAULT_LLM, metavar="ID", help="language model: as for rag-mt translate")
-    add("--adapter", default=DEFAULT_ADAPTER, metavar="DIR", help="PEFT adapter of the LLM, or none (default: ours)")
+    llm_help = "language model, as for rag-mt translate; of several, users choose: the first is the default"
+    add("--llm", action="append", default=[], metavar="ID", help=llm_help)
+    adapter_help = "PEFT adapter, auto (ours) or none; of several, users choose: the first is the default"
+    add("--adapter", action="append", default=[], metavar="DIR", help=adapter_help)
     add("--wrapper", default="auto", help="prompt family (default: auto)")
     add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
     add("--data", metavar="DIR", help="folder for the indexes that users build (default: the cache)")

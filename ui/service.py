@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.errors import UserError
+from rag_mt.shipped_adapters import NONE
 from rag_mt.types import Encoder
 from retrievers.registry import RETRIEVERS, retriever_spec
 from ui.documents import Documents
-from ui.engine import BatchReport, Engine
+from ui.engine import TO_STOP, BatchReport, Engine
 from ui.languages import Detector, Offer, offer_of
 from ui.limits import Limits, limits_of
+from ui.own_folders import OwnFolder
 from ui.translators import Choice, Opener, SharedModels, Translators
 from ui.user_indexes import UserIndexes
 
 
 class Service:
-    """All that users share and own. `adapters` are the names that may be asked for, the default first.
+    """All that users share and own. `llms` are the language models that may be asked for, the default first, and
+    `adapters` their adapters: those that were given, the first of them the default of the first model, then `auto` and
+    `none`.
 
     `folder` keeps users' indexes from one start to the next; without one they are gone with the service.
     """
@@ -32,7 +37,8 @@ class Service:
         *,
         limits: Limits,
         offer: Offer,
-        adapters: Sequence[str] = (DEFAULT_ADAPTER, "none"),
+        llms: Sequence[str] = (DEFAULT_LLM,),
+        adapters: Sequence[str] = (),
         index: str = "",
         folder: Path | None = None,
         observe: Callable[[BatchReport], None] = lambda report: None,
@@ -44,9 +50,10 @@ class Service:
 
             manifest = read_manifest(Path(index))
             self._index_language, self._index_retriever = manifest.language, manifest.retriever
-        self.limits, self.offer, self.adapters = limits, offer, tuple(adapters)
-        self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="rag-mt-")
-        place = folder or Path(self._temporary.name if self._temporary else ".")
+        self.limits, self.offer, self.llms = limits, offer, tuple(dict.fromkeys(llms))
+        self.adapters = tuple(dict.fromkeys((*adapters, DEFAULT_ADAPTER, NONE)))
+        self._temporary = None if folder else OwnFolder(Path(tempfile.gettempdir()), "rag-mt-users-")
+        place = folder or Path(self._temporary.path if self._temporary else ".")
         self.detector = Detector([known.code for known in offer.languages])
         self.translators = Translators(opener, limits.translators, limits.llms)
         self.engine = Engine(self.translators, limits, observe)
@@ -58,8 +65,19 @@ class Service:
         """The retrieval systems that may be asked for, the default first."""
         return (DEFAULT_RETRIEVER, *(name for name in RETRIEVERS if name != DEFAULT_RETRIEVER))
 
+    def default_adapter(self, llm: str) -> str:
+        """The adapter that a language model has where none is named: others than the first model have their own."""
+        return self.adapters[0] if llm == self.llms[0] or self.adapters[0] == NONE else DEFAULT_ADAPTER
+
     def choice(
-        self, owner: str, source: str, target: str, retriever: str = "", index: str = "", adapter: str = ""
+        self,
+        owner: str,
+        source: str,
+        target: str,
+        retriever: str = "",
+        index: str = "",
+        adapter: str = "",
+        llm: str = "",
     ) -> Choice:
         """A translator by names that a user gave; what is empty is the default. `index` is the id of an index of the
         owner, whose retriever is taken unless it is named `none`.
@@ -68,23 +86,22 @@ class Service:
         """
         source, target = self.offer.known(source), self.offer.known(target)
         self.offer.check(source, target)
-        if adapter and adapter not in self.adapters:
-            raise UserError(f"adapter {adapter[:60]!r} is not offered: choose one of {', '.join(self.adapters)}")
-        adapter = adapter or self.adapters[0]
+        llm = _offered("language model", llm or self.llms[0], self.llms)
+        adapter = _offered("adapter", adapter or self.default_adapter(llm), self.adapters)
         if retriever:
             retriever_spec(retriever)
         if retriever == "none":
-            return Choice(source, target, retriever, adapter=adapter)
+            return Choice(source, target, retriever, "", adapter, llm)
         if index:
             own = self.indexes.get(owner, index)
             if own.language != target:
                 raise UserError(f"index {own.name!r} holds text in {own.language}: the target language is {target}")
             if retriever and retriever != own.retriever:
                 raise UserError(f"index {own.name!r} was built for retriever {own.retriever}: choose that one")
-            return Choice(source, target, own.retriever, str(self.indexes.folder_of(owner, index)), adapter)
+            return Choice(source, target, own.retriever, str(self.indexes.folder_of(owner, index)), adapter, llm)
         if self._index and self._index_language == target and retriever in ("", self._index_retriever):
-            return Choice(source, target, self._index_retriever, self._index, adapter)
-        return Choice(source, target, retriever or DEFAULT_RETRIEVER, adapter=adapter)
+            return Choice(source, target, self._index_retriever, self._index, adapter, llm)
+        return Choice(source, target, retriever or DEFAULT_RETRIEVER, "", adapter, llm)
 
     def delete_owner(self, owner: str) -> None:
         """Delete all that an owner has uploaded."""
@@ -92,21 +109,31 @@ class Service:
         self.indexes.delete_all(owner)
 
     def close(self, patience: float = 10.0) -> None:
-        """End everything; translations that were accepted may finish for up to `patience` seconds."""
-        self.documents.close()
-        self.indexes.close()
+        """End everything within `patience` and TO_STOP seconds; translations that were accepted may finish in the
+        first, documents and builds of indexes are cancelled at once."""
+        end = time.monotonic() + TO_STOP
+        self.documents.cancel()
+        self.indexes.cancel()
         self.engine.close(patience)
+        self.documents.close(max(0.0, end - time.monotonic()))
+        self.indexes.close(max(0.0, end - time.monotonic()))
         if self._temporary:
-            self._temporary.cleanup()
+            self._temporary.close()
 
     def _forget_index(self, folder: Path) -> None:
         self.translators.forget(lambda choice: choice.index == str(folder))
 
 
+def _offered(what: str, name: str, names: Sequence[str]) -> str:
+    if name not in names:
+        raise UserError(f"{what} {name[:60]!r} is not offered: choose one of {', '.join(names)}")
+    return name
+
+
 def open_service(
-    llm: str = DEFAULT_LLM,
+    llms: Sequence[str] = (DEFAULT_LLM,),
     *,
-    adapter: str = DEFAULT_ADAPTER,
+    adapters: Sequence[str] = (),
     wrapper: str = "auto",
     device: str = "auto",
     dtype: str = "auto",
@@ -120,14 +147,15 @@ def open_service(
     """A service of real models, which are loaded when they are asked for. Raises UserError for what cannot be used."""
     limits = limits or Limits()
     models = SharedModels(
-        llm, wrapper=wrapper, device=device, dtype=dtype, quantization=quantization, batch_size=limits.batch
+        wrapper=wrapper, device=device, dtype=dtype, quantization=quantization, batch_size=limits.batch
     )
     return Service(
         models,
         models.default_encoder,
         limits=limits,
-        offer=offer_of(languages, llm),
-        adapters=tuple(dict.fromkeys((adapter, "none"))),
+        offer=offer_of(languages, llms[0]),
+        llms=llms,
+        adapters=adapters,
         index=index,
         folder=folder,
         observe=observe,
@@ -141,8 +169,8 @@ def service_of(
 ) -> Service:
     """The service that the options of `ui.serve.add_service_options` ask for; `folder` is used if they name none."""
     return open_service(
-        options.llm,
-        adapter=options.adapter,
+        options.llm or (DEFAULT_LLM,),
+        adapters=options.adapter,
         wrapper=options.wrapper,
         device=options.device,
         dtype=options.dtype,

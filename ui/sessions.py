@@ -32,6 +32,7 @@ class Result:
     source: str
     target: str
     text: str
+    llm: str
     adapter: str
     hints: tuple[ShownHint, ...] = ()
     translated: TranslatedText | None = None

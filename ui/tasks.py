@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -94,3 +94,10 @@ class Task:
         with self._news:
             self._version += 1
             self._news.notify_all()
+
+
+def wait_for_all(tasks: Iterable[Task], timeout: float) -> None:
+    """Wait for the ends of all tasks, so many seconds at most in all."""
+    end = time.monotonic() + timeout
+    for task in tasks:
+        task.wait(max(0.0, end - time.monotonic()))

@@ -8,6 +8,7 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from rag_mt.defaults import DEFAULT_ADAPTER
 from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.types import TranslatedText
@@ -43,6 +44,7 @@ class Asked:
     target: str = "en"
     retriever: str = ""
     index: str = ""
+    llm: str = ""
     adapter: str = ""
     max_hints: int | None = None
     least_score: float = 0.0
@@ -100,12 +102,12 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
         before = session.result
         if before is None or (before.text, before.source, before.target) != (asked.text, source, asked.target):
             session.off.clear()
-        choice = service.choice(session.owner, source, asked.target, asked.retriever, asked.index, asked.adapter)
+        choice = choice_of(service, session, source, asked)
         job = session.job = service.engine.submit(_order(choice, asked, frozenset(session.off)))
-        session.result = Result(source, asked.target, asked.text, choice.adapter)
+        session.result = Result(source, asked.target, asked.text, choice.llm, choice.adapter)
         yield replace(empty_view(asked.target), output=output_pane("", asked.target, busy=True), running=True)
         yield from _follow(service, session, job)
-        result = _finished(session, job, choice)
+        result = _finished(service, session, job)
         yield _last_view(result, job)
     except CancelledError:
         if job is not None and job is session.job:  # else another translation of the page goes on
@@ -133,6 +135,12 @@ def source_of(service: Service, asked: Asked) -> str:
         name = language(found.code).name
         raise UserError(f"the text seems to be {name} already: choose another target language, or name the source")
     return found.code
+
+
+def choice_of(service: Service, session: Session, source: str, asked: Asked) -> Choice:
+    """The translator that was asked for; raises UserError for what is not offered."""
+    owner = session.owner
+    return service.choice(owner, source, asked.target, asked.retriever, asked.index, asked.adapter, asked.llm)
 
 
 def _order(choice: Choice, asked: Asked, off: frozenset[str]) -> Order:
@@ -186,14 +194,16 @@ def _with_hints(view: View, session: Session, hints: tuple[ShownHint, ...], job:
     )
 
 
-def _finished(session: Session, job: Job, choice: Choice) -> Result:
+def _finished(service: Service, session: Session, job: Job) -> Result:
     """The result of a job that has ended; it becomes the session's and goes into the history."""
-    translated = job.result()
+    translated, choice = job.result(), job.order.choice
     hints = shown_hints(job.order.text, job.items, list(session.off.values()))
-    result = Result(choice.source, choice.target, job.order.text, choice.adapter, hints, translated)
+    result = Result(choice.source, choice.target, job.order.text, choice.llm, choice.adapter, hints, translated)
     if job is session.job:
         session.result = result
-        system = choice.retriever if choice.adapter == "auto" else f"{choice.retriever}, adapter {choice.adapter}"
+        llm = f", {choice.llm}" if choice.llm != service.llms[0] else ""
+        adapter = f", adapter {choice.adapter}" if choice.adapter != DEFAULT_ADAPTER else ""
+        system = f"{choice.retriever}{llm}{adapter}"
         session.history.append(
             Entry(datetime.now(UTC), choice.source, choice.target, job.order.text, translated, system)
         )
@@ -282,7 +292,9 @@ def compare_views(service: Service, session: Session) -> Iterator[View]:
     job: Job | None = None
     titles = ("Plain: no hints", "With retrieved hints")
     try:
-        choice = service.choice(session.owner, result.source, result.target, "none", adapter=result.adapter)
+        choice = service.choice(
+            session.owner, result.source, result.target, "none", adapter=result.adapter, llm=result.llm
+        )
         job = session.job = service.engine.submit(Order(choice, result.text))
         for text in job.updates():
             yield View(

@@ -1,7 +1,7 @@
 """Translators that are loaded when they are asked for and shared by all who ask for the same.
 
-One language model per adapter and one encoder per name are in memory, whatever number of translators use them; who has
-not been asked for the longest goes first. Everything is loaded in one thread, one after the other.
+One language model per name and adapter and one encoder per name are in memory, whatever number of translators use them;
+who has not been asked for the longest goes first. Everything is loaded in one thread, one after the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -35,13 +35,14 @@ State = Literal["not loaded", "loading", "ready", "failed"]
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What tells one translator from another. `index` is a folder, or empty for the sample index of the target
-    language; `adapter` is as in `Translator.from_pretrained`."""
+    language; `adapter` and `llm` are as in `Translator.from_pretrained`."""
 
     source: str
     target: str
     retriever: str = DEFAULT_RETRIEVER
     index: str = ""
     adapter: str = DEFAULT_ADAPTER
+    llm: str = DEFAULT_LLM
 
     def __str__(self) -> str:
         index = f", index {Path(self.index).name}" if self.index else ""
@@ -69,7 +70,6 @@ class SharedModels:
 
     def __init__(
         self,
-        llm: str = DEFAULT_LLM,
         *,
         wrapper: str = "auto",
         device: str = "auto",
@@ -78,7 +78,6 @@ class SharedModels:
         batch_size: int = 16,
         max_new_tokens: int = 256,
     ) -> None:
-        self.llm = llm
         self._wrapper, self._max_new_tokens = wrapper, max_new_tokens
         self._options: dict[str, Any] = {
             "device": device,
@@ -86,7 +85,7 @@ class SharedModels:
             "quantization": quantization,
             "batch_size": batch_size,
         }
-        self._llms: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        self._llms: WeakValueDictionary[tuple[str, str], Any] = WeakValueDictionary()
         self._encoders: WeakValueDictionary[tuple[Any, ...], ModelEncoder] = WeakValueDictionary()
         self._lock = threading.RLock()
 
@@ -120,11 +119,11 @@ class SharedModels:
         return self.encoder(retriever, None, self._options["device"], self._options["dtype"])
 
     def _llm_for(self, choice: Choice) -> LanguageModel:
-        adapter = chosen_adapter(choice.adapter, self.llm, choice.retriever, choice.source, choice.target)
-        key = adapter or ""
+        adapter = chosen_adapter(choice.adapter, choice.llm, choice.retriever, choice.source, choice.target)
+        key = (choice.llm, adapter or "")
         found = self._llms.get(key)
         if found is None:
-            found = self._llms[key] = open_llm(self.llm, adapter=adapter, **self._options)
+            found = self._llms[key] = open_llm(choice.llm, adapter=adapter, **self._options)
         return cast(LanguageModel, found)
 
 
@@ -170,9 +169,12 @@ class Translators:
             for choice in [c for c in self._states if wanted(c) and c not in loading]:
                 self._drop(choice)
 
-    def close(self) -> None:
-        """Load nothing more; a load that runs is waited for."""
-        self._thread.shutdown(cancel_futures=True)
+    def close(self, timeout: float | None = None) -> None:
+        """Load nothing more; a load that runs is waited for, up to `timeout` seconds."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            running = [future for future in self._futures.values() if not future.done()]
+        wait(running, timeout)
 
     def _load(self, choice: Choice) -> Translator:
         begin = time.perf_counter()

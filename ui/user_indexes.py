@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from tempfile import mkdtemp
 
 from rag_mt.corpora.reading import read_sentences
 from rag_mt.defaults import DEFAULT_RETRIEVER
@@ -28,9 +27,10 @@ from rag_mt.types import Encoder, Origin, Sentence
 from retrievers.calibration import calibrate
 from retrievers.default_index import CALIBRATION_LINES, SAMPLE_CORPUS, SAMPLE_DROP
 from retrievers.index import open_index
-from retrievers.registry import build_for, confidence_for, maker_for
+from retrievers.registry import RETRIEVERS, build_for, confidence_for, maker_for, retriever_spec
 from ui.limits import BusyError, LimitError, Limits, MissingError
-from ui.tasks import CancelledTaskError, State, Task
+from ui.own_folders import OwnFolder
+from ui.tasks import CancelledTaskError, State, Task, wait_for_all
 from ui.uploads import keep, named, shown_name, shown_title
 
 log = logging.getLogger("rag_mt")
@@ -79,10 +79,10 @@ class UserIndexes:
     ) -> None:
         self.folder, self.limits = folder, limits
         self._encoder, self._gone = encoder, gone
-        folder.mkdir(parents=True, exist_ok=True)
-        self._work = Path(mkdtemp(prefix=".uploads-", dir=folder))
+        self._own = OwnFolder(folder, ".uploads-")
+        self._work = self._own.path
         self._builds: dict[str, Build] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="indexing")
 
     def build(
@@ -97,13 +97,16 @@ class UserIndexes:
         """Begin to build an index of text in the language `code` from files (name of the upload, where it is now).
 
         The files are copied and checked before this returns. Raises LimitError and BusyError for what is too much,
-        UserError for a file that holds no text.
+        UserError for a retriever that has no index, a name that is taken and a file that holds no text.
         """
         if not files:
             raise UserError("no file was given: upload at least one file with text in the target language")
-        name = self._free_name(owner, name)
-        build = Build(owner, name=name, language=language(code).code, retriever=retriever)
+        if not retriever_spec(retriever).needs_index:
+            able = ", ".join(name for name, spec in RETRIEVERS.items() if spec.needs_index)
+            raise UserError(f"retriever {retriever!r} has no index: choose one of {able}")
+        build = Build(owner, language=language(code).code, retriever=retriever)
         with self._lock:
+            build.name = self._free_name(owner, name)
             self._check_room(owner)
             self._builds[build.id] = build
         place = self._work / build.id
@@ -117,7 +120,7 @@ class UserIndexes:
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             with self._lock:
-                del self._builds[build.id]
+                self._builds.pop(build.id, None)
             raise
         self._thread.submit(self._run, build, column)
         return build
@@ -152,10 +155,11 @@ class UserIndexes:
 
     def rename(self, owner: str, id: str, name: str) -> UserIndex:
         """Give an index another name; raises UserError for a name that is taken."""
-        index = self.get(owner, id)
-        if shown_title(name) != index.name:
-            index = replace(index, name=self._free_name(owner, name))
-            self._write(self.folder_of(owner, id).parent, index)
+        with self._lock:
+            index = self.get(owner, id)
+            if shown_title(name) != index.name:
+                index = replace(index, name=self._free_name(owner, name))
+                self._write(self.folder_of(owner, id).parent, index)
         return index
 
     def delete(self, owner: str, id: str) -> None:
@@ -181,12 +185,17 @@ class UserIndexes:
             self.delete(owner, index.id)
         shutil.rmtree(self._place(owner), ignore_errors=True)
 
-    def close(self) -> None:
-        """Cancel the builds."""
+    def cancel(self) -> None:
+        """Cancel all builds."""
         for build in list(self._builds.values()):
             build.cancel()
-        self._thread.shutdown(cancel_futures=True)
-        shutil.rmtree(self._work, ignore_errors=True)
+
+    def close(self, timeout: float = 60.0) -> None:
+        """Cancel all builds, wait up to `timeout` seconds for their ends, and delete their uploads."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self.cancel()
+        wait_for_all(list(self._builds.values()), timeout)
+        self._own.close()
 
     def _check_room(self, owner: str) -> None:
         running = [build for build in self._builds.values() if not build.ended]
@@ -278,8 +287,8 @@ class UserIndexes:
     def _free_name(self, owner: str, name: str) -> str:
         """The name as it will be shown; raises UserError if the owner has an index of that name."""
         name = shown_title(name)
-        taken = {index.name for index in self.of(owner)}
-        taken |= {build.name for build in self.builds(owner) if not build.ended}
+        taken = {build.name for build in self.builds(owner) if not build.ended}
+        taken |= {index.name for index in self.of(owner)}  # after the builds: one that ends meanwhile is here
         if name in taken:
             raise UserError(f"you have an index named {name!r} already: give another name")
         return name

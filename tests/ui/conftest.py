@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import uvicorn
 
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
 from rag_mt.llm.stopping import first_stop
 from rag_mt.translator import Translator
 from rag_mt.types import (
@@ -155,12 +156,12 @@ class WordEncoder:
 
 
 class RuleOpener:
-    """Opens rule translators that share one LLM per adapter, with `WordEncoder` over the index of a choice that names
-    one; `opened` lists the choices, `pace` slows loading."""
+    """Opens rule translators that share one LLM per name and adapter, with `WordEncoder` over the index of a choice
+    that names one; `opened` lists the choices, `pace` slows loading."""
 
     def __init__(self, llm: RuleLLM | None = None, pace: float = 0.0) -> None:
         self.llm = llm or RuleLLM()
-        self.others: dict[str, RuleLLM] = {}
+        self.others: dict[tuple[str, str], RuleLLM] = {}
         self.pace = pace
         self.opened: list[Choice] = []
         self.at_once = 0
@@ -171,7 +172,8 @@ class RuleOpener:
         self.most_at_once = max(self.most_at_once, self.at_once)
         time.sleep(self.pace)
         self.opened.append(choice)
-        llm = self.llm if choice.adapter == "auto" else self.others.setdefault(choice.adapter, RuleLLM())
+        key = (choice.llm, choice.adapter)
+        llm = self.llm if key == (DEFAULT_LLM, DEFAULT_ADAPTER) else self.others.setdefault(key, RuleLLM())
         retriever: Retriever = RuleRetriever()
         if choice.index:
             retriever = open_retriever(
@@ -202,12 +204,20 @@ def make_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     """Makes services of rule translators, by limits and an opener; they are closed after the test."""
     made: list[Service] = []
 
-    def make(opener: RuleOpener | None = None, folder: Path | None = None, **limits: int) -> Service:
+    def make(
+        opener: RuleOpener | None = None,
+        folder: Path | None = None,
+        llms: Sequence[str] = (DEFAULT_LLM,),
+        adapters: Sequence[str] = (),
+        **limits: int,
+    ) -> Service:
         service = Service(
             opener or RuleOpener(),
             lambda retriever: WordEncoder(),
             limits=Limits(**limits),
             offer=offer_of(),
+            llms=llms,
+            adapters=adapters,
             folder=folder or tmp_path / f"service{len(made)}",
         )
         made.append(service)
@@ -233,10 +243,10 @@ def run_server(make_service: Any) -> Iterator[Callable[..., Running]]:
     """Starts servers at free ports; they are stopped after the test."""
     made: list[tuple[uvicorn.Server, threading.Thread]] = []
 
-    def start(opener: RuleOpener | None = None, app_options: dict[str, Any] | None = None, **limits: int) -> Running:
+    def start(opener: RuleOpener | None = None, app_options: dict[str, Any] | None = None, **more: Any) -> Running:
         opener = opener or RuleOpener()
         metrics = Metrics()
-        service = make_service(opener, **limits)
+        service = make_service(opener, **more)
         service.engine.observe = metrics.observe
         app = make_app(service, metrics=metrics, patience=1, **(app_options or {}))
         place = listening("127.0.0.1", 0)

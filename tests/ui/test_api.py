@@ -125,6 +125,8 @@ def test_hints_are_told_when_they_are_asked_for(api: Any) -> None:
         ({"q": ["x"] * 51, "source": "de", "target": "en"}, 400, "at most 50"),
         ({"q": "x", "source": "de", "target": "en", "retriever": "magic"}, 400, "'magic'"),
         ({"q": "x", "source": "de", "target": "en", "index": "abc"}, 404, "no index 'abc'"),
+        ({"q": "x", "source": "de", "target": "en", "llm": "gpt2"}, 400, "choose one of embedded:gemma-3-270m"),
+        ({"q": "x", "source": "de", "target": "en", "adapter": "../x"}, 400, "choose one of auto, none"),
         ({"q": "x", "source": "de", "target": "en", "hints": {"max": -1}}, 400, "hints"),
         (b"{", 400, "no JSON"),
         (b"[" * 100_000, 400, "no JSON"),
@@ -180,7 +182,7 @@ def test_a_file_as_a_job(api: Any) -> None:
 
 
 def test_a_file_that_gave_way_to_another_is_missing(run_server: Any) -> None:
-    running = run_server(documents=1)
+    running = run_server()
     with httpx.Client(base_url=running.url, timeout=20) as api:
         data = {"source": "de", "target": "en"}
         begun = api.post("/translate_file", files={"file": ("a.txt", "Das Haus.")}, data=data).json()
@@ -242,6 +244,54 @@ def test_an_own_index(api: Any) -> None:
     assert api.delete(place).status_code == 204
     assert api.post("/translate", json=body).status_code == 404
     assert api.get("/index").json() == []
+
+
+def test_the_language_model_and_adapter_may_be_chosen(run_server: Any) -> None:
+    running = run_server(llms=["first", "second"], adapters=["mine"])
+    body = {"q": "Das Haus.", "source": "de", "target": "en"}
+    with httpx.Client(base_url=running.url, timeout=20) as api:
+        chosen = ({}, {"adapter": "none"}, {"llm": "second"}, {"llm": "second", "adapter": "mine"})
+        for more in chosen:
+            assert api.post("/translate", json={**body, **more}).json() == {"translatedText": "DAS HAUS."}
+        form = {"source": "de", "target": "en", "llm": "second", "adapter": "none"}
+        begun = api.post("/translate_file", files={"file": ("a.txt", "Das Haus.")}, data=form).json()
+        assert api.get(begun["translatedFileUrl"]).text == "DAS HAUS."
+        assert api.post("/translate", json={**body, "llm": "third"}).status_code == 400
+        described = api.get("/openapi.json").json()["paths"]["/translate"]["post"]["requestBody"]["content"]
+        fields = described["application/json"]["schema"]["properties"]
+        assert fields["llm"]["enum"] == ["", "first", "second"]
+        assert fields["adapter"]["enum"] == ["", "mine", "auto", "none"]
+    made = [(choice.llm, choice.adapter) for choice in running.opener.opened]
+    assert made == [
+        ("first", "mine"),  # the default adapter is made for the default model
+        ("first", "none"),
+        ("second", "auto"),
+        ("second", "mine"),
+        ("second", "none"),
+    ]
+
+
+@pytest.mark.parametrize(("retriever", "said"), [("none", "'none' has no index"), ("magic", "'magic'")])
+def test_an_index_for_a_retriever_that_has_none_is_refused(api: Any, retriever: str, said: str) -> None:
+    form = {"language": "en", "retriever": retriever}
+    answer = api.post("/index", files={"files": ("a.txt", "The dog sleeps.")}, data=form)
+    assert (answer.status_code, said in answer.json()["error"]) == (400, True)
+
+
+def test_a_key_in_the_header_is_checked_before_the_upload_is_read(run_server: Any) -> None:
+    running = run_server(app_options={"keys": Keys(["first"])})
+    host, port = running.url.removeprefix("http://").split(":")
+    head = (
+        f"Host: {host}\r\nAuthorization: Bearer wrong\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+        "Content-Length: 100000\r\n\r\n--x\r\n"
+    )
+    for path in ("/index", "/translate_file"):
+        with socket.create_connection((host, int(port)), timeout=10) as line:
+            line.sendall(f"POST {path} HTTP/1.1\r\n{head}".encode())  # the rest never comes
+            assert b" 403 " in line.recv(100)
+    file, data = {"file": ("a.txt", "Das Haus.")}, {"source": "de", "target": "en"}
+    headers = {"Authorization": "Bearer first"}
+    assert httpx.post(f"{running.url}/translate_file", files=file, data=data, headers=headers).status_code == 200
 
 
 def test_keys(run_server: Any) -> None:

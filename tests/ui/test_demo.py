@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from rag_mt.defaults import DEFAULT_LLM
 from rag_mt.errors import UserError
 from ui.choices import fitting_target, shown_language, source_entries, target_entries
 from ui.demo import demo, logins, main
@@ -20,8 +21,9 @@ from ui.events import warm_choice
 from ui.languages import Offer, offer_of
 from ui.limits import Limits
 from ui.page import build_page, launch
-from ui.serve import port
+from ui.serve import add_service_options, port
 from ui.service import Service
+from ui.service import service_of as service_from
 from ui.sessions import Sessions
 from ui.translating import AUTO
 
@@ -111,14 +113,38 @@ def test_right_to_left_languages_are_offered_by_name(opener: Any) -> None:
 
 def test_a_page_without_english(opener: Any) -> None:
     made = service_of(opener, offer_of(["de", "fi"]))
-    page = build_page(made, Sessions(), "rule")
+    page = build_page(made, Sessions(), DEFAULT_LLM)
     parts = {getattr(block, "elem_id", ""): block for block in page.blocks.values()}
     assert [parts[name].value for name in ("to", "index-language")] == ["de", "de"]
     made.close(0)
 
 
+def test_the_settings_offer_what_the_operator_named(opener: Any) -> None:
+    named: dict[str, Any] = {"llms": ["first", "second"], "adapters": ["mine"]}
+    made = Service(opener, lambda name: None, limits=Limits(), offer=offer_of(), **named)  # type: ignore[arg-type,return-value]
+    page = build_page(made, Sessions(), "first")
+    parts = {getattr(block, "elem_id", ""): block for block in page.blocks.values()}
+    assert [value for _, value in parts["llm"].choices] == ["first", "second"]
+    assert [value for _, value in parts["adapter"].choices] == ["mine", "auto", "none"]
+    assert [parts[name].value for name in ("llm", "adapter")] == ["first", "mine"]
+    assert warm_choice(made, "de", "en", "second").llm == "second"
+    made.close(0)
+
+
+def test_models_and_adapters_may_be_named_several_times() -> None:
+    parser = argparse.ArgumentParser()
+    add_service_options(parser)
+    for given, llms, adapters in (
+        ([], (DEFAULT_LLM,), ("auto", "none")),
+        (["--llm", "a", "--llm", "b", "--adapter", "none"], ("a", "b"), ("none", "auto")),
+    ):
+        made = service_from(parser.parse_args(given))
+        assert (made.llms, made.adapters) == (llms, adapters)
+        made.close(0)
+
+
 def test_the_page_is_served_with_a_login_and_without_anything_from_elsewhere(service: Service) -> None:
-    page = build_page(service, Sessions(), "rule")
+    page = build_page(service, Sessions(), DEFAULT_LLM)
     url = launch(page, service.limits, "127.0.0.1", 0, [("anna", "secret")])
     try:
         assert url.startswith("http://127.0.0.1:") and page.share_url is None
@@ -135,10 +161,10 @@ def test_the_page_is_served_with_a_login_and_without_anything_from_elsewhere(ser
 
 
 def test_a_taken_port_is_said_to_be(service: Service) -> None:
-    page = build_page(service, Sessions(), "rule")
-    url = launch(page, service.limits, "127.0.0.1", 0)
+    first, page = (build_page(service, Sessions(), DEFAULT_LLM) for _ in range(2))
+    url = launch(first, service.limits, "127.0.0.1", 0)
     try:
         with pytest.raises(UserError, match="choose another --port"):
-            launch(build_page(service, Sessions(), "rule"), service.limits, "127.0.0.1", int(url.split(":")[2][:-1]))
+            launch(page, service.limits, "127.0.0.1", int(url.split(":")[2][:-1]))
     finally:
-        page.close(verbose=False)
+        first.close(verbose=False)

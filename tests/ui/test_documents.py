@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_mt.errors import UserError
+from ui.access import ANONYMOUS
 from ui.documents import Document
 from ui.limits import BusyError, LimitError, MissingError
 from ui.service import Service
@@ -159,6 +160,15 @@ def test_the_oldest_finished_one_gives_way(make_service: Any, start: Any, slow: 
     with pytest.raises(BusyError, match="2 files are being translated"):
         start(service, "e.txt", "Ein Satz.\n")
     opener.llm.hold.set()
+
+
+def test_clients_without_a_key_do_not_push_each_other_out(make_service: Any, start: Any) -> None:
+    service = make_service(documents=1, all_documents=3)
+    made = [start(service, f"{n}.txt", "Ein Satz.\n", owner=ANONYMOUS) for n in range(3)]
+    assert all(document.wait(10) for document in made)
+    assert service.documents.of(ANONYMOUS) == made
+    last = start(service, "3.txt", "Ein Satz.\n", owner=ANONYMOUS)
+    assert service.documents.of(ANONYMOUS) == [*made[1:], last]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from weakref import ref
 
 import pytest
 
+from rag_mt.defaults import DEFAULT_LLM
 from rag_mt.errors import UserError
 from rag_mt.translator import Translator
 from rag_mt.types import Completion, Prompt, Sentence, Translation
@@ -101,7 +102,7 @@ def test_languages_with_one_model_share_a_batch_and_models_do_not_mix(engine: En
     for job in [*jobs, plain]:
         job.result(5)
     assert opener.llm.calls == [1, 2]
-    assert opener.others["none"].calls == [1]
+    assert opener.others[DEFAULT_LLM, "none"].calls == [1]
 
 
 def test_cancel_stops_generation_between_tokens(slow: Callable[[float], Any]) -> None:
@@ -138,7 +139,7 @@ def test_a_waiting_request_that_is_cancelled_is_never_generated(engine: Engine, 
 
 
 def test_updates_grow_to_the_translation(slow: Callable[[float], Any]) -> None:
-    engine = Engine(Translators(slow(0.01)), Limits())
+    engine = Engine(Translators(slow(0.05)), Limits())
     job = engine.submit(order("Eins zwei drei vier fünf sechs sieben. Acht neun zehn elf zwölf."))
     seen = list(job.updates(every=0))
     assert seen[-1] == job.result(1).text

@@ -195,3 +195,16 @@ def test_swapping_takes_the_translation_of_this_text_only(service: Service, sess
     assert session.result is None
     assert "translate a text first" in (last(compare_views(service, session)).message or "").lower()
     assert swapped(service, session, "123", AUTO, "en") is None
+
+
+def test_the_language_model_is_chosen_among_those_of_the_operator(opener: Any, session: Session) -> None:
+    llms = ("first", "second")
+    made = Service(opener, lambda name: None, limits=Limits(), offer=offer_of(), llms=llms)  # type: ignore[arg-type,return-value]
+    last(translate_views(made, session, Asked(TEXT, "de", llm="second")))
+    last(compare_views(made, session))
+    assert [(c.retriever, c.llm) for c in opener.opened] == [("ccpr", "second"), ("none", "second")]
+    assert [entry.system for entry in session.history] == ["ccpr, second"]
+    assert "choose one of first, second" in (
+        last(translate_views(made, session, Asked(TEXT, "de", llm="x"))).message or ""
+    )
+    made.close(0)

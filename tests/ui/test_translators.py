@@ -60,23 +60,28 @@ def test_language_models_are_limited_too(opener: Any) -> None:
     for adapter in ("auto", "one", "two"):
         translators.load(Choice("de", "en", "phrases", adapter=adapter)).result(5)
     assert {one.choice.adapter for one in translators.states()} == {"one", "two"}
+    for llm in ("a", "b"):
+        translators.load(Choice("de", "en", "phrases", llm=llm)).result(5)
+    assert {one.choice.llm for one in translators.states()} == {"a", "b"}
     translators.close()
 
 
 def test_models_are_shared_as_long_as_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     class Model:
-        def __init__(self, *_: Any, **options: Any) -> None:
-            self.options = options
+        def __init__(self, name: str, *_: Any, **options: Any) -> None:
+            self.name, self.options = name, options
 
     monkeypatch.setattr("ui.translators.open_llm", Model)
     monkeypatch.setattr("ui.translators.Translator.from_pretrained", lambda **options: type("T", (), options)())
     monkeypatch.setattr("ui.translators.encoder_for", Model)
-    models = SharedModels("some/model", dtype="float32")
-    first: Any = models(Choice("de", "en", "sentence"))
-    second: Any = models(Choice("cs", "en", "sentence"))
-    other: Any = models(Choice("cs", "en", "sentence", adapter="my-adapter"))
+    models = SharedModels(dtype="float32")
+    first: Any = models(Choice("de", "en", "sentence", llm="some/model"))
+    second: Any = models(Choice("cs", "en", "sentence", llm="some/model"))
+    other: Any = models(Choice("cs", "en", "sentence", adapter="my-adapter", llm="some/model"))
+    third: Any = models(Choice("de", "en", "sentence", llm="other/model"))
     assert first.llm is second.llm is not other.llm
     assert other.llm.options["adapter"] == "my-adapter"
+    assert (first.llm.name, third.llm.name) == ("some/model", "other/model")
     assert models.encoder("sentence", None, "cpu", "float32") is models.encoder("sentence", None, "cpu", "float32")
     gone = weakref.ref(first.llm)
     del first, second

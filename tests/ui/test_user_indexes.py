@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -164,9 +165,41 @@ def test_a_build_can_be_cancelled(make_service: Any, upload: Any, monkeypatch: p
         time.sleep(0.01)
 
 
-def test_a_build_that_fails_says_why(make_service: Any, upload: Any) -> None:
+def refused(*_: Any, **__: Any) -> None:
+    raise UserError("the text is odd")
+
+
+def test_a_build_that_fails_says_why(make_service: Any, upload: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     service = make_service()
-    build = service.indexes.build("ann", "odd", "en", [upload()], "none")
+    monkeypatch.setattr("ui.user_indexes.build_for", refused)
+    build = service.indexes.build("ann", "odd", "en", [upload()], "sentence")
     assert build.wait(20)
-    assert build.state == "failed"
-    assert "'none' has no index" in build.error
+    assert (build.state, build.error) == ("failed", "the text is odd")
+
+
+@pytest.mark.parametrize(("retriever", "said"), [("none", "'none' has no index"), ("magic", "unknown retriever")])
+def test_a_retriever_without_an_index_is_refused_at_once(
+    make_service: Any, upload: Any, retriever: str, said: str
+) -> None:
+    service = make_service()
+    with pytest.raises(UserError, match=said):
+        service.indexes.build("ann", "odd", "en", [upload()], retriever)
+    assert service.indexes.builds("ann") == []
+
+
+def test_of_two_builds_of_one_name_at_once_one_is_refused(
+    make_service: Any, upload: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = make_service()
+    names = service.indexes._free_name
+
+    def slowly(owner: str, name: str) -> str:
+        free: str = names(owner, name)
+        time.sleep(0.2)
+        return free
+
+    monkeypatch.setattr(service.indexes, "_free_name", slowly)
+    files = [upload(), upload()]
+    with ThreadPoolExecutor(2) as pool:
+        builds = [pool.submit(service.indexes.build, "ann", "same", "en", [file], "sentence") for file in files]
+    assert sorted(bool(build.exception()) for build in builds) == [False, True]
