@@ -355,7 +355,7 @@ def test_too_many_requests_in_a_minute(run_server: Any) -> None:
 
 
 def test_a_translation_ends_with_its_connection(run_server: Any, slow: Callable[[float], Any]) -> None:
-    running = run_server(slow(0.02))
+    running = run_server(slow(0.05))
     text = " ".join(["wort"] * 60)
     body = f'{{"q": "{text}", "source": "de", "target": "en"}}'
     host, port = running.url.removeprefix("http://").split(":")

@@ -106,7 +106,7 @@ def test_languages_with_one_model_share_a_batch_and_models_do_not_mix(engine: En
 
 
 def test_cancel_stops_generation_between_tokens(slow: Callable[[float], Any]) -> None:
-    opener = slow(0.02)
+    opener = slow(0.05)
     engine = Engine(Translators(opener), Limits(batch=4))
     long = engine.submit(order(" ".join(["wort"] * 60) + "."))
     other = engine.submit(order("Auch das bleibt."))
@@ -139,7 +139,7 @@ def test_a_waiting_request_that_is_cancelled_is_never_generated(engine: Engine, 
 
 
 def test_updates_grow_to_the_translation(slow: Callable[[float], Any]) -> None:
-    engine = Engine(Translators(slow(0.05)), Limits())
+    engine = Engine(Translators(slow(0.1)), Limits())
     job = engine.submit(order("Eins zwei drei vier fünf sechs sieben. Acht neun zehn elf zwölf."))
     seen = list(job.updates(every=0))
     assert seen[-1] == job.result(1).text

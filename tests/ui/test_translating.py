@@ -115,7 +115,7 @@ def test_the_language_is_detected(service: Service) -> None:
 
 
 def test_stopping_shows_what_there_was(session: Session, slow: Callable[[float], Any]) -> None:
-    opener = slow(0.05)
+    opener = slow(0.2)
     made = Service(opener, lambda name: None, limits=Limits(), offer=offer_of())  # type: ignore[arg-type,return-value]
     views = translate_views(made, session, Asked("Der Rat tagt heute lange und sehr gerne im Saal. " * 4, "de"))
     for view in views:
@@ -129,7 +129,7 @@ def test_stopping_shows_what_there_was(session: Session, slow: Callable[[float],
 
 
 def test_a_page_that_goes_away_ends_its_translation(session: Session, slow: Callable[[float], Any]) -> None:
-    made = Service(slow(0.05), lambda name: None, limits=Limits(), offer=offer_of())  # type: ignore[arg-type,return-value]
+    made = Service(slow(0.5), lambda name: None, limits=Limits(), offer=offer_of())  # type: ignore[arg-type,return-value]
     views = translate_views(made, session, Asked("Der Rat tagt heute. " * 5, "de"))
     for view in views:
         if "DER" in (view.output or ""):
