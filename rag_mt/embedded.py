@@ -124,7 +124,7 @@ EMBEDDED: dict[str, Embedded] = {
         licence="Gemma Terms of Use (https://ai.google.dev/gemma/terms)",
         purpose="small multilingual language model without instruction tuning (Gemma 3 270M)",
         megabytes=820,
-        seconds=60,
+        seconds=40,
         convert=_convert_gguf,
     ),
     "smollm2-135m": Embedded(
