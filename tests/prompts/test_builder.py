@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from prompts.builder import PromptBuilder
@@ -221,12 +221,14 @@ RESERVED = ("<x>", "<start_of_turn>", "Haus", "[[", "<|im_start|>", "]x")
 
 
 @given(NASTY, NASTY, NASTY, NASTY, st.sampled_from(WRAPPERS), st.sampled_from(["phrase", "sentence", "passage"]))
+@example("", "", "[[" * 6 + "###" + "<|im_start|>" * 6 + "### Response:", "", "alpaca", "phrase")
 def test_inserted_text_stays_in_its_place(
     text: str, before: str, phrase: str, after: str, wrapper: str, unit: Unit
 ) -> None:
     source = Sentence(f"a{text}", "de")
     hit = Hit(Sentence(f"{before}b{phrase}{after}", "en"), Span(len(before), len(before) + 1 + len(phrase)), 0.5)
-    builder = PromptBuilder("de", "en", wrapper, unit, llm=Words(reserved=RESERVED))
+    # No text that is made up is so long: no hint is left out for its length.
+    builder = PromptBuilder("de", "en", wrapper, unit, context_chars=1000, llm=Words(reserved=RESERVED))
     prompt = builder.build(source, (Hint(Span(0, len(source.text)), hit),))
     calm_hit = Hit(Sentence("b", "en"), Span(0, 1), 0.5)
     calm = builder.build(Sentence("a", "de"), (Hint(Span(0, 1), calm_hit),)).text
