@@ -10,7 +10,6 @@ launch -m finetune.ccpr ...`; each process takes its own batches and has the oth
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Sequence
@@ -22,9 +21,8 @@ import torch
 from accelerate import Accelerator
 
 from finetune.ccpr_config import Config, read_config
-from finetune.checkpoints import restore_training, training_tensors
+from finetune.checkpoints import queue_tensors, queues_of, restore_training, training_tensors, write_training
 from finetune.curves import plot_curve
-from finetune.losses.phrase_contrastive import Negatives
 from finetune.neighbours import Neighbours, training_order
 from finetune.other_contexts import OtherContexts
 from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_of
@@ -34,9 +32,9 @@ from finetune.run_loop import run_to_end
 from finetune.run_options import add_run_options, changes_in, shown_options
 from finetune.schedule import rate_share
 from finetune.trainable import first_layers, save_trained, trainable
+from finetune.updates import average_gradients, take_step
 from finetune.warm_start import continued, start_from
 from rag_mt import __version__
-from rag_mt.adapters import TRAINING
 from rag_mt.console import Parser, run
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
@@ -128,10 +126,8 @@ class Trainer:
             group["lr"] = rate * share
         self.encoder.train()
         losses = self._chunked(batch) if training.chunks > 1 else self._whole(batch)
-        self._average_gradients()
-        torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), training.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        average_gradients(self.accelerator, self.parameters)
+        take_step(self.optimizer, self.parameters, training.clip)
         self.step += 1
         return losses
 
@@ -188,12 +184,6 @@ class Trainer:
         states: torch.Tensor = output.last_hidden_state
         return states
 
-    def _average_gradients(self) -> None:
-        if self.accelerator.num_processes > 1:
-            for parameter in self.parameters.values():
-                if parameter.grad is not None:
-                    parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
-
     def evaluate(self) -> dict[str, float]:
         """The dev scores of the model as it is."""
         self.encoder.eval()
@@ -201,19 +191,12 @@ class Trainer:
 
     def state(self) -> dict[str, torch.Tensor]:
         """All tensors that a run needs to go on: weights, AdamW's moments, queues."""
-        tensors = training_tensors(self.parameters, self.optimizer)
-        for side, queue in enumerate(self.loss.queues):
-            tensors |= {f"queue.vectors.{side}": queue.vectors, f"queue.surfaces.{side}": queue.surfaces}
-        return tensors
+        return training_tensors(self.parameters, self.optimizer) | queue_tensors(self.loss.queues)
 
     def restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         """Go on from `state()` and the facts beside it."""
         restore_training(self.parameters, self.optimizer, tensors)
-        if "queue.vectors.0" in tensors:
-            self.loss.queues = [
-                Negatives(tensors[f"queue.vectors.{s}"].to(self.device), tensors[f"queue.surfaces.{s}"].to(self.device))
-                for s in (0, 1)
-            ]
+        self.loss.queues = queues_of(tensors, self.device) or self.loss.queues
         self.step, self.curve, self.seconds = facts["step"], facts["curve"], facts["seconds"]
 
     def save(self) -> None:
@@ -234,7 +217,7 @@ class Trainer:
             "curve": self.curve,
             **({} if self.before is None else {"started_from": self.before}),
         }
-        (self.output / TRAINING).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        write_training(self.output, facts)
         plot_curve(continued(self.before, self.curve), self.output / "curve.svg")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from finetune.losses.phrase_contrastive import Negatives
+from rag_mt.adapters import TRAINING
 from rag_mt.errors import UserError
-from rag_mt.paths import sync
+from rag_mt.paths import sync, whole_file
 
 
 def save_checkpoint(folder: Path, key: str, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
@@ -69,3 +71,26 @@ def restore_training(
                 for key in ("step", "exp_avg", "exp_avg_sq")
                 if f"adam.{key}.{name}" in tensors
             }
+
+
+def queue_tensors(queues: Sequence[Negatives]) -> dict[str, torch.Tensor]:
+    """The tensors of the queues of both sides, of which there may be none."""
+    return {
+        f"queue.{key}.{side}": tensor
+        for side, queue in enumerate(queues)
+        for key, tensor in (("vectors", queue.vectors), ("surfaces", queue.surfaces))
+    }
+
+
+def queues_of(tensors: Mapping[str, torch.Tensor], device: torch.device) -> list[Negatives]:
+    """The queues among the tensors of a run: two, or none."""
+    sides = (0, 1) if "queue.vectors.0" in tensors else ()
+    return [
+        Negatives(tensors[f"queue.vectors.{s}"].to(device), tensors[f"queue.surfaces.{s}"].to(device)) for s in sides
+    ]
+
+
+def write_training(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write `training.json`: how the model in `folder` was made."""
+    with whole_file(folder / TRAINING) as part:
+        part.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

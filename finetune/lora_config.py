@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rag_mt.defaults import DEFAULT_LLM
 from rag_mt.languages import WMT16
-from rag_mt.toml_settings import at_least, check_values, drop_row, read_settings, seed_row
+from rag_mt.toml_settings import Sections, at_least, check_values, drop_row, read_settings, seed_row
 
 NEWS_FIRST = {
     "news": 4.0,
@@ -100,16 +100,12 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Sections):
     """All settings of a run."""
 
     model: ModelConfig
     data: DataConfig
     training: TrainingConfig
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        return asdict(self)
 
 
 def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:

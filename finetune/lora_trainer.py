@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -15,18 +14,23 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from finetune.checkpoints import load_checkpoint, restore_training, save_checkpoint, training_tensors
+from finetune.checkpoints import (
+    load_checkpoint,
+    restore_training,
+    save_checkpoint,
+    training_tensors,
+    write_training,
+)
 from finetune.curves import plot_losses
 from finetune.lora_batches import ExamplePrompts, Tokens, collated, micro_batches, rows_of, tokens_of
 from finetune.lora_config import Config
 from finetune.lora_examples import Example
 from finetune.lora_model import open_trainable, save_adapter
 from finetune.schedule import rate_share
+from finetune.updates import take_step
 from finetune.warm_start import continued
 from rag_mt import __version__
-from rag_mt.adapters import TRAINING
 from rag_mt.fingerprints import settings_hash
-from rag_mt.paths import whole_file
 from rag_mt.progress import progress
 
 log = logging.getLogger("rag_mt")
@@ -103,9 +107,7 @@ class Trainer:
         share = rate_share(self.step, training.warm_up, training.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = training.learning_rate * share
-        torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), training.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, self.parameters, training.clip)
         self.step += 1
 
     def _own(self, parts: Sequence[list[int]]) -> list[tuple[int, list[int]]]:
@@ -215,8 +217,7 @@ class Trainer:
             "curve": self.curve,
             **({} if before is None else {"started_from": before}),
         }
-        with whole_file(self.output / TRAINING) as part:
-            part.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_training(self.output, facts)
         plot_losses(continued(before, self.curve), self.output / "curve.svg")
 
 

@@ -9,7 +9,6 @@ PREPARED is made by `python -m finetune.mdpr_data`. A stopped run goes on from i
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 import time
@@ -20,7 +19,13 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from finetune.checkpoints import load_checkpoint, restore_training, save_checkpoint, training_tensors
+from finetune.checkpoints import (
+    load_checkpoint,
+    restore_training,
+    save_checkpoint,
+    training_tensors,
+    write_training,
+)
 from finetune.curves import plot_scores
 from finetune.losses.language_contrastive import language_contrastive
 from finetune.losses.retrieval import retrieval
@@ -31,12 +36,11 @@ from finetune.mdpr_dev import dev_scores, read_dev
 from finetune.mdpr_model import Towers
 from finetune.run_options import add_run_options, changes_in, shown_options
 from finetune.schedule import rate_share
+from finetune.updates import take_step
 from finetune.warm_start import continued
 from rag_mt import __version__
-from rag_mt.adapters import TRAINING
 from rag_mt.console import OK, Parser, run
 from rag_mt.fingerprints import read_json, settings_hash
-from rag_mt.paths import whole_file
 from rag_mt.progress import progress
 from rag_mt.toml_settings import shown_path
 
@@ -90,9 +94,7 @@ class Trainer:
         share = rate_share(self.step, training.warm_up, training.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = training.learning_rate * share
-        torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), training.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, self.parameters, training.clip)
         self.step += 1
         self.since += 1
         self.sums = {name: self.sums.get(name, 0.0) + value for name, value in losses.items()}
@@ -211,8 +213,7 @@ class Trainer:
             "curve": self.curve,
             **({} if before is None else {"started_from": before}),
         }
-        with whole_file(self.output / TRAINING) as part:
-            part.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_training(self.output, facts)
         plot_scores(continued(before, self.curve), self.output / "curve.svg", LOSSES)
 
 

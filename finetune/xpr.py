@@ -12,7 +12,6 @@ example sentences), `--set training.momentum=0` (no momentum encoder), `--set mo
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ import torch
 from accelerate import Accelerator
 from torch.func import functional_call
 
-from finetune.checkpoints import restore_training, training_tensors
+from finetune.checkpoints import queue_tensors, queues_of, restore_training, training_tensors, write_training
 from finetune.curves import plot_curve
 from finetune.losses.phrase_contrastive import Negatives
 from finetune.losses.xpco import xpco
@@ -33,11 +32,11 @@ from finetune.run_loop import run_to_end
 from finetune.run_options import add_run_options, changes_in, shown_options
 from finetune.schedule import linear_share
 from finetune.trainable import first_layers, save_trained, trainable
+from finetune.updates import average_gradients, take_step
 from finetune.xpr_batches import Chunk, Collator, XprBatch, XprPool
 from finetune.xpr_config import Config, read_config
 from finetune.xpr_dev import dev_accuracy
 from rag_mt import __version__
-from rag_mt.adapters import TRAINING
 from rag_mt.console import Parser, run
 from rag_mt.fingerprints import settings_hash
 from rag_mt.models import load_encoder
@@ -117,12 +116,8 @@ class Trainer:
         self.encoder.train()
         slow = self._slow_vectors(batch) if self.slow else None
         loss = self._cached(batch, slow) if training.cached else self._whole(batch, slow)
-        for parameter in self.parameters.values():
-            if self.accelerator.num_processes > 1 and parameter.grad is not None:
-                parameter.grad = self.accelerator.reduce(parameter.grad, "mean")
-        torch.nn.utils.clip_grad_norm_(list(self.parameters.values()), training.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        average_gradients(self.accelerator, self.parameters)
+        take_step(self.optimizer, self.parameters, training.clip)
         for name, tensor in self.slow.items():
             tensor.lerp_(self.parameters[name].detach(), 1 - training.momentum)
         self.step += 1
@@ -227,20 +222,14 @@ class Trainer:
         """All tensors that a run needs to go on: weights, AdamW's moments, the momentum encoder, queues."""
         tensors = training_tensors(self.parameters, self.optimizer)
         tensors |= {f"slow.{name}": tensor for name, tensor in self.slow.items()}
-        for side, queue in enumerate(self.queues):
-            tensors |= {f"queue.vectors.{side}": queue.vectors, f"queue.surfaces.{side}": queue.surfaces}
-        return tensors
+        return tensors | queue_tensors(self.queues)
 
     def restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         """Go on from `state()` and the facts beside it."""
         restore_training(self.parameters, self.optimizer, tensors)
         for name, tensor in self.slow.items():
             tensor.copy_(tensors[f"slow.{name}"])
-        if "queue.vectors.0" in tensors:
-            self.queues = [
-                Negatives(tensors[f"queue.vectors.{s}"].to(self.device), tensors[f"queue.surfaces.{s}"].to(self.device))
-                for s in (0, 1)
-            ]
+        self.queues = queues_of(tensors, self.device) or self.queues
         self.step, self.curve, self.seconds = facts["step"], facts["curve"], facts["seconds"]
 
     def save(self) -> None:
@@ -260,7 +249,7 @@ class Trainer:
             "training_seconds": round(self.seconds),
             "curve": self.curve,
         }
-        (self.output / TRAINING).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        write_training(self.output, facts)
         plot_curve(self.curve, self.output / "curve.svg", "phrase pairs")
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from rag_mt.toml_settings import at_least, check_values, drop_row, read_settings, seed_row
+from rag_mt.toml_settings import Sections, at_least, check_values, drop_row, read_settings, seed_row
 
 
 @dataclass(frozen=True)
@@ -72,16 +72,12 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Sections):
     """All settings of a run."""
 
     model: ModelConfig
     data: DataConfig
     training: TrainingConfig
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        return asdict(self)
 
 
 def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -19,6 +19,15 @@ LAST_SEED = 2**32 - 1
 
 Row = tuple[str, Any, bool, str]
 """A setting to check: its name, its value, whether that fits, and what was expected."""
+
+
+@dataclass(frozen=True)
+class Sections:
+    """Settings of a file: a dataclass with a field for each of its sections."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return asdict(self)
 
 
 def read_settings(kind: type[T], path: Path, changes: Mapping[str, str], example: str) -> T:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+
+from rag_mt.types import Completion, Prompt, Watch
 
 SHORTEST_PREFIX = 16
 """Tokens; a shorter shared beginning costs a computation of its own and saves less."""
@@ -56,3 +58,21 @@ def longest_first(prompts: Sequence[EncodedPrompt]) -> list[EncodedPrompt]:
     Prompts with different shared parts may stand in one batch; only what comes after them is computed there.
     """
     return sorted(prompts, key=lambda p: (len(p.prefix) - len(p.ids), -len(p.ids), p.index))
+
+
+def in_rounds(
+    generate: Callable[[Sequence[Prompt], int, Watch | None], list[Completion]],
+    more: Callable[[int], Sequence[Prompt]],
+    size: int,
+    max_new_tokens: int,
+    watch: Watch | None,
+) -> Iterator[tuple[int, Completion]]:
+    """`LanguageModel.answer` by `generate` alone: up to `size` prompts at once, and others when all of these end."""
+    first = 0
+
+    def told(number: int, text: str) -> bool:
+        return watch is None or watch(first + number, text)
+
+    while prompts := more(size):
+        yield from enumerate(generate(prompts, max_new_tokens, watch and told), first)
+        first += len(prompts)

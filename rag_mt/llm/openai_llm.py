@@ -17,6 +17,7 @@ import httpx
 
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
+from rag_mt.llm.batching import in_rounds
 from rag_mt.llm.retries import ATTEMPTS, PASSING, TIMEOUT, delay, explanation, message_in, refused, unreachable
 from rag_mt.llm.stopping import first_stop, safe_length
 from rag_mt.types import Completion, Prompt, Watch
@@ -106,14 +107,7 @@ class OpenAILLM:
         self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
     ) -> Iterator[tuple[int, Completion]]:
         """Completions of prompts that come on the way, numbered from 0: as many at once as there may be requests."""
-        first = 0
-
-        def told(number: int, text: str) -> bool:
-            return watch is None or watch(first + number, text)
-
-        while prompts := more(self.concurrency):
-            yield from enumerate(self.generate(prompts, max_new_tokens, watch and told), first)
-            first += len(prompts)
+        yield from in_rounds(self.generate, more, self.concurrency, max_new_tokens, watch)
 
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
         """Pieces of the completion as the server sends them; closing the iterator closes the connection."""

@@ -16,6 +16,7 @@ import pytest
 import uvicorn
 
 from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
+from rag_mt.llm.batching import in_rounds
 from rag_mt.llm.stopping import first_stop
 from rag_mt.translator import Translator
 from rag_mt.types import (
@@ -93,11 +94,8 @@ class RuleLLM:
     def answer(
         self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
     ) -> Iterator[tuple[int, Completion]]:
-        first = 0
-        while prompts := more(64):
-            told = watch and (lambda number, text, first=first: watch(first + number, text))
-            yield from enumerate(self.generate(prompts, max_new_tokens, told), first)
-            first += len(prompts)
+        # looked up in each round, since tests replace `generate`
+        yield from in_rounds(lambda *given: self.generate(*given), more, 64, max_new_tokens, watch)
 
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
         yield from self._answer(prompt)
