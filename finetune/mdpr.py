@@ -9,10 +9,12 @@ PREPARED is made by `python -m finetune.mdpr_data`. A stopped run goes on from i
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ from finetune.warm_start import continued
 from rag_mt import __version__
 from rag_mt.console import OK, Parser, run
 from rag_mt.fingerprints import read_json, settings_hash
+from rag_mt.paths import cache_dir, whole_file
 from rag_mt.progress import progress
 from rag_mt.toml_settings import shown_path
 
@@ -149,7 +152,7 @@ class Trainer:
             if main and self.step == training.steps:  # stopped after its last checkpoint
                 self.save()
         if not self.curve and main:
-            self._measure()
+            self._measure(self._scores_before())
         bar = progress(training.steps, "steps", "training", initial=self.step, show=main)
         begun = time.monotonic() - self.seconds
         while self.step < training.steps:
@@ -159,20 +162,32 @@ class Trainer:
             self.seconds = time.monotonic() - begun
             if main and (self.step % training.evaluate_every == 0 or last):
                 bar.clear()
-                self._measure()
+                self._measure(self.evaluate())
                 begun = time.monotonic() - self.seconds  # without the time of the measurement
             if main and (self.step % training.checkpoint_every == 0 or last):
                 save_checkpoint(place, self.key, training_tensors(self.parameters, self.optimizer), self._facts())
                 self.save()
         bar.close()
 
-    def _measure(self) -> None:
+    def _scores_before(self) -> dict[str, float]:
+        """The development scores before the first step, kept in the cache for all runs that start with this model."""
+        before, model = self.towers.before, asdict(self.config.model)
+        start = [self.towers.fingerprint, before and before["weights"], model, self.config.training.dtype]
+        asked = [[s.language, s.queries, [sorted(ids) for ids in s.relevant], s.passages] for s in self.dev]
+        path = cache_dir() / "mdpr-before" / f"{settings_hash([__version__, start, asked])}.json"
+        if not path.is_file():
+            with whole_file(path) as part:
+                part.write_text(json.dumps(self.evaluate()) + "\n", encoding="utf-8")
+        kept: dict[str, float] = read_json(path)
+        return kept
+
+    def _measure(self, scores: Mapping[str, float]) -> None:
         """Add a point to the curve: the mean losses since the last one and the development scores."""
         questions = self.step * self.config.training.batch * self.accelerator.num_processes
         point = {"step": self.step, "pairs": questions, "seconds": round(self.seconds)}
         point |= {name: round(value / max(1, self.since), 5) for name, value in self.sums.items()}
         self.sums, self.since = {}, 0
-        self.curve.append(point | self.evaluate())
+        self.curve.append(point | dict(scores))
         log.info("%s", "  ".join(f"{name} {value}" for name, value in self.curve[-1].items()))
 
     def _facts(self) -> dict[str, Any]:

@@ -161,6 +161,18 @@ def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, prepared):
     assert curves[0] == curves[1]
 
 
+def test_the_start_is_measured_once_for_all_runs(tmp_path, config, prepared, monkeypatch):
+    curves, measured, evaluate = [], [], Trainer.evaluate
+    monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(Trainer, "evaluate", lambda self: measured.append(self.step) or evaluate(self))
+    for seed in (1, 2):
+        output = tmp_path / str(seed)
+        assert main(arguments(config, prepared, output, "--set", f"training.seed={seed}", "--max-steps", "2")) == 0
+        curves.append(json.loads((output / "training.json").read_text())["curve"])
+    assert measured == [0, 2, 2]
+    assert curves[0][0] == curves[1][0]
+
+
 def test_other_settings_do_not_go_on(tmp_path, config, prepared, capsys):
     assert main(arguments(config, prepared, tmp_path / "m", "--max-steps", "1")) == 0
     assert main(arguments(config, prepared, tmp_path / "m", "--max-steps", "1", "--set", "training.seed=2")) == 2
