@@ -16,6 +16,7 @@ from eval.passage_runs import ANY, Record
 from eval.significance import TRIALS, Comparison, compare
 from eval.trec import MEASURES
 from rag_mt import __version__
+from rag_mt.fingerprints import settings_hash
 from rag_mt.paths import whole_file
 
 PAPERS = Path(__file__).with_name("papers.toml")
@@ -28,11 +29,13 @@ FEW_SEEDS = 3
 
 @dataclass(frozen=True)
 class System:
-    """A row of the tables: the records of its seeds, one for what has no seed, and whom it is compared with."""
+    """A row of the tables: the records of its seeds, one for what has no seed, whom it is compared with, and a hash of
+    its weights and settings."""
 
     name: str
     records: Sequence[Record]
     baselines: Sequence[str] = ()
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,9 @@ class Report:
     @property
     def signature(self) -> str:
         """All that could change the numbers."""
-        parts = {**{key: self.collection[key] for key in ("name", "fingerprint")}, "version": __version__}
+        made = settings_hash([(system.name, system.key) for system in self.systems])
+        parts = {**{key: self.collection[key] for key in ("name", "fingerprint")}, "systems": made}
+        parts["version"] = __version__
         return "|".join(f"{name}:{value}" for name, value in parts.items())
 
 
@@ -97,9 +102,12 @@ def numbers(report: Report, system: System, kind: str, measure: str) -> dict[str
 
 def difference(
     report: Report, system: System, baseline: System, kind: str, measure: str, codes: Sequence[str]
-) -> Comparison:
-    """The paired comparison over the queries of the cells, each query's value being its mean over seeds."""
+) -> Comparison | None:
+    """The paired comparison over the queries of the cells, each query's value being its mean over seeds; None where
+    there is no cell, such as across languages where all passages are in one."""
     names = [name for code in codes for name in cell_names(report, code, kind, system.records[0])]
+    if not names:
+        return None
     ours, theirs = ([_rows(own, name, measure) for name in names] for own in (system, baseline))
     return compare(ours, theirs, "mean", resamples=1000, trials=TRIALS)
 
@@ -122,11 +130,19 @@ def _lines(report: Report) -> Iterator[str]:
     yield from (f"- {note}" for note in report.notes)
     yield f"- signature `{report.signature}`"
     for kind, measure in PAIRS:
-        yield from _table(report, kind, measure)
+        if kind in _kinds(report):
+            yield from _table(report, kind, measure)
     yield from _pooled(report)
-    yield from _bias(report)
+    if CROSS in _kinds(report):
+        yield from _bias(report)
     yield from _differences(report)
     yield from _papers()
+
+
+def _kinds(report: Report) -> list[str]:
+    """Same language, cross-language or both: what there is a cell of."""
+    first = report.systems[0].records[0]
+    return [k for k in (SAME, CROSS) if any(cell_names(report, code, k, first) for code in report.codes)]
 
 
 def _table(report: Report, kind: str, measure: str) -> Iterator[str]:
@@ -164,7 +180,7 @@ def _bias(report: Report) -> Iterator[str]:
 
 def _differences(report: Report) -> Iterator[str]:
     by_name = {system.name: system for system in report.systems}
-    for kind in (SAME, CROSS):
+    for kind in _kinds(report):
         titles = [(title, codes) for title, codes in columns(report)]
         heading = f"Differences in MRR@100, {kind}, with p of Fisher's two-sided paired randomization test"
         yield from _head(heading, ["system", "less", *(title for title, _ in titles)])
@@ -176,7 +192,9 @@ def _differences(report: Report) -> Iterator[str]:
         yield f"Bold: p <= {LEVEL}. {TRIALS} random exchanges; a query's value is its mean over seeds."
 
 
-def _gain(found: Comparison) -> str:
+def _gain(found: Comparison | None) -> str:
+    if found is None:
+        return ""
     text = f"{found.value:+.3f} ({found.randomization:.4f})"
     return f"**{text}**" if found.randomization <= LEVEL else text
 
@@ -231,11 +249,12 @@ def _as_dict(report: Report, system: System) -> dict[str, Any]:
     ]
     against = {
         f"{kind}, less {name}": {
-            title: asdict(difference(report, system, by_name[name], kind, "MRR@100", codes))
+            title: asdict(found)
             for title, codes in columns(report)
+            if (found := difference(report, system, by_name[name], kind, "MRR@100", codes)) is not None
         }
         for name in system.baselines
-        for kind in (SAME, CROSS)
+        for kind in _kinds(report)
     }
     return {"name": system.name, "seeds": seeds, "differences": against}
 

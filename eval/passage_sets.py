@@ -22,7 +22,9 @@ from rag_mt.languages import language
 from rag_mt.paths import whole_file
 from rag_mt.progress import progress
 from rag_mt.skips import Skips
+from retrievers.default_index import SAMPLE_CORPUS
 
+SAMPLE_LINES = 4
 LEAST_WORDS = 30
 """Words of a distractor: shorter passages are the ends of documents."""
 
@@ -99,6 +101,21 @@ def xquad_collection(data: Path, part: Part, distractors: int, show: bool = True
             texts.append(text)
             languages.append(code)
     return Collection(f"xquad-{part}", ids, texts, languages, queries, qrels)
+
+
+def sample_collection() -> Collection:
+    """The lines of the sample corpus, which are parallel, in runs of four: the first one asks for the other three."""
+    ids, texts, languages, queries = list[str](), list[str](), list[str](), list[Query]()
+    for code in LANGUAGES:
+        lines = (SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines()
+        for number, begin in enumerate(range(0, len(lines) - SAMPLE_LINES + 1, SAMPLE_LINES)):
+            first, *rest = lines[begin : begin + SAMPLE_LINES]
+            queries.append(Query(f"{code}-{number}", first, code, str(number)))
+            ids.append(f"{code}-{number}")
+            texts.append(" ".join(rest))
+            languages.append(code)
+    qrels = {q.id: {f"{code}-{q.group}": 1 for code in LANGUAGES} for q in queries}
+    return Collection("sample", ids, texts, languages, queries, qrels)
 
 
 def _documents(data: Path, limit: int, show: bool) -> dict[str, list[str]]:

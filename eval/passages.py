@@ -16,7 +16,8 @@ baseline of the others. `--run NAME=FILE` adds a run in TREC's format.
 Tables: MRR@100 and Recall@100 for passages in the query's language and in the others, averages of languages with and
 without parallel data (--without), AP, P@20 and nDCG@20 where the passages of all languages are relevant, language bias,
 and differences with p of Fisher's two-sided paired randomization test. What is finished is kept in RUNS, with run and
-qrels files; the same command goes on from there.
+qrels files; the same command goes on from there. Without --data this runs in its quick form on the sample corpus, which
+measures nothing.
 """
 
 from __future__ import annotations
@@ -40,12 +41,17 @@ from eval.passage_runs import (
     of_run,
     term_scorers,
 )
-from eval.passage_sets import Collection, kept_collection, own_collection
+from eval.passage_sets import Collection, kept_collection, own_collection, sample_collection
+from eval.suites import QUICK, SAMPLE
 from eval.trec import read_run, write_qrels
+from rag_mt import __version__
 from rag_mt.console import OK, Parser, add_model_options, note, run
+from rag_mt.corpora.reading import input_stamp
 from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
+from rag_mt.fingerprints import file_sha256, settings_hash
 from rag_mt.languages import language
+from rag_mt.paths import cache_dir
 from retrievers.bm25 import K1, B, Bm25Settings
 from retrievers.mdpr import open_mdpr
 from retrievers.rm3 import Rm3Settings
@@ -65,7 +71,7 @@ def evaluate(options: argparse.Namespace) -> int:
     models, given = named(asked, "--model"), named(options.run, "--run")
     if taken := (models.keys() & given.keys()) | (given.keys() & {BM25, RM3}):
         raise UserError(f"the name {sorted(taken)[0]!r} stands for two systems: give each its own")
-    out = Path(options.output)
+    out = Path(options.output) if options.output else cache_dir() / "passage-runs"
     out.mkdir(parents=True, exist_ok=True)
     collection = _collection(options, out)
     without = _without(options.without, collection)
@@ -107,8 +113,12 @@ def _collection(options: argparse.Namespace, out: Path) -> Collection:
         files = [Path(name) for name in own]
         return own_collection(files[0], files[1], files[2], language(options.lang).code)
     if not options.data:
-        raise UserError("no --data DIR is given: name the folder that holds retrieval/xquad.passages.en.tsv and train/")
-    settings = {"part": options.part, "distractors": options.distractors}
+        note(
+            "no --data and no --passages are given: this is the quick form on the sample corpus, which measures nothing"
+        )
+        return sample_collection()
+    stamps = [input_stamp(str(Path(options.data) / name)) for name in ("retrieval", "train")]
+    settings = {"part": options.part, "distractors": options.distractors, "data": stamps, "version": __version__}
     place = out / f"collection.{options.part}.json"
     return kept_collection(place, settings, Path(options.data), options.part, options.distractors, not options.quiet)
 
@@ -142,11 +152,13 @@ def _systems(
         note(f"{BM25} and {RM3} on {len(collection.ids)} passages")
         return evaluated(collection, terms(), None, out, name)
 
-    found = kept_records(out / f"{name}.bm25.json", {**base, "rm3": asdict(rm3)}, of_terms)
-    made = [System(BM25, found[:1]), System(RM3, found[1:], (BM25,))]
+    facts = {**base, "rm3": asdict(rm3)}
+    found = kept_records(out / f"{name}.bm25.json", facts, of_terms)
+    key = settings_hash(facts)
+    made = [System(BM25, found[:1], (), key), System(RM3, found[1:], (BM25,), key)]
     first = ""
     for label, folders in models.items():
-        seeds = []
+        seeds, keys = [], list[str]()
         for number, folder in enumerate(folders):
             encoder = open_mdpr(folder, options.device, options.dtype)
             settings = {**base, "model": encoder.fingerprint, "dtype": str(encoder.dtype)}
@@ -156,18 +168,29 @@ def _systems(
                 dense = dense_scorer(collection, encoder, out / "vectors", not options.quiet)
                 return evaluated(collection, {DENSE: dense}, terms()[BM25], out, label)
 
+            keys.append(settings_hash(settings))
             seeds.append(kept_records(out / f"{name}.{label}.{number}.json", settings, of_model))
         by_system = [list(records) for records in zip(*seeds, strict=True)]
         rows = [label, f"{label} + BM25 (hybrid)", f"{label} + BM25 (RRF)"]
         made += [
-            System(rows[0], by_system[0], (BM25, *([first] if first else []))),
-            System(rows[1], by_system[1], (BM25, label)),
-            System(rows[2], by_system[2], (BM25, label)),
+            System(rows[0], by_system[0], (BM25, *([first] if first else [])), key := settings_hash(keys)),
+            System(rows[1], by_system[1], (BM25, label), key),
+            System(rows[2], by_system[2], (BM25, label), key),
         ]
         first = first or label
     for label, files in given.items():
-        made.append(System(label, [of_run(collection, read_run(Path(file))) for file in files], (BM25,)))
+        records = [_of_run(collection, Path(file)) for file in files]
+        made.append(System(label, records, (BM25,), settings_hash([file_sha256(Path(file)) for file in files])))
     return made
+
+
+def _of_run(collection: Collection, file: Path) -> Record:
+    run = read_run(file)
+    if run.keys().isdisjoint(query.id for query in collection.queries):
+        raise UserError(
+            f"{file} ranks passages for no query of {collection.name}: expected ids such as {collection.queries[0].id}"
+        )
+    return of_run(collection, run)
 
 
 def _notes(collection: Collection, options: argparse.Namespace, systems: Sequence[System]) -> list[str]:
@@ -184,7 +207,9 @@ def _notes(collection: Collection, options: argparse.Namespace, systems: Sequenc
     if chosen := [_alpha(system) for system in systems if any(r.alphas for r in system.records)]:
         alphas = ", ".join(chosen)
         made.append(f"hybrid: alpha by cross-validation in five folds of articles, mean over its cells {alphas}")
-    if options.passages is None and options.part == "dev":
+    if collection.name == SAMPLE:
+        made.append(QUICK)
+    elif options.passages is None and options.part == "dev":
         made.append("development questions: for choices, not for results")
     seeds = {system.name: len(system.records) for system in systems if len(system.records) > 1}
     if seeds:
@@ -205,6 +230,8 @@ def _command(options: argparse.Namespace) -> str:
     if options.passages:
         files = (f"--{name} {Path(getattr(options, name)).name}" for name in ("passages", "queries", "qrels"))
         parts = [*files, f"--lang {options.lang}"]
+    elif not options.data:
+        parts = [f"--suite {options.suite}"]
     else:
         parts = [f"--suite {options.suite} --data DATA --part {options.part} --distractors {options.distractors}"]
     if options.model == [NO_MODEL]:
@@ -234,7 +261,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--without", default="", metavar="XX,...", help="languages that models had no parallel data of")
     add("--k1", type=float, default=K1, metavar="X", help=f"of BM25 (default: {K1})")
     add("--b", type=float, default=B, metavar="X", help=f"of BM25 (default: {B})")
-    add("--output", required=True, metavar="RUNS", help="folder for what is finished, and for run and qrels files")
+    add(
+        "--output",
+        metavar="RUNS",
+        help="folder for what is finished, and for run and qrels files (default: in the cache)",
+    )
     add("--report", nargs="+", default=[], metavar="FILE", help="write the tables to FILE.md, FILE.json or both")
     add("--quiet", action="store_true", help="no progress bar")
     add_model_options(parser)

@@ -96,7 +96,7 @@ def rankings_of(run: Mapping[str, Mapping[str, float]], queries: Sequence[str], 
     Raises UserError for a passage that is not there.
     """
     position = {passage: n for n, passage in enumerate(passages)}
-    depth = max((len(run.get(query, {})) for query in queries), default=0)
+    depth = max(1, *(len(run.get(query, {})) for query in queries))
     scores = np.zeros((len(queries), depth), dtype=np.float32)
     ids = np.full((len(queries), depth), -1, dtype=np.int64)
     for row, query in enumerate(queries):

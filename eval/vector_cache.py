@@ -30,7 +30,8 @@ class VectorCache:
 
     def __init__(self, folder: Path, encoder: Encoder, kind: Kind) -> None:
         self.encoder, self.kind = encoder, kind
-        self.folder = folder / settings_hash([encoder.fingerprint, kind])
+        precision = str(getattr(encoder, "dtype", ""))
+        self.folder = folder / settings_hash([encoder.fingerprint, kind, precision])
         self.encoded = 0
 
     def vectors(self, texts: Sequence[str], title: str = "encoding", show: bool = True) -> NDArray[np.float16]:

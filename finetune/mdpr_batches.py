@@ -79,26 +79,25 @@ class TrainingData:
         rng = np.random.default_rng([training.seed, number, 1])
         rows = rows_of(number, min(training.batch, len(self.examples)), len(self.examples), training.seed)
         examples = [self.examples[row] for row in rows]
-        columns: dict[str, int] = {}
+        columns: dict[tuple[str, str], int] = {}  # sets may give the same id to different passages
         texts: list[str] = []
 
         def column(passage: Passage) -> int:
-            if passage.id not in columns:
-                columns[passage.id] = len(texts)
+            key = passage.id, passage.shown
+            if key not in columns:
+                columns[key] = len(texts)
                 texts.append(passage.shown)
-            return columns[passage.id]
+            return columns[key]
 
         relevant = [column(e.positives[int(rng.integers(len(e.positives)))]) for e in examples]
         for example in examples:
             chosen = rng.permutation(len(example.negatives))[: training.hard_negatives]
             for at in chosen.tolist():
                 column(example.negatives[at])
-        left_out = torch.zeros(len(examples), len(texts), dtype=torch.bool)
-        for row, example in enumerate(examples):
-            for passage in example.positives:
-                if passage.id in columns:
-                    left_out[row, columns[passage.id]] = True
-            left_out[row, relevant[row]] = False
+        ids = [name for name, _ in columns]
+        answers = [{passage.id for passage in example.positives} for example in examples]
+        left_out = torch.tensor([[name in own for name in ids] for own in answers], dtype=torch.bool)
+        left_out[torch.arange(len(examples)), torch.tensor(relevant)] = False
         return Retrieval([e.query for e in examples], texts, relevant, left_out)
 
     def sentences(self, number: int) -> Sentences:

@@ -9,7 +9,8 @@ sentences), `texts/LL.txt` (sentences of a language without translation), `dev/L
 By default relevance data is the English training part of XQuAD (`DIR/retrieval`). Published sets are read with
 `--relevance NAME=FORMAT:PATH` in their own formats, such as `nq=dpr:biencoder-nq-train.json.gz`, `msmarco=trec:FOLDER`
 or `mrtydi=jsonl:train.jsonl.gz`, development data likewise with `--dev LL=FORMAT:PATH`; where a set has no hard
-negatives they are BM25's best wrong passages. Sentences of development and test sets are left out of all training text.
+negatives they are BM25's best wrong passages. Sentences of development and test sets are left out of all training text,
+and those of `--exclude`, such as sets that `python -m eval.bitext` made of the same data.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from rag_mt.corpora.splitting import split
 from rag_mt.errors import UserError
 from rag_mt.paths import whole_folder
 from rag_mt.skips import Skips
+from retrievers.phrase_shards import excluded_texts
 
 MANIFEST = "manifest.json"
 DEPTH = 30
@@ -109,7 +111,7 @@ def write_sentences(
     """`pairs/` and `texts/` of all languages; their sizes. A sentence of `texts/` is in none of the pairs with
     English."""
     data = Path(options.data)
-    excluded = texts_of_test_sets(data)
+    excluded = texts_of_test_sets(data) | excluded_texts([Path(name) for name in options.exclude], skips)
     pools: dict[str, list[PairedSentence]] = {}
     sizes: dict[str, dict[str, int]] = {"pairs": {}, "texts": {}}
     for code in languages:
@@ -174,7 +176,8 @@ def prepare(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> Mapping[str, Any]:
     names = ("languages", "connections", "pairs", "texts", "seed")
     named = {name: [text.partition(":")[0] for text in getattr(options, name)] for name in ("relevance", "dev")}
-    return {**{name: getattr(options, name) for name in names}, **named}
+    excluded = {"exclude": [Path(name).name for name in options.exclude]} if options.exclude else {}
+    return {**{name: getattr(options, name) for name in names}, **named, **excluded}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -199,6 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--pairs", type=positive, default=4000, metavar="N", help="of each pair of languages (%(default)s)"
     )
     parser.add_argument("--texts", type=positive, default=4000, metavar="N", help="of each language (%(default)s)")
+    parser.add_argument("--exclude", nargs="+", default=[], metavar="FILE", help="sentences that no pair may hold")
     parser.add_argument("--seed", type=int, default=1, help="of the random order of sentences (default: 1)")
     return run(prepare, parser.parse_args(arguments))
 

@@ -73,7 +73,7 @@ class Towers:
             if isinstance(model, PeftModel) and not fits_adapter(model, load_file(start / kind / WEIGHTS)):
                 raise _unfit(self.config)
         before: dict[str, Any] = read_json(start / TRAINING) if (start / TRAINING).is_file() else {}
-        return {"weights": [folder_fingerprint(start / kind, (".safetensors",)) for kind in self.models], **before}
+        return {"weights": weights_of(start), **before}
 
     @property
     def parameters(self) -> Mapping[str, torch.nn.Parameter]:
@@ -126,6 +126,11 @@ class Towers:
             if self.config.tuning == "full" and self.folder is not None:
                 _copy_modules(self.folder, folder / kind)
         self.settings.save(folder)
+
+
+def weights_of(folder: Path) -> list[str]:
+    """The hashes of a trained model's weights, one for each of its encoders."""
+    return [folder_fingerprint(folder / kind, (".safetensors",)) for kind in MdprSettings.load(folder).kinds]
 
 
 def _copy_modules(base: Path, folder: Path) -> None:

@@ -25,25 +25,32 @@ from scipy.stats import t as student_t
 
 from finetune.mdpr import Trainer
 from finetune.mdpr_config import Config
+from finetune.mdpr_model import weights_of
 from finetune.mdpr_plan import EXAMPLE, Run, read_plan
 from rag_mt.adapters import TRAINING
 from rag_mt.console import OK, PARTLY, Parser, positive, run
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json
+from retrievers.mdpr import passage_model_folder
 
 log = logging.getLogger("rag_mt")
 
 SCORES = ("same", "cross", "mixed", "average")
 
 
-def finished(item: Run, runs: Path) -> Mapping[str, Any] | None:
-    """What the `training.json` of a run says if it came to its last step with the settings of the plan, else None."""
+def finished(item: Run, prepared: Path, runs: Path) -> Mapping[str, Any] | None:
+    """What the `training.json` of a run says if it came to its last step with the settings of the plan, on the data of
+    `prepared` and from the model where the plan lets it start, else None."""
     path = runs / item.folder / TRAINING
     if not path.is_file():
         return None
     found: Mapping[str, Any] = read_json(path)
     settings = item.settings()
     same = found.get("settings") == _plain(settings) and found.get("steps") == settings.training.steps
+    manifest = prepared / "manifest.json"
+    same &= found.get("prepared", {}) == (read_json(manifest) if manifest.is_file() else {})
+    if same and settings.model.start:
+        same = found["started_from"]["weights"] == weights_of(passage_model_folder(settings.model.start))
     return found if same else None
 
 
@@ -59,7 +66,7 @@ def make_all(plan: Sequence[Run], prepared: Path, runs: Path, device: str) -> li
     """Train what is not finished; returns the runs that could not be made, each told with its reason."""
     failed = []
     for number, item in enumerate(plan, 1):
-        if finished(item, runs) is not None:
+        if finished(item, prepared, runs) is not None:
             log.info("%d of %d: %s is finished", number, len(plan), item.folder)
             continue
         log.info("%d of %d: %s", number, len(plan), item.folder)
@@ -71,12 +78,12 @@ def make_all(plan: Sequence[Run], prepared: Path, runs: Path, device: str) -> li
     return failed
 
 
-def score_table(plan: Sequence[Run], runs: Path) -> str:
+def score_table(plan: Sequence[Run], prepared: Path, runs: Path) -> str:
     """A Markdown table of the development scores of the finished runs: their mean over seeds with half the width of its
     95 % confidence interval (Student's t), and how many seeds there were."""
     rows = ["| group | run | seeds | " + " | ".join(SCORES) + " |", "|---" * (3 + len(SCORES)) + "|"]
     for group, name in dict.fromkeys((item.group, item.name) for item in plan):
-        facts = [finished(item, runs) for item in plan if (item.group, item.name) == (group, name)]
+        facts = [finished(item, prepared, runs) for item in plan if (item.group, item.name) == (group, name)]
         last = [f["curve"][-1] for f in facts if f and f["curve"]]
         if last:
             cells = [_interval([point[score] for point in last if score in point]) for score in SCORES]
@@ -99,7 +106,7 @@ def estimate(plan: Sequence[Run], prepared: Path, runs: Path, device: str, steps
     total = 0.0
     lines = []
     for item in plan:
-        if finished(item, runs) is not None:
+        if finished(item, prepared, runs) is not None:
             continue
         settings = item.settings()
         kind = _kind(settings)
@@ -151,14 +158,14 @@ def work(options: argparse.Namespace) -> int:
         item.settings()  # a mistake in the last run is told before the first
     if options.list:
         for item in plan:
-            state = "finished" if finished(item, runs) is not None else "to be made"
+            state = "finished" if finished(item, prepared, runs) is not None else "to be made"
             sys.stdout.write(f"{item.group}/{item.folder} ({state}): {item.command}\n")
         return OK
     if options.estimate:
         sys.stdout.write(estimate(plan, prepared, runs, options.device, options.estimate))
         return OK
     failed = [] if options.table else make_all(plan, prepared, runs, options.device)
-    sys.stdout.write(score_table(plan, runs))
+    sys.stdout.write(score_table(plan, prepared, runs))
     return PARTLY if failed else OK
 
 

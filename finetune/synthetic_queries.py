@@ -23,6 +23,7 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from rag_mt.skips import Skips
 from rag_mt.types import LanguageModel, Origin
 from retrievers.bm25 import Bm25
 from retrievers.phrase_shards import bare, training_file
+from retrievers.terms import words_of
 
 log = logging.getLogger("rag_mt")
 
@@ -53,7 +55,9 @@ NEW_TOKENS = 48
 AT_ONCE = 16
 """Prompts of one batch."""
 FEWEST_WORDS, MOST_WORDS = 3, 40
-"""Words of a question."""
+"""Words of a question; a title may be a single one."""
+MOST_DOCUMENTS = 100_000
+"""Documents that are read at most: all are held in memory, to be searched for negatives."""
 PASSAGE_WORDS = 20
 """The least words of a passage."""
 
@@ -86,14 +90,17 @@ def cut(documents: Iterable[Document]) -> list[list[Passage]]:
     """The passages of each document that are long enough; their title is that of the document."""
     made = []
     for document in documents:
-        texts = [p.text for p in passages(document) if len(p.text.split()) >= PASSAGE_WORDS]
-        made.append([Passage(f"{document.origin}#{n}", text, document.title) for n, text in enumerate(texts)])
+        texts = [p.text for p in passages(document) if len(words_of(p.text)) >= PASSAGE_WORDS]
+        name = f"{document.language}:{document.origin}"
+        made.append([Passage(f"{name}#{n}", text, document.title) for n, text in enumerate(texts)])
     return [own for own in made if own]
 
 
-def weak_examples(documents: Sequence[Sequence[Passage]], method: str, code: str) -> list[Example]:
-    """One question per document: its title, or the first sentence of its first passage."""
+def weak_examples(documents: Sequence[Sequence[Passage]], method: str, code: str, skips: Skips) -> list[Example]:
+    """One question per document: its title, or the first sentence of its first passage; questions that are too short or
+    too long, and those with nearly nothing to be found, go to `skips`."""
     made = []
+    fewest = 1 if method == "titles" else FEWEST_WORDS
     for number, own in enumerate(documents):
         passage = own[0]
         if method == "titles":
@@ -101,7 +108,11 @@ def weak_examples(documents: Sequence[Sequence[Passage]], method: str, code: str
         else:
             first, *rest = [span.of(passage.text) for span in split(passage.text, code)]
             query, text = first, " ".join(rest)
-        if FEWEST_WORDS <= len(query.split()) <= MOST_WORDS and len(text.split()) >= PASSAGE_WORDS // 2:
+        if not fewest <= len(words_of(query)) <= MOST_WORDS:
+            skips.add(Origin(passage.id), f"questions without {fewest} to {MOST_WORDS} words")
+        elif len(words_of(text)) < PASSAGE_WORDS // 2:
+            skips.add(Origin(passage.id), "questions with too little text below them")
+        else:
             made.append(Example(str(number), query, (replace(passage, text=text),), (), code))
     return made
 
@@ -125,7 +136,7 @@ def generated_examples(
     bar.close()
     for number, passage in enumerate(chosen):
         query = question_of(answers[number])
-        if not FEWEST_WORDS <= len(query.split()) <= MOST_WORDS:
+        if not FEWEST_WORDS <= len(words_of(query)) <= MOST_WORDS:
             skips.add(Origin(passage.id), "answers without a question of 3 to 40 words")
         elif bare(query) in bare(passage.text):
             skips.add(Origin(passage.id), "questions that stand in their passage")
@@ -167,16 +178,19 @@ def make(options: argparse.Namespace) -> int:
         documents = corpus_documents(Path(options.data), code, skips)
     else:
         raise UserError("no documents are named: give --data DIR or --documents FILE")
-    every = cut(documents)
+    every = cut(islice(documents, options.read))
     if not every:
         raise UserError(f"there is no document with a heading in {code}: give others with --documents FILE")
+    if next(iter(documents), None) is not None:
+        log.warning("only the first %d documents are read: --read takes more", options.read)
     order = np.random.default_rng(options.seed).permutation(len(every))[: options.limit]
     chosen = [every[n] for n in sorted(order.tolist())]
     collection = [passage for own in every for passage in own]
+    journal = folder / f"generated-{code}.journal"
     if method == "generated":
-        made = findable(_generated(options, chosen, skips), collection, code, options.rank)
+        made = findable(_generated(options, chosen, journal, skips), collection, code, options.rank)
     else:
-        made = weak_examples(chosen, method, code)
+        made = weak_examples(chosen, method, code, skips)
     if not made:
         raise UserError(f"no question could be made in {code} ({skips.summary()}): give more or other documents")
     mined = with_bm25_negatives(made, collection, code, options.depth, related=False)
@@ -184,6 +198,8 @@ def make(options: argparse.Namespace) -> int:
     kept = [replace(e, negatives=_drawn(e.negatives, options.negatives, rng)) for e in mined]
     path = folder / f"{method}-{code}.jsonl"
     write_examples(path, without_titles(kept))
+    if method == "generated":
+        journal.unlink()
     sys.stdout.write(f"{path}: {len(kept)} questions from {len(chosen)} of {len(every)} documents\n")
     if skips.total:
         sys.stdout.write(skips.summary() + "\n")
@@ -196,21 +212,21 @@ def _drawn(negatives: Sequence[Passage], count: int, rng: np.random.Generator) -
     return tuple(negatives[n] for n in chosen)
 
 
-def _generated(options: argparse.Namespace, chosen: Sequence[Sequence[Passage]], skips: Skips) -> list[Example]:
+def _generated(
+    options: argparse.Namespace, chosen: Sequence[Sequence[Passage]], path: Path, skips: Skips
+) -> list[Example]:
+    """The examples of a language model, whose answers stay in the journal `path`."""
     llm = open_llm(options.llm, adapter=options.adapter, device=options.device, dtype=options.dtype)
     settings: Mapping[str, Any] = {
         "llm": llm.fingerprint,
         "prompts": settings_hash(query_prompt("", options.language, llm).text),
         "passages": settings_hash([own[0].text for own in chosen]),
     }
-    path = Path(options.prepared) / "relevance" / f"generated-{options.language}.journal"
     journal = RecordJournal(path, settings, options.restart)
     try:
-        made = list(generated_examples(chosen, options.language, llm, journal, skips))
+        return list(generated_examples(chosen, options.language, llm, journal, skips))
     finally:
         journal.close()
-    path.unlink()
-    return made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -224,6 +240,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", metavar="DIR", help="folder with train/LL-en.tsv, whose documents are taken")
     parser.add_argument("--documents", metavar="FILE", help="documents instead: JSON lines, or an hf: data set")
     parser.add_argument("--limit", type=positive, default=2000, metavar="N", help="documents (default: 2000)")
+    parser.add_argument(
+        "--read",
+        type=positive,
+        default=MOST_DOCUMENTS,
+        metavar="N",
+        help=f"documents to choose from ({MOST_DOCUMENTS})",
+    )
     parser.add_argument("--depth", type=positive, default=1000, metavar="N", help="BM25 hits per question (1000)")
     parser.add_argument("--negatives", type=positive, default=30, metavar="N", help="of them that are kept (30)")
     parser.add_argument(

@@ -104,8 +104,9 @@ def read_passages(
     """The passages of files, folders and `hf:` data sets, as they are stored, each with the line where it begins.
 
     In text files lines that stand together are a document, and a line that looks like a heading is the title of what
-    follows, up to the next one. In other formats each segment (a cell, a field) is a document, whose first line is
-    its title if it looks like one. With `split` false each line or segment is one passage already.
+    follows, up to the next one; one with nothing below it is a passage. In other formats each segment (a cell, a field)
+    is a document, whose first line is its title if it looks like one. With `split` false each line or segment is one
+    passage already.
     Files and formats are checked before the first passage is asked for; UserError names the one that is wrong.
     """
     found = segments_of(names, language, format=format, column=column, skips=skips)
@@ -138,10 +139,14 @@ def _of_document(text: str, language: str, origin: Origin, words: int) -> Iterat
 def _of_lines(segments: Iterable[Segment], language: str, words: int) -> Iterator[Sentence]:
     """The passages of the lines of a text file."""
     title, reach, part, count = "", 0, list[str](), 0
-    begin = before = Origin()
+    begin = before = headed = Origin()
 
     def passage() -> Sentence:
         return Sentence(titled(title, " ".join(part)), language, begin)
+
+    def bare_title() -> Iterator[Sentence]:
+        if title and not reach:  # a line without any text below it is text itself
+            yield Sentence(on_one_line(title), language, headed)
 
     for segment in segments:
         text = segment.text.strip()
@@ -152,7 +157,8 @@ def _of_lines(segments: Iterable[Segment], language: str, words: int) -> Iterato
             yield passage()
             part, count = [], 0
         if heading:
-            title, reach = text, 0
+            yield from bare_title()
+            title, reach, headed = text, 0, segment.origin
             continue
         if reach >= TITLE_REACH:
             title = ""
@@ -168,3 +174,4 @@ def _of_lines(segments: Iterable[Segment], language: str, words: int) -> Iterato
             count += own
     if part:
         yield passage()
+    yield from bare_title()

@@ -21,7 +21,6 @@ LONGEST_HEADING = 14
 FEWEST_SENTENCES = 3
 NOWHERE = Origin()
 
-_HEADING = re.compile(r"[^\W_a-zа-яё]")  # begins with a capital letter or a digit
 _ENDED = re.compile(r"[.!?…:;,][\s\"'”»)\]]*$")
 
 
@@ -46,9 +45,11 @@ class ParallelDocument:
 
 
 def is_heading(text: str) -> bool:
-    """Whether a line looks like a heading: 2 to 14 words, a capital or a digit first and no full stop last."""
+    """Whether a line looks like a heading: 2 to 14 words, a capital or a digit first and no full stop last. In scripts
+    without capitals only lines that begin with a digit do."""
     words = text.split()
-    return 2 <= len(words) <= LONGEST_HEADING and bool(_HEADING.match(text)) and not _ENDED.search(text)
+    capital = text[:1].isupper() or text[:1].istitle() or text[:1].isdigit()
+    return 2 <= len(words) <= LONGEST_HEADING and capital and not _ENDED.search(text)
 
 
 def document_runs(

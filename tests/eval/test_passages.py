@@ -173,9 +173,44 @@ def test_terms_alone_need_no_model(files, opened, capsys):
     assert not opened
 
 
+def test_the_quick_form_asks_the_sample_corpus(tmp_path, opened, capsys):
+    assert main(["--output", str(tmp_path), "--quiet"]) == 0
+    printed = capsys.readouterr()
+    assert "which measures nothing" in printed.err and "quick form: measures nothing" in printed.out
+    assert "## MRR@100, cross-language" in printed.out
+
+
+def test_passages_in_one_language_have_no_tables_across_languages(files, opened, capsys):
+    for name in ("p.tsv", "q.tsv"):
+        lines = (files / name).read_text(encoding="utf-8").splitlines()
+        (files / name).write_text("\n".join(line for line in lines if line.endswith("\ten")), encoding="utf-8")
+    (files / "qrels").write_text("\n".join(f"q-en-{n} 0 en-{n} 1" for n in range(5)))
+    report = files / "report.json"
+    assert main(command(files, "--report", str(report))) == 0
+    out = capsys.readouterr().out
+    assert "## MRR@100, same language" in out and "cross-language |" not in out and "Language bias" not in out
+    found = json.loads(report.read_text(encoding="utf-8"))
+    assert list(found["systems"][1]["differences"]) == ["same language, less BM25"]
+
+
+def test_a_run_without_one_of_the_languages(files, opened, capsys):
+    (files / "a.run").write_text("q-en-0 Q0 en-0 1 0.5 x\n")
+    assert main(command(files, "--model", "none", "--run", f"own={files / 'a.run'}")) == 0
+    assert "| own |" in capsys.readouterr().out
+    (files / "b.run").write_text("7 Q0 en-0 1 0.5 x\n")
+    assert main(command(files, "--model", "none", "--run", f"own={files / 'b.run'}")) == 2
+    assert "ranks passages for no query of p" in capsys.readouterr().err
+
+
+def test_the_signature_tells_settings_apart(files, opened, capsys):
+    signatures = []
+    for b in ("0.4", "0.5"):
+        assert main(command(files, "--model", "none", "--b", b)) == 0
+        signatures += [line for line in capsys.readouterr().out.splitlines() if line.startswith("- signature")]
+    assert len(set(signatures)) == 2
+
+
 def test_mistakes_are_one_sentence(files, capsys):
-    assert main(["--output", str(files / "runs")]) == 2
-    assert "no --data DIR is given" in capsys.readouterr().err
     assert main(command(files, "--without", "fr")) == 2
     assert "which no query is in" in capsys.readouterr().err
     assert main(command(files, "--report", "x.txt")) == 2

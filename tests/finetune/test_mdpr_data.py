@@ -216,6 +216,25 @@ def test_several_relevant_passages_are_no_negatives_of_each_other(tmp_path):
     assert seen == {True, False}
 
 
+def test_ids_of_different_sets_are_different_passages(tmp_path):
+    (tmp_path / "relevance").mkdir()
+    for code in ("de", "ru"):
+        own = [Example(str(n), f"{code} {n}", (Passage(str(n), f"passage {code} {n}"),)) for n in range(3)]
+        write_examples(tmp_path / "relevance" / f"{code}.jsonl", own)
+    training = TrainingConfig(batch=6, semantic_weight=0, language_weight=0)
+    batch = TrainingData(tmp_path, DataConfig(relevance=("de", "ru")), training).retrieval(0)
+    for query, column in zip(batch.queries, batch.relevant, strict=True):
+        assert batch.passages[column] == f"passage {query}"
+
+
+def test_excluded_sentences_are_in_no_pair(tmp_path, data, capsys):
+    (tmp_path / "gold.tsv").write_text(f"de-1\t{GERMAN[0]}\n", encoding="utf-8")
+    assert prepared(data, tmp_path / "prepared", "--exclude", str(tmp_path / "gold.tsv")) == 0
+    pairs = (tmp_path / "prepared" / "pairs" / "de-en.tsv").read_text(encoding="utf-8")
+    texts = (tmp_path / "prepared" / "texts" / "de.txt").read_text(encoding="utf-8")
+    assert GERMAN[0] not in pairs + texts
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -48,8 +48,10 @@ class FakeTrainer:
         FakeTrainer.made.append(self.output.name)
         score = 50 + self.config.training.seed + 10 * bool(self.config.training.semantic_weight)
         point = {"step": 4, "same": score, "cross": score, "mixed": score, "average": score}
-        self.output.mkdir(parents=True)
+        self.output.mkdir(parents=True, exist_ok=True)
         facts = {"settings": self.config.as_dict(), "steps": 4, "curve": [point]}
+        if self.config.model.start:
+            facts["started_from"] = {"weights": weights(self.config.model.start)}
         (self.output / "training.json").write_text(json.dumps(facts))
 
     def run_step(self):
@@ -59,9 +61,15 @@ class FakeTrainer:
         return {}
 
 
+def weights(folder):
+    return [(Path(folder) / "training.json").read_text()]
+
+
 @pytest.fixture(autouse=True)
 def _fake(monkeypatch):
     FakeTrainer.made = []
+    monkeypatch.setattr(mdpr_runs, "weights_of", weights)
+    monkeypatch.setattr(mdpr_runs, "passage_model_folder", str)
     monkeypatch.setattr(mdpr_runs, "Trainer", FakeTrainer)
 
 
@@ -89,8 +97,27 @@ def test_a_run_with_other_settings_is_not_finished(plan):
     main(arguments(plan, "--groups", "losses", "--seeds", "1"))
     plan.write_text(plan.read_text().replace("0.1", "0.2"))
     again = read_plan(plan, plan.parent / "runs", ["losses"], [1])
-    assert "`ir`" in score_table(again, plan.parent / "runs")
-    assert "`sema`" not in score_table(again, plan.parent / "runs")
+    assert "`ir`" in score_table(again, Path("nowhere"), plan.parent / "runs")
+    assert "`sema`" not in score_table(again, Path("nowhere"), plan.parent / "runs")
+
+
+def test_a_run_that_started_from_other_weights_is_not_finished(plan):
+    main(arguments(plan, "--seeds", "1"))
+    FakeTrainer.made.clear()
+    (plan.parent / "runs" / "sema.seed1" / "training.json").unlink()
+    main(arguments(plan, "--seeds", "1"))
+    assert FakeTrainer.made == ["sema.seed1"]
+    facts = plan.parent / "runs" / "sema.seed1" / "training.json"
+    facts.write_text(facts.read_text().replace("61", "62"))
+    main(arguments(plan, "--seeds", "1"))
+    assert FakeTrainer.made == ["sema.seed1", "next.seed1"]
+
+
+def test_a_run_on_other_data_is_not_finished(plan, tmp_path):
+    main(arguments(plan, "--groups", "losses", "--seeds", "1"))
+    (tmp_path / "manifest.json").write_text('{"pairs": {"de-en": 7}}')
+    again = read_plan(plan, plan.parent / "runs", ["losses"], [1])
+    assert "`ir`" not in score_table(again, tmp_path, plan.parent / "runs")
 
 
 def test_listing_and_estimating_train_nothing(plan, capsys):

@@ -107,6 +107,33 @@ def test_generation_goes_on_where_it_stopped(data, monkeypatch):
     assert len(llm.asked) == 3
 
 
+def test_answers_stay_until_the_questions_are_written(data, monkeypatch):
+    monkeypatch.setattr("finetune.synthetic_queries.open_llm", lambda *a, **k: Asking())
+    with monkeypatch.context() as patch:
+        patch.setattr("finetune.synthetic_queries.findable", lambda *a: [])
+        prepared = str(data.parent / "prepared")
+        options = ["--language", "de", "--method", "generated", "--data", str(data), "--prepared", prepared]
+        assert main(options) == 2
+    llm = Asking()
+    monkeypatch.setattr("finetune.synthetic_queries.open_llm", lambda *a, **k: llm)
+    assert len(made(data, "generated")) == 4
+    assert not llm.asked
+
+
+def test_short_titles_scripts_without_blanks_and_what_is_left_unread(tmp_path, capsys):
+    (tmp_path / "relevance").mkdir()
+    rows = [
+        {"title": "塔楼", "text": f"这座塔楼建于十九世纪末{n}年。它现在是城市博物馆的一部分，每天开放。" * 3}
+        for n in range(3)
+    ]
+    (tmp_path / "wiki.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--language", "zh", "--prepared", str(tmp_path), "--documents", str(tmp_path / "wiki.jsonl")]
+    assert main([*options, "--read", "2"]) == 0
+    printed = capsys.readouterr()
+    assert "2 questions from 2 of 2 documents" in printed.out
+    assert "only the first 2 documents are read" in printed.err
+
+
 def test_listed_documents(tmp_path, capsys):
     (tmp_path / "relevance").mkdir()
     text = "Der Turm ist hoch. " * 12

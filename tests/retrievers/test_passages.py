@@ -62,6 +62,25 @@ def test_headings_of_a_text_file_are_titles(tmp_path):
     ]
 
 
+def test_headings_with_nothing_below_them_are_passages(tmp_path):
+    file = written(tmp_path, "Part One\nThe Old Bridge\nIt was built in 1870.\nOpening Hours\n")
+    found = list(read_passages([file], "en", skips=Skips(shown=0)))
+    assert [(s.text, s.source.line) for s in found] == [
+        ("Part One", 1),
+        ("The Old Bridge\nIt was built in 1870.", 3),
+        ("Opening Hours", 4),
+    ]
+
+
+@given(
+    st.lists(st.sampled_from(["", "A Heading", "1 Heading", "Text of a sentence.", "über die Straße", "द्वितीय पंक्ति।"]))
+)
+def test_no_line_of_a_text_file_is_lost(tmp_path_factory, lines):
+    file = written(tmp_path_factory.mktemp("lines"), "\n".join(lines) + "\n")
+    found = " ".join(s.text.replace("\n", " ") for s in read_passages([file], "en", skips=Skips(shown=0)))
+    assert all(line in found for line in lines)
+
+
 def test_cells_are_documents_and_unsplit_ones_passages(tmp_path):
     file = written(tmp_path, "1\tOne thing. Another thing.\n2\tA third one.\n", "t.tsv")
     found = list(read_passages([file], "en", column="2", words=2, skips=Skips(shown=0)))
