@@ -49,13 +49,16 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a text came from: a file (or data set) name and a line, 1-based; line 0 means unknown."""
+    """Where a text came from: a file (or data set) name and a line, 1-based; line 0 means unknown. `start` is the
+    character at which a passage begins in the text of a record or cell that holds several."""
 
     file: str = ""
     line: int = 0
+    start: int = 0
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}" if self.line else self.file
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}+{self.start}" if self.start else place
 
 
 @dataclass(frozen=True, slots=True)

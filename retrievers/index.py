@@ -60,6 +60,7 @@ class Index:
         self._on_gpu: faiss.Index | None = None
         self._terms: Bm25 | None = None
         self._texts, self._files, self._lines = (sentences.column(name) for name in ("text", "file", "line"))
+        self._starts = sentences.column("start") if "start" in sentences.column_names else None
 
     def __len__(self) -> int:
         """The number of units."""
@@ -152,7 +153,8 @@ class Index:
 
     def sentence(self, number: int) -> Sentence:
         """The sentence with that number, with where it came from."""
-        origin = Origin(self._files[number].as_py(), self._lines[number].as_py())
+        start = 0 if self._starts is None else self._starts[number].as_py()
+        origin = Origin(self._files[number].as_py(), self._lines[number].as_py(), start)
         return Sentence(self._texts[number].as_py(), self.manifest.language, origin)
 
     def spans(self, units: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -128,12 +129,13 @@ def _passages(
 
 
 def _of_document(text: str, language: str, origin: Origin, words: int) -> Iterator[Sentence]:
-    """The passages of one text."""
-    first, end, rest = text.strip().partition("\n")
-    title = first.strip() if end and rest.strip() and is_heading(first.strip()) else ""
-    body = rest if title else text
-    for span in passage_spans(body, language, words):
-        yield Sentence(titled(title, span.of(body)), language, origin)
+    """The passages of one text, each with the character where it begins there."""
+    first, _, rest = text.strip().partition("\n")
+    title = first.strip() if rest.strip() and is_heading(first.strip()) else ""
+    begin = text.index(first) + len(first) if title else 0
+    for span in passage_spans(text[begin:], language, words):
+        passage = titled(title, span.of(text[begin:]))
+        yield Sentence(passage, language, replace(origin, start=begin + span.start))
 
 
 def _of_lines(segments: Iterable[Segment], language: str, words: int) -> Iterator[Sentence]:

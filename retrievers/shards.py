@@ -44,7 +44,7 @@ class Shard:
 
 def shard_digest(sentences: Sequence[Sentence]) -> str:
     """A hash of the texts and where they came from."""
-    rows = [[s.text, s.source.file, s.source.line] for s in sentences]
+    rows = [[s.text, s.source.file, s.source.line, s.source.start] for s in sentences]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
@@ -99,6 +99,7 @@ def _write_sentences(path: Path, sentences: Sequence[Sentence]) -> None:
             "text": pa.array([s.text for s in sentences], pa.string()),
             "file": pa.array([s.source.file for s in sentences], pa.string()),
             "line": pa.array([s.source.line for s in sentences], pa.int64()),
+            "start": pa.array([s.source.start for s in sentences], pa.int64()),
         }
     )
     with pa.ipc.new_file(str(path), table.schema) as writer:
@@ -167,5 +168,5 @@ def _batches(shards: Sequence[Shard]) -> Iterator[pa.RecordBatch]:
         table = pa.ipc.open_file((shard.place / SENTENCES).read_bytes()).read_all().combine_chunks()
         codes = pa.array([code[name] for name in table.column("file").to_pylist()], pa.int32())
         files = pa.DictionaryArray.from_arrays(codes, dictionary)
-        texts, lines = (table.column(name).chunk(0) for name in ("text", "line"))
-        yield pa.RecordBatch.from_arrays([texts, files, lines], schema=SCHEMA)
+        texts, lines, starts = (table.column(name).chunk(0) for name in ("text", "line", "start"))
+        yield pa.RecordBatch.from_arrays([texts, files, lines, starts], schema=SCHEMA)

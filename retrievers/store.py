@@ -30,7 +30,15 @@ PLACES = "places.npy"
 FILES = (VECTORS, SPANS, SENTENCES)
 IVF_FILES = (*FILES, PLACES)
 
-SCHEMA = pa.schema([("text", pa.string()), ("file", pa.dictionary(pa.int32(), pa.string())), ("line", pa.int64())])
+SCHEMA = pa.schema(
+    [
+        ("text", pa.string()),
+        ("file", pa.dictionary(pa.int32(), pa.string())),
+        ("line", pa.int64()),
+        ("start", pa.int64()),
+    ]
+)
+"""Indexes that were built before there were starts have none."""
 TERM_SCORES, TERM_UNITS, TERM_BOUNDS = "bm25.scores.npy", "bm25.units.npy", "bm25.bounds.npy"
 TERM_NAMES, TERM_SETTINGS = "bm25.terms.json", "bm25.json"
 TERM_TOKENS, TERM_LENGTHS = "bm25.tokens.npy", "bm25.lengths.npy"

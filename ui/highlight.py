@@ -71,6 +71,7 @@ def _origin(text: str, shown: ShownHint, code: str) -> str:
         f"<dl><div><dt>Score</dt><dd>{hint.hit.score:.3f}</dd></div>"
         f"<div><dt>File</dt><dd>{escaped(origin.file) or 'unknown'}</dd></div>"
         f"<div><dt>Line</dt><dd>{origin.line or 'unknown'}</dd></div>"
+        f"{f'<div><dt>Character</dt><dd>{origin.start}</dd></div>' if origin.start else ''}"
         f"<div><dt>Used</dt><dd>{_used(shown)}</dd></div></dl>{_switch(shown)}</section>"
     )
 

@@ -23,7 +23,7 @@ from rag_mt.fingerprints import read_json
 from rag_mt.languages import base_code, language
 from rag_mt.paths import whole_file
 from rag_mt.skips import Skips
-from rag_mt.types import Encoder, Origin, Sentence
+from rag_mt.types import Encoder, Sentence
 from retrievers.calibration import calibrate
 from retrievers.default_index import CALIBRATION_LINES, SAMPLE_CORPUS, SAMPLE_DROP
 from retrievers.index import open_index
@@ -223,7 +223,7 @@ class UserIndexes:
         for name, path in build.uploads:
             with named(path, name):
                 for sentence in read_sentences([str(path)], build.language, column=column, skips=skips):
-                    yield replace(sentence, source=Origin(name, sentence.source.line))
+                    yield replace(sentence, source=replace(sentence.source, file=name))
 
     def _run(self, build: Build, column: str) -> None:
         work = self._work / build.id

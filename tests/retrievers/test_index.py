@@ -62,7 +62,7 @@ def unit_rows(rng, rows, width):
 def built(tmp_path_factory, fake):
     """A phrase index of 60 sentences in three shards; copied, never changed."""
     folder = tmp_path_factory.mktemp("indexes") / "built"
-    sentences = [Sentence(f"word{n} follows word{n + 1} here", "en", Origin(f"f{n % 3}.txt", n)) for n in range(60)]
+    sentences = [Sentence(f"word{n} follows word{n + 1} here", "en", Origin(f"f{n % 3}.txt", n, n % 7)) for n in range(60)]
     maker = NgramUnits(fake())
     build_index(folder, sentences, maker, retriever="phrases", language="en", shard_sentences=25, show=False)
     return folder, maker
@@ -96,8 +96,8 @@ def test_round_trip(fake, kind, rows, size):
     kept = {}
     for text, file, line in rows:
         if text.strip():
-            kept.setdefault(text, Sentence(text, "fi", Origin(file, line)))
-    sentences = [Sentence(text, "fi", Origin(file, line)) for text, file, line in rows]
+            kept.setdefault(text, Sentence(text, "fi", Origin(file, line, 2 * line)))
+    sentences = [Sentence(text, "fi", Origin(file, line, 2 * line)) for text, file, line in rows]
     vectors, spans = maker.units(list(kept), "passage")
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "index"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import numpy as np
@@ -93,6 +94,16 @@ def test_a_first_line_that_is_a_heading_names_a_field(tmp_path):
     file = written(tmp_path, '{"en": "The Old Bridge\\nIt was built in 1870."}\n', "t.jsonl")
     found = list(read_passages([file], "en", skips=Skips(shown=0)))
     assert [s.text for s in found] == ["The Old Bridge\nIt was built in 1870."]
+
+
+def test_passages_of_a_record_are_known_by_where_they_begin(tmp_path):
+    text = "\n The Old Bridge\nIt was built in 1870. It is closed now.\nTrams use another one."
+    file = written(tmp_path, json.dumps({"en": text}) + "\n", "t.jsonl")
+    found = list(read_passages([file], "en", words=5, skips=Skips(shown=0)))
+    bodies = [s.text.partition("\n")[2] for s in found]
+    assert len(found) == 3
+    assert [text[s.source.start :].startswith(body) for s, body in zip(found, bodies, strict=True)] == [True] * 3
+    assert str(found[1].source) == f"{found[1].source.file}:1+{found[1].source.start}"
 
 
 def test_the_unit_is_the_text_and_the_vector_knows_the_title(fake):
