@@ -36,6 +36,7 @@ from rag_mt.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
 from rag_mt.paths import cache_dir
+from rag_mt.toml_settings import shown_path
 from retrievers.registry import sentence_encoder
 
 SEED = 1
@@ -126,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", metavar="DIR", help="sets and vectors (default: in the cache folder)")
     parser.add_argument("--output", action="append", default=[], metavar="FILE", help=".md or .json; may be repeated")
     add_model_options(parser)
-    parser.set_defaults(command=f"python -m eval.bitext {shlex.join(given)}")
+    parser.set_defaults(command=f"python -m eval.bitext {shlex.join(map(shown_path, given))}")
     return run(evaluate, parser.parse_args(given))
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from eval.bitext_runs import COSINE, NEIGHBOURS, ModelRun, Result, Way
+from eval.bitext_runs import COSINE, NEIGHBOURS, LengthRow, ModelRun, Result, Way
 from eval.bitext_scores import Interval
 from eval.bitext_sets import BitextSet
 from eval.report_blocks import Block, Bullets, Code, Heading, Table, Text, as_markdown
@@ -82,6 +82,9 @@ def _run_blocks(run: ModelRun) -> Iterator[Block]:
         "best threshold's F1: if the threshold had been chosen on the test part. nearest: true pairs whose translation "
         "is the nearest sentence of all."
     )
+    yield Text("By words of the source sentence, with the chosen neighbours and threshold:")
+    titles = ("test part", "words", "sentences", "true pairs", "P", "R", "F1")
+    yield Table(titles, tuple(_length_row(code, row) for code, own in run.lengths.items() for row in own))
     languages = list(dict.fromkeys(trial.language for trial in run.trials))
     found = {(t.language, t.way): t for t in run.trials}
     ways = [COSINE, *(Way("margin", k, s) for s in ("max", "intersection") for k in NEIGHBOURS)]
@@ -105,6 +108,18 @@ def _result_row(result: Result) -> tuple[str, ...]:
         "" if result.way == COSINE else f"{100 * result.gain.value:+.2f} {_interval(result.gain)}",
         f"{100 * result.best:.2f}",
         f"{100 * result.nearest:.2f}",
+    )
+
+
+def _length_row(code: str, row: LengthRow) -> tuple[str, ...]:
+    return (
+        code,
+        f"{row.least} to {row.most}",
+        str(row.sentences),
+        str(row.true),
+        f"{100 * row.right / max(1, row.found):.2f}",
+        f"{100 * row.right / max(1, row.true):.2f}",
+        f"{100 * row.f1:.2f}",
     )
 
 

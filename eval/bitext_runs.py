@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.bitext_scores import Interval, Scores, best_threshold, difference, marked, scored, statistics
+from eval.bitext_scores import Interval, Scores, best_threshold, difference, f1_of, marked, scored, statistics
 from eval.bitext_sets import BitextSet
 from eval.vector_cache import VectorCache
 from rag_mt.types import Encoder, Kind
@@ -20,6 +21,8 @@ from retrievers.mining.neighbours import ArraySide, Neighbours, nearest
 NEIGHBOURS = (1, 2, 4, 8, 16)
 MOST_NEIGHBOURS = max(NEIGHBOURS)
 EXAMPLES = 5
+LENGTHS = (6, 11, 21)
+"""Words of a source sentence at which a row of the table by length begins."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,20 @@ class Result:
 
 
 @dataclass(frozen=True)
+class LengthRow:
+    """The source sentences of `least` to `most` words: how many there are, their true pairs, the pairs that were found,
+    those that are both, and F1."""
+
+    least: int
+    most: int
+    sentences: int
+    true: int
+    found: int
+    right: int
+    f1: float
+
+
+@dataclass(frozen=True)
 class Example:
     """A pair of the test part that was found and is not marked as true, or that was missed."""
 
@@ -91,6 +108,7 @@ class ModelRun:
     neighbours: int
     trials: Sequence[Trial]
     results: Sequence[Result]
+    lengths: dict[str, Sequence[LengthRow]]
     examples: dict[str, Sequence[Example]]
     encoded: int
     seconds: float
@@ -122,11 +140,13 @@ def run_model(name: str, encoder: Encoder, sets: Sequence[BitextSet], cache: Pat
     k = max(NEIGHBOURS, key=lambda k: (_mean_f1(trials, Way("margin", k)), -k))
     results: list[Result] = []
     examples: dict[str, Sequence[Example]] = {}
+    lengths: dict[str, Sequence[LengthRow]] = {}
     for code in languages:
         results += _results(found[code, "test"], [t for t in trials if t.language == code], k)
         chosen = next(r for r in results if r.language == code and r.way == Way("margin", k))
         examples[code] = _examples(found[code, "test"], chosen)
-    return ModelRun(name, kind, k, trials, results, examples, vectors.encoded, seconds)
+        lengths[code] = _by_length(found[code, "test"], chosen)
+    return ModelRun(name, kind, k, trials, results, lengths, examples, vectors.encoded, seconds)
 
 
 def _mean_f1(trials: Sequence[Trial], way: Way) -> float:
@@ -155,6 +175,18 @@ def _results(test: _Found, trials: Sequence[Trial], k: int) -> list[Result]:
         gain = difference(rows, baseline)
         results.append(Result(trial.language, trial.way, trial.threshold, scored(rows), gain, best, share))
     return results
+
+
+def _by_length(test: _Found, result: Result) -> list[LengthRow]:
+    """The scores of a result by the words of the source sentence."""
+    rows = statistics(result.way.pairs(test.ahead, test.back).at_least(result.threshold), test.own)
+    words = np.array([len(text.split()) for text in test.own.sources])
+    made = []
+    for least, most in pairwise((0, *LENGTHS, int(words.max(initial=LENGTHS[-1])) + 1)):
+        own = rows[(words >= least) & (words < most)]
+        found, true, right = own.sum(axis=0).astype(int).tolist()
+        made.append(LengthRow(least, most - 1, len(own), true, found, right, float(f1_of(own.sum(axis=0)[None])[0])))
+    return made
 
 
 def _examples(test: _Found, result: Result) -> list[Example]:

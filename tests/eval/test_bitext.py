@@ -223,6 +223,11 @@ def test_the_command_measures_the_sample_corpus(tmp_path: Path, capsys: pytest.C
     assert margin["scores"]["f1"]["value"] > 0.9
     assert margin["threshold"] > 1
     assert found["runs"][0]["encoded"] > 100
+    rows = found["runs"][0]["lengths"]["de"]
+    assert [row["least"] for row in rows] == [0, 6, 11, 21]
+    for name in ("found", "true", "right"):
+        assert sum(row[name] for row in rows) == margin["scores"][name]
+    assert str(tmp_path) not in printed.out + output[1].read_text(encoding="utf-8")
     assert main([*arguments, "--output", str(output[1])]) == 0
     assert json.loads(output[1].read_text(encoding="utf-8"))["runs"][0]["encoded"] == 0
 
