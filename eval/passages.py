@@ -11,7 +11,8 @@ judgements in TREC's format.
 Rows: BM25 without and with RM3 and, for each model, its own ranking (cosine), its hybrid with BM25 (alpha by
 cross-validation in five folds of articles) and reciprocal rank fusion. A model is a name with folders of
 `finetune.mdpr`, one for each seed, or an encoder (default: untrained=embedded:e5-small). The first model is the
-baseline of the others. `--run NAME=FILE` adds a run in TREC's format.
+baseline of the others; `--against NAME=OTHER` compares a model with another one as well. `--run NAME=FILE` adds a run
+in TREC's format.
 
 Tables: MRR@100 and Recall@100 for passages in the query's language and in the others, averages of languages with and
 without parallel data (--without), AP, P@20 and nDCG@20 where the passages of all languages are relevant, language bias,
@@ -71,6 +72,9 @@ def evaluate(options: argparse.Namespace) -> int:
     models, given = named(asked, "--model"), named(options.run, "--run")
     if taken := (models.keys() & given.keys()) | (given.keys() & {BM25, RM3}):
         raise UserError(f"the name {sorted(taken)[0]!r} stands for two systems: give each its own")
+    for label, others in named(options.against, "--against").items():
+        if unknown := [name for name in (label, *others) if name not in models]:
+            raise UserError(f"--against names {unknown[0]!r}, which is no model: choose among {', '.join(models)}")
     out = Path(options.output) if options.output else cache_dir() / "passage-runs"
     out.mkdir(parents=True, exist_ok=True)
     collection = _collection(options, out)
@@ -142,6 +146,7 @@ def _systems(
     base: dict[str, Any] = {"collection": collection.fingerprint, "bm25": asdict(bm25)}
     name = collection.name
     scorers: list[Any] = []
+    against = named(options.against, "--against")
 
     def terms() -> Any:
         if not scorers:
@@ -171,9 +176,10 @@ def _systems(
             keys.append(settings_hash(settings))
             seeds.append(kept_records(out / f"{name}.{label}.{number}.json", settings, of_model))
         by_system = [list(records) for records in zip(*seeds, strict=True)]
+        baselines = [BM25, *([first] if first else []), *against.get(label, [])]
         rows = [label, f"{label} + BM25 (hybrid)", f"{label} + BM25 (RRF)"]
         made += [
-            System(rows[0], by_system[0], (BM25, *([first] if first else [])), key := settings_hash(keys)),
+            System(rows[0], by_system[0], tuple(dict.fromkeys(baselines)), key := settings_hash(keys)),
             System(rows[1], by_system[1], (BM25, label), key),
             System(rows[2], by_system[2], (BM25, label), key),
         ]
@@ -236,7 +242,7 @@ def _command(options: argparse.Namespace) -> str:
         parts = [f"--suite {options.suite} --data DATA --part {options.part} --distractors {options.distractors}"]
     if options.model == [NO_MODEL]:
         parts.append(f"--model {NO_MODEL}")
-    for name, given in (("model", options.model or []), ("run", options.run)):
+    for name, given in (("model", options.model or []), ("against", options.against), ("run", options.run)):
         for label, folders in named([own for own in given if own != NO_MODEL], f"--{name}").items():
             parts.append(f"--{name} {label}={','.join(Path(folder).name for folder in folders)}")
     settings = (("without", ""), ("k1", K1), ("b", B))
@@ -257,6 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--qrels", metavar="FILE", help="judgements of your own: query 0 passage grade")
     add("--lang", metavar="LANG", help="language of your texts where the file names none")
     add("--model", nargs="+", action="extend", metavar="NAME=FOLDER", help=f"models, or none (default: {UNTRAINED})")
+    add("--against", nargs="+", action="extend", default=[], metavar="NAME=OTHER", help="further baselines of models")
     add("--run", nargs="+", action="extend", default=[], metavar="NAME=FILE", help="runs in TREC's format")
     add("--without", default="", metavar="XX,...", help="languages that models had no parallel data of")
     add("--k1", type=float, default=K1, metavar="X", help=f"of BM25 (default: {K1})")

@@ -166,6 +166,17 @@ def test_a_run_is_scored_like_the_ranking_it_was_written_from(files, opened, col
     assert of_run(collection, run).values == kept
 
 
+def test_models_are_compared_as_asked(files, opened, capsys):
+    models = ["--model", "a=x", "b=x", "c=x"]
+    report = files / "report.json"
+    assert main(command(files, *models, "--against", "c=b", "--report", str(report))) == 0
+    by_name = {s["name"]: s["differences"] for s in json.loads(report.read_text(encoding="utf-8"))["systems"]}
+    assert {key.rpartition(" ")[2] for key in by_name["c"]} == {"BM25", "a", "b"}
+    assert {key.rpartition(" ")[2] for key in by_name["b"]} == {"BM25", "a"}
+    assert main(command(files, *models, "--against", "c=d")) == 2
+    assert "--against names 'd', which is no model: choose among a, b, c" in capsys.readouterr().err
+
+
 def test_terms_alone_need_no_model(files, opened, capsys):
     assert main(command(files, "--model", "none")) == 0
     out = capsys.readouterr().out

@@ -62,7 +62,9 @@ def unit_rows(rng, rows, width):
 def built(tmp_path_factory, fake):
     """A phrase index of 60 sentences in three shards; copied, never changed."""
     folder = tmp_path_factory.mktemp("indexes") / "built"
-    sentences = [Sentence(f"word{n} follows word{n + 1} here", "en", Origin(f"f{n % 3}.txt", n, n % 7)) for n in range(60)]
+    sentences = [
+        Sentence(f"word{n} follows word{n + 1} here", "en", Origin(f"f{n % 3}.txt", n, n % 7)) for n in range(60)
+    ]
     maker = NgramUnits(fake())
     build_index(folder, sentences, maker, retriever="phrases", language="en", shard_sentences=25, show=False)
     return folder, maker
