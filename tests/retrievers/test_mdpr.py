@@ -11,10 +11,13 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import BertModel
 
+from rag_mt.defaults import DEFAULT_PASSAGE_MODEL
 from rag_mt.errors import UserError
+from retrievers.default_index import SAMPLE_CORPUS
 from retrievers.encoders import open_encoder
 from retrievers.families import Family
 from retrievers.mdpr import MdprSettings, is_passage_model, open_mdpr, passage_model_folder
+from retrievers.registry import PASSAGE_ENCODER
 
 TEXTS = ["Who opened the bridge?", "The mayor opened the new bridge on Tuesday."]
 
@@ -54,6 +57,14 @@ def test_each_kind_has_its_own_encoder_and_prefix(trained: Path, quick_encoder: 
         alone.family = Family("mean", {"query": prefix})
         np.testing.assert_allclose(alone.encode(TEXTS), vectors, atol=1e-6)
     assert model.fingerprint != open_mdpr(str(quick_encoder), "cpu", "float32").fingerprint
+
+
+def test_the_shipped_model_finds_passages_in_another_language() -> None:
+    model = open_mdpr(dtype="float32")
+    assert model.id == DEFAULT_PASSAGE_MODEL == PASSAGE_ENCODER
+    asked, found = ((SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines() for code in ("de", "en"))
+    best = (model.encode(asked[:40], "query") @ model.encode(found, "passage").T).argmax(axis=1)
+    assert (best == np.arange(40)).mean() > 0.9
 
 
 def test_names(trained: Path, quick_encoder: Path) -> None:
