@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eval.report_blocks import as_markdown
-from eval.xpr_plans import SWEPT, UNTRAINED, Plans
+from eval.xpr_plans import SWEPT, UNTRAINED, WITHOUT_OTHERS, Plans
 from eval.xpr_report import Report, as_blocks, write_report
 from eval.xpr_suite import PARTS, Sets, SuiteSettings
 from rag_mt.console import OK, note, positive
@@ -123,7 +123,10 @@ def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
         train, dev = (len(sets.every[name].pairs(split)) for split in ("train", "dev"))
         pairs = f"{len(task.pairs)} test pairs of {len(set(task.concepts.tolist()))} concepts"
         yield f"{name}: {pairs}, searched among {counts}; {train} training and {dev} development pairs"
-    yield f"XPR reads at most {own.examples} example sentences of a phrase; candidates have as many as queries"
+    yield (
+        f"XPR reads at most {own.examples} example sentences of a phrase (the paper: 32), of queries as of candidates; in "
+        f"the matrix, with other seeds and in ablations at most {min(WITHOUT_OTHERS, own.examples)}"
+    )
     told = "; ".join(f"{kind}: {plans.layers[kind]}" for kind in SWEPT)
     why = "best on development pairs" if chosen else "where the sweep was not run, the encoder's usual one"
     yield f"encoder {shown_path(own.encoder)}; layers ({why}): {told}"

@@ -6,8 +6,8 @@ A folder of models has a folder for each, named for what it was trained on: `sup
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from rag_mt.adapters import TRAINING
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import folder_fingerprint, read_json
 from rag_mt.types import Floats
-from retrievers.xpr.examples import ExampleSet, Side
+from retrievers.xpr.examples import ExampleSet
 from retrievers.xpr.head import SETTINGS, XprSettings
-from retrievers.xpr.model import open_xpr
+from retrievers.xpr.model import XprEncoder, open_xpr
 
 MULTILINGUAL = "multilingual"
 ABLATIONS = {
@@ -33,8 +33,6 @@ ABLATIONS = {
 """What an ablation is called in a folder's name, and in tables."""
 
 Rows = NDArray[np.int64]
-Maker = Callable[[Side, Rows, int], Floats]
-"""A side, phrases of it and a number of example sentences to vectors (phrases, dimension)."""
 
 
 def supervised(pair: str) -> str:
@@ -90,17 +88,22 @@ class Models:
 
 
 def example_vectors(
-    cells: Cells, key: Mapping[str, Any], make: Maker, own: ExampleSet, examples: int, side: int, rows: Rows
+    cells: Cells,
+    key: Mapping[str, Any],
+    encoder: XprEncoder,
+    layer: int,
+    own: ExampleSet,
+    examples: int,
+    side: int,
+    rows: Rows,
 ) -> Floats:
-    """The vectors (rows, dimension) of phrases in their first `examples` sentences, without sentences if it is 0.
+    """The vectors (rows, dimension) of phrases in their first `examples` sentences, without sentences if it is 0, from
+    a layer of an encoder.
 
-    Phrases that share sentences are encoded together; what is done stays on disk (`Cells.vectors`).
+    Phrases that share sentences are encoded together; what is done stays on disk (`Cells.summed`).
     """
     text = own.sides[side]
     if not examples:
-        return make(text.alone(), rows, 1)
-    order = np.argsort(text.examples[text.bounds[rows], 1], kind="stable")
-    made = cells.vectors(key, side, rows[order], lambda part: make(text, part, examples))
-    back = np.empty_like(made)
-    back[order] = made
-    return back
+        return encoder.project(encoder.side_states(text.alone(), rows, 1, (layer,))[0])
+    grow = partial(encoder.growing_sums, text, rows, (examples,), (layer,))
+    return encoder.project(cells.summed(key, side, rows, grow).means[0, 0])

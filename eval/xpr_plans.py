@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.xpr_baselines import Maps, Rows, States, Words
+from eval.xpr_baselines import Maps, States, Words
 from eval.xpr_models import ABLATIONS, MULTILINGUAL, Models, ablation, example_vectors, seed, supervised
 from eval.xpr_scores import Vectors
 from eval.xpr_suite import Plan, Row, Sets, vectors_key
@@ -16,11 +16,13 @@ from rag_mt.types import Floats
 from retrievers.mapping import centre, normalised, procrustes
 from retrievers.phrases import default_layer
 from retrievers.word_vectors import WordTraining
-from retrievers.xpr.examples import Side
 from retrievers.xpr.model import XprEncoder, untrained_xpr
 
 WORD_TRAINING = WordTraining()
 COUNTS = (1, 2, 4, 8, 16, 32)
+WITHOUT_OTHERS = 8
+"""Example sentences of a phrase, at most, where the test phrases alone are searched: in the matrix of transfer, with
+other seeds and in ablations."""
 UNTRAINED, ALONE, MAPPED = "XPR, untrained", "CLSE, no map", "CLSE, map from pairs"
 SWEPT = (UNTRAINED, ALONE, MAPPED)
 """What is swept over layers on development pairs; the best layer of each is then used."""
@@ -137,16 +139,12 @@ class Plans:
         layer = self.layers[kind]
         states_key = partial(self._states_key, kind, layer)
 
-        def make(side: Side, rows: Rows, examples: int) -> Floats:
-            made: Floats = self.encoder.side_states(side, rows, examples, (layer,))[0]
-            return made
-
         def vectors(name: str) -> Vectors:
             own = self.sets.every[name]
             if kind == ALONE:
                 return partial(self._states(layer).plain, own)
             key = vectors_key(own, states_key(name))
-            return partial(example_vectors, self.sets.cells, key, make, own, self._settings.examples)
+            return partial(example_vectors, self.sets.cells, key, self.encoder, layer, own, self._settings.examples)
 
         return Plan("unsupervised", kind, needs, self.sets.names, states_key, vectors)
 
@@ -190,23 +188,24 @@ class Plans:
 
     def _model_plan(self, part: str, title: str, models: Mapping[str, str], with_others: bool = False) -> Plan:
         """Models by the set that they are asked on."""
+        most = self._settings.examples if with_others else min(WITHOUT_OTHERS, self._settings.examples)
 
         def key(name: str) -> dict[str, Any] | None:
-            return self._model_key(models[name])
+            return self._model_key(models[name], most)
 
         def vectors(name: str) -> Vectors:
             own, model = self.sets.every[name], models[name]
             found = vectors_key(own, key(name) or {})
-            make = self.models.open(model).side_vectors
-            return partial(example_vectors, self.sets.cells, found, make, own, found["examples"])
+            encoder = self.models.open(model)
+            layer = encoder.settings.layer
+            return partial(example_vectors, self.sets.cells, found, encoder, layer, own, found["examples"])
 
         return Plan(part, title, "models", tuple(models), key, vectors, with_others=with_others)
 
-    def _model_key(self, model: str) -> dict[str, Any] | None:
+    def _model_key(self, model: str, examples: int) -> dict[str, Any] | None:
         if model not in self.models:
             return None
-        examples = 0 if self.models.alone(model) else self._settings.examples
-        return {**self.models.key(model), "examples": examples}
+        return {**self.models.key(model), "examples": 0 if self.models.alone(model) else examples}
 
     def matrix(self) -> list[Plan]:
         """The model of each set on every set (the paper's table 7), among the test phrases alone."""
@@ -248,7 +247,7 @@ class Plans:
 
         def key(name: str) -> dict[str, Any] | None:
             untrained = {"states": self.encoder.fingerprint, "layer": layer}
-            found = self._model_key(model) if model else untrained
+            found = self._model_key(model, COUNTS[place]) if model else untrained
             return found and {**found, "examples": COUNTS[place]}
 
         def vectors(name: str) -> Vectors:

@@ -40,7 +40,7 @@ class SuiteSettings:
     data: Path | None = None
     languages: tuple[str, ...] = ()
     encoder: str = "embedded:e5-small"
-    examples: int = 32
+    examples: int = 8
     others: int = 20_000
     dev_pairs: int = 500
     source: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 from eval.phrases import main
 from eval.xpr_baselines import Maps, States, Words, sentences_of
 from eval.xpr_cells import Cells, OutOfTimeError
+from eval.xpr_models import example_vectors
 from eval.xpr_scores import result, task
 from rag_mt.errors import UserError
 from retrievers.ccpr.heads import ENCODER
@@ -204,28 +206,47 @@ def test_fewer_others_are_read_from_more(phrases: Path, tmp_path: Path) -> None:
     assert without is not None
     np.testing.assert_array_equal(without.right, found.among_own)
     assert cells.kept("noise", {"n": 1}, task(own, "test", 5), 5, None) is None
+    five = result(task(own, "test", 5), lambda side, rows: noise[side][rows])
+    cells.kept("noise", {"n": 1}, task(own, "test", 5), 5, lambda: five)
+    again = cells.kept("noise", {"n": 1}, task(own, "test", 12), 12, None)
+    assert again is not None, "another number of others leaves it there"
+    np.testing.assert_array_equal(again.right, found.among_all)
     assert cells.kept("noise", {"n": 2}, task(own, "test", 0), 0, None) is None
 
 
-def test_vectors_go_on_where_time_ran_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval.xpr_cells.CHUNK", 2)
-    made: list[list[int]] = []
-
-    def vectors(rows):
-        made.append(rows.tolist())
-        if len(made) == 2:
-            cells.deadline = 0
-        return rows[:, None].astype(np.float32)
-
-    cells = Cells(tmp_path)
-    rows = np.array([5, 3, 8, 1, 9])
-    with pytest.raises(OutOfTimeError):
-        cells.vectors({"n": 1}, 0, rows, vectors)
-    cells = Cells(tmp_path)
-    np.testing.assert_array_equal(cells.vectors({"n": 1}, 0, rows, vectors)[:, 0], rows)
-    assert made == [[5, 3], [8, 1], [9]]
-    assert cells.vectors({"n": 1}, 1, rows, lambda rows: -rows[:, None].astype(np.float32))[0, 0] == -5, "another side"
+def test_sums_go_on_where_time_ran_out(
+    phrases: Path, letters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Phrases that share sentences, in blocks of one or two sentences: each is encoded once, over all runs."""
+    monkeypatch.setattr("eval.xpr_cells.BLOCKS", 2)
+    monkeypatch.setattr("retrievers.xpr.model.BLOCK", 3)
+    own = open_examples(phrases / "de-en")
+    side = own.source
+    examples = np.array([(p, s, 0, 5) for p in range(8) for s in range(p, p + 3)], np.int32)
+    shared = Side("de", side.phrases[:8], side.sentences, examples)
+    encoder = untrained_xpr(str(letters), device="cpu", dtype="float32")
+    rows = np.array([5, 3, 0, 7])
+    wanted = encoder.project(encoder.side_states(shared, rows, 32, (2,))[0])
+    encoded: list[str] = []
     late = Cells(tmp_path, deadline=0)
+    cells = Cells(tmp_path)
+    states_of = encoder.example_states
+
+    def counting(texts, spans, layers):
+        encoded.extend(texts)
+        if len(encoded) == 6:
+            cells.deadline = 0
+        return states_of(texts, spans, layers)
+
+    monkeypatch.setattr(encoder, "example_states", counting)
+    sets = replace(own, source=shared)
+    rest = ({"n": 1}, encoder, 2, sets, 32, 0, rows)
+    with pytest.raises(OutOfTimeError):
+        example_vectors(cells, *rest)
+    assert len(encoded) == 6
+    for _ in range(2):
+        np.testing.assert_allclose(example_vectors(Cells(tmp_path), *rest), wanted, atol=1e-6)
+    assert sorted(encoded) == sorted(side.texts(np.arange(10))), "each sentence once in three runs"
     assert late.kept("x", {"n": 3}, None, 0, lambda: 1 / 0) is None, "nothing is begun after the deadline"
 
 
