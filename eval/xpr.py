@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--models",
         metavar="DIR",
-        help="trained models: supervised.XX-en, multilingual, seed.N.XX-en, ablation.NAME.XX-en",
+        help="trained models: supervised.XX-en, multilingual, seed.N.XX-en, ablation.NAME.XX-en, layer.N.XX-en",
     )
     add("--runs", metavar="DIR", default="xpr-runs", help="results, to go on with (default: xpr-runs)")
     add(
@@ -100,7 +100,14 @@ def evaluate_xpr(options: argparse.Namespace) -> int:
     models = {name: plans.models.facts(name) for name in plans.known_models()}
     swept = sets.rows(plans.by_layer())
     chosen = plans.choose_layers(swept)
-    tables = [*plans.four_settings(), *plans.matrix(), *plans.seeds(), *plans.ablations(), *plans.by_count()]
+    tables = [
+        *plans.by_trained_layer(),
+        *plans.four_settings(),
+        *plans.matrix(),
+        *plans.seeds(),
+        *plans.ablations(),
+        *plans.by_count(),
+    ]
     rows = (*swept, *sets.rows(tables))
     notes = tuple(_notes(sets, plans, chosen))
     report = Report(rows, sets.names, notes, plans.layers, sets.source, models)
@@ -124,8 +131,8 @@ def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
         pairs = f"{len(task.pairs)} test pairs of {len(set(task.concepts.tolist()))} concepts"
         yield f"{name}: {pairs}, searched among {counts}; {train} training and {dev} development pairs"
     yield (
-        f"XPR reads at most {own.examples} example sentences of a phrase (the paper: 32), of queries as of candidates; in "
-        f"the matrix, with other seeds and in ablations at most {min(WITHOUT_OTHERS, own.examples)}"
+        f"XPR reads at most {own.examples} example sentences of a phrase (the paper: 32), of queries as of candidates; "
+        f"in the matrix, with other seeds and in ablations at most {min(WITHOUT_OTHERS, own.examples)}"
     )
     told = "; ".join(f"{kind}: {plans.layers[kind]}" for kind in SWEPT)
     why = "best on development pairs" if chosen else "where the sweep was not run, the encoder's usual one"

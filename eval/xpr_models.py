@@ -1,7 +1,8 @@
 """Trained XPR models by the role they play in the suite, and the vectors of phrases in their example sentences.
 
 A folder of models has a folder for each, named for what it was trained on: `supervised.de-en`, `multilingual`,
-`seed.2.de-en` (a further seed of `supervised.de-en`), `ablation.NAME.de-en`. Models of other names are not looked at.
+`seed.2.de-en` (a further seed of `supervised.de-en`), `ablation.NAME.de-en`, `layer.8.de-en` (of so many layers).
+Models of other names are not looked at.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.xpr_cells import Cells
-from rag_mt.adapters import TRAINING
+from rag_mt.adapters import TRAINING, adapter_fingerprint
+from rag_mt.adapters import WEIGHTS as ADAPTER
 from rag_mt.errors import UserError
-from rag_mt.fingerprints import folder_fingerprint, read_json
+from rag_mt.fingerprints import folder_fingerprint, read_json, remembered_sha256, settings_hash
 from rag_mt.types import Floats
+from retrievers.ccpr.heads import ENCODER
 from retrievers.xpr.examples import ExampleSet
 from retrievers.xpr.head import SETTINGS, XprSettings
+from retrievers.xpr.head import WEIGHTS as HEAD
 from retrievers.xpr.model import XprEncoder, open_xpr
 
 MULTILINGUAL = "multilingual"
@@ -48,6 +52,11 @@ def seed(number: int, pair: str) -> str:
 def ablation(name: str, pair: str) -> str:
     """The name of an ablated model of one set."""
     return f"ablation.{name}.{pair}"
+
+
+def layer_model(layer: int, pair: str) -> str:
+    """The name of a model of one set that ends at a layer."""
+    return f"layer.{layer}.{pair}"
 
 
 class Models:
@@ -80,8 +89,13 @@ class Models:
         return XprSettings.load(self._path(name)).sentences == 0
 
     def key(self, name: str) -> dict[str, Any]:
-        """All that changes a model's vectors but the number of example sentences."""
-        return {"model": folder_fingerprint(self._path(name))}
+        """All that changes a model's vectors but the number of example sentences: neither how it was trained nor what
+        a run needs to go on."""
+        folder = self._path(name)
+        files = [folder / file for file in (SETTINGS, HEAD) if (folder / file).is_file()]
+        adapted = (folder / ADAPTER).is_file()
+        encoder = adapter_fingerprint(str(folder)) if adapted else folder_fingerprint(folder / ENCODER)
+        return {"model": settings_hash([encoder, *map(remembered_sha256, files)])}
 
     def _path(self, name: str) -> Path:
         return Path(self.folder or "") / name

@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 
 from eval.xpr_baselines import Maps, States, Words
-from eval.xpr_models import ABLATIONS, MULTILINGUAL, Models, ablation, example_vectors, seed, supervised
+from eval.xpr_models import ABLATIONS, MULTILINGUAL, Models, ablation, example_vectors, layer_model, seed, supervised
 from eval.xpr_scores import Vectors
 from eval.xpr_suite import Plan, Row, Sets, vectors_key
 from rag_mt.types import Floats
 from retrievers.mapping import centre, normalised, procrustes
 from retrievers.phrases import default_layer
 from retrievers.word_vectors import WordTraining
+from retrievers.xpr.examples import Split
 from retrievers.xpr.model import XprEncoder, untrained_xpr
 
 WORD_TRAINING = WordTraining()
 COUNTS = (1, 2, 4, 8, 16, 32)
+TRAINED_LAYERS = (4, 6, 8, 10, 12)
 WITHOUT_OTHERS = 8
 """Example sentences of a phrase, at most, where the test phrases alone are searched: in the matrix of transfer, with
 other seeds and in ablations."""
@@ -52,6 +54,7 @@ class Plans:
         pairs = self.sets.every
         known = [MULTILINGUAL, *(supervised(pair) for pair in pairs), *(seed(n, p) for n in (2, 3) for p in pairs)]
         known += [ablation(name, pair) for name in ABLATIONS for pair in pairs]
+        known += [layer_model(layer, pair) for layer in TRAINED_LAYERS for pair in pairs]
         return [name for name in known if name in self.models]
 
     # The layers, on development pairs.
@@ -60,6 +63,16 @@ class Plans:
         """Every layer of each system of `SWEPT`."""
         layers = range(self.encoder.layers + 1)
         return [self._layer_plan(kind, layer) for kind in SWEPT for layer in layers]
+
+    def by_trained_layer(self) -> list[Plan]:
+        """XPR trained on one set with layers up to each of `TRAINED_LAYERS`, on its development pairs."""
+        pair = self.sets.sweep
+        title = f"XPR, trained on {pair}"
+        return [
+            self._model_plan("layers, trained", f"{title}@{layer}", {pair: layer_model(layer, pair)}, split="dev")
+            for layer in TRAINED_LAYERS
+            if layer <= self.encoder.layers
+        ]
 
     def choose_layers(self, rows: Sequence[Row]) -> bool:
         """Take the layer of each system of `SWEPT` that is best in the rows of `by_layer`, or the encoder's usual one;
@@ -186,9 +199,12 @@ class Plans:
 
     # Trained models.
 
-    def _model_plan(self, part: str, title: str, models: Mapping[str, str], with_others: bool = False) -> Plan:
+    def _model_plan(
+        self, part: str, title: str, models: Mapping[str, str], with_others: bool = False, split: Split = "test"
+    ) -> Plan:
         """Models by the set that they are asked on."""
-        most = self._settings.examples if with_others else min(WITHOUT_OTHERS, self._settings.examples)
+        all_examples = with_others or split == "dev"
+        most = self._settings.examples if all_examples else min(WITHOUT_OTHERS, self._settings.examples)
 
         def key(name: str) -> dict[str, Any] | None:
             return self._model_key(models[name], most)
@@ -200,7 +216,7 @@ class Plans:
             layer = encoder.settings.layer
             return partial(example_vectors, self.sets.cells, found, encoder, layer, own, found["examples"])
 
-        return Plan(part, title, "models", tuple(models), key, vectors, with_others=with_others)
+        return Plan(part, title, "models", tuple(models), key, vectors, split, with_others)
 
     def _model_key(self, model: str, examples: int) -> dict[str, Any] | None:
         if model not in self.models:

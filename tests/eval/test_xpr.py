@@ -16,7 +16,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 from eval.phrases import main
 from eval.xpr_baselines import Maps, States, Words, sentences_of
 from eval.xpr_cells import Cells, OutOfTimeError
-from eval.xpr_models import example_vectors
+from eval.xpr_models import Models, example_vectors
 from eval.xpr_scores import result, task
 from rag_mt.errors import UserError
 from retrievers.ccpr.heads import ENCODER
@@ -81,7 +81,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def training(languages: list[str]) -> dict[str, Any]:
     """What `finetune.xpr` records of a training, as far as it is read."""
     settings = {"data": {"languages": languages}, "training": {"steps": 40}}
-    return {"steps": 30, "phrase_pairs_seen": 1440, "training_seconds": 90, "settings": settings}
+    sets = [{"name": name, "statistics": {"train": {"pairs": 36 * n}}} for n, name in enumerate(languages, 1)]
+    return {"steps": 30, "phrase_pairs_seen": 1440, "training_seconds": 90, "settings": settings, "phrases": sets}
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, letters: Path) -> Path:
         ("multilingual", 4),
         ("seed.2.de-en", 4),
         ("ablation.sentences.de-en", 0),
+        ("layer.2.de-en", 4),
     ):
         torch.manual_seed(len(name))
         (folder / name).mkdir()
@@ -133,6 +135,7 @@ def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word vectors and maps of a few rounds."""
     monkeypatch.setattr("eval.xpr_plans.WORD_TRAINING", WordTraining(dimension=12, epochs=3, buckets=200))
     monkeypatch.setattr("eval.xpr_baselines.LEARNING", SMALL_LEARNING)
+    monkeypatch.setattr("eval.xpr_plans.TRAINED_LAYERS", (1, 2, 12))
 
 
 def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
@@ -161,6 +164,8 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
     assert rows["ablations", "without example sentences"]["sets"]["de-en"]["value"] == 1
     assert "ablations: without momentum; without projection head; MoCo queue" in report["missing"]
     assert "seeds: seed.3.de-en" in report["missing"]
+    assert rows["layers, trained", "XPR, trained on de-en@2"]["sets"]["de-en"]["value"] == 1
+    assert "layers, trained: XPR, trained on de-en@1" in report["missing"]
     assert report["differences"]["XPR supervised less untrained"]["sets"] == ["de-en"]
     assert {name for part, name in rows if part == "examples"} >= {"XPR, untrained@1", "XPR, trained on de-en@32"}
     assert len([name for part, name in rows if part == "layers"]) == 3 * 3, "three systems, embeddings and two layers"
@@ -171,7 +176,7 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
         "12 test pairs of 12 concepts, searched among 24 of de and 24 of en",
         "avg",
         "report.svg",
-        "| 30 | 40 | 1,440 | 1.5 |",
+        "| 30 | 40 | 1,440 | de-en 480, cs-en 960 | 1.5 |",
     ):
         assert shown in markdown
     assert out.with_suffix(".svg").read_text().startswith("<?xml")
@@ -303,6 +308,25 @@ def test_a_model_of_another_name_is_refused(common, models, capsys, tmp_path) ->
     code, _, error = run(capsys, *common, "--models", str(folder.parent), "--runs", str(tmp_path / "runs"))
     assert code == 2
     assert "was trained on de-en: name its folder for that" in error
+
+
+def test_models_are_told_apart_by_what_makes_their_vectors(models: Path, tmp_path: Path) -> None:
+    shutil.copytree(models / "supervised.de-en", tmp_path / "one", symlinks=True)
+    own = Models(tmp_path)
+    before = own.key("one")
+    (tmp_path / "one" / "training.json").write_text("{}")
+    (tmp_path / "one" / "checkpoint").mkdir()
+    (tmp_path / "one" / "checkpoint" / "checkpoint.safetensors").write_bytes(b"moments")
+    assert own.key("one") == before
+    for name in ("xpr.json", "head.safetensors"):
+        (tmp_path / "one" / name).write_bytes((tmp_path / "one" / name).read_bytes() + b" ")
+        assert own.key("one") != before
+        before = own.key("one")
+    (tmp_path / "one" / ENCODER).unlink()
+    shutil.copytree(models / "supervised.de-en" / ENCODER, tmp_path / "one" / ENCODER)
+    assert own.key("one") == before
+    (tmp_path / "one" / ENCODER / "model.safetensors").write_bytes(b"other")
+    assert own.key("one") != before
 
 
 def test_data_without_a_language_is_refused(common, data, capsys, tmp_path) -> None:
