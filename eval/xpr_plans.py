@@ -169,7 +169,9 @@ class Plans:
 
     def _maps_plan(self, part: str, title: str, maps: Maps | None, trained_on: Mapping[str, tuple[str, ...]]) -> Plan:
         def key(name: str) -> dict[str, Any] | None:
-            return None if maps is None else maps.key(trained_on[name])
+            if maps is None or not maps.can_map(self.sets.every[name], trained_on[name]):
+                return None
+            return maps.key(trained_on[name])
 
         def vectors(name: str) -> Vectors:
             assert maps is not None  # or the key would have been None

@@ -135,6 +135,7 @@ def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word vectors and maps of a few rounds."""
     monkeypatch.setattr("eval.xpr_plans.WORD_TRAINING", WordTraining(dimension=12, epochs=3, buckets=200))
     monkeypatch.setattr("eval.xpr_baselines.LEARNING", SMALL_LEARNING)
+    monkeypatch.setattr("eval.xpr_baselines.LEAST", 10)
     monkeypatch.setattr("eval.xpr_plans.TRAINED_LAYERS", (1, 2, 12))
 
 
@@ -270,6 +271,24 @@ def test_maps_and_what_they_are_learnt_from(phrases, data, letters, tmp_path) ->
     rows = words.normal(own, 1, np.arange(4))
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
     assert set(words.language("en").words) >= {*FIRST, *SECOND}
+
+
+def test_a_set_without_others_is_mapped_by_its_training_phrases(
+    phrases: Path, letters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = open_examples(phrases / "de-en")
+    count = TRAIN + DEV + TEST
+    sides = [Side(s.language, s.phrases[:count], s.sentences, s.examples[: EXAMPLES * count]) for s in whole.sides]
+    own = write_examples(tmp_path / "de-en", "de-en", (sides[0], sides[1]), whole.rows, {})
+    states = States(untrained_xpr(str(letters), device="cpu", dtype="float32"), 1)
+    maps = Maps(states, {"de-en": own})
+    samples = [states.sample(own, side) for side in (0, 1)]
+    assert len(samples[0]) == TRAIN
+    assert not np.allclose(*samples), "the orders of the sides say nothing of what belongs together"
+    found = maps.vectors(own, (), 0, np.arange(3))
+    assert found.shape == (3, 32) and maps.can_map(own, ())
+    monkeypatch.setattr("eval.xpr_baselines.LEAST", TRAIN + 1)
+    assert not maps.can_map(own, ()) and maps.can_map(own, ("de-en",))
 
 
 def test_sentences_of_a_language(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
