@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eval.report_blocks import as_markdown
+from eval.xpr_baselines import SENTENCES
 from eval.xpr_plans import SWEPT, UNTRAINED, WITHOUT_OTHERS, Plans
 from eval.xpr_report import Report, as_blocks, write_report
 from eval.xpr_suite import PARTS, Sets, SuiteSettings
@@ -134,6 +135,7 @@ def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
         f"XPR reads at most {own.examples} example sentences of a phrase (the paper: 32), of queries as of candidates; "
         f"in the matrix, with other seeds and in ablations at most {min(WITHOUT_OTHERS, own.examples)}"
     )
+    yield f"CLWE: word vectors of each language from {SENTENCES:,} different sentences of its training text at most"
     told = "; ".join(f"{kind}: {plans.layers[kind]}" for kind in SWEPT)
     why = "best on development pairs" if chosen else "where the sweep was not run, the encoder's usual one"
     yield f"encoder {shown_path(own.encoder)}; layers ({why}): {told}"
