@@ -11,6 +11,7 @@ from eval.report_blocks import as_markdown
 from eval.xpr_baselines import SENTENCES
 from eval.xpr_plans import SWEPT, UNTRAINED, WITHOUT_OTHERS, Plans
 from eval.xpr_report import Report, as_blocks, write_report
+from eval.xpr_sample import QUICK, sample_phrases
 from eval.xpr_suite import PARTS, Sets, SuiteSettings
 from rag_mt.console import OK, note, positive
 from rag_mt.defaults import DEFAULT_ENCODER
@@ -65,15 +66,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def suite_settings(options: argparse.Namespace) -> SuiteSettings:
     """The settings that the options ask for; raises UserError for what cannot be."""
-    if not options.phrases:
-        raise UserError("suite xpr needs phrase sets: give --phrases DIR, the output of `python -m finetune.xpr_data`")
+    quick = not options.phrases
+    if quick:
+        note("no --phrases DIR is given: this is the quick form on the sample corpus, which measures nothing")
     parts = tuple(options.parts.split(",")) if options.parts != "none" else ()
     if unknown := set(parts) - set(PARTS):
         raise UserError(f"there is no part {', '.join(sorted(unknown))}: choose among {', '.join(PARTS)}, or none")
     if options.others < 0:
         raise UserError(f"--others {options.others} is below 0: give how many further candidates to search")
     return SuiteSettings(
-        phrases=Path(options.phrases),
+        phrases=sample_phrases(options.device, options.dtype) if quick else Path(options.phrases),
+        quick=quick,
         runs=Path(options.runs),
         models=Path(options.models) if options.models else None,
         data=Path(options.data) if options.data else None,
@@ -122,6 +125,8 @@ def evaluate_xpr(options: argparse.Namespace) -> int:
 def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
     """What a reader must know."""
     own = sets.settings
+    if own.quick:
+        yield QUICK
     for name in sets.names:
         task = sets.task(name, "test", own.others)
         counts = " and ".join(

@@ -32,7 +32,7 @@ class SuiteSettings:
     """What to measure. `examples` sentences of a phrase are read at most, `others` further candidates searched on each
     side, `dev_pairs` development pairs asked in the sweeps; `source` is the set that zero-shot transfer comes from,
     `sweep` the one on which the number of examples is varied (both the first one by default); after `minutes` nothing
-    is begun."""
+    is begun. `quick`: the sets are those of the sample corpus."""
 
     phrases: Path
     runs: Path
@@ -49,6 +49,7 @@ class SuiteSettings:
     minutes: float = math.inf
     device: str = "auto"
     dtype: str = "auto"
+    quick: bool = False
 
 
 @dataclass(frozen=True)

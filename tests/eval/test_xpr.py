@@ -13,10 +13,12 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
+from eval.phrase_sets import PhraseSet
 from eval.phrases import main
 from eval.xpr_baselines import Maps, States, Words, sentences_of
 from eval.xpr_cells import Cells, OutOfTimeError
 from eval.xpr_models import Models, example_vectors
+from eval.xpr_sample import as_examples
 from eval.xpr_scores import result, task
 from rag_mt.errors import UserError
 from retrievers.ccpr.heads import ENCODER
@@ -291,6 +293,32 @@ def test_a_set_without_others_is_mapped_by_its_training_phrases(
     assert not maps.can_map(own, ()) and maps.can_map(own, ("de-en",))
 
 
+def test_aligned_phrases_become_a_set(tmp_path: Path) -> None:
+    """The set of the quick form: every phrase in one pair with all its sentences, further translations known."""
+    sources, targets = ("alt haus", "haus alt", "haus neu"), ("old house", "home old", "new house")
+    spans = [(0, 0, 3, 0, 3), (0, 4, 8, 4, 9), (1, 0, 4, 0, 4), (1, 5, 8, 5, 8), (2, 0, 4, 4, 9), (2, 5, 8, 0, 3)]
+    aligned = PhraseSet("x", "de", "one", sources, targets, (1, 2, 3), np.array(spans, np.int32), len(spans))
+    own = as_examples(aligned, tmp_path / "de-en")
+    assert own.source.phrases == ("alt", "haus", "neu") and own.target.phrases == ("old", "house", "home", "new")
+    assert own.source.examples.tolist() == [
+        [0, 0, 0, 3],
+        [0, 1, 5, 8],
+        [1, 0, 4, 8],
+        [1, 1, 0, 4],
+        [1, 2, 0, 4],
+        [2, 2, 5, 8],
+    ]
+    known = own.rows[own.rows[:, 2] == 3, :2].tolist()
+    assert known == [[1, 2]] and len(own.rows) == 4
+
+
+def test_without_phrases_the_sample_corpus_is_tried(common, phrases, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("eval.xpr.sample_phrases", lambda *_: phrases)
+    code, text, notes = run(capsys, *common, "--phrases", "", "--runs", str(tmp_path), "--parts", "none")
+    assert code == 0, notes
+    assert "measures nothing" in notes and "quick form on the sample corpus" in text
+
+
 def test_sentences_of_a_language(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     english = sentences_of(data, "en")
     assert len(english) == len(set(english)) == 150, "the same English stands in both files"
@@ -302,7 +330,6 @@ def test_sentences_of_a_language(data: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 MISTAKES = [
-    (("--phrases", ""), "give --phrases DIR"),
     (("--phrases", "/nowhere"), "no phrase sets in /nowhere"),
     (("--languages", "fi"), "no set fi-en"),
     (("--source", "fi-en"), "no set fi-en"),
