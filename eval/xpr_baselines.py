@@ -29,7 +29,7 @@ from retrievers.xpr.model import XprEncoder
 log = logging.getLogger("rag_mt")
 
 SENTENCES = 400_000
-"""Sentences of a language that word vectors are trained on, at most."""
+"""Sentences of a language that word vectors are trained on, at most: about eight minutes of one core."""
 FREQUENT = 4_000
 """Vectors of a language from which a map is learnt without pairs. VecMap takes 20,000, of far more text."""
 LEAST = 100

@@ -49,7 +49,7 @@ class Sums:
     @property
     def means(self) -> Floats:
         """The means, of the shape of `sums`; zeros where nothing was seen."""
-        made: Floats = self.sums / np.maximum(self.seen, 1)[:, None, :, None]
+        made: Floats = (self.sums / np.maximum(self.seen, 1)[:, None, :, None]).astype(np.float32, copy=False)
         return made
 
 
