@@ -19,12 +19,13 @@ sentence and overlaps the true span. Differences by paired bootstrap over senten
 
 Without --data this runs in its quick form: the sample corpus, aligned by an encoder alone. No measurement.
 
-    python -m eval.phrases --suite xpr --phrases DIR [--models DIR] [--data DIR] [--runs DIR]
+    python -m eval.phrases --suite xpr [--phrases DIR] [--models DIR] [--data DIR] [--runs DIR]
 
 Suite `xpr` asks for the translation of phrases in both directions, each phrase by its example sentences (XPR), by
 itself (CLSE) or by its words (CLWE; --data is the text that they are trained on), in the paper's four settings, with
 its sweeps and ablations. Results are kept in --runs: a run that is stopped goes on, and what was not run is named in
-the report. Scores: accuracy@1, paired bootstrap over concepts.
+the report. Scores: accuracy@1, paired bootstrap over concepts. Without --phrases it runs on phrases of the sample
+corpus, aligned by an encoder alone. No measurement.
 """
 
 from __future__ import annotations

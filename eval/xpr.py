@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eval.report_blocks import as_markdown
-from eval.xpr_plans import SWEPT, UNTRAINED, Plans
+from eval.xpr_baselines import SENTENCES
+from eval.xpr_plans import SWEPT, UNTRAINED, WITHOUT_OTHERS, Plans
 from eval.xpr_report import Report, as_blocks, write_report
+from eval.xpr_sample import QUICK, sample_phrases
 from eval.xpr_suite import PARTS, Sets, SuiteSettings
 from rag_mt.console import OK, note, positive
 from rag_mt.defaults import DEFAULT_ENCODER
@@ -26,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--models",
         metavar="DIR",
-        help="trained models: supervised.XX-en, multilingual, seed.N.XX-en, ablation.NAME.XX-en",
+        help="trained models: supervised.XX-en, multilingual, seed.N.XX-en, ablation.NAME.XX-en, layer.N.XX-en",
     )
     add("--runs", metavar="DIR", default="xpr-runs", help="results, to go on with (default: xpr-runs)")
     add(
@@ -64,15 +66,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def suite_settings(options: argparse.Namespace) -> SuiteSettings:
     """The settings that the options ask for; raises UserError for what cannot be."""
-    if not options.phrases:
-        raise UserError("suite xpr needs phrase sets: give --phrases DIR, the output of `python -m finetune.xpr_data`")
+    quick = not options.phrases
+    if quick:
+        note("no --phrases DIR is given: this is the quick form on the sample corpus, which measures nothing")
     parts = tuple(options.parts.split(",")) if options.parts != "none" else ()
     if unknown := set(parts) - set(PARTS):
         raise UserError(f"there is no part {', '.join(sorted(unknown))}: choose among {', '.join(PARTS)}, or none")
     if options.others < 0:
         raise UserError(f"--others {options.others} is below 0: give how many further candidates to search")
     return SuiteSettings(
-        phrases=Path(options.phrases),
+        phrases=sample_phrases(options.device, options.dtype) if quick else Path(options.phrases),
+        quick=quick,
         runs=Path(options.runs),
         models=Path(options.models) if options.models else None,
         data=Path(options.data) if options.data else None,
@@ -100,7 +104,14 @@ def evaluate_xpr(options: argparse.Namespace) -> int:
     models = {name: plans.models.facts(name) for name in plans.known_models()}
     swept = sets.rows(plans.by_layer())
     chosen = plans.choose_layers(swept)
-    tables = [*plans.four_settings(), *plans.matrix(), *plans.seeds(), *plans.ablations(), *plans.by_count()]
+    tables = [
+        *plans.by_trained_layer(),
+        *plans.four_settings(),
+        *plans.matrix(),
+        *plans.seeds(),
+        *plans.ablations(),
+        *plans.by_count(),
+    ]
     rows = (*swept, *sets.rows(tables))
     notes = tuple(_notes(sets, plans, chosen))
     report = Report(rows, sets.names, notes, plans.layers, sets.source, models)
@@ -114,6 +125,8 @@ def evaluate_xpr(options: argparse.Namespace) -> int:
 def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
     """What a reader must know."""
     own = sets.settings
+    if own.quick:
+        yield QUICK
     for name in sets.names:
         task = sets.task(name, "test", own.others)
         counts = " and ".join(
@@ -123,7 +136,11 @@ def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
         train, dev = (len(sets.every[name].pairs(split)) for split in ("train", "dev"))
         pairs = f"{len(task.pairs)} test pairs of {len(set(task.concepts.tolist()))} concepts"
         yield f"{name}: {pairs}, searched among {counts}; {train} training and {dev} development pairs"
-    yield f"XPR reads at most {own.examples} example sentences of a phrase; candidates have as many as queries"
+    yield (
+        f"XPR reads at most {own.examples} example sentences of a phrase (the paper: 32), of queries as of candidates; "
+        f"in the matrix, with other seeds and in ablations at most {min(WITHOUT_OTHERS, own.examples)}"
+    )
+    yield f"CLWE: word vectors of each language from {SENTENCES:,} different sentences of its training text at most"
     told = "; ".join(f"{kind}: {plans.layers[kind]}" for kind in SWEPT)
     why = "best on development pairs" if chosen else "where the sweep was not run, the encoder's usual one"
     yield f"encoder {shown_path(own.encoder)}; layers ({why}): {told}"

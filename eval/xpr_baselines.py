@@ -28,10 +28,12 @@ from retrievers.xpr.model import XprEncoder
 
 log = logging.getLogger("rag_mt")
 
-SENTENCES = 100_000
-"""Sentences of a language that word vectors are trained on, at most."""
+SENTENCES = 400_000
+"""Sentences of a language that word vectors are trained on, at most: about eight minutes of one core."""
 FREQUENT = 4_000
 """Vectors of a language from which a map is learnt without pairs. VecMap takes 20,000, of far more text."""
+LEAST = 100
+"""Vectors of a language without which no map is learnt without pairs."""
 LEARNING = SelfLearning(vocabulary=FREQUENT, patience=20, most=300)
 
 Rows = NDArray[np.int64]
@@ -52,6 +54,10 @@ class Base(Protocol):
 
     def sample(self, own: ExampleSet, side: int) -> Floats:
         """Vectors, centred and of length 1, from which a map is learnt without pairs."""
+        ...
+
+    def has_sample(self, own: ExampleSet) -> bool:
+        """Whether both sides of a set have enough for `sample`."""
         ...
 
 
@@ -80,6 +86,10 @@ class Words:
     def sample(self, own: ExampleSet, side: int) -> Floats:
         """See `Base`: the most frequent words."""
         return self.language(own.sides[side].language).vectors[:FREQUENT]
+
+    def has_sample(self, own: ExampleSet) -> bool:
+        """See `Base`: any text has enough words."""
+        return True
 
     def language(self, language: str) -> WordVectors:
         """The vectors of a language, centred and of length 1."""
@@ -146,9 +156,22 @@ class States:
         return normalised(self.plain(own, side, rows), self._means[own.name, side])
 
     def sample(self, own: ExampleSet, side: int) -> Floats:
-        """See `Base`: phrases that belong to no pair, so that the two sides are not translations."""
-        paired = len(np.unique(own.pairs("test")[:, side]))
-        return self.normal(own, side, own.candidates("test", side)[paired:][:FREQUENT])
+        """See `Base`: phrases that belong to no pair, so that the two sides are not translations. Where they are too
+        few it is the training phrases, each side's in an order of its own."""
+        return self.normal(own, side, _sampled(own)[side][:FREQUENT])
+
+    def has_sample(self, own: ExampleSet) -> bool:
+        """See `Base`."""
+        return min(map(len, _sampled(own))) >= LEAST
+
+
+def _sampled(own: ExampleSet) -> list[Rows]:
+    """The phrases of both sides for `States.sample`."""
+    unpaired = [own.candidates("test", n)[len(np.unique(own.pairs("test")[:, n])) :] for n in (0, 1)]
+    if min(map(len, unpaired)) >= LEAST:
+        return unpaired
+    train = [np.unique(own.pairs("train")[:, n]).astype(np.int64) for n in (0, 1)]
+    return [np.random.default_rng([SEED, n]).permutation(rows) for n, rows in enumerate(train)]
 
 
 class Maps:
@@ -172,6 +195,10 @@ class Maps:
         """
         made = self._base.normal(own, side, rows)
         return made if side else made @ self._map(own, tuple(trained_on))
+
+    def can_map(self, own: ExampleSet, trained_on: Sequence[str]) -> bool:
+        """Whether there is enough to learn a map from."""
+        return bool(trained_on) or self._base.has_sample(own)
 
     def _map(self, own: ExampleSet, trained_on: tuple[str, ...]) -> Floats:
         name = trained_on or ("", own.name)

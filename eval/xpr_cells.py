@@ -6,7 +6,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from eval.xpr_scores import Asked, Bits, Result, Task
 from rag_mt.fingerprints import read_json, settings_hash
 from rag_mt.paths import whole_file
-from rag_mt.types import Floats
+from retrievers.xpr.model import Sums
 
 log = logging.getLogger("rag_mt")
 
-CHUNK = 2000
-"""Phrases whose vectors are kept together: what a stopped run has to do again at most."""
+BLOCKS = 4
+"""Blocks of sentences after which the sums so far are kept: what a stopped run has to do again at most."""
 
 
 class OutOfTimeError(Exception):
@@ -43,15 +43,14 @@ class Cells:
         """The result of the system of `key` on a task with `others` further candidates a side, found on disk or else
         computed; None where it is not there and there is no `compute` or no time. `name` is for people.
 
-        `key` says all that changes the result but `others`: what was computed with more of them holds that without.
+        `key` says all that changes the result but `others`: what was computed with any number of them holds the result
+        without.
         """
-        path = self.folder / "cells" / f"{settings_hash(key)}.json"
-        if path.is_file():
-            found = read_json(path)
-            if others == found["others"]:
-                return Asked(_bits(found["among_all"]), own.concepts)
-            if others == 0:
-                return Asked(_bits(found["among_own"]), own.concepts)
+        stem, folder = settings_hash(key), self.folder / "cells"
+        path = folder / (f"{stem}-{others}.json" if others else f"{stem}.json")
+        there = [path] if others else sorted(folder.glob(f"{stem}*.json"))
+        for found in (read_json(place) for place in there if place.is_file()):
+            return Asked(_bits(found["among_all" if others else "among_own"]), own.concepts)
         if compute is None or time.monotonic() > self.deadline:
             return None
         begin = time.monotonic()
@@ -75,26 +74,31 @@ class Cells:
         log.info("%s, %s: %.1f %%", name, own.name, 100 * made.among_all.mean())
         return Asked(made.among_all, own.concepts)
 
-    def vectors(
-        self, key: Mapping[str, Any], side: int, rows: NDArray[np.int64], make: Callable[[NDArray[np.int64]], Floats]
-    ) -> Floats:
-        """The vectors (rows, dimension) that `make` gives for phrases of a side, on disk part by part until `forget`.
+    def summed(
+        self,
+        key: Mapping[str, Any],
+        side: int,
+        rows: NDArray[np.int64],
+        growing: Callable[[Sums | None], Iterator[Sums]],
+    ) -> Sums:
+        """The last of the sums that `growing` gives for phrases of a side (`XprEncoder.growing_sums`), from those that
+        an earlier run came to. They stay on disk until `forget`.
 
         Raises OutOfTimeError after the deadline.
         """
-        folder = self._vectors(key) / str(side)
-        folder.mkdir(parents=True, exist_ok=True)
-        parts = []
-        for begin in range(0, len(rows), CHUNK):
-            chunk = rows[begin : begin + CHUNK]
-            path = folder / f"{settings_hash(chunk.tolist())}.npy"
-            if not path.is_file():
-                if time.monotonic() > self.deadline:
-                    raise OutOfTimeError
-                with whole_file(path) as part, part.open("wb") as file:
-                    np.save(file, make(chunk), allow_pickle=False)
-            parts.append(np.load(path, allow_pickle=False))
-        made: Floats = np.concatenate(parts)
+        path = self._vectors(key) / f"{side}-{settings_hash(rows.tolist())}.npz"
+        begun = _read_sums(path) if path.is_file() else None
+        kept = begun.done if begun else 0
+        made = Sums.none(0, 0, 0, 0)
+        for number, made in enumerate(growing(begun)):
+            late = time.monotonic() > self.deadline
+            if number and (late or number % BLOCKS == 0):
+                _write_sums(path, made)
+                kept = made.done
+            if late:
+                raise OutOfTimeError
+        if made.done > kept:
+            _write_sums(path, made)
         return made
 
     def forget(self, key: Mapping[str, Any]) -> None:
@@ -103,6 +107,16 @@ class Cells:
 
     def _vectors(self, key: Mapping[str, Any]) -> Path:
         return self.folder / "vectors" / settings_hash(key)
+
+
+def _read_sums(path: Path) -> Sums:
+    with np.load(path, allow_pickle=False) as found:
+        return Sums(found["sums"], found["seen"], int(found["done"]))
+
+
+def _write_sums(path: Path, sums: Sums) -> None:
+    with whole_file(path) as part, part.open("wb") as file:
+        np.savez(file, sums=sums.sums, seen=sums.seen, done=np.array(sums.done))
 
 
 def _text(bits: Bits) -> list[str]:

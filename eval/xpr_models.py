@@ -1,13 +1,14 @@
 """Trained XPR models by the role they play in the suite, and the vectors of phrases in their example sentences.
 
 A folder of models has a folder for each, named for what it was trained on: `supervised.de-en`, `multilingual`,
-`seed.2.de-en` (a further seed of `supervised.de-en`), `ablation.NAME.de-en`. Models of other names are not looked at.
+`seed.2.de-en` (a further seed of `supervised.de-en`), `ablation.NAME.de-en`, `layer.8.de-en` (of so many layers).
+Models of other names are not looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.xpr_cells import Cells
-from rag_mt.adapters import TRAINING
+from rag_mt.adapters import TRAINING, adapter_fingerprint
+from rag_mt.adapters import WEIGHTS as ADAPTER
 from rag_mt.errors import UserError
-from rag_mt.fingerprints import folder_fingerprint, read_json
+from rag_mt.fingerprints import folder_fingerprint, read_json, remembered_sha256, settings_hash
 from rag_mt.types import Floats
-from retrievers.xpr.examples import ExampleSet, Side
+from retrievers.ccpr.heads import ENCODER
+from retrievers.xpr.examples import ExampleSet
 from retrievers.xpr.head import SETTINGS, XprSettings
-from retrievers.xpr.model import open_xpr
+from retrievers.xpr.head import WEIGHTS as HEAD
+from retrievers.xpr.model import XprEncoder, open_xpr
 
 MULTILINGUAL = "multilingual"
 ABLATIONS = {
@@ -33,8 +37,6 @@ ABLATIONS = {
 """What an ablation is called in a folder's name, and in tables."""
 
 Rows = NDArray[np.int64]
-Maker = Callable[[Side, Rows, int], Floats]
-"""A side, phrases of it and a number of example sentences to vectors (phrases, dimension)."""
 
 
 def supervised(pair: str) -> str:
@@ -50,6 +52,11 @@ def seed(number: int, pair: str) -> str:
 def ablation(name: str, pair: str) -> str:
     """The name of an ablated model of one set."""
     return f"ablation.{name}.{pair}"
+
+
+def layer_model(layer: int, pair: str) -> str:
+    """The name of a model of one set that ends at a layer."""
+    return f"layer.{layer}.{pair}"
 
 
 class Models:
@@ -82,25 +89,35 @@ class Models:
         return XprSettings.load(self._path(name)).sentences == 0
 
     def key(self, name: str) -> dict[str, Any]:
-        """All that changes a model's vectors but the number of example sentences."""
-        return {"model": folder_fingerprint(self._path(name))}
+        """All that changes a model's vectors but the number of example sentences: neither how it was trained nor what
+        a run needs to go on."""
+        folder = self._path(name)
+        files = [folder / file for file in (SETTINGS, HEAD) if (folder / file).is_file()]
+        adapted = (folder / ADAPTER).is_file()
+        encoder = adapter_fingerprint(str(folder)) if adapted else folder_fingerprint(folder / ENCODER)
+        return {"model": settings_hash([encoder, *map(remembered_sha256, files)])}
 
     def _path(self, name: str) -> Path:
         return Path(self.folder or "") / name
 
 
 def example_vectors(
-    cells: Cells, key: Mapping[str, Any], make: Maker, own: ExampleSet, examples: int, side: int, rows: Rows
+    cells: Cells,
+    key: Mapping[str, Any],
+    encoder: XprEncoder,
+    layer: int,
+    own: ExampleSet,
+    examples: int,
+    side: int,
+    rows: Rows,
 ) -> Floats:
-    """The vectors (rows, dimension) of phrases in their first `examples` sentences, without sentences if it is 0.
+    """The vectors (rows, dimension) of phrases in their first `examples` sentences, without sentences if it is 0, from
+    a layer of an encoder.
 
-    Phrases that share sentences are encoded together; what is done stays on disk (`Cells.vectors`).
+    Phrases that share sentences are encoded together; what is done stays on disk (`Cells.summed`).
     """
     text = own.sides[side]
     if not examples:
-        return make(text.alone(), rows, 1)
-    order = np.argsort(text.examples[text.bounds[rows], 1], kind="stable")
-    made = cells.vectors(key, side, rows[order], lambda part: make(text, part, examples))
-    back = np.empty_like(made)
-    back[order] = made
-    return back
+        return encoder.project(encoder.side_states(text.alone(), rows, 1, (layer,))[0])
+    grow = partial(encoder.growing_sums, text, rows, (examples,), (layer,))
+    return encoder.project(cells.summed(key, side, rows, grow).means[0, 0])

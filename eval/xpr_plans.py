@@ -8,19 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from eval.xpr_baselines import Maps, Rows, States, Words
-from eval.xpr_models import ABLATIONS, MULTILINGUAL, Models, ablation, example_vectors, seed, supervised
+from eval.xpr_baselines import Maps, States, Words
+from eval.xpr_models import ABLATIONS, MULTILINGUAL, Models, ablation, example_vectors, layer_model, seed, supervised
 from eval.xpr_scores import Vectors
 from eval.xpr_suite import Plan, Row, Sets, vectors_key
 from rag_mt.types import Floats
 from retrievers.mapping import centre, normalised, procrustes
 from retrievers.phrases import default_layer
 from retrievers.word_vectors import WordTraining
-from retrievers.xpr.examples import Side
+from retrievers.xpr.examples import Split
 from retrievers.xpr.model import XprEncoder, untrained_xpr
 
 WORD_TRAINING = WordTraining()
 COUNTS = (1, 2, 4, 8, 16, 32)
+TRAINED_LAYERS = (4, 6, 8, 10, 12)
+WITHOUT_OTHERS = 8
+"""Example sentences of a phrase, at most, where the test phrases alone are searched: in the matrix of transfer, with
+other seeds and in ablations."""
 UNTRAINED, ALONE, MAPPED = "XPR, untrained", "CLSE, no map", "CLSE, map from pairs"
 SWEPT = (UNTRAINED, ALONE, MAPPED)
 """What is swept over layers on development pairs; the best layer of each is then used."""
@@ -50,6 +54,7 @@ class Plans:
         pairs = self.sets.every
         known = [MULTILINGUAL, *(supervised(pair) for pair in pairs), *(seed(n, p) for n in (2, 3) for p in pairs)]
         known += [ablation(name, pair) for name in ABLATIONS for pair in pairs]
+        known += [layer_model(layer, pair) for layer in TRAINED_LAYERS for pair in pairs]
         return [name for name in known if name in self.models]
 
     # The layers, on development pairs.
@@ -58,6 +63,16 @@ class Plans:
         """Every layer of each system of `SWEPT`."""
         layers = range(self.encoder.layers + 1)
         return [self._layer_plan(kind, layer) for kind in SWEPT for layer in layers]
+
+    def by_trained_layer(self) -> list[Plan]:
+        """XPR trained on one set with layers up to each of `TRAINED_LAYERS`, on its development pairs."""
+        pair = self.sets.sweep
+        title = f"XPR, trained on {pair}"
+        return [
+            self._model_plan("layers, trained", f"{title}@{layer}", {pair: layer_model(layer, pair)}, split="dev")
+            for layer in TRAINED_LAYERS
+            if layer <= self.encoder.layers
+        ]
 
     def choose_layers(self, rows: Sequence[Row]) -> bool:
         """Take the layer of each system of `SWEPT` that is best in the rows of `by_layer`, or the encoder's usual one;
@@ -137,16 +152,12 @@ class Plans:
         layer = self.layers[kind]
         states_key = partial(self._states_key, kind, layer)
 
-        def make(side: Side, rows: Rows, examples: int) -> Floats:
-            made: Floats = self.encoder.side_states(side, rows, examples, (layer,))[0]
-            return made
-
         def vectors(name: str) -> Vectors:
             own = self.sets.every[name]
             if kind == ALONE:
                 return partial(self._states(layer).plain, own)
             key = vectors_key(own, states_key(name))
-            return partial(example_vectors, self.sets.cells, key, make, own, self._settings.examples)
+            return partial(example_vectors, self.sets.cells, key, self.encoder, layer, own, self._settings.examples)
 
         return Plan("unsupervised", kind, needs, self.sets.names, states_key, vectors)
 
@@ -158,7 +169,9 @@ class Plans:
 
     def _maps_plan(self, part: str, title: str, maps: Maps | None, trained_on: Mapping[str, tuple[str, ...]]) -> Plan:
         def key(name: str) -> dict[str, Any] | None:
-            return None if maps is None else maps.key(trained_on[name])
+            if maps is None or not maps.can_map(self.sets.every[name], trained_on[name]):
+                return None
+            return maps.key(trained_on[name])
 
         def vectors(name: str) -> Vectors:
             assert maps is not None  # or the key would have been None
@@ -188,25 +201,29 @@ class Plans:
 
     # Trained models.
 
-    def _model_plan(self, part: str, title: str, models: Mapping[str, str], with_others: bool = False) -> Plan:
+    def _model_plan(
+        self, part: str, title: str, models: Mapping[str, str], with_others: bool = False, split: Split = "test"
+    ) -> Plan:
         """Models by the set that they are asked on."""
+        all_examples = with_others or split == "dev"
+        most = self._settings.examples if all_examples else min(WITHOUT_OTHERS, self._settings.examples)
 
         def key(name: str) -> dict[str, Any] | None:
-            return self._model_key(models[name])
+            return self._model_key(models[name], most)
 
         def vectors(name: str) -> Vectors:
             own, model = self.sets.every[name], models[name]
             found = vectors_key(own, key(name) or {})
-            make = self.models.open(model).side_vectors
-            return partial(example_vectors, self.sets.cells, found, make, own, found["examples"])
+            encoder = self.models.open(model)
+            layer = encoder.settings.layer
+            return partial(example_vectors, self.sets.cells, found, encoder, layer, own, found["examples"])
 
-        return Plan(part, title, "models", tuple(models), key, vectors, with_others=with_others)
+        return Plan(part, title, "models", tuple(models), key, vectors, split, with_others)
 
-    def _model_key(self, model: str) -> dict[str, Any] | None:
+    def _model_key(self, model: str, examples: int) -> dict[str, Any] | None:
         if model not in self.models:
             return None
-        examples = 0 if self.models.alone(model) else self._settings.examples
-        return {**self.models.key(model), "examples": examples}
+        return {**self.models.key(model), "examples": 0 if self.models.alone(model) else examples}
 
     def matrix(self) -> list[Plan]:
         """The model of each set on every set (the paper's table 7), among the test phrases alone."""
@@ -248,7 +265,7 @@ class Plans:
 
         def key(name: str) -> dict[str, Any] | None:
             untrained = {"states": self.encoder.fingerprint, "layer": layer}
-            found = self._model_key(model) if model else untrained
+            found = self._model_key(model, COUNTS[place]) if model else untrained
             return found and {**found, "examples": COUNTS[place]}
 
         def vectors(name: str) -> Vectors:

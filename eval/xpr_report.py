@@ -121,14 +121,22 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
             yield from _paper(part)
     if report.models:
         yield Heading("Trained models")
-        yield Table(("model", "steps", "of", "phrase pairs", "minutes"), tuple(_training(report)))
+        head = ("model", "steps", "of", "phrase pairs seen", "of each language", "minutes")
+        yield Table(head, tuple(_training(report)))
 
 
 def _training(report: Report) -> Iterator[tuple[str, ...]]:
     for name, facts in report.models.items():
         steps, planned = facts["steps"], facts["settings"]["training"]["steps"]
         minutes = facts["training_seconds"] / 60
-        yield name, str(steps), str(planned), f"{facts['phrase_pairs_seen']:,}", f"{minutes:.1f}"
+        seen = facts["phrase_pairs_seen"]
+        yield name, str(steps), str(planned), f"{seen:,}", _of_each(seen, facts["phrases"]), f"{minutes:.1f}"
+
+
+def _of_each(seen: int, sets: Sequence[Mapping[str, Any]]) -> str:
+    """Of the pairs that a model saw about how many were of each set: a batch is drawn from all alike."""
+    sizes = {own["name"]: own["statistics"]["train"]["pairs"] for own in sets}
+    return ", ".join(f"{name} {seen * size / sum(sizes.values()):,.0f}" for name, size in sizes.items())
 
 
 def _table(rows: Sequence[Row], names: Sequence[str]) -> Table:
@@ -185,24 +193,38 @@ def _layers(report: Report) -> Iterator[Block]:
     if lines:
         yield Heading("Layers, on development pairs")
         yield Table(("system", *(str(n) for n in range(len(lines[0]) - 1))), tuple(lines))
+    if trained := _by_number(report, "layers, trained"):
+        layers = sorted({layer for own in trained.values() for layer in own})
+        yield Heading("Layers of trained models, on development pairs")
+        yield _sweep(trained, layers)
+    if lines or trained:
         yield from _paper("layers")
 
 
 def counted(report: Report) -> dict[str, dict[int, float]]:
     """Accuracy in % by system and number of example sentences."""
+    return _by_number(report, "examples")
+
+
+def _by_number(report: Report, part: str) -> dict[str, dict[int, float]]:
+    """Accuracy in % by system and the number in the names `SYSTEM@NUMBER` of a part's rows."""
     made: dict[str, dict[int, float]] = {}
-    for row in report.part("examples"):
-        name, _, count = row.name.rpartition("@")
-        made.setdefault(name, {})[int(count)] = 100 * row.average
+    for row in report.part(part):
+        name, _, number = row.name.rpartition("@")
+        made.setdefault(name, {})[int(number)] = 100 * row.average
     return made
+
+
+def _sweep(found: Mapping[str, Mapping[int, float]], numbers: Sequence[int]) -> Table:
+    lines = [(name, *(f"{own[n]:.1f}" if n in own else "" for n in numbers)) for name, own in found.items()]
+    return Table(("system", *map(str, numbers)), tuple(lines))
 
 
 def _counts(report: Report, picture: str | None) -> Iterator[Block]:
     found = counted(report)
     if found:
         yield Heading("Number of example sentences, on development pairs")
-        lines = [(name, *(f"{own[n]:.1f}" if n in own else "" for n in COUNTS)) for name, own in found.items()]
-        yield Table(("system", *map(str, COUNTS)), tuple(lines))
+        yield _sweep(found, COUNTS)
         if picture:
             yield Text(f"The same as a picture: {picture}. The paper has a picture and no numbers (figure 2).")
 

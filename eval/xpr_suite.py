@@ -32,7 +32,7 @@ class SuiteSettings:
     """What to measure. `examples` sentences of a phrase are read at most, `others` further candidates searched on each
     side, `dev_pairs` development pairs asked in the sweeps; `source` is the set that zero-shot transfer comes from,
     `sweep` the one on which the number of examples is varied (both the first one by default); after `minutes` nothing
-    is begun."""
+    is begun. `quick`: the sets are those of the sample corpus."""
 
     phrases: Path
     runs: Path
@@ -40,7 +40,7 @@ class SuiteSettings:
     data: Path | None = None
     languages: tuple[str, ...] = ()
     encoder: str = "embedded:e5-small"
-    examples: int = 32
+    examples: int = 8
     others: int = 20_000
     dev_pairs: int = 500
     source: str = ""
@@ -49,6 +49,7 @@ class SuiteSettings:
     minutes: float = math.inf
     device: str = "auto"
     dtype: str = "auto"
+    quick: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from rag_mt.toml_settings import Sections, at_least, check_values, drop_row, read_settings, seed_row
+from finetune.config_rows import above_zero, token_rows, tuning_rows
+from rag_mt.toml_settings import Sections, at_least, check_values, read_settings, seed_row
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,12 @@ class Config(Sections):
 def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
     """The settings of a file with `changes` on top (see `read_settings`); raises UserError for impossible ones too."""
     config = read_settings(Config, path, changes, "configs/ccpr-embedded.toml")
-    model, training = config.model, config.training
+    model, data, training = config.model, config.data, config.training
     rows = (
-        drop_row("model.lora_dropout", model.lora_dropout),
-        drop_row("model.dropout", model.dropout or 0.0),
+        *tuning_rows(model),
+        ("data.languages", data.languages, bool(data.languages), "names of folders of phrase pairs such as de-en"),
+        *token_rows(data, "max_tokens"),
+        *above_zero(training, "learning_rate", "head_learning_rate", "clip", "temperature"),
         *at_least(1, "training", training, "steps", "batch", "chunks", "evaluate_every", "checkpoint_every"),
         seed_row("training.seed", training.seed),
     )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rag_mt.toml_settings import Row, Sections, at_least, check_values, drop_row, read_settings, seed_row
+from finetune.config_rows import above_zero, token_rows, tuning_rows
+from rag_mt.toml_settings import Row, Sections, at_least, check_values, read_settings, seed_row
 
 EXAMPLE = "configs/mdpr-embedded.toml"
 ABOVE_ZERO = ("retrieval_temperature", "semantic_temperature", "learning_rate", "clip")
@@ -98,16 +99,15 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
     model, data, training = config.model, config.data, config.training
     contrastive = bool(training.semantic_weight or training.language_weight)
     rows = (
-        drop_row("model.lora_dropout", model.lora_dropout),
-        drop_row("model.dropout", model.dropout or 0.0),
+        *tuning_rows(model),
         ("data.relevance", data.relevance, bool(data.relevance), "names of sets such as xquad-en"),
         ("data.pairs", data.pairs, bool(data.pairs) or not contrastive, "pairs such as de-en, or both weights 0"),
         *at_least(0, "data", data, "pair_size", "text_size"),
-        *at_least(2, "data", data, "query_tokens", "passage_tokens", "sentence_tokens"),
+        *token_rows(data, "query_tokens", "passage_tokens", "sentence_tokens"),
         *at_least(1, "training", training, "steps", "batch", "evaluate_every", "checkpoint_every"),
         *at_least(2 if contrastive else 0, "training", training, "pair_batch"),
         *at_least(0, "training", training, "hard_negatives", "text_batch", "warm_up", "dev_queries"),
-        *(_number(training, name, getattr(training, name) > 0, "above 0") for name in ABOVE_ZERO),
+        *above_zero(training, *ABOVE_ZERO),
         *(_number(training, name, getattr(training, name) >= 0, "of at least 0") for name in NOT_NEGATIVE),
         seed_row("training.seed", training.seed),
     )

@@ -56,6 +56,8 @@ def run_to_end(run: Run, schedule: Schedule) -> None:
     if (found := load_checkpoint(place, run.key)) is not None:
         run.restore(*found)
         log.info("going on from step %d of %s", run.step, place)
+        if main and run.step >= schedule.steps:  # stopped after its last checkpoint
+            run.save()
     bar = progress(schedule.steps, "steps", "training", initial=run.step, show=main)
     begun, sums = time.monotonic() - run.seconds, list[dict[str, float]]()
     while run.step < schedule.steps:

@@ -18,7 +18,8 @@ from rag_mt.errors import UserError
 
 class Tuning(Protocol):
     """The settings of what is trained: the name of the base `encoder`; `lora` of a rank or all weights (`full`) of the
-    layers above `frozen_layers`; the `dropout` of the layers, None for the model's own."""
+    layers above the `frozen_layers` first ones, with 0 the whole model; the `dropout` of the layers, None for the
+    model's own."""
 
     @property
     def encoder(self) -> str: ...
@@ -51,8 +52,13 @@ def first_layers(model: Any, layer: int, name: str) -> int:
 
 
 def trainable(model: Any, settings: Tuning, depth: int) -> Any:
-    """The transformer of `depth` layers with what shall be trained made trainable; token embeddings stay as they
-    are."""
+    """The transformer of `depth` layers with what shall be trained made trainable; token embeddings stay as they are
+    unless the whole model is trained. Raises UserError if all layers are frozen."""
+    if not 0 <= settings.frozen_layers < depth:
+        raise UserError(
+            f"model.frozen_layers is {settings.frozen_layers}: {settings.encoder} has {depth} layers here, of which "
+            "one at least is to be trained"
+        )
     if next(model.parameters()).device.type == "cpu":
         model.set_attn_implementation("eager")  # the fused kernel's backward pass is six times slower on CPUs
     if settings.dropout is not None:
@@ -62,7 +68,8 @@ def trainable(model: Any, settings: Tuning, depth: int) -> Any:
     if settings.tuning == "full":
         for name, parameter in model.named_parameters():
             number = re.search(r"encoder\.layer\.(\d+)\.", name)
-            parameter.requires_grad = number is not None and int(number[1]) >= settings.frozen_layers
+            above = number is not None and int(number[1]) >= settings.frozen_layers
+            parameter.requires_grad = above or not settings.frozen_layers
         return model
     kept = "|".join(str(i) for i in range(settings.frozen_layers, depth))
     lora = LoraConfig(

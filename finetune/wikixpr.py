@@ -28,6 +28,8 @@ log = logging.getLogger("rag_mt")
 MOST_CHARS = 1_000_000
 """A line of 32 sentences of Wikipedia is far longer than a segment may be."""
 
+WITHOUT = "without a phrase and its translation"
+
 Example = tuple[str, int, int, int]
 """A sentence, start and end of the phrase in it, and its line in the file."""
 
@@ -55,6 +57,9 @@ def read_wikixpr(folder: Path, pair: str, output: Path) -> ExampleSet:
             if line.text is None:
                 continue
             english, _, translation = (part.strip() for part in line.text.partition("\t"))
+            if not (english and translation):
+                skips.add(Origin(str(path), line.number), WITHOUT)
+                continue
             both = (translation.lower(), english.lower())
             if not all(key in known for key, known in zip(both, examples, strict=True)):
                 skips.add(Origin(str(path), line.number), "without example sentences")
@@ -82,7 +87,11 @@ def _examples(path: Path, skips: Skips) -> dict[str, list[Example]]:
     for line in read_lines(path, skips, MOST_CHARS):
         if line.text is None:
             continue
-        phrase, _, *texts = line.text.split("\t")
+        phrase, *rest = line.text.split("\t")
+        if not (phrase.strip() and rest):
+            skips.add(Origin(str(path), line.number), WITHOUT)
+            continue
+        texts = rest[1:]
         own = found.setdefault(phrase.strip().lower(), [])
         for text in filter(None, map(str.strip, texts)):
             if (place := lower_place(text, phrase.strip())) is None:

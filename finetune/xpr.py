@@ -6,7 +6,8 @@ PHRASES holds a folder of phrase pairs with example sentences per language pair 
 it). A stopped run goes on from its last checkpoint. On several GPUs: `accelerate launch -m finetune.xpr ...`; each
 process takes its own batches and has the others' phrases as further negatives. Ablations: `--set data.sentences=0` (no
 example sentences), `--set training.momentum=0` (no momentum encoder), `--set model.head=false` (no projection head),
-`--set training.queue=1024` (MoCo's queue).
+`--set training.queue=1024` (MoCo's queue). Without --phrases those of the sample corpus are used, to try the command
+out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import torch
 from accelerate import Accelerator
 from torch.func import functional_call
 
+from eval.xpr_sample import sample_phrases
 from finetune.checkpoints import queue_tensors, queues_of, restore_training, training_tensors, write_training
 from finetune.curves import plot_curve
 from finetune.losses.phrase_contrastive import Negatives
@@ -37,9 +39,11 @@ from finetune.xpr_batches import Chunk, Collator, XprBatch, XprPool
 from finetune.xpr_config import Config, read_config
 from finetune.xpr_dev import dev_accuracy
 from rag_mt import __version__
-from rag_mt.console import Parser, run
+from rag_mt.console import Parser, note, run
+from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.models import load_encoder
+from rag_mt.paths import cache_dir
 from rag_mt.toml_settings import shown_path
 from retrievers.ccpr.heads import ENCODER
 from retrievers.xpr.head import XprHead, XprSettings
@@ -257,15 +261,30 @@ def _joined(new: Negatives, old: Negatives) -> Negatives:
     return Negatives(torch.cat([new.vectors, old.vectors]), torch.cat([new.surfaces, old.surfaces]))
 
 
+def folders(options: argparse.Namespace, config: Config) -> tuple[Path, Path]:
+    """Where the phrases are and where the model goes: without --phrases it is tried out on the sample corpus."""
+    if options.phrases and not options.output:
+        raise UserError("the model has no place: give --output DIR")
+    if options.phrases:
+        return Path(options.phrases), Path(options.output)
+    note("no --phrases: trying out on phrases of the sample corpus, which makes no model for real use")
+    phrases = sample_phrases(options.device)
+    name = f"{Path(options.config).stem}-{settings_hash([config.as_dict(), phrases.name])[:8]}"
+    return phrases, Path(options.output) if options.output else cache_dir() / "trials" / name
+
+
 def train(options: argparse.Namespace) -> int:
     """Train, evaluating and saving on the way, and write the model."""
     config = read_config(Path(options.config), changes_in(options))
-    command = f"python -m finetune.xpr --config {shown_path(options.config)} --phrases PHRASES --output MODEL"
-    command += shown_options(options)
-    trainer = Trainer(config, Path(options.phrases), Path(options.output), options.device, command)
+    phrases, output = folders(options, config)
+    command = f"python -m finetune.xpr --config {shown_path(options.config)}"
+    command += f"{' --phrases PHRASES' * bool(options.phrases)} --output MODEL{shown_options(options)}"
+    trainer = Trainer(config, phrases, output, options.device, command)
     training = trainer.config.training
     log.info("%d phrase pairs, %d steps of %d", len(trainer.pool), training.steps, training.batch)
     run_to_end(trainer, training)
+    if trainer.accelerator.is_main_process:
+        note(f"the model is in {output}")
     return 0
 
 
@@ -273,8 +292,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(prog="python -m finetune.xpr", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--config", required=True, metavar="FILE", help="settings, such as configs/xpr-embedded.toml")
-    parser.add_argument("--phrases", required=True, metavar="DIR", help="phrase pairs with example sentences")
-    parser.add_argument("--output", required=True, metavar="DIR", help="the model's folder; checkpoints lie in it too")
+    parser.add_argument("--phrases", metavar="DIR", help="phrase pairs with example sentences")
+    parser.add_argument("--output", metavar="DIR", help="the model's folder; checkpoints lie in it too")
     add_run_options(parser)
     return run(train, parser.parse_args(arguments))
 

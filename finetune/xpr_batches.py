@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from finetune.losses.xpco import LEFT_OUT
 from finetune.phrase_batches import surface_hash
 from finetune.xpr_sentences import window
 from rag_mt.errors import UserError
@@ -37,8 +38,8 @@ class Chunk:
 @dataclass(frozen=True)
 class XprBatch:
     """`chunks` hold the example sentences of the phrases of a batch, the sources (numbers 0 to pairs - 1) and the
-    targets (pairs to 2 * pairs - 1); `surfaces` int64 (2 * pairs,) are hashes of what the phrases say, `counts`
-    (2 * pairs,) their numbers of sentences."""
+    targets (pairs to 2 * pairs - 1); `surfaces` int64 (2 * pairs,) are hashes of what the phrases say, `LEFT_OUT` for
+    both phrases of a pair of which one has no sentence left; `counts` (2 * pairs,) their numbers of sentences."""
 
     chunks: tuple[Chunk, ...]
     surfaces: torch.Tensor
@@ -101,8 +102,10 @@ class Collator:
                     texts.append(cut)
                     spans.append((first, last))
                     owners.append(which * len(pairs) + number)
-        ids, places = self._tokens(texts, spans)
+        ids, places = self._whole_phrases(texts, spans)
         seen = [n for n in range(len(texts)) if places[n, 0] >= 0]
+        if not seen:
+            raise UserError(f"no phrase of a batch is seen in data.max_tokens = {self.max_tokens}: give more")
         order = sorted(seen, key=lambda n: len(ids[n]))
         made = []
         for part in np.array_split(np.array(order), min(self.chunks, len(order))):
@@ -116,7 +119,8 @@ class Collator:
                 )
             )
         counts = torch.bincount(torch.tensor([owners[n] for n in seen]), minlength=2 * len(pairs))
-        return XprBatch(tuple(made), torch.tensor(surfaces), counts)
+        lost = (counts.reshape(2, -1) == 0).any(0).repeat(2)
+        return XprBatch(tuple(made), torch.tensor(surfaces).masked_fill(lost, LEFT_OUT), counts)
 
     def _examples(self, side: Side, phrase: int, rng: np.random.Generator | None) -> list[tuple[str, int, int]]:
         if not self.sentences:
@@ -130,10 +134,29 @@ class Collator:
             for text, (start, stop) in zip(side.texts(rows[:, 1]), rows[:, 2:].tolist(), strict=True)
         ]
 
+    def _whole_phrases(
+        self, texts: list[str], spans: list[tuple[int, int]]
+    ) -> tuple[list[list[int]], NDArray[np.int64]]:
+        """As `_tokens`; where a phrase was cut off, of half as much text around it, until it is whole or alone. Both
+        lists are changed so."""
+        ids, places, cut = self._tokens(texts, spans)
+        room = self.max_chars
+        while len(again := [n for n in np.flatnonzero(cut) if len(texts[n]) > spans[n][1] - spans[n][0]]):
+            room //= 2
+            for n in again:
+                texts[n], *span = window(texts[n], *spans[n], room)
+                spans[n] = (span[0], span[1])
+            found = self._tokens([texts[n] for n in again], [spans[n] for n in again])
+            for n, own in zip(again, found[0], strict=True):
+                ids[n] = own
+            places[again], cut[again] = found[1:]
+        return ids, places
+
     def _tokens(
         self, texts: Sequence[str], spans: Sequence[tuple[int, int]]
-    ) -> tuple[list[list[int]], NDArray[np.int64]]:
-        """Token ids, and first and last token of each phrase (texts, 2), -1 where it was cut off."""
+    ) -> tuple[list[list[int]], NDArray[np.int64], NDArray[np.bool_]]:
+        """Token ids; first and last token of each phrase (texts, 2), -1 where there is none; and whether the phrase was
+        cut off, in part at least."""
         batch = self.tokenizer(
             [self.prefix + text for text in texts],
             truncation=True,
@@ -142,10 +165,12 @@ class Collator:
         )
         ids: list[list[int]] = batch["input_ids"]
         places = np.full((len(texts), 2), -1, dtype=np.int64)
+        cut = np.zeros(len(texts), dtype=bool)
         for number, (text, span, offsets) in enumerate(zip(texts, spans, batch["offset_mapping"], strict=True)):
             own = trim(text, np.array(offsets, dtype=np.int32).reshape(-1, 2), len(self.prefix))
             kept = np.flatnonzero((own[:, 1] > own[:, 0]) & (np.array(ids[number]) != self._blank))
             found = token_words(own[kept], np.array([span], dtype=np.int32))[0]
             if found[0] >= 0:
                 places[number] = kept[found]
-        return ids, places
+            cut[number] = len(ids[number]) >= self.max_tokens and own[kept, 1].max(initial=0) < span[1]
+        return ids, places, cut

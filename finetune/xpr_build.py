@@ -14,6 +14,7 @@ from simplemma import lemmatize
 from finetune.xpr_lexicon import Entry
 from finetune.xpr_others import other_phrases
 from finetune.xpr_sentences import Place, SentenceIndex, apart
+from rag_mt.skips import Skips
 from retrievers.words import word_spans
 from retrievers.xpr.examples import SPLITS, Rows, Side, Split, sentence_table
 
@@ -69,14 +70,17 @@ def choose(
     linked: dict[int, frozenset[int]],
     limits: Limits,
     advance: Callable[[int], object],
+    skips: Skips,
 ) -> list[Found]:
-    """The pairs of all splits, test first; a phrase stands in one pair only.
+    """The pairs of all splits, test first; a phrase stands in one pair only. Entries that the sentences have not are
+    counted in `skips`.
 
     More than half of a split are phrases of several words where there are as many. Where there are not, dev has no more
     of one word than of several, test so many that it has `TEST_PAIRS`, and train all. A pair is trained on only if
     neither phrase is, in the lexicon, a translation of any dev or test phrase.
     """
     usable = [e for e in entries if min(targets.ceiling(e.target), sources.ceiling(e.source)) >= limits.least]
+    skips.counts[f"in fewer than {limits.least} sentences of either side"] += len(entries) - len(usable)
     usable.sort(key=lambda e: blake2b("\t".join(e.key).encode(), digest_size=8).digest())
     to_source, to_target = dict[str, set[str]](), dict[str, set[str]]()
     for entry in entries:

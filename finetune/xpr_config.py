@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from finetune.config_rows import above_zero, token_rows, tuning_rows
 from rag_mt.toml_settings import Sections, at_least, check_values, drop_row, read_settings, seed_row
 
 
@@ -85,16 +86,18 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
     config = read_settings(Config, path, changes, "configs/xpr-embedded.toml")
     model, data, training = config.model, config.data, config.training
     rows = (
-        drop_row("model.lora_dropout", model.lora_dropout),
-        drop_row("model.dropout", model.dropout or 0.0),
+        *tuning_rows(model),
+        ("data.languages", data.languages, bool(data.languages), "names of phrase sets such as de-en"),
         *at_least(0, "data", data, "sentences"),
-        *at_least(1, "data", data, "max_chars", "max_tokens", "dev_pairs", "dev_sentences"),
+        *at_least(1, "data", data, "max_chars", "dev_pairs", "dev_sentences"),
+        *token_rows(data, "max_tokens"),
         *at_least(0, "training", training, "steps", "queue"),
         *at_least(1, "training", training, "epochs", "chunks", "evaluate_every", "checkpoint_every"),
         *at_least(2, "training", training, "batch"),
         drop_row("training.momentum", training.momentum),
         drop_row("training.warm_up", training.warm_up),
-        ("training.temperature", training.temperature, training.temperature > 0, "more than 0"),
+        *above_zero(training, "learning_rate", "head_learning_rate", "clip", "temperature"),
+        ("training.weight_decay", training.weight_decay, training.weight_decay >= 0, "a number of at least 0"),
         seed_row("training.seed", training.seed),
     )
     check_values(path, rows)

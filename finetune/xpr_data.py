@@ -138,7 +138,7 @@ def _build(
     entries = read_lexicon(lexicons, skips)
     log.info("%s: %d entries; %s", pair, len(entries), skips.summary())
     with closing(progress(limits.pairs, "pairs", f"example sentences {pair}")) as bar:
-        chosen = choose(entries, *indexes, linked, limits, bar.update)
+        chosen = choose(entries, *indexes, linked, limits, bar.update, skips)
     if not chosen:
         raise UserError(
             f"no entry of {', '.join(p.name for p in lexicons)} has {limits.least} example sentences on both sides: "

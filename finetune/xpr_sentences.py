@@ -61,15 +61,15 @@ class SentenceIndex:
     def ceiling(self, phrase: str) -> int:
         """A number of sentences that the phrase occurs in at most, that of its rarest word: a quick answer that spares
         most of a lexicon the search."""
-        words = re.findall(r"\w+", phrase.lower())
-        return min((self._counts.get(word, 0) for word in words), default=0)
+        forms = [re.findall(r"\w+", form) for form in _spellings(phrase)]
+        return sum(min((self._counts.get(word, 0) for word in words), default=0) for words in forms)
 
     def places(self, phrase: str, most: int) -> list[Place]:
         """Up to `most` sentences with the phrase in them, of at least `LONGER_BY` characters more: number of the
         sentence, start and end of the phrase (its first occurrence there)."""
-        quoted = phrase.replace('"', " ")
+        quoted = " OR ".join('"' + form.replace('"', " ") + '"' for form in _spellings(phrase))
         matches = self._base.execute(
-            "select rowid from texts where texts match ? limit ?", (f'"{quoted}"', max(LOOKED_AT, most))
+            "select rowid from texts where texts match ? limit ?", (quoted, max(LOOKED_AT, most))
         )
         found: list[Place] = []
         for (row,) in matches:
@@ -85,9 +85,10 @@ def phrase_place(text: str, phrase: str) -> tuple[int, int] | None:
     """Start and end of the first occurrence of a phrase as whole words, or None.
 
     Letter case counts, because it tells words apart (`Polish`), but a phrase of several words may stand in small
-    letters (`New Town` is found in `a new town`), and the first letter of a sentence may be a capital.
+    letters (`New Town` is found in `a new town`), and the first letter of a sentence may be a capital: in Turkish that
+    of `i` is `İ` and that of `ı` is `I`.
     """
-    forms = dict.fromkeys([phrase, phrase.lower()] if " " in phrase else [phrase])
+    forms = _written(phrase)
     for form in forms:
         start = text.find(form)
         while start >= 0:
@@ -96,10 +97,30 @@ def phrase_place(text: str, phrase: str) -> tuple[int, int] | None:
             start = text.find(form, start + 1)
     begin = next((i for i, c in enumerate(text) if c.isalnum()), 0)
     for form in forms:
-        capital = form[0].upper() + form[1:]
-        if text.startswith(capital, begin) and _whole_words(text, begin, begin + len(capital)):
-            return begin, begin + len(capital)
+        for capital in _with_capital(form):
+            if text.startswith(capital, begin) and _whole_words(text, begin, begin + len(capital)):
+                return begin, begin + len(capital)
     return None
+
+
+def _written(phrase: str) -> list[str]:
+    """A phrase as it is and, if it has several words, in small letters, by the rule of Turkish as well."""
+    if " " not in phrase:
+        return [phrase]
+    turkish = phrase.replace("I", "ı").replace("İ", "i").lower()
+    return list(dict.fromkeys([phrase, turkish if "İ" in phrase else phrase.lower(), turkish]))
+
+
+def _with_capital(form: str) -> list[str]:
+    """The ways in which a sentence may begin with a phrase."""
+    return [first + form[1:] for first in (form[0].upper(), *("İ" if form[0] == "i" else ""))]
+
+
+def _spellings(phrase: str) -> list[str]:
+    """All that `phrase_place` looks for, as the index has it: in small letters but for `İ`, which has none there."""
+    forms = [spelled for form in _written(phrase) for spelled in (form, *_with_capital(form))]
+    small = ("".join(low if len(low := c.lower()) == 1 else c for c in form) for form in forms)
+    return list(dict.fromkeys(small))
 
 
 def _whole_words(text: str, start: int, end: int) -> bool:

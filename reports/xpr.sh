@@ -3,20 +3,22 @@
 #
 #   bash reports/xpr.sh DATA WORK [STEP ...]
 #
-# DATA holds lexicon/, train/, dev/ and test/; everything is made under WORK. Steps: data train seeds ablations multilingual
-# shipped eval (default: all but shipped). Started again it goes on: finished runs are left, a run that was stopped goes on
-# from its last checkpoint. MINUTES (default: 20) is what a training run may take; one that needs more stops there.
+# DATA holds lexicon/, train/, dev/ and test/; everything is made under WORK. Steps: data train seeds ablations layers
+# multilingual eval (default: all). Started again it goes on: finished runs are left, a run that was stopped goes on from
+# its last checkpoint. MINUTES (default: 20) is what a training run may take, SHIPPED_MINUTES (default: 120) the one of the
+# multilingual model, which is the shipped one; a run that needs more stops there.
 set -euo pipefail
 if [ $# -lt 2 ]; then
-  sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 data=$1 work=$2
 shift 2
-steps=${*:-data train seeds ablations multilingual eval}
+steps=${*:-data train seeds ablations layers multilingual eval}
 pairs=${PAIRS:-de-en cs-en fi-en ru-en ro-en tr-en}
 ablated=${ABLATED:-de-en fi-en ru-en}
 seeded=${SEEDED:-de-en}
+layered=${LAYERED:-de-en}
 minutes=${MINUTES:-20}
 phrases=$work/phrases models=$work/models
 python=${PYTHON:-python}
@@ -65,14 +67,20 @@ for step in $steps; do
         train "ablation.queue.$pair" xpr-embedded --set "$own" --set training.queue=1024
       done
       ;;
-    multilingual) train multilingual xpr-embedded ;;
-    shipped) minutes=${SHIPPED_MINUTES:-120} train xpr-e5-small xpr-shipped ;;
+    layers)
+      for layer in 4 6 8 10 12; do
+        for pair in $layered; do
+          train "layer.$layer.$pair" xpr-embedded --set "$(one "$pair")" --set "model.layer=$layer"
+        done
+      done
+      ;;
+    multilingual) minutes=${SHIPPED_MINUTES:-120} train multilingual xpr-shipped ;;
     eval)
       "$python" -m eval.phrases --suite xpr --data "$data" --phrases "$phrases" --models "$models" --runs "$work/runs" \
         --output "$work/xpr.json" "$work/xpr.md"
       ;;
     *)
-      echo "there is no step $step: choose among data train seeds ablations multilingual shipped eval" >&2
+      echo "there is no step $step: choose among data train seeds ablations layers multilingual eval" >&2
       exit 2
       ;;
   esac

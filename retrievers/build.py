@@ -32,7 +32,7 @@ from retrievers.manifest import FORMAT, TERMS_FORMAT, Manifest, differences, wri
 from retrievers.probing import with_ivf
 from retrievers.shards import Shard, described, merge, read_shard, shard_digest, write_shard
 from retrievers.store import MANIFEST, map_sentences, map_spans
-from retrievers.units import UnitMaker
+from retrievers.units import UnitMaker, index_block
 
 log = logging.getLogger("rag_mt")
 
@@ -41,6 +41,7 @@ SHARDS = "shard-*"
 REPLACED = "replaced"
 IVF_WORK = "ivf"
 SHARD_SENTENCES = 4096
+"""Sentences of a shard, at least as many as are taken at once."""
 
 
 def build_index(
@@ -51,7 +52,7 @@ def build_index(
     retriever: str,
     language: str,
     plan: Mapping[str, Any] | None = None,
-    shard_sentences: int = SHARD_SENTENCES,
+    shard_sentences: int = 0,
     replace: bool = False,
     restart: bool = False,
     total: int | None = None,
@@ -64,8 +65,9 @@ def build_index(
 
     `plan` tells the input from another one (names and sizes, say): an interrupted build is only resumed with the same
     plan and settings. `restart` forgets an interrupted build. `form` is `exact`, `ivf` or, by the number of units,
-    `auto`; it may differ from that of the interrupted build. With `terms` BM25 searches the units too, or alone if the
-    vectors of the maker have no dimension. With `replace` an existing index gives way when the new one is complete.
+    `auto`; it may differ from that of the interrupted build. Shards are of `shard_sentences`, by default as many as the
+    maker takes at once, at least `SHARD_SENTENCES`. With `terms` BM25 searches the units too, or alone if the vectors
+    of the maker have no dimension. With `replace` an existing index gives way when the new one is complete.
     `total` is the number of sentences, for the progress bar; `advance` is told of every block that is encoded, and an
     error that it raises ends the build. Memory use does not grow with the input, save eight bytes per sentence to know
     duplicates by.
@@ -73,6 +75,7 @@ def build_index(
     interrupted build, nothing could be indexed or the disk cannot be written.
     """
     _check_target(folder, replace)
+    shard_sentences = shard_sentences or max(SHARD_SENTENCES, index_block(maker))
     form_for(form, 0, maker.unit)  # an unknown one is told now
     building = folder.with_name(folder.name + ".building")
     settings = {

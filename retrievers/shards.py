@@ -20,7 +20,7 @@ from rag_mt.paths import whole_folder
 from rag_mt.types import Sentence
 from retrievers.ivf import Form, Part, write_lists
 from retrievers.store import SCHEMA, SENTENCES, SPANS, VECTORS, spans_header, vectors_header
-from retrievers.units import UnitMaker
+from retrievers.units import UnitMaker, index_block
 
 log = logging.getLogger("rag_mt")
 
@@ -70,8 +70,9 @@ def write_shard(
     spans: list[NDArray[np.int32]] = []
     with whole_folder(place) as part:
         with (part / BODY).open("wb") as body:
-            for begin in range(0, len(sentences), maker.block):
-                block = sentences[begin : begin + maker.block]
+            size = index_block(maker)
+            for begin in range(0, len(sentences), size):
+                block = sentences[begin : begin + size]
                 vectors, found = maker.units([s.text for s in block], "passage")
                 spans.append(found + np.array([begin, 0, 0], dtype=np.int32))
                 body.write(np.ascontiguousarray(vectors, dtype="<f2").data)

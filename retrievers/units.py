@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,3 +30,15 @@ class UnitMaker(Protocol):
         """The units of all texts, ordered by text: L2-normalised vectors (units, dimension) and, int32 (units, 3),
         the text's number with the start and end characters of the unit. A text may have none."""
         ...
+
+
+@runtime_checkable
+class Pooling(Protocol):
+    """A unit maker whose units are put together from several texts of an index, of up to `pooled` at once."""
+
+    pooled: int
+
+
+def index_block(maker: UnitMaker) -> int:
+    """The number of texts whose units an index takes at once."""
+    return maker.pooled if isinstance(maker, Pooling) else maker.block

@@ -7,6 +7,9 @@ from torch.nn.functional import cross_entropy
 
 from finetune.losses.phrase_contrastive import Negatives
 
+LEFT_OUT = -(2**63)
+"""The surface, on both sides, of a pair that takes no part: neither asked for nor a negative."""
+
 
 def xpco(
     source: torch.Tensor,
@@ -31,7 +34,7 @@ def xpco(
         loss = xpco(p, q, Negatives(p_star, p_hashes), Negatives(q_star, q_hashes))
 
     Source: Cross-Lingual Phrase Retrieval, section 3.2, whose sums over phrases are means here; the temperature is that
-    of the authors' code.
+    of the authors' code. A pair whose surfaces are `LEFT_OUT` does not count, in any way; the loss of none is 0.
     """
     rows = torch.arange(first, first + len(source), device=source.device)
     there = _direction(source, target_keys, source_keys, rows, temperature)
@@ -44,6 +47,8 @@ def _direction(
 ) -> torch.Tensor:
     """`own` are the keys of the queries' side: key j of either side belongs to the same pair (or is as old)."""
     same = (keys.surfaces[rows][:, None] == keys.surfaces[None]) | (own.surfaces[rows][:, None] == own.surfaces[None])
+    same |= (keys.surfaces == LEFT_OUT)[None]
     same[torch.arange(len(rows), device=rows.device), rows] = False
     scores = (queries @ keys.vectors.T / temperature).masked_fill(same, -torch.inf)
-    return cross_entropy(scores, rows)
+    asked = keys.surfaces[rows] != LEFT_OUT
+    return cross_entropy(scores[asked], rows[asked], reduction="sum") / asked.sum().clamp(min=1)

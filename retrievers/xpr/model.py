@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,29 @@ SHIPPED = Path(__file__).parent / "shipped"
 SENTENCES = 32
 """Example sentences of a phrase in a search (XPR, section 4.2)."""
 BLOCK = 4096
-"""Sentences whose phrases are averaged at once."""
+"""Examples whose sentences are encoded at once, and phrases that are projected at once."""
+
+
+@dataclass
+class Sums:
+    """Sums of states over the examples of phrases: `sums` float32 (counts, layers, phrases, hidden) and the numbers of
+    examples in them, `seen` float32 (counts, phrases), after the first `done` examples in the order of sentences."""
+
+    sums: Floats
+    seen: Floats
+    done: int = 0
+
+    @staticmethod
+    def none(counts: int, layers: int, phrases: int, hidden: int) -> Sums:
+        """Sums of nothing."""
+        sums = np.zeros((counts, layers, phrases, hidden), dtype=np.float32)
+        return Sums(sums, np.zeros((counts, phrases), dtype=np.float32))
+
+    @property
+    def means(self) -> Floats:
+        """The means, of the shape of `sums`; zeros where nothing was seen."""
+        made: Floats = (self.sums / np.maximum(self.seen, 1)[:, None, :, None]).astype(np.float32, copy=False)
+        return made
 
 
 def is_xpr_model(name: str) -> bool:
@@ -118,26 +140,42 @@ class XprEncoder(TransformerEncoder):
         self, side: Side, phrases: NDArray[np.integer[Any]], counts: Sequence[int], layers: Sequence[int]
     ) -> Floats:
         """As `side_states` for several numbers of examples, (counts, layers, phrases, hidden), in one pass."""
+        *_, made = self.growing_sums(side, phrases, counts, layers)
+        return made.means
+
+    def growing_sums(
+        self,
+        side: Side,
+        phrases: NDArray[np.integer[Any]],
+        counts: Sequence[int],
+        layers: Sequence[int],
+        begun: Sums | None = None,
+    ) -> Iterator[Sums]:
+        """The sums behind `side_states_by_count` as they grow, block of sentences by block, or from those that `begun`
+        has: the same object each time, first before anything is added, last when all is."""
         examples = side.examples_of(phrases, max(counts))
         first = np.searchsorted(examples[:, 0], np.arange(len(phrases)))
         within = np.arange(len(examples)) - first[examples[:, 0]]
-        sums = np.zeros((len(counts), len(layers), len(phrases), self.hidden), dtype=np.float32)
-        seen = np.zeros((len(counts), len(phrases)), dtype=np.float32)
-        by_sentence = np.argsort(examples[:, 1], kind="stable")  # so that a block shares its sentences
-        for begin in range(0, len(examples), BLOCK):
-            rows = by_sentence[begin : begin + BLOCK]
-            sentences, numbers = np.unique(examples[rows, 1], return_inverse=True)
+        by_sentence = np.argsort(examples[:, 1], kind="stable")  # so that a sentence is read once for all its phrases
+        sentences = examples[by_sentence, 1]
+        made = begun or Sums.none(len(counts), len(layers), len(phrases), self.hidden)
+        yield made
+        while made.done < len(examples):
+            last = sentences[min(made.done + BLOCK, len(examples)) - 1]
+            end = int(np.searchsorted(sentences, last, side="right"))
+            rows = by_sentence[made.done : end]
+            own, numbers = np.unique(examples[rows, 1], return_inverse=True)
             spans = np.concatenate([numbers[:, None].astype(np.int32), examples[rows, 2:]], axis=1)
-            states = self.example_states(side.texts(sentences), spans, layers)
+            states = self.example_states(side.texts(own), spans, layers)
             there = states.any(axis=(0, 2))
             for at, count in enumerate(counts):
                 used = np.flatnonzero(there & (within[rows] < count))
                 owners = examples[rows[used], 0]
-                np.add.at(seen[at], owners, 1)
+                np.add.at(made.seen[at], owners, 1)
                 for layer in range(len(layers)):
-                    np.add.at(sums[at, layer], owners, states[layer, used])
-        sums /= np.maximum(seen, 1)[:, None, :, None]
-        return sums
+                    np.add.at(made.sums[at, layer], owners, states[layer, used])
+            made.done = end
+            yield made
 
     def project(self, states: Floats) -> Floats:
         """Vectors of length 1, float32 (phrases, hidden), of mean states (phrases, hidden)."""

@@ -19,19 +19,23 @@ FREQUENT_SHARE = 0.05
 """A word of more than this share of the sentences neither begins nor ends a phrase of the index (`of the`)."""
 FREQUENT_LEAST = 10
 """A word that occurs less often than this is never too frequent, however little text there is."""
+POOLED = 8192
+"""Sentences whose phrases are put together: about 250,000 phrases, of which each needs a vector in memory."""
 
 
 class XprUnits:
     """Runs of up to four whole words, each phrase once, with the mean over its example sentences (a UnitMaker).
 
-    Of text for the index ("passage") the phrases of a block of sentences are found: runs of words that neither begin
-    nor end with a frequent word. What says the same, letter case aside, is one unit, which points to its first place
-    and whose vector comes from up to 32 of its sentences in the block (XPR, section 3.4). A phrase that other blocks
-    have as well has a unit in each. Of a sentence to translate ("query") every run of words is a unit, in its context.
+    Of text for the index ("passage") the phrases of `pooled` sentences are found: runs of words that neither begin nor
+    end with a frequent word. What says the same, letter case aside, is one unit, which points to its first place and
+    whose vector comes from the first 32 of its sentences among these (XPR, section 3.4). A phrase that stands in later
+    ones as well has a further unit there: to put all sentences of a text together would need the sums of all its
+    phrases in memory. Of a sentence to translate ("query") every run of words is a unit, in its context.
     """
 
     unit: Unit = "phrase"
     block = 1024
+    pooled = POOLED
 
     def __init__(self, encoder: Encoder, max_words: int = MAX_WORDS) -> None:
         if not isinstance(encoder, XprEncoder):
@@ -49,13 +53,14 @@ class XprUnits:
             "max_words": max_words,
             "frequent_share": FREQUENT_SHARE,
             "sentences": SENTENCES,
+            "pooled": POOLED,
         }
 
     def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, Rows]:
         """Vectors of length 1 (units, hidden) and int32 (units, 3) text number, start, end, ordered by all three."""
         spans, frequent = self._runs(texts)
         if kind == "query":
-            states = self.encoder.example_states(texts, spans, (self.encoder.settings.layer,))[0]
+            states = self._states(texts, spans)
             seen = states.any(axis=1)
             return self.encoder.project(states[seen]), spans[seen]
         spans = spans[~frequent]
@@ -63,24 +68,32 @@ class XprUnits:
         numbers: dict[str, int] = {}
         owners = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in said], dtype=np.int64)
         spans, owners = _first_of_each(spans, owners, SENTENCES)
-        states = self.encoder.example_states(texts, spans, (self.encoder.settings.layer,))[0]
-        seen = states.any(axis=1)
         sums = np.zeros((len(numbers), self.dimension), dtype=np.float32)
-        np.add.at(sums, owners[seen], states[seen])
-        counts = np.bincount(owners[seen], minlength=len(numbers))
+        counts = np.zeros(len(numbers), dtype=np.int64)
+        for begin in range(0, len(texts), self.block):
+            part = slice(*np.searchsorted(spans[:, 0], (begin, begin + self.block)))
+            own = spans[part] - np.array([begin, 0, 0], dtype=np.int32)
+            states = self._states(texts[begin : begin + self.block], own)
+            seen = states.any(axis=1)
+            np.add.at(sums, owners[part][seen], states[seen])
+            np.add.at(counts, owners[part][seen], 1)
         there = np.flatnonzero(counts)
         _, first = np.unique(owners, return_index=True)
         places = spans[first[there]]
         order = np.lexsort((places[:, 2], places[:, 1], places[:, 0]))
-        means: Floats = (sums[there] / counts[there][:, None]).astype(np.float32)
-        return self.encoder.project(means[order]), places[order]
+        sums /= np.maximum(counts, 1)[:, None].astype(np.float32)
+        return self.encoder.project(sums[there[order]]), places[order]
 
     def span_vectors(self, texts: Sequence[str], spans: Rows, kind: Kind = "query") -> Floats:
         """Vectors (spans, hidden) of given spans, int32 (spans, 3) text number, start, end, each from its one sentence;
         zeros for a span that the encoder does not see."""
-        states = self.encoder.example_states(texts, spans, (self.encoder.settings.layer,))[0]
+        states = self._states(texts, spans)
         made: Floats = self.encoder.project(states) * states.any(axis=1, keepdims=True)
         return made
+
+    def _states(self, texts: Sequence[str], spans: Rows) -> Floats:
+        states: Floats = self.encoder.example_states(texts, spans, (self.encoder.settings.layer,))[0]
+        return states
 
     def _runs(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.bool_]]:
         """All runs of up to `max_words` words with a letter, (runs, 3) text number, start, end, ordered by all three;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
+from eval.phrase_sets import PhraseSet
 from eval.phrases import main
 from eval.xpr_baselines import Maps, States, Words, sentences_of
 from eval.xpr_cells import Cells, OutOfTimeError
+from eval.xpr_models import Models, example_vectors
+from eval.xpr_sample import as_examples
 from eval.xpr_scores import result, task
 from rag_mt.errors import UserError
 from retrievers.ccpr.heads import ENCODER
@@ -79,7 +83,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def training(languages: list[str]) -> dict[str, Any]:
     """What `finetune.xpr` records of a training, as far as it is read."""
     settings = {"data": {"languages": languages}, "training": {"steps": 40}}
-    return {"steps": 30, "phrase_pairs_seen": 1440, "training_seconds": 90, "settings": settings}
+    sets = [{"name": name, "statistics": {"train": {"pairs": 36 * n}}} for n, name in enumerate(languages, 1)]
+    return {"steps": 30, "phrase_pairs_seen": 1440, "training_seconds": 90, "settings": settings, "phrases": sets}
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +110,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, letters: Path) -> Path:
         ("multilingual", 4),
         ("seed.2.de-en", 4),
         ("ablation.sentences.de-en", 0),
+        ("layer.2.de-en", 4),
     ):
         torch.manual_seed(len(name))
         (folder / name).mkdir()
@@ -131,6 +137,8 @@ def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word vectors and maps of a few rounds."""
     monkeypatch.setattr("eval.xpr_plans.WORD_TRAINING", WordTraining(dimension=12, epochs=3, buckets=200))
     monkeypatch.setattr("eval.xpr_baselines.LEARNING", SMALL_LEARNING)
+    monkeypatch.setattr("eval.xpr_baselines.LEAST", 10)
+    monkeypatch.setattr("eval.xpr_plans.TRAINED_LAYERS", (1, 2, 12))
 
 
 def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
@@ -159,6 +167,8 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
     assert rows["ablations", "without example sentences"]["sets"]["de-en"]["value"] == 1
     assert "ablations: without momentum; without projection head; MoCo queue" in report["missing"]
     assert "seeds: seed.3.de-en" in report["missing"]
+    assert rows["layers, trained", "XPR, trained on de-en@2"]["sets"]["de-en"]["value"] == 1
+    assert "layers, trained: XPR, trained on de-en@1" in report["missing"]
     assert report["differences"]["XPR supervised less untrained"]["sets"] == ["de-en"]
     assert {name for part, name in rows if part == "examples"} >= {"XPR, untrained@1", "XPR, trained on de-en@32"}
     assert len([name for part, name in rows if part == "layers"]) == 3 * 3, "three systems, embeddings and two layers"
@@ -169,7 +179,7 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
         "12 test pairs of 12 concepts, searched among 24 of de and 24 of en",
         "avg",
         "report.svg",
-        "| 30 | 40 | 1,440 | 1.5 |",
+        "| 30 | 40 | 1,440 | de-en 480, cs-en 960 | 1.5 |",
     ):
         assert shown in markdown
     assert out.with_suffix(".svg").read_text().startswith("<?xml")
@@ -204,28 +214,47 @@ def test_fewer_others_are_read_from_more(phrases: Path, tmp_path: Path) -> None:
     assert without is not None
     np.testing.assert_array_equal(without.right, found.among_own)
     assert cells.kept("noise", {"n": 1}, task(own, "test", 5), 5, None) is None
+    five = result(task(own, "test", 5), lambda side, rows: noise[side][rows])
+    cells.kept("noise", {"n": 1}, task(own, "test", 5), 5, lambda: five)
+    again = cells.kept("noise", {"n": 1}, task(own, "test", 12), 12, None)
+    assert again is not None, "another number of others leaves it there"
+    np.testing.assert_array_equal(again.right, found.among_all)
     assert cells.kept("noise", {"n": 2}, task(own, "test", 0), 0, None) is None
 
 
-def test_vectors_go_on_where_time_ran_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval.xpr_cells.CHUNK", 2)
-    made: list[list[int]] = []
-
-    def vectors(rows):
-        made.append(rows.tolist())
-        if len(made) == 2:
-            cells.deadline = 0
-        return rows[:, None].astype(np.float32)
-
-    cells = Cells(tmp_path)
-    rows = np.array([5, 3, 8, 1, 9])
-    with pytest.raises(OutOfTimeError):
-        cells.vectors({"n": 1}, 0, rows, vectors)
-    cells = Cells(tmp_path)
-    np.testing.assert_array_equal(cells.vectors({"n": 1}, 0, rows, vectors)[:, 0], rows)
-    assert made == [[5, 3], [8, 1], [9]]
-    assert cells.vectors({"n": 1}, 1, rows, lambda rows: -rows[:, None].astype(np.float32))[0, 0] == -5, "another side"
+def test_sums_go_on_where_time_ran_out(
+    phrases: Path, letters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Phrases that share sentences, in blocks of one or two sentences: each is encoded once, over all runs."""
+    monkeypatch.setattr("eval.xpr_cells.BLOCKS", 2)
+    monkeypatch.setattr("retrievers.xpr.model.BLOCK", 3)
+    own = open_examples(phrases / "de-en")
+    side = own.source
+    examples = np.array([(p, s, 0, 5) for p in range(8) for s in range(p, p + 3)], np.int32)
+    shared = Side("de", side.phrases[:8], side.sentences, examples)
+    encoder = untrained_xpr(str(letters), device="cpu", dtype="float32")
+    rows = np.array([5, 3, 0, 7])
+    wanted = encoder.project(encoder.side_states(shared, rows, 32, (2,))[0])
+    encoded: list[str] = []
     late = Cells(tmp_path, deadline=0)
+    cells = Cells(tmp_path)
+    states_of = encoder.example_states
+
+    def counting(texts, spans, layers):
+        encoded.extend(texts)
+        if len(encoded) == 6:
+            cells.deadline = 0
+        return states_of(texts, spans, layers)
+
+    monkeypatch.setattr(encoder, "example_states", counting)
+    sets = replace(own, source=shared)
+    rest = ({"n": 1}, encoder, 2, sets, 32, 0, rows)
+    with pytest.raises(OutOfTimeError):
+        example_vectors(cells, *rest)
+    assert len(encoded) == 6
+    for _ in range(2):
+        np.testing.assert_allclose(example_vectors(Cells(tmp_path), *rest), wanted, atol=1e-6)
+    assert sorted(encoded) == sorted(side.texts(np.arange(10))), "each sentence once in three runs"
     assert late.kept("x", {"n": 3}, None, 0, lambda: 1 / 0) is None, "nothing is begun after the deadline"
 
 
@@ -246,6 +275,50 @@ def test_maps_and_what_they_are_learnt_from(phrases, data, letters, tmp_path) ->
     assert set(words.language("en").words) >= {*FIRST, *SECOND}
 
 
+def test_a_set_without_others_is_mapped_by_its_training_phrases(
+    phrases: Path, letters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = open_examples(phrases / "de-en")
+    count = TRAIN + DEV + TEST
+    sides = [Side(s.language, s.phrases[:count], s.sentences, s.examples[: EXAMPLES * count]) for s in whole.sides]
+    own = write_examples(tmp_path / "de-en", "de-en", (sides[0], sides[1]), whole.rows, {})
+    states = States(untrained_xpr(str(letters), device="cpu", dtype="float32"), 1)
+    maps = Maps(states, {"de-en": own})
+    samples = [states.sample(own, side) for side in (0, 1)]
+    assert len(samples[0]) == TRAIN
+    assert not np.allclose(*samples), "the orders of the sides say nothing of what belongs together"
+    found = maps.vectors(own, (), 0, np.arange(3))
+    assert found.shape == (3, 32) and maps.can_map(own, ())
+    monkeypatch.setattr("eval.xpr_baselines.LEAST", TRAIN + 1)
+    assert not maps.can_map(own, ()) and maps.can_map(own, ("de-en",))
+
+
+def test_aligned_phrases_become_a_set(tmp_path: Path) -> None:
+    """The set of the quick form: every phrase in one pair with all its sentences, further translations known."""
+    sources, targets = ("alt haus", "haus alt", "haus neu"), ("old house", "home old", "new house")
+    spans = [(0, 0, 3, 0, 3), (0, 4, 8, 4, 9), (1, 0, 4, 0, 4), (1, 5, 8, 5, 8), (2, 0, 4, 4, 9), (2, 5, 8, 0, 3)]
+    aligned = PhraseSet("x", "de", "one", sources, targets, (1, 2, 3), np.array(spans, np.int32), len(spans))
+    own = as_examples(aligned, tmp_path / "de-en")
+    assert own.source.phrases == ("alt", "haus", "neu") and own.target.phrases == ("old", "house", "home", "new")
+    assert own.source.examples.tolist() == [
+        [0, 0, 0, 3],
+        [0, 1, 5, 8],
+        [1, 0, 4, 8],
+        [1, 1, 0, 4],
+        [1, 2, 0, 4],
+        [2, 2, 5, 8],
+    ]
+    known = own.rows[own.rows[:, 2] == 3, :2].tolist()
+    assert known == [[1, 2]] and len(own.rows) == 4
+
+
+def test_without_phrases_the_sample_corpus_is_tried(common, phrases, capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("eval.xpr.sample_phrases", lambda *_: phrases)
+    code, text, notes = run(capsys, *common, "--phrases", "", "--runs", str(tmp_path), "--parts", "none")
+    assert code == 0, notes
+    assert "measures nothing" in notes and "quick form on the sample corpus" in text
+
+
 def test_sentences_of_a_language(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     english = sentences_of(data, "en")
     assert len(english) == len(set(english)) == 150, "the same English stands in both files"
@@ -257,7 +330,6 @@ def test_sentences_of_a_language(data: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 MISTAKES = [
-    (("--phrases", ""), "give --phrases DIR"),
     (("--phrases", "/nowhere"), "no phrase sets in /nowhere"),
     (("--languages", "fi"), "no set fi-en"),
     (("--source", "fi-en"), "no set fi-en"),
@@ -282,6 +354,25 @@ def test_a_model_of_another_name_is_refused(common, models, capsys, tmp_path) ->
     code, _, error = run(capsys, *common, "--models", str(folder.parent), "--runs", str(tmp_path / "runs"))
     assert code == 2
     assert "was trained on de-en: name its folder for that" in error
+
+
+def test_models_are_told_apart_by_what_makes_their_vectors(models: Path, tmp_path: Path) -> None:
+    shutil.copytree(models / "supervised.de-en", tmp_path / "one", symlinks=True)
+    own = Models(tmp_path)
+    before = own.key("one")
+    (tmp_path / "one" / "training.json").write_text("{}")
+    (tmp_path / "one" / "checkpoint").mkdir()
+    (tmp_path / "one" / "checkpoint" / "checkpoint.safetensors").write_bytes(b"moments")
+    assert own.key("one") == before
+    for name in ("xpr.json", "head.safetensors"):
+        (tmp_path / "one" / name).write_bytes((tmp_path / "one" / name).read_bytes() + b" ")
+        assert own.key("one") != before
+        before = own.key("one")
+    (tmp_path / "one" / ENCODER).unlink()
+    shutil.copytree(models / "supervised.de-en" / ENCODER, tmp_path / "one" / ENCODER)
+    assert own.key("one") == before
+    (tmp_path / "one" / ENCODER / "model.safetensors").write_bytes(b"other")
+    assert own.key("one") != before
 
 
 def test_data_without_a_language_is_refused(common, data, capsys, tmp_path) -> None:

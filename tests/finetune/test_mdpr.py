@@ -208,6 +208,9 @@ def test_a_start_of_another_shape(tmp_path, config, prepared, change):
     [
         (("training.pair_batch", "1"), "training.pair_batch to 1: expected at least 2"),
         (("training.retrieval_temperature", "0"), "training.retrieval_temperature to 0: expected a number above 0"),
+        (("model.frozen_layers", "-1"), "model.frozen_layers to -1: expected at least 0"),
+        (("model.rank", "0"), "model.rank to 0: expected at least 1"),
+        (("data.passage_tokens", "3"), "data.passage_tokens to 3: expected at least 8"),
         (("data.pairs", "[]"), "data.pairs to (): expected pairs such as de-en, or both weights 0"),
         (("data.relevance", '["other"]'), "there is no"),
         (("data.pairs", '["xa-xb"]'), "there is no"),

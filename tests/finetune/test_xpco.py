@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from finetune.losses.phrase_contrastive import Negatives
-from finetune.losses.xpco import xpco
+from finetune.losses.xpco import LEFT_OUT, xpco
 
 
 def slow_direction(
@@ -69,3 +69,16 @@ def test_a_pair_that_says_the_same_is_no_negative() -> None:
     other = torch.tensor([1, 2])
     loss = xpco(unit(2, 4), unit(2, 4), Negatives(unit(2, 4), other), Negatives(unit(2, 4), same))
     assert float(loss.detach()) == pytest.approx(0)
+
+
+def test_a_pair_that_is_left_out_does_not_count() -> None:
+    torch.manual_seed(3)
+    vectors = [unit(4, 5) for _ in range(4)]
+    gone = torch.tensor([1, LEFT_OUT, 3, 4])
+    kept = torch.tensor([0, 2, 3])
+    with_it = xpco(vectors[0], vectors[1], Negatives(vectors[2], gone), Negatives(vectors[3], gone))
+    one, other, *keys = (v[kept] for v in vectors)
+    without = xpco(one, other, Negatives(keys[0], gone[kept]), Negatives(keys[1], gone[kept]))
+    torch.testing.assert_close(with_it, without)
+    none = torch.full((4,), LEFT_OUT)
+    assert xpco(vectors[0], vectors[1], Negatives(vectors[2], none), Negatives(vectors[3], none)) == 0

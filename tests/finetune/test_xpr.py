@@ -14,12 +14,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from finetune.losses.phrase_contrastive import Negatives
+from finetune.losses.xpco import LEFT_OUT, xpco
 from finetune.schedule import linear_share
 from finetune.xpr import Trainer, main
 from finetune.xpr_batches import Collator, XprPool
 from finetune.xpr_config import read_config
 from rag_mt.errors import UserError
 from rag_mt.models import LoadedEncoder, load_encoder
+from retrievers.xpr.examples import Side, sentence_table
 from retrievers.xpr.model import open_xpr
 from tests.finetune.xpr_sets import loader_of, phrase_set
 
@@ -111,6 +114,31 @@ def test_a_run_that_stops_goes_on_exactly(config: Path, phrases: Path, tmp_path:
     assert {"contrastive", "xa-en", "xb-en", "average"} <= record["curve"][-1].keys()
 
 
+def test_a_run_that_stops_before_its_model_is_written_gets_it(
+    config: Path, phrases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "save", lambda self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(config, phrases, tmp_path / "out", "--max-steps", "1")
+    assert (tmp_path / "out" / "checkpoint" / "checkpoint.safetensors").is_file()
+    assert run(config, phrases, tmp_path / "out", "--max-steps", "1") == 0
+    assert open_xpr(str(tmp_path / "out"), "cpu", "float32").settings.hidden == 32
+
+
+def test_without_phrases_the_sample_corpus_is_tried(
+    config: Path, phrases: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("finetune.xpr.sample_phrases", lambda *_: phrases)
+    monkeypatch.setattr("finetune.xpr.cache_dir", lambda: tmp_path)
+    given = ["--config", str(config), "--device", "cpu"]
+    assert main([*given, "--max-steps", "1"]) == 0
+    (made,) = (tmp_path / "trials").iterdir()
+    assert (made / "xpr.json").is_file() and "makes no model for real use" in capsys.readouterr().err
+    assert main([*given, "--phrases", str(phrases)]) == 2
+    assert "give --output DIR" in capsys.readouterr().err
+
+
 def test_other_settings_are_not_gone_on_with(
     config: Path, phrases: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,7 +194,7 @@ def test_queue_keeps_the_last_keys(trainer: Callable[..., Trainer]) -> None:
     ],
 )
 def test_ablations_train_and_open(
-    trainer: Callable[..., Trainer], changes: dict[str, Any], parts: set[str], phrases: Path
+    trainer: Callable[..., Trainer], changes: dict[str, Any], parts: set[str], loaded: LoadedEncoder
 ) -> None:
     run = trainer(**changes)
     losses = [run.run_step()["contrastive"] for _ in range(2)]
@@ -177,6 +205,13 @@ def test_ablations_train_and_open(
     model = open_xpr(str(run.output), "cpu", "float32")
     assert model.settings.sentences == changes.get("data__sentences", 2)
     assert model.settings.head == changes.get("model__head", True)
+    if changes.get("model__tuning") == "full":  # embeddings and all
+        trained = {n: p for n, p in run.parameters.items() if "embeddings.word" in n}
+        for name, parameter in trained.items():
+            saved = model.model.get_parameter(name.removeprefix("encoder."))
+            torch.testing.assert_close(saved, parameter.detach())
+            assert not torch.equal(parameter.detach(), loaded.model.get_parameter(name.removeprefix("encoder.")))
+        assert trained
     # The saved model is the trained one: its vectors are those that training sees, up to fp16.
     own = run.pool.sets[0]
     batch = Collator(run.tokenizer, "", 2, 300, 80, 1)([own.sides], np.array([[0, 0, 0], [0, 1, 1]], np.int32), None)
@@ -247,6 +282,34 @@ def test_collator_keeps_the_phrase_of_a_long_sentence(trainer: Callable[..., Tra
     assert max(map(len, texts)) <= 26
 
 
+def test_collator_looks_closer_where_tokens_run_out(trainer: Callable[..., Trainer]) -> None:
+    """Of many tokens around a phrase fewer are read, so that it is seen whole; a pair of which nothing is seen is left
+    out."""
+    run = trainer()
+    run.collate.max_tokens = 12
+    dense = "zq " * 40
+    texts = [f"{dense}bridge {dense}", f"{dense}old garden wall", dense, "tower stands"]
+    places = np.array([(0, 0, 120, 126), (1, 1, 120, 135), (2, 2, 0, 0)], np.int32)
+    source = Side("xa", ("bridge", "old garden wall", ""), sentence_table(texts), places)
+    target = Side("en", ("tower",) * 3, sentence_table(texts), np.array([(p, 3, 0, 5) for p in range(3)], np.int32))
+    batch = run.collate([(source, target)], np.array([[0, n, n] for n in range(3)], np.int32), None)
+    said = {}
+    for chunk in batch.chunks:
+        for ids, (first, last), owner in zip(
+            chunk.input_ids, chunk.places.tolist(), chunk.owners.tolist(), strict=True
+        ):
+            said[owner] = run.tokenizer.decode(ids[first : last + 1]).strip()
+    assert said == {0: "bridge", 1: "old garden wall", 3: "tower", 4: "tower", 5: "tower"}
+    assert (batch.surfaces == LEFT_OUT).tolist() == [False, False, True, False, False, True]
+    with torch.no_grad():
+        vectors = run.vectors(batch, [run.means(chunk, n) for n, chunk in enumerate(batch.chunks)])
+        both = run.loss(batch, [run.means(chunk, n) for n, chunk in enumerate(batch.chunks)], None)
+    kept, surfaces = torch.tensor([0, 1]), batch.surfaces.reshape(2, -1)[:, :2]
+    source_vectors, target_vectors = (side[kept] for side in vectors.chunk(2))
+    keys = Negatives(source_vectors, surfaces[0]), Negatives(target_vectors, surfaces[1])
+    torch.testing.assert_close(both, xpco(source_vectors, target_vectors, *keys, run.config.training.temperature))
+
+
 @pytest.mark.parametrize(
     ("step", "share"), [(0, 0.5), (1, 1.0), (2, 1.0), (11, 0.5), (19, 1 / 18)], ids=lambda value: f"{value:.3g}"
 )
@@ -261,6 +324,13 @@ def test_learning_rate_rises_then_falls_linearly(step: int, share: float) -> Non
         ("training.batch=1", "batch"),
         ("training.temperature=0", "temperature"),
         ("model.head_start=zeros", "head_start"),
+        ("model.rank=0", "model.rank to 0: expected at least 1"),
+        ("model.frozen_layers=-1", "model.frozen_layers to -1: expected at least 0"),
+        ("model.frozen_layers=3", "model.frozen_layers is 3: "),
+        ("data.languages=[]", "data.languages to (): expected names of phrase sets"),
+        ("data.max_tokens=7", "data.max_tokens to 7: expected at least 8"),
+        ("training.learning_rate=0", "training.learning_rate to 0: expected a number above 0"),
+        ("training.clip=-1", "training.clip to -1: expected a number above 0"),
         ('data.languages=["xq-en"]', "no phrase pairs with examples"),
     ],
 )

@@ -108,6 +108,11 @@ def test_lexicon_lines_are_cleaned_and_counted(tmp_path: Path) -> None:
         ("example.com is example", "example", (15, 22)),
         ("Ankara'nın merkezi", "Ankara", None),
         ("", "cat", None),
+        ("İstanbul büyük.", "istanbul", (0, 8)),
+        ("Işık var.", "ışık", (0, 4)),
+        ("bir ışık yılı uzakta", "Işık Yılı", (4, 13)),
+        ("burada iki kişi var", "İki Kişi", (7, 15)),
+        ("İki kişi var.", "iki kişi", (0, 8)),
     ],
 )
 def test_phrases_are_found_as_whole_words(text: str, phrase: str, place: tuple[int, int] | None) -> None:
@@ -143,6 +148,16 @@ def test_index_finds_phrases_in_longer_sentences() -> None:
     assert found.places("wheel hub", 1)[0] in found.places("wheel hub", 5)
     assert found.ceiling("wheel hub") == 3 and found.ceiling("wheel axle") == 0
     assert all(len(text) >= len("wheel hub") + LONGER_BY for text, *_ in places)
+
+
+def test_index_knows_the_letters_of_turkish() -> None:
+    lines = ["İstanbul çok büyük bir şehirdir.", "Bugün İstanbul yağmurlu olacak.", "Burada yalnızca iki kişi vardı."]
+    found = index("tr", lines)
+    for phrase, count in (("İstanbul", 2), ("İki Kişi", 1), ("istanbul", 2), ("Yağmur", 0)):
+        assert found.ceiling(phrase) == count, phrase
+    assert len(found.places("İstanbul", 5)) == 2
+    assert len(found.places("İki Kişi", 5)) == 1
+    assert [found.sentences[row].text for row, *_ in found.places("istanbul", 5)] == lines[:1], "as a first word"
 
 
 def test_examples_of_both_sides_are_no_translations_of_each_other() -> None:
@@ -237,6 +252,7 @@ def test_sets_are_clean(data: Path, tmp_path: Path) -> None:
             assert surface(side.texts([sentence])[0][start:end]) == surface(side.phrases[phrase])
             assert side.sentences.column("file")[sentence].as_py() == "de-en.tsv"
     assert len(found.candidates("test", 1)) > len(splits["test"])
+    assert found.manifest["lexicon"]["skips"]["in fewer than 2 sentences of either side"] == 1  # house, gnilleb
     report = (tmp_path / "report.md").read_text("utf-8")
     assert f"| Test | {len(splits['test'])} |" in report and "time expression" in report
     # What is there is kept, and other data is not read for it.
@@ -285,13 +301,14 @@ def test_wikixpr_is_read_in_its_published_form(tmp_path: Path, caplog: pytest.Lo
     for name in ("train", "dev", "test", "sentences"):
         (folder / name).mkdir(parents=True)
     for split, rows in {
-        "train": "Eiffel Tower\tTour Eiffel\nno sentences\tsans phrases\n",
+        "train": "Eiffel Tower\tTour Eiffel\nno sentences\tsans phrases\nno tab\n",
         "dev": "Red Cross\tCroix-Rouge\n",
         "test": "free will\tlibre arbitre\n",
     }.items():
         (folder / split / f"{split}-en-fr-32-entity.txt").write_text(rows, "utf-8")
     long = "word " * 100
     (folder / "sentences" / "en-fr-entity-sentences.32.tsv").write_text(
+        "no tab here\n"
         "eiffel tower\ttour eiffel\tThe Eiffel Tower is tall.\tWe saw the EIFFEL TOWER.\n"
         f"red cross\tcroix-rouge\t{long}Red Cross {long}\tNothing here.\n"
         "free will\tlibre arbitre\tHe has free will, they say.\n",
@@ -300,7 +317,7 @@ def test_wikixpr_is_read_in_its_published_form(tmp_path: Path, caplog: pytest.Lo
     (folder / "sentences" / "fr-entity-sentences.32.tsv").write_text(
         "tour eiffel\teiffel tower\tLa tour Eiffel est haute.\n"
         "Croix-Rouge\tred cross\tLa Croix-Rouge aide.\tLa croix rouge aide.\n"
-        "libre arbitre\tfree will\tIl a son libre arbitre.\n",
+        "libre arbitre\tfree will\tIl a son libre arbitre.\n\n",
         "utf-8",
     )
     assert main(["--wikixpr", str(folder), "--pairs", "fr-en", "--output", str(tmp_path / "out")]) == 0
@@ -313,4 +330,8 @@ def test_wikixpr_is_read_in_its_published_form(tmp_path: Path, caplog: pytest.Lo
             said = side.texts([sentence])[0][start:end]
             assert said.lower().replace("-", " ") == side.phrases[phrase].lower().replace("-", " ")
     assert max(len(text) for text in found.target.texts(range(len(found.target.sentences)))) <= 300
-    assert found.manifest["skips"] == {"without example sentences": 1, "sentence without its phrase": 1}
+    assert found.manifest["skips"] == {
+        "without example sentences": 1,
+        "sentence without its phrase": 1,
+        "without a phrase and its translation": 3,
+    }

@@ -174,6 +174,22 @@ def test_index_units_are_phrases_with_all_their_sentences(tiny: XprEncoder) -> N
         np.testing.assert_allclose(vectors[row], wanted, atol=1e-5)
 
 
+def test_phrases_of_an_index_are_put_together_from_many_blocks(
+    tmp_path: Path, tiny: XprEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = XprUnits(tiny)
+    vectors, spans = maker.units(TEXTS, "passage")
+    monkeypatch.setattr(XprUnits, "block", 1)
+    again, places = maker.units(TEXTS, "passage")
+    np.testing.assert_array_equal(places, spans)
+    np.testing.assert_allclose(again, vectors, atol=1e-5)
+    sentences = [Sentence(text, "en") for text in TEXTS]
+    whole = build_for("xpr", tmp_path / "whole", sentences, tiny, "en", show=False)
+    assert whole.units == len(spans)
+    monkeypatch.setattr(XprUnits, "pooled", 2)
+    assert build_for("xpr", tmp_path / "halves", sentences, tiny, "en", show=False).units > len(spans)
+
+
 def test_frequent_words_do_not_begin_or_end_phrases_of_an_index(tiny: XprEncoder) -> None:
     texts = [f"the stone{n} of the river{n}" for n in range(12)]
     _, spans = XprUnits(tiny).units(texts, "passage")
