@@ -20,8 +20,9 @@ from rag_mt.fingerprints import settings_hash
 from rag_mt.paths import whole_file
 
 PAPERS = Path(__file__).with_name("papers.toml")
-SAME, CROSS, ALL = "same language", "cross-language", "all languages"
-PAIRS = ((SAME, "MRR@100"), (SAME, "Recall@100"), (CROSS, "MRR@100"), (CROSS, "Recall@100"))
+SAME, CROSS, ALONE, ALL = "same language", "cross-language", "one other language alone", "all languages"
+KINDS = (SAME, CROSS, ALONE)
+PAIRS = tuple((kind, measure) for kind in KINDS for measure in ("MRR@100", "Recall@100"))
 POOLED = tuple(MEASURES)
 LEVEL = 0.05
 FEW_SEEDS = 3
@@ -58,17 +59,19 @@ class Report:
         return "|".join(f"{name}:{value}" for name, value in parts.items())
 
 
-def cell_names(report: Report, code: str, kind: str, record: Record) -> list[str]:
+def cell_names(code: str, kind: str, record: Record) -> list[str]:
     """The cells that make up a number of a table for queries in a language."""
     if kind == ALL:
         return [f"{code}-{ANY}"]
+    if kind == ALONE:
+        return [name for name in record.values if name.startswith(f"{code}>")]
     names = [name for name in record.values if name.startswith(f"{code}-") and not name.endswith(f"-{ANY}")]
     return [name for name in names if (name == f"{code}-{code}") == (kind == SAME)]
 
 
 def score(report: Report, record: Record, code: str, kind: str, measure: str) -> float:
     """The mean over the cells of a language; NaN where it has none."""
-    found = [record.mean(name, measure) for name in cell_names(report, code, kind, record)]
+    found = [record.mean(name, measure) for name in cell_names(code, kind, record)]
     return float(np.mean(found)) if found else float("nan")
 
 
@@ -105,7 +108,7 @@ def difference(
 ) -> Comparison | None:
     """The paired comparison over the queries of the cells, each query's value being its mean over seeds; None where
     there is no cell, such as across languages where all passages are in one."""
-    names = [name for code in codes for name in cell_names(report, code, kind, system.records[0])]
+    names = [name for code in codes for name in cell_names(code, kind, system.records[0])]
     if not names:
         return None
     ours, theirs = ([_rows(own, name, measure) for name in names] for own in (system, baseline))
@@ -140,9 +143,9 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def _kinds(report: Report) -> list[str]:
-    """Same language, cross-language or both: what there is a cell of."""
+    """Those of KINDS that there is a cell of."""
     first = report.systems[0].records[0]
-    return [k for k in (SAME, CROSS) if any(cell_names(report, code, k, first) for code in report.codes)]
+    return [k for k in KINDS if any(cell_names(code, k, first) for code in report.codes)]
 
 
 def _table(report: Report, kind: str, measure: str) -> Iterator[str]:

@@ -3,7 +3,8 @@
 Every ranking is of the one pool that holds the passages of all languages. A cell (A, B) asks the queries in language A
 for the relevant passages in language B; relevant ones in other languages, which answer the query as well, are taken out
 of the ranking, while everything else in every language competes. The cell (A, any) takes the relevant passages of all
-languages for what they are.
+languages for what they are. The cell A>B searches the passages in B alone, as an index for translation does; BM25 is
+then built from them, and asks for what languages may share (`Terms.foreign`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -34,24 +37,25 @@ CANDIDATES = 200
 ALPHAS = tuple(round(0.1 * n, 1) for n in range(11))
 FOLDS = 5
 BIAS_DEPTH = 20
-VERSION = 1
+VERSION = 2
 """Raise it when code changes what records hold."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """Queries in one language for passages in another one (or any): what is relevant and what is out, both
-    (queries, passages)."""
+    (queries, passages); `alone` says that the passages in other languages are all out."""
 
     asked: str
     wanted: str
     queries: Sequence[Query]
     relevant: NDArray[np.bool_]
     out: NDArray[np.bool_]
+    alone: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.asked}-{self.wanted}"
+        return f"{self.asked}{'>' if self.alone else '-'}{self.wanted}"
 
 
 def cells_of(collection: Collection) -> list[list[Cell]]:
@@ -66,8 +70,11 @@ def cells_of(collection: Collection) -> list[list[Cell]]:
             own = relevant & (of == wanted)
             rows = np.flatnonzero(own.any(axis=1))
             if len(rows):
-                out = relevant[rows] & ~own[rows]
-                cells.append(Cell(code, wanted, [queries[n] for n in rows], own[rows], out))
+                asked = [queries[n] for n in rows]
+                cells.append(Cell(code, wanted, asked, own[rows], relevant[rows] & ~own[rows]))
+                if wanted != code:
+                    others = np.broadcast_to(of != wanted, own[rows].shape)
+                    cells.append(Cell(code, wanted, asked, own[rows], others, alone=True))
         made.append([*cells, Cell(code, ANY, queries, relevant, np.zeros_like(relevant))])
     return made
 
@@ -84,31 +91,48 @@ def ranked(scores: Floats, out: NDArray[np.bool_], least: float = -np.inf, depth
     return Rankings(np.where(there, found, 0).astype(np.float32), np.where(there, ids, -1))
 
 
-Scorer = Callable[[Sequence[Query]], Floats]
-"""The scores of all passages for queries in one language, (queries, passages)."""
+Scorer = Callable[[Sequence[Query], str], Floats]
+"""The scores of all passages for all queries in one language, (queries, passages); with a language, of those that are
+searched alone."""
 
 
 def term_scorers(collection: Collection, settings: Bm25Settings, expansion: Rm3Settings) -> dict[str, Scorer]:
-    """BM25 over the whole pool, each text by the rules of its own language, without and with RM3."""
-    index = Bm25.build(collection.texts, list(collection.languages), settings)
-    expanded = Rm3(index, expansion)
+    """BM25 without and with RM3, over the whole pool, each text by the rules of its own language, or over the
+    passages of one language."""
+    of = np.array(collection.languages)
 
-    def plain(queries: Sequence[Query]) -> Floats:
-        return index.scores(index.queries([q.text for q in queries], queries[0].language))
+    @cache
+    def index_of(alone: str) -> tuple[Bm25, Rm3]:
+        kept = of == alone if alone else np.full(len(of), True)
+        index = Bm25.build(list(compress(collection.texts, kept)), of[kept].tolist(), settings)
+        return index, Rm3(index, expansion)
 
-    def with_rm3(queries: Sequence[Query]) -> Floats:
-        return index.scores(expanded.expand(index.queries([q.text for q in queries], queries[0].language)))
+    def scores(queries: Sequence[Query], alone: str, with_rm3: bool) -> Floats:
+        texts, source = [q.text for q in queries], queries[0].language
+        index, rm3 = index_of(alone)
+        asked = index.foreign_queries(texts, source, alone) if alone else index.queries(texts, source)
+        found = index.scores(rm3.expand(asked) if with_rm3 else asked)
+        if not alone:
+            return found
+        made = np.zeros((len(texts), len(of)), dtype=np.float32)
+        made[:, of == alone] = found
+        return made
 
-    return {BM25: plain, RM3: with_rm3}
+    return {BM25: partial(scores, with_rm3=False), RM3: partial(scores, with_rm3=True)}
 
 
 def dense_scorer(collection: Collection, encoder: Encoder, kept: Path, show: bool = True) -> Scorer:
     """The cosines of an encoder; the passages' vectors are kept in the folder `kept` in half precision."""
-    cache = VectorCache(kept, encoder, "passage")
-    vectors = cache.vectors(collection.texts, "encoding passages", show).astype(np.float32)
+    kept_vectors = VectorCache(kept, encoder, "passage")
+    vectors = kept_vectors.vectors(collection.texts, "encoding passages", show).astype(np.float32)
+    known: dict[str, Floats] = {}
 
-    def cosines(queries: Sequence[Query]) -> Floats:
-        made: Floats = encoder.encode([q.text for q in queries], "query") @ vectors.T
+    def cosines(queries: Sequence[Query], alone: str) -> Floats:
+        del alone
+        code = queries[0].language
+        if code not in known:
+            known[code] = encoder.encode([q.text for q in queries], "query")
+        made: Floats = known[code] @ vectors.T
         return made
 
     return cosines
@@ -156,10 +180,10 @@ def evaluated(
     found = {name: Record(name, {}, {}, {}) for name in names}
     for cells in cells_of(collection):
         queries = cells[-1].queries
-        scores = {name: scorer(queries) for name, scorer in scorers.items()}
-        shared = None if terms is None else terms(queries)
         row_of = {query.id: n for n, query in enumerate(queries)}
+        pooled = _scores(scorers, terms, queries, "")
         for cell in cells:
+            scores, shared = _scores(scorers, terms, queries, cell.wanted) if cell.alone else pooled
             rows = [row_of[query.id] for query in cell.queries]
             rankings, alphas = _rankings(cell, scores, shared, rows)
             for name, ranking in rankings.items():
@@ -172,6 +196,13 @@ def evaluated(
                         place = runs / f"{label}.{name.replace(' ', '')}.{cell.asked}.run"
                         write_run(place, name.replace(" ", ""), ranking, [q.id for q in cell.queries], collection.ids)
     return list(found.values())
+
+
+def _scores(
+    scorers: Mapping[str, Scorer], terms: Scorer | None, queries: Sequence[Query], alone: str
+) -> tuple[dict[str, Floats], Floats | None]:
+    own = {name: scorer(queries, alone) for name, scorer in scorers.items()}
+    return own, None if terms is None else terms(queries, alone)
 
 
 def _rankings(
@@ -231,10 +262,11 @@ def kept_records(path: Path, settings: Mapping[str, Any], make: Callable[[], lis
 
 
 def of_run(collection: Collection, run: Mapping[str, Mapping[str, float]]) -> Record:
-    """What a run in TREC's format reached: passages that are out of a cell are taken out of it."""
+    """What a run in TREC's format reached: passages that are out of a cell are taken out of it. It ranks the whole
+    pool, and is not asked what it finds among the passages of another language alone."""
     record = Record("run", {}, {}, {})
     for cells in cells_of(collection):
-        for cell in cells:
+        for cell in (own for own in cells if not own.alone):
             names = [query.id for query in cell.queries]
             left = {
                 name: {p: s for p, s in run.get(name, {}).items() if p not in lost}

@@ -14,7 +14,8 @@ cross-validation in five folds of articles) and reciprocal rank fusion. A model 
 baseline of the others; `--against NAME=OTHER` compares a model with another one as well. `--run NAME=FILE` adds a run
 in TREC's format.
 
-Tables: MRR@100 and Recall@100 for passages in the query's language and in the others, averages of languages with and
+Tables: MRR@100 and Recall@100 for passages in the query's language, for those in the others, and where the passages of
+one other language are searched alone, as in an index for translation; averages of languages with and
 without parallel data (--without), AP, P@20 and nDCG@20 where the passages of all languages are relevant, language bias,
 and differences with p of Fisher's two-sided paired randomization test. What is finished is kept in RUNS, with run and
 qrels files; the same command goes on from there. Without --data this runs in its quick form on the sample corpus, which
@@ -30,7 +31,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from eval.passage_report import Report, System, markdown, write_report
+import numpy as np
+
+from eval.passage_report import KINDS, Report, System, cell_names, markdown, write_report
 from eval.passage_runs import (
     BM25,
     DENSE,
@@ -207,12 +210,14 @@ def _notes(collection: Collection, options: argparse.Namespace, systems: Sequenc
         "same language: the relevant passage is the one in the query's language; cross-language: that in another one, "
         "mean over the others; its versions in further languages are taken out of the ranking, and every other passage "
         "of every language competes",
+        "one other language alone: only its passages are searched, as in an index for translation, mean over the "
+        "others; BM25 asks for numbers and words of four letters and more, which languages may share",
         f"BM25 with k1 {options.k1:g} and b {options.b:g}, stemmed terms in Latin letters; RM3 with the settings usual "
         "in Anserini",
     ]
-    if chosen := [_alpha(system) for system in systems if any(r.alphas for r in system.records)]:
-        alphas = ", ".join(chosen)
-        made.append(f"hybrid: alpha by cross-validation in five folds of articles, mean over its cells {alphas}")
+    if chosen := [_alpha(system, collection.codes) for system in systems if any(r.alphas for r in system.records)]:
+        alphas = "; ".join(chosen)
+        made.append(f"hybrid: alpha by cross-validation in five folds of articles, mean over cells {alphas}")
     if collection.name == SAMPLE:
         made.append(QUICK)
     elif options.passages is None and options.part == "dev":
@@ -226,9 +231,19 @@ def _notes(collection: Collection, options: argparse.Namespace, systems: Sequenc
     return made
 
 
-def _alpha(system: System) -> str:
-    means = [sum(own) / len(own) for record in system.records for own in record.alphas.values()]
-    return f"{sum(means) / len(means):.2f} ({system.name})"
+def _alpha(system: System, codes: Sequence[str]) -> str:
+    """The mean weight of BM25 for each kind of cell."""
+    made = []
+    for kind in KINDS:
+        chosen = [
+            record.alphas[name]
+            for record in system.records
+            for code in codes
+            for name in cell_names(code, kind, record)
+        ]
+        if chosen:
+            made.append(f"{np.mean(chosen):.2f} {kind}")
+    return f"{', '.join(made)} ({system.name})"
 
 
 def _command(options: argparse.Namespace) -> str:

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from eval.passage_report import Report, System, columns, markdown, over_seeds
-from eval.passage_runs import ALPHAS, ANY, Record, cells_of, cross_validated, of_run, ranked
+from eval.passage_runs import ALPHAS, ANY, Record, cells_of, cross_validated, of_run, ranked, term_scorers
 from eval.passage_sets import Collection, Query, kept_collection, own_collection, xquad_collection
 from eval.passages import main, named
 from eval.trec import read_run
 from eval.xquad import LANGUAGES, part_of
 from rag_mt.errors import UserError
+from retrievers.bm25 import Bm25Settings
 from retrievers.hybrid import Rankings, weighted
+from retrievers.rm3 import Rm3Settings
 
 WORDS = {"en": "river bridge council budget hospital", "de": "Fluss Brücke Stadtrat Haushalt Krankenhaus"}
 
@@ -39,12 +41,25 @@ def collection(files):
 
 
 def test_cells_take_out_the_answers_in_other_languages(collection):
-    (_, english_german, english_any), _ = cells_of(collection)
+    (_, english_german, alone, english_any), _ = cells_of(collection)
     assert (english_german.name, english_any.name) == ("en-de", f"en-{ANY}")
     assert english_german.relevant[1].nonzero()[0].tolist() == [6]
     assert english_german.out[1].nonzero()[0].tolist() == [1]
+    assert alone.name == "en>de" and alone.relevant.tolist() == english_german.relevant.tolist()
+    assert alone.out[1].nonzero()[0].tolist() == [0, 1, 2, 3, 4]
     assert english_any.relevant[1].nonzero()[0].tolist() == [1, 6]
     assert not english_any.out.any()
+
+
+def test_bm25_asks_another_language_alone_for_what_languages_share(tmp_path):
+    """ "in" is an English word here and a German one there: only the name is asked for, and only German text found."""
+    (tmp_path / "p.tsv").write_text("e\tborn in Berlin\ten\nd0\tin der Stadt\tde\nd1\tBerlin ist alt\tde\n")
+    (tmp_path / "q.tsv").write_text("q\tin Berlin\ten\n")
+    (tmp_path / "qrels").write_text("q 0 d1 1\n")
+    found = own_collection(tmp_path / "p.tsv", tmp_path / "q.tsv", tmp_path / "qrels", "en")
+    for scores in term_scorers(found, Bm25Settings(), Rm3Settings()).values():
+        assert (scores(found.queries, "") > 0).tolist() == [[True, True, True]]
+        assert (scores(found.queries, "de") > 0).tolist() == [[False, False, True]]
 
 
 def test_ranked_leaves_out_what_is_out_or_too_low():
@@ -137,6 +152,10 @@ def test_the_command_writes_tables_runs_and_judgements_and_goes_on(files, opened
     assert by_name["BM25"]["seeds"][0]["cells"]["en-en"]["MRR@100"] == 1.0
     assert by_name["BM25"]["seeds"][0]["cells"]["en-de"]["MRR@100"] == 0.0
     assert by_name["BM25"]["seeds"][0]["cells"]["en-any"]["Recall@100"] == 0.5
+    assert by_name["BM25"]["seeds"][0]["cells"]["en>de"]["MRR@100"] == 0.0
+    assert by_name["hash + BM25 (hybrid)"]["seeds"][0]["alphas"].keys() == {
+        f"{a}{sign}" for a in WORDS for sign in ("-en", "-de", "-any", ">de" if a == "en" else ">en")
+    }
     assert by_name["hash"]["seeds"][0]["cells"]["de-de"]["MRR@100"] == 1.0
     assert by_name["BM25"]["seeds"][0]["bias"]["en"]["own first"] == 0.5
     assert len(by_name["hash"]["seeds"]) == 2
@@ -163,7 +182,7 @@ def test_a_run_is_scored_like_the_ranking_it_was_written_from(files, opened, col
     for code in WORDS:
         run |= read_run(files / "runs" / f"p.hash.0.dense.{code}.run")
     kept = json.loads((files / "runs" / "p.hash.0.json").read_text())["records"][0]["values"]
-    assert of_run(collection, run).values == kept
+    assert of_run(collection, run).values == {name: own for name, own in kept.items() if ">" not in name}
 
 
 def test_models_are_compared_as_asked(files, opened, capsys):
