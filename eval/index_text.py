@@ -1,14 +1,16 @@
 """Monolingual text for an index, from one side of the training data of several language pairs.
 
-    python -m eval.index_text --data DIR --output FILE.txt [--side XX] [--domains news,mixed] [--exclude FILE ...]
+    python -m eval.index_text --data DIR --output FILE [--side XX] [--domains news,mixed] [--limit N] [--exclude FILE ...]
 
-writes each different sentence once, in the order of the files, and prints how many of each domain were taken and how
-many were left out for which reason. Sentences are equal if their casefolded letters and digits are.
+writes each different sentence once, in the order of the files, or a sample of --limit of them, and prints how many of
+each domain were taken and how many were left out for which reason. Sentences are equal if their casefolded letters and
+digits are.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -25,6 +27,7 @@ from retrievers.words import word_spans
 
 DOMAINS = "news,mixed,wiki/reddit,news+captions,conversation"
 FEWEST_WORDS = 8
+SEED = 1
 
 
 def write_text(options: argparse.Namespace) -> int:
@@ -35,29 +38,33 @@ def write_text(options: argparse.Namespace) -> int:
     domains = set(options.domains.split(","))
     skips = Skips(shown=0)
     seen = excluded_texts(map(Path, options.exclude), skips)
-    taken: Counter[str] = Counter()
-    with whole_file(Path(options.output)) as path, path.open("w", encoding="utf-8") as out:
-        for language in languages:
-            file = training_file(data, f"{language}-en")
-            corpus = read_corpus(file, skips)
-            texts = corpus.targets if options.side == "en" else corpus.sources
-            for line, domain, text in zip(corpus.lines, corpus.domains, texts, strict=True):
-                if domain not in domains:
-                    continue
-                key = bare(text)
-                if key in seen:
-                    skips.add(Origin(str(file), line), "seen before or excluded")
-                elif len(word_spans(text)) < options.words:
-                    skips.add(Origin(str(file), line), f"with fewer than {options.words} words")
-                else:
-                    seen.add(key)
-                    out.write(" ".join(text.split()) + "\n")
-                    taken[domain] += 1
-        if not taken:
-            raise UserError(f"no sentence of {data}/train is of the domains {options.domains}: give other --domains")
-    for domain, count in taken.most_common():
+    found: list[tuple[str, str]] = []
+    for language in languages:
+        file = training_file(data, f"{language}-en")
+        corpus = read_corpus(file, skips)
+        texts = corpus.targets if options.side == "en" else corpus.sources
+        for line, domain, text in zip(corpus.lines, corpus.domains, texts, strict=True):
+            if domain not in domains:
+                continue
+            key = bare(text)
+            if key in seen:
+                skips.add(Origin(str(file), line), "seen before or excluded")
+            elif len(word_spans(text)) < options.words:
+                skips.add(Origin(str(file), line), f"with fewer than {options.words} words")
+            else:
+                seen.add(key)
+                found.append((domain, " ".join(text.split())))
+    if not found:
+        raise UserError(f"no sentence of {data}/train is of the domains {options.domains}: give other --domains")
+    taken = found
+    if options.limit and options.limit < len(found):
+        taken = [found[n] for n in sorted(random.Random(SEED).sample(range(len(found)), options.limit))]
+    with whole_file(Path(options.output)) as path:
+        path.write_text("".join(f"{text}\n" for _, text in taken), encoding="utf-8")
+    for domain, count in Counter(domain for domain, _ in taken).most_common():
         print(f"{domain}: {count} sentences")
-    print(f"{sum(taken.values())} sentences{f'; {left}' if (left := skips.summary()) else ''}")
+    of = f" of {len(found)}" if len(taken) < len(found) else ""
+    print(f"{len(taken)}{of} sentences{f'; {left}' if (left := skips.summary()) else ''}")
     return OK
 
 
@@ -73,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--words", type=positive, default=FEWEST_WORDS, metavar="N", help=f"fewest words (default: {FEWEST_WORDS})"
     )
+    parser.add_argument("--limit", type=positive, metavar="N", help="a sample of N sentences, always the same")
     parser.add_argument(
         "--exclude",
         nargs="*",

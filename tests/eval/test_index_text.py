@@ -43,3 +43,13 @@ def test_the_other_side(data, capsys):
     assert main([*arguments[:3], str(data / "none.txt"), "--domains", "none"]) == 2
     assert not (data / "none.txt").exists()
     assert "no sentence of" in capsys.readouterr().err
+
+
+def test_a_sample_is_always_the_same_and_in_order(data, capsys):
+    kept = []
+    for name, limit in (("all", "9"), ("a", "4"), ("b", "4")):
+        assert main(["--data", str(data), "--output", str(data / name), "--limit", limit]) == 0
+        kept.append((data / name).read_text().splitlines())
+    assert len(kept[0]) == 8 and len(kept[1]) == 4 and kept[1] == kept[2]
+    assert kept[1] == [line for line in kept[0] if line in kept[1]]
+    assert "\n4 of 8 sentences; skipped" in capsys.readouterr().out
