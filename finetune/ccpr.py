@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,13 @@ from accelerate import Accelerator
 
 from finetune.ccpr_config import Config, read_config
 from finetune.checkpoints import queue_tensors, queues_of, restore_training, training_tensors, write_training
-from finetune.curves import plot_curve
+from finetune.curves import plot_scores
 from finetune.neighbours import Neighbours, training_order
 from finetune.other_contexts import OtherContexts
 from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_of
 from finetune.phrase_dev import dev_rows, dev_scores
 from finetune.phrase_loss import PhraseLoss, spans_of
-from finetune.run_loop import run_to_end
+from finetune.run_loop import Losses, run_to_end
 from finetune.run_options import add_run_options, changes_in, shown_options
 from finetune.schedule import rate_share
 from finetune.trainable import first_layers, save_trained, trainable
@@ -43,6 +43,8 @@ from rag_mt.toml_settings import shown_path
 from retrievers.ccpr.heads import ENCODER, PhraseHeads, PhraseSettings
 
 log = logging.getLogger("rag_mt")
+
+LOSSES = ("contrastive", "segmentation", "sentences")
 
 
 class Trainer:
@@ -96,7 +98,7 @@ class Trainer:
             self.tokenizer, model.prefix, config.data.max_tokens, model.max_words, config.data.per_sentence
         )
         self.dev = [row for n in config.data.languages for row in dev_rows(pairs, n, config.data.dev_sentences)]
-        self.step, self.curve, self.seconds = 0, list[dict[str, Any]](), 0.0
+        self.step, self.curve, self.seconds, self.losses = 0, list[dict[str, Any]](), 0.0, Losses()
         self.loss = PhraseLoss(self.heads, training, self.accelerator)
         further = self.before and self.before["weights"], self.neighbours and self.neighbours.fingerprint
         self.key = settings_hash([config.as_dict(), self.fingerprint, len(self.pool), further])
@@ -129,6 +131,7 @@ class Trainer:
         average_gradients(self.accelerator, self.parameters)
         take_step(self.optimizer, self.parameters, training.clip)
         self.step += 1
+        self.losses.add(losses)
         return losses
 
     def _whole(self, batch: PhraseBatch) -> dict[str, float]:
@@ -189,15 +192,24 @@ class Trainer:
         self.encoder.eval()
         return dev_scores(self.dev, self.tokenizer, self.encode, self.heads, self.config.data.max_tokens)
 
+    def measured(self) -> dict[str, float]:
+        """The losses since this was last asked and, in the main process, the dev scores."""
+        losses = self.losses.taken()
+        return losses | self.evaluate() if self.accelerator.is_main_process else losses
+
     def state(self) -> dict[str, torch.Tensor]:
         """All tensors that a run needs to go on: weights, AdamW's moments, queues."""
         return training_tensors(self.parameters, self.optimizer) | queue_tensors(self.loss.queues)
 
-    def restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-        """Go on from `state()` and the facts beside it."""
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside `state()`."""
+        return {"losses": vars(self.losses)}
+
+    def restore(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on from `state()` and `facts()`."""
         restore_training(self.parameters, self.optimizer, tensors)
         self.loss.queues = queues_of(tensors, self.device) or self.loss.queues
-        self.step, self.curve, self.seconds = facts["step"], facts["curve"], facts["seconds"]
+        self.losses = Losses(**facts["losses"])
 
     def save(self) -> None:
         """Write the model: adapter (or the whole encoder), heads, `training.json`."""
@@ -218,7 +230,7 @@ class Trainer:
             **({} if self.before is None else {"started_from": self.before}),
         }
         write_training(self.output, facts)
-        plot_curve(continued(self.before, self.curve), self.output / "curve.svg")
+        plot_scores(continued(self.before, self.curve), self.output / "curve.svg", LOSSES, "sentence pairs")
 
 
 def _edges(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:

@@ -12,28 +12,11 @@ from rag_mt.paths import whole_file
 
 log = logging.getLogger("rag_mt")
 
-NO_SCORE = ("step", "pairs", "seconds", "contrastive", "segmentation", "sentences")
+NO_SCORE = ("step", "pairs", "seconds")
 STYLES: Mapping[str, Mapping[str, Any]] = {
     "loss": {"color": "grey", "linestyle": "--"},
     "dev": {"color": "black", "linewidth": 3},
 }
-
-
-def plot_curve(curve: Sequence[Mapping[str, Any]], path: Path, unit: str = "sentence pairs") -> None:
-    """Dev scores and loss against pairs seen, as SVG; nothing if there is no point yet."""
-    if not curve or (figure := _figure(path, (7, 7))) is None:
-        return
-    above, below = figure.subplots(2, 1, sharex=True)
-    seen = [point["pairs"] for point in curve]
-    for name in [k for k in curve[-1] if k not in NO_SCORE]:
-        style = {"linewidth": 3, "color": "black"} if name == "average" else {}
-        above.plot(seen, [point[name] for point in curve], label=name, **style)
-    above.set_ylabel("dev accuracy@1, strict, %")
-    above.legend(ncols=2)
-    below.plot(seen, [point["contrastive"] for point in curve], label="contrastive loss")
-    below.set_xlabel(f"{unit} seen")
-    below.set_ylabel("contrastive loss")
-    _save(figure, path)
 
 
 def plot_losses(curve: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -42,7 +25,7 @@ def plot_losses(curve: Sequence[Mapping[str, Any]], path: Path) -> None:
     if not curve or (figure := _figure(path, (7, 5))) is None:
         return
     axes = figure.subplots()
-    for name in [key for key in curve[-1] if key not in ("step", "pairs", "seconds")]:
+    for name in [key for key in curve[-1] if key not in NO_SCORE]:
         points = [(point["pairs"], point[name]) for point in curve if name in point]
         label = {"loss": "training", "dev": "development"}.get(name, f"development {name}")
         axes.plot(*zip(*points, strict=True), label=label, marker=".", **STYLES.get(name, {}))
@@ -52,14 +35,16 @@ def plot_losses(curve: Sequence[Mapping[str, Any]], path: Path) -> None:
     _save(figure, path)
 
 
-def plot_scores(curve: Sequence[Mapping[str, Any]], path: Path, losses: Sequence[str]) -> None:
-    """Dev scores in percent and, below, the losses of those names against questions seen, as SVG; nothing if there is
-    no point yet."""
+def plot_scores(
+    curve: Sequence[Mapping[str, Any]], path: Path, losses: Sequence[str], unit: str, scores: str = "accuracy@1, strict"
+) -> None:
+    """Dev scores in percent and, below, the losses of those names against what was seen, counted in `unit`, as SVG;
+    nothing if there is no point yet."""
     if not curve or (figure := _figure(path, (7, 7))) is None:
         return
     panes = figure.subplots(2, 1, sharex=True)
-    scores = [name for name in curve[-1] if name not in (*NO_SCORE, *losses)]
-    for axes, names in zip(panes, (scores, losses), strict=True):
+    scored = [name for name in curve[-1] if name not in (*NO_SCORE, *losses)]
+    for axes, names in zip(panes, (scored, losses), strict=True):
         for name in names:
             points = [(point["pairs"], point[name]) for point in curve if name in point]
             if points:
@@ -67,9 +52,9 @@ def plot_scores(curve: Sequence[Mapping[str, Any]], path: Path, losses: Sequence
                 axes.plot(*zip(*points, strict=True), label=name, marker=".", **style)
         if axes.lines:
             axes.legend(ncols=2)
-    panes[0].set_ylabel("development scores, %")
+    panes[0].set_ylabel(f"development, {scores}, %")
     panes[1].set_ylabel("loss")
-    panes[1].set_xlabel("questions seen")
+    panes[1].set_xlabel(f"{unit} seen")
     _save(figure, path)
 
 

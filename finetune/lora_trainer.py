@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,26 +12,18 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from finetune.checkpoints import (
-    load_checkpoint,
-    restore_training,
-    save_checkpoint,
-    training_tensors,
-    write_training,
-)
+from finetune.checkpoints import restore_training, training_tensors, write_training
 from finetune.curves import plot_losses
 from finetune.lora_batches import ExamplePrompts, Tokens, collated, micro_batches, rows_of, tokens_of
 from finetune.lora_config import Config
 from finetune.lora_examples import Example
 from finetune.lora_model import open_trainable, save_adapter
+from finetune.run_loop import run_to_end
 from finetune.schedule import rate_share
 from finetune.updates import take_step
 from finetune.warm_start import continued
 from rag_mt import __version__
 from rag_mt.fingerprints import settings_hash
-from rag_mt.progress import progress
-
-log = logging.getLogger("rag_mt")
 
 
 @dataclass(frozen=True)
@@ -81,6 +71,11 @@ class Trainer:
     def wrapper(self) -> str:
         """The shape of the prompts, such as `alpaca` (see `prompts.wrappers`)."""
         return self.prompts.builder(self.data.train[0]).wrapper
+
+    @property
+    def pairs_a_step(self) -> int:
+        """Sentence pairs of all processes together."""
+        return self.config.training.batch
 
     def run_step(self) -> float:
         """One step of optimisation; returns the loss per response token of its batch."""
@@ -148,47 +143,24 @@ class Trainer:
 
     def train(self) -> None:
         """Train to the last step, measuring and saving on the way."""
-        training, main = self.config.training, self.accelerator.is_main_process
-        place = self.output / "checkpoint"
-        if (found := load_checkpoint(place, self.key)) is not None:
-            self.restore(*found)
-            log.info("going on from step %d of %s", self.step, place)
-            if main and self.step == training.steps:  # stopped after its last checkpoint
-                self.save()
-        bar = progress(training.steps, "steps", "training", initial=self.step, show=main)
-        begun = time.monotonic() - self.seconds
-        while self.step < training.steps:
-            self.run_step()
-            bar.update()
-            last = self.step == training.steps
-            if self.step % training.evaluate_every == 0 or last:
-                point = {"step": self.step, "pairs": self.step * training.batch, "loss": round(self._mean_loss(), 4)}
-                point |= self.evaluate()
-                self.seconds = time.monotonic() - begun
-                self.curve.append({**point, "seconds": round(self.seconds)})
-                if main:
-                    bar.clear()
-                    log.info("%s", "  ".join(f"{name} {value}" for name, value in self.curve[-1].items()))
-            self.seconds = time.monotonic() - begun
-            if main and (self.step % training.checkpoint_every == 0 or last):
-                facts = {"step": self.step, "curve": self.curve, "seconds": self.seconds, "since": self.since}
-                save_checkpoint(place, self.key, self.state(), facts)
-                self.save()
-        bar.close()
+        run_to_end(self, self.config.training)
 
-    def _mean_loss(self) -> float:
-        """The loss per response token since this was last asked."""
+    def measured(self) -> dict[str, float]:
+        """The loss per response token since this was last asked, and that of the development examples."""
         (loss, count), self.since = self.since, (0.0, 0)
-        return loss / max(1, count)
+        return {"loss": round(loss / max(1, count), 4)} | self.evaluate()
 
     def state(self) -> dict[str, torch.Tensor]:
         """All tensors that a run needs to go on: the adapter's weights and AdamW's moments."""
         return training_tensors(self.parameters, self.optimizer)
 
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside `state()`."""
+        return {"since": self.since}
+
     def restore(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
-        """Go on from `state()` and the facts beside it."""
+        """Go on from `state()` and `facts()`."""
         restore_training(self.parameters, self.optimizer, tensors)
-        self.step, self.curve, self.seconds = facts["step"], facts["curve"], facts["seconds"]
         self.since = (facts["since"][0], facts["since"][1])
 
     def save(self) -> None:
@@ -212,7 +184,7 @@ class Trainer:
             "response_tokens_per_example": round(float(np.mean([own.answers for own in self.tokens])), 1),
             "prompts": self.prompts.settings,
             "steps": self.step,
-            "sentence_pairs_seen": self.step * training.batch,
+            "sentence_pairs_seen": self.step * self.pairs_a_step,
             "training_seconds": round(self.seconds),
             "curve": self.curve,
             **({} if before is None else {"started_from": before}),

@@ -12,7 +12,6 @@ import argparse
 import json
 import logging
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,13 +20,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from finetune.checkpoints import (
-    load_checkpoint,
-    restore_training,
-    save_checkpoint,
-    training_tensors,
-    write_training,
-)
+from finetune.checkpoints import restore_training, training_tensors, write_training
 from finetune.curves import plot_scores
 from finetune.losses.language_contrastive import language_contrastive
 from finetune.losses.retrieval import retrieval
@@ -36,6 +29,7 @@ from finetune.mdpr_batches import Sentences, TrainingData
 from finetune.mdpr_config import EXAMPLE, Config, read_config
 from finetune.mdpr_dev import dev_scores, read_dev
 from finetune.mdpr_model import Towers
+from finetune.run_loop import Losses, run_to_end
 from finetune.run_options import add_run_options, changes_in, shown_options
 from finetune.schedule import rate_share
 from finetune.updates import take_step
@@ -44,7 +38,6 @@ from rag_mt import __version__
 from rag_mt.console import OK, Parser, run
 from rag_mt.fingerprints import read_json, settings_hash
 from rag_mt.paths import cache_dir, whole_file
-from rag_mt.progress import progress
 from rag_mt.toml_settings import shown_path
 
 log = logging.getLogger("rag_mt")
@@ -75,13 +68,16 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(
             self.parameters.values(), lr=training.learning_rate, betas=BETAS, weight_decay=training.weight_decay
         )
-        self.step, self.curve, self.seconds = 0, list[dict[str, Any]](), 0.0
-        self.sums = dict[str, float]()
-        self.since = 0
+        self.step, self.curve, self.seconds, self.losses = 0, list[dict[str, Any]](), 0.0, Losses()
         before = self.towers.before
         self.key = settings_hash(
             [config.as_dict(), self.towers.fingerprint, self.data.fingerprint, before and before["weights"]]
         )
+
+    @property
+    def pairs_a_step(self) -> int:
+        """Questions of all processes."""
+        return self.config.training.batch * int(self.accelerator.num_processes)
 
     def run_step(self) -> dict[str, float]:
         """One step of optimisation; returns its losses. Each loss passes its gradients on before the next one is
@@ -99,8 +95,7 @@ class Trainer:
             group["lr"] = training.learning_rate * share
         take_step(self.optimizer, self.parameters, training.clip)
         self.step += 1
-        self.since += 1
-        self.sums = {name: self.sums.get(name, 0.0) + value for name, value in losses.items()}
+        self.losses.add(losses)
         return losses
 
     def _retrieval(self, number: int) -> float:
@@ -144,30 +139,14 @@ class Trainer:
     def train(self) -> None:
         """Train to the last step, measuring and saving on the way; the first point of the curve is the model before
         training."""
-        training, main = self.config.training, self.accelerator.is_main_process
-        place = self.output / "checkpoint"
-        if (found := load_checkpoint(place, self.key)) is not None:
-            self.restore(*found)
-            log.info("going on from step %d of %s", self.step, place)
-            if main and self.step == training.steps:  # stopped after its last checkpoint
-                self.save()
-        if not self.curve and main:
-            self._measure(self._scores_before())
-        bar = progress(training.steps, "steps", "training", initial=self.step, show=main)
-        begun = time.monotonic() - self.seconds
-        while self.step < training.steps:
-            self.run_step()
-            bar.update()
-            last = self.step == training.steps
-            self.seconds = time.monotonic() - begun
-            if main and (self.step % training.evaluate_every == 0 or last):
-                bar.clear()
-                self._measure(self.evaluate())
-                begun = time.monotonic() - self.seconds  # without the time of the measurement
-            if main and (self.step % training.checkpoint_every == 0 or last):
-                save_checkpoint(place, self.key, training_tensors(self.parameters, self.optimizer), self._facts())
-                self.save()
-        bar.close()
+        run_to_end(self, self.config.training, measure_first=True)
+
+    def measured(self) -> dict[str, float]:
+        """The losses since this was last asked and, in the main process, the development scores."""
+        losses = self.losses.taken()
+        if not self.accelerator.is_main_process:
+            return losses
+        return losses | (self.evaluate() if self.step else self._scores_before())
 
     def _scores_before(self) -> dict[str, float]:
         """The development scores before the first step, kept in the cache for all runs that start with this model."""
@@ -181,35 +160,23 @@ class Trainer:
         kept: dict[str, float] = read_json(path)
         return kept
 
-    def _measure(self, scores: Mapping[str, float]) -> None:
-        """Add a point to the curve: the mean losses since the last one and the development scores."""
-        questions = self.step * self.config.training.batch * self.accelerator.num_processes
-        point = {"step": self.step, "pairs": questions, "seconds": round(self.seconds)}
-        point |= {name: round(value / max(1, self.since), 5) for name, value in self.sums.items()}
-        self.sums, self.since = {}, 0
-        self.curve.append(point | dict(scores))
-        log.info("%s", "  ".join(f"{name} {value}" for name, value in self.curve[-1].items()))
+    def state(self) -> dict[str, torch.Tensor]:
+        """All tensors that a run needs to go on: weights and AdamW's moments."""
+        return training_tensors(self.parameters, self.optimizer)
 
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "step": self.step,
-            "curve": self.curve,
-            "seconds": self.seconds,
-            "sums": self.sums,
-            "since": self.since,
-        }
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside `state()`."""
+        return {"losses": vars(self.losses)}
 
     def restore(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Go on from `state()` and `facts()`."""
         restore_training(self.parameters, self.optimizer, tensors)
-        self.step, self.curve, self.seconds = facts["step"], facts["curve"], facts["seconds"]
-        self.sums, self.since = facts["sums"], facts["since"]
+        self.losses = Losses(**facts["losses"])
 
     def save(self) -> None:
         """Write the passage model with its `training.json` and curve."""
         self.towers.save(self.output)
-        training, before = self.config.training, self.towers.before
-        processes = self.accelerator.num_processes
+        before = self.towers.before
         manifest = self.prepared / "manifest.json"
         facts = {
             "command": self.command,
@@ -222,14 +189,14 @@ class Trainer:
             "sentence_pairs": len(self.data.pairs),
             "other_sentences": len(self.data.texts),
             "steps": self.step,
-            "sentence_pairs_seen": self.step * training.batch * processes,
+            "sentence_pairs_seen": self.step * self.pairs_a_step,
             "training_seconds": round(self.seconds),
             "dtype": str(self.towers.encoders["passage"].dtype).removeprefix("torch."),
             "curve": self.curve,
             **({} if before is None else {"started_from": before}),
         }
         write_training(self.output, facts)
-        plot_scores(continued(before, self.curve), self.output / "curve.svg", LOSSES)
+        plot_scores(continued(before, self.curve), self.output / "curve.svg", LOSSES, "questions", "MRR@100")
 
 
 def train(options: argparse.Namespace) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 
 from finetune.checkpoints import load_checkpoint, save_checkpoint
@@ -28,7 +29,12 @@ class Schedule(Protocol):
 
 
 class Run(Protocol):
-    """A training run. `pairs_a_step` counts the pairs of all processes; `curve` has a point per evaluation."""
+    """A training run. `pairs_a_step` counts the pairs of all processes; `curve` has a point per measurement, `seconds`
+    are those of the steps.
+
+    `measured` gives the losses since the last measurement and scores; every process calls it, the point of the main one
+    counts. `state` and `facts` are what a checkpoint needs beside step, curve and seconds.
+    """
 
     key: str
     output: Path
@@ -39,43 +45,70 @@ class Run(Protocol):
 
     @property
     def pairs_a_step(self) -> int: ...
-    def run_step(self) -> dict[str, float]: ...
-    def evaluate(self) -> dict[str, float]: ...
+    def run_step(self) -> Any: ...
+    def measured(self) -> Mapping[str, float]: ...
     def state(self) -> dict[str, torch.Tensor]: ...
-    def restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None: ...
+    def facts(self) -> dict[str, Any]: ...
+    def restore(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None: ...
     def save(self) -> None: ...
 
 
-def run_to_end(run: Run, schedule: Schedule) -> None:
-    """Take the steps that are left, from the last checkpoint in `output/checkpoint` if there is one.
+@dataclass
+class Losses:
+    """The losses of the steps since their means were last taken: sums by name."""
 
-    Raises UserError if that was written with other settings.
+    sums: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
+
+    def add(self, losses: Mapping[str, float]) -> None:
+        """Count one more step."""
+        self.steps += 1
+        self.sums = {name: self.sums.get(name, 0.0) + value for name, value in losses.items()}
+
+    def taken(self) -> dict[str, float]:
+        """The means, and begin again."""
+        means = {name: round(value / self.steps, 5) for name, value in self.sums.items()}
+        self.sums, self.steps = {}, 0
+        return means
+
+
+def run_to_end(run: Run, schedule: Schedule, measure_first: bool = False) -> None:
+    """Take the steps that are left, from the last checkpoint in `output/checkpoint` if there is one; with
+    `measure_first` the curve begins before the first step.
+
+    Raises UserError if that checkpoint was written with other settings.
     """
     place = run.output / "checkpoint"
     main = run.accelerator.is_main_process
     if (found := load_checkpoint(place, run.key)) is not None:
-        run.restore(*found)
+        tensors, facts = found
+        run.step, run.curve, run.seconds = facts["step"], facts["curve"], facts["seconds"]
+        run.restore(tensors, facts)
         log.info("going on from step %d of %s", run.step, place)
         if main and run.step >= schedule.steps:  # stopped after its last checkpoint
             run.save()
+    if measure_first and not run.curve:
+        _measure(run)
     bar = progress(schedule.steps, "steps", "training", initial=run.step, show=main)
-    begun, sums = time.monotonic() - run.seconds, list[dict[str, float]]()
     while run.step < schedule.steps:
-        sums.append(run.run_step())
+        begun = time.monotonic()
+        run.run_step()
+        run.seconds += time.monotonic() - begun
         bar.update()
-        run.seconds = time.monotonic() - begun
         last = run.step == schedule.steps
         if run.step % schedule.evaluate_every == 0 or last:
-            losses = {k: round(float(np.mean([s[k] for s in sums])), 4) for k in sums[0]}
-            if main:
-                point: dict[str, float] = {"step": run.step, "pairs": run.step * run.pairs_a_step}
-                point["seconds"] = round(run.seconds)
-                point |= losses | run.evaluate()
-                run.curve.append(point)
-                log.info("%s", "  ".join(f"{k} {v}" for k, v in point.items()))
-            sums.clear()
+            bar.clear()
+            _measure(run)
         if main and (run.step % schedule.checkpoint_every == 0 or last):
-            facts = {"step": run.step, "curve": run.curve, "seconds": run.seconds}
-            save_checkpoint(place, run.key, run.state(), facts)
+            own = {"step": run.step, "curve": run.curve, "seconds": run.seconds}
+            save_checkpoint(place, run.key, run.state(), own | run.facts())
             run.save()
     bar.close()
+
+
+def _measure(run: Run) -> None:
+    """Add a point to the curve."""
+    point = {"step": run.step, "pairs": run.step * run.pairs_a_step, "seconds": round(run.seconds)}
+    run.curve.append(point | dict(run.measured()))
+    if run.accelerator.is_main_process:
+        log.info("%s", "  ".join(f"{name} {value}" for name, value in run.curve[-1].items()))

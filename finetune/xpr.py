@@ -27,10 +27,10 @@ from torch.func import functional_call
 
 from eval.xpr_sample import sample_phrases
 from finetune.checkpoints import queue_tensors, queues_of, restore_training, training_tensors, write_training
-from finetune.curves import plot_curve
+from finetune.curves import plot_scores
 from finetune.losses.phrase_contrastive import Negatives
 from finetune.losses.xpco import xpco
-from finetune.run_loop import run_to_end
+from finetune.run_loop import Losses, run_to_end
 from finetune.run_options import add_run_options, changes_in, shown_options
 from finetune.schedule import linear_share
 from finetune.trainable import first_layers, save_trained, trainable
@@ -104,7 +104,7 @@ class Trainer:
         self.collate = Collator(
             self.tokenizer, model.prefix, data.sentences, data.max_chars, data.max_tokens, training.chunks
         )
-        self.step, self.curve, self.seconds = 0, list[dict[str, Any]](), 0.0
+        self.step, self.curve, self.seconds, self.losses = 0, list[dict[str, Any]](), 0.0, Losses()
         sets = [own.manifest["files"] for own in self.pool.sets]
         self.key = settings_hash([config.as_dict(), self.fingerprint, sets, processes])
 
@@ -125,7 +125,9 @@ class Trainer:
         for name, tensor in self.slow.items():
             tensor.lerp_(self.parameters[name].detach(), 1 - training.momentum)
         self.step += 1
-        return {"contrastive": loss}
+        losses = {"contrastive": loss}
+        self.losses.add(losses)
+        return losses
 
     @torch.no_grad()
     def _slow_vectors(self, batch: XprBatch) -> torch.Tensor:
@@ -222,19 +224,28 @@ class Trainer:
                 lambda batch: self.vectors(batch, [self.means(c, n) for n, c in enumerate(batch.chunks)]),
             )
 
+    def measured(self) -> dict[str, float]:
+        """The losses since this was last asked and, in the main process, the dev scores."""
+        losses = self.losses.taken()
+        return losses | self.evaluate() if self.accelerator.is_main_process else losses
+
     def state(self) -> dict[str, torch.Tensor]:
         """All tensors that a run needs to go on: weights, AdamW's moments, the momentum encoder, queues."""
         tensors = training_tensors(self.parameters, self.optimizer)
         tensors |= {f"slow.{name}": tensor for name, tensor in self.slow.items()}
         return tensors | queue_tensors(self.queues)
 
-    def restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-        """Go on from `state()` and the facts beside it."""
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside `state()`."""
+        return {"losses": vars(self.losses)}
+
+    def restore(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on from `state()` and `facts()`."""
         restore_training(self.parameters, self.optimizer, tensors)
         for name, tensor in self.slow.items():
             tensor.copy_(tensors[f"slow.{name}"])
         self.queues = queues_of(tensors, self.device) or self.queues
-        self.step, self.curve, self.seconds = facts["step"], facts["curve"], facts["seconds"]
+        self.losses = Losses(**facts["losses"])
 
     def save(self) -> None:
         """Write the model: adapter (or the whole encoder), head, `training.json`, the curve."""
@@ -254,7 +265,7 @@ class Trainer:
             "curve": self.curve,
         }
         write_training(self.output, facts)
-        plot_curve(self.curve, self.output / "curve.svg", "phrase pairs")
+        plot_scores(self.curve, self.output / "curve.svg", ["contrastive"], "phrase pairs")
 
 
 def _joined(new: Negatives, old: Negatives) -> Negatives:
@@ -282,7 +293,7 @@ def train(options: argparse.Namespace) -> int:
     trainer = Trainer(config, phrases, output, options.device, command)
     training = trainer.config.training
     log.info("%d phrase pairs, %d steps of %d", len(trainer.pool), training.steps, training.batch)
-    run_to_end(trainer, training)
+    run_to_end(trainer, training, measure_first=True)
     if trainer.accelerator.is_main_process:
         note(f"the model is in {output}")
     return 0

@@ -75,18 +75,26 @@ def choose(
     """The pairs of all splits, test first; a phrase stands in one pair only. Entries that the sentences have not are
     counted in `skips`.
 
-    More than half of a split are phrases of several words where there are as many. Where there are not, dev has no more
+    Pairs with few other translations come first, since one of many mostly stands for a rare sense that the example
+    sentences have not (the paper's pairs are titles of Wikipedia, of which each has one). More than half of a split
+    are phrases of several words where there are as many. Where there are not, dev has no more
     of one word than of several, test so many that it has `TEST_PAIRS`, and train all. A pair is trained on only if
     neither phrase is, in the lexicon, a translation of any dev or test phrase.
     """
     usable = [e for e in entries if min(targets.ceiling(e.target), sources.ceiling(e.source)) >= limits.least]
     skips.counts[f"in fewer than {limits.least} sentences of either side"] += len(entries) - len(usable)
-    usable.sort(key=lambda e: blake2b("\t".join(e.key).encode(), digest_size=8).digest())
     to_source, to_target = dict[str, set[str]](), dict[str, set[str]]()
     for entry in entries:
         source, target = entry.key
         to_target.setdefault(source, set()).add(target)
         to_source.setdefault(target, set()).add(source)
+
+    def order(entry: Entry) -> tuple[int, bytes]:
+        source, target = entry.key
+        ways = len(to_target[source]) * len(to_source[target])
+        return ways, blake2b("\t".join(entry.key).encode(), digest_size=8).digest()
+
+    usable.sort(key=order)
     taken: tuple[set[str], set[str]] = (set(), set())
     chosen: list[Found] = []
     for split in ("test", "dev", "train"):

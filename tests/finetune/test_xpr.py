@@ -102,7 +102,8 @@ def test_a_run_that_stops_goes_on_exactly(config: Path, phrases: Path, tmp_path:
         begun.run_step()
     saved = {name: tensor.clone() for name, tensor in begun.state().items()}
     goes_on = Trainer(read_config(config, {"training.queue": "20"}), phrases, tmp_path / "parts", "cpu")
-    goes_on.restore(saved, {"step": 3, "curve": [], "seconds": 1.0})
+    goes_on.restore(saved, begun.facts())
+    goes_on.step = 3
     for _ in range(3):
         goes_on.run_step()
     goes_on.save()
@@ -110,7 +111,8 @@ def test_a_run_that_stops_goes_on_exactly(config: Path, phrases: Path, tmp_path:
     for name, tensor in goes_on.state().items():
         assert torch.equal(tensor, whole[name]), name
     record = json.loads((tmp_path / "whole" / "training.json").read_text())
-    assert record["steps"] == 6 and record["phrase_pairs_seen"] == 48 and len(record["curve"]) == 2
+    assert record["steps"] == 6 and record["phrase_pairs_seen"] == 48
+    assert [point["step"] for point in record["curve"]] == [0, 3, 6]
     assert {"contrastive", "xa-en", "xb-en", "average"} <= record["curve"][-1].keys()
 
 

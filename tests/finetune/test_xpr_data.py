@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetune.xpr_build import concept, split_of
+from finetune.xpr_build import Limits, choose, concept, split_of
 from finetune.xpr_data import main
 from finetune.xpr_lexicon import Entry, common_subsequence, is_time, read_lexicon, too_alike, unfit
 from finetune.xpr_others import other_phrases
@@ -335,3 +335,15 @@ def test_wikixpr_is_read_in_its_published_form(tmp_path: Path, caplog: pytest.Lo
         "sentence without its phrase": 1,
         "without a phrase and its translation": 3,
     }
+
+
+def test_pairs_with_few_other_translations_come_first() -> None:
+    clear = [Entry(f"kelime{n}", f"word{n}") for n in range(60)]
+    vague = [Entry(f"terim{n}", f"{sense}{n}") for n in range(60) for sense in ("chief", "main")]
+    entries = vague + clear
+    sources = index("tr", [f"{n} burada {entry.source} duruyor" for n, entry in enumerate(entries)])
+    targets = index("en", [f"{n} here stands the {entry.target} today" for n, entry in enumerate(entries)])
+    limits = Limits(pairs=30, enough=1, others=0)
+    found = choose(entries, sources, targets, {}, limits, lambda _: None, Skips(shown=0))
+    assert {f.split for f in found} == {"test", "train"}  # dev has no more of one word than of several
+    assert len(found) == 24 and all(f.entry in clear for f in found)
