@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from peft import LoraConfig, get_peft_model
 
+from rag_mt.defaults import DEFAULT_XPR_MODEL
 from rag_mt.errors import UserError
 from rag_mt.models import LoadedEncoder, load_encoder
 from rag_mt.types import Sentence
@@ -247,3 +248,34 @@ def test_embedded_encoder_finds_translations() -> None:
     wanted = np.array([[0, 8, 16], [1, 0, 14], [1, 34, 46]], np.int32)
     scores = model.project(query) @ model.project(model.example_states(english, wanted, (7,))[0]).T
     assert scores.argmax() == 2
+
+
+def test_the_shipped_model_finds_translations_in_other_sentences() -> None:
+    """Nine words, each in two sentences of either language that do not translate each other."""
+    pairs = {
+        "Brücke": "bridge",
+        "Krankenhaus": "hospital",
+        "Haushalt": "budget",
+        "Bürgermeister": "mayor",
+        "Fluss": "river",
+        "Zinsen": "interest rates",
+        "Wahlen": "elections",
+        "Lehrer": "teacher",
+        "Flughafen": "airport",
+    }
+    frames = (
+        ("Gestern sprach man dort über {}.", "Das Wort {} stand in der Zeitung."),
+        ("We saw {} on that day.", "For {} there is no time."),
+    )
+    model = open_xpr(DEFAULT_XPR_MODEL, "cpu", "float32")
+    assert encoder_for("xpr", dtype="float32").fingerprint == model.fingerprint
+    vectors = []
+    for words, own in zip((pairs.keys(), pairs.values()), frames, strict=True):
+        texts = [frame.format(word) for word in words for frame in own]
+        places = [
+            (n, t.index(w), t.index(w) + len(w))
+            for n, (t, w) in enumerate(zip(texts, np.repeat(list(words), 2), strict=True))
+        ]
+        states = model.example_states(texts, np.array(places, np.int32), (model.settings.layer,))[0]
+        vectors.append(model.project(states.reshape(len(words), 2, -1).mean(1)))
+    assert (vectors[0] @ vectors[1].T).argmax(1).tolist() == list(range(len(pairs)))
