@@ -1,10 +1,10 @@
 """Rankings of systems on a collection, and what they are worth: a record for BM25 and one for each trained model.
 
-Every ranking is of the one pool that holds the passages of all languages. A cell (A, B) asks the queries in language A
-for the relevant passages in language B; relevant ones in other languages, which answer the query as well, are taken out
-of the ranking, while everything else in every language competes. The cell (A, any) takes the relevant passages of all
-languages for what they are. The cell A>B searches the passages in B alone, as an index for translation does; BM25 is
-then built from them, and asks for what languages may share (`Terms.foreign`).
+Rankings are of the one pool that holds the passages of all languages, except those of the cells A>B. A cell (A, B) asks
+the queries in language A for the relevant passages in language B; relevant ones in other languages, which answer the
+query as well, are taken out of the ranking, while everything else in every language competes. The cell (A, any) takes
+the relevant passages of all languages for what they are. The cell A>B searches the passages in B alone, as an index for
+translation does; BM25 is then built from them, and asks for what languages may share (`Terms.foreign`).
 """
 
 from __future__ import annotations

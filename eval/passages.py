@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.passage_report import KINDS, Report, System, cell_names, markdown, write_report
+from eval.passage_report import ALL, KINDS, Report, System, cell_names, markdown, write_report
 from eval.passage_runs import (
     BM25,
     DENSE,
@@ -234,9 +234,9 @@ def _notes(collection: Collection, options: argparse.Namespace, systems: Sequenc
 def _alpha(system: System, codes: Sequence[str]) -> str:
     """The mean weight of BM25 for each kind of cell."""
     made = []
-    for kind in KINDS:
+    for kind in (*KINDS, ALL):
         chosen = [
-            record.alphas[name]
+            float(np.mean(record.alphas[name]))
             for record in system.records
             for code in codes
             for name in cell_names(code, kind, record)

@@ -209,7 +209,7 @@ class Trainer:
         """Go on from `state()` and `facts()`."""
         restore_training(self.parameters, self.optimizer, tensors)
         self.loss.queues = queues_of(tensors, self.device) or self.loss.queues
-        self.losses = Losses(**facts["losses"])
+        self.losses = Losses(**facts.get("losses", {}))
 
     def save(self) -> None:
         """Write the model: adapter (or the whole encoder), heads, `training.json`."""

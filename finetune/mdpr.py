@@ -171,7 +171,7 @@ class Trainer:
     def restore(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
         """Go on from `state()` and `facts()`."""
         restore_training(self.parameters, self.optimizer, tensors)
-        self.losses = Losses(**facts["losses"])
+        self.losses = Losses(**facts.get("losses", {}))
 
     def save(self) -> None:
         """Write the passage model with its `training.json` and curve."""

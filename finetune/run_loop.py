@@ -55,20 +55,22 @@ class Run(Protocol):
 
 @dataclass
 class Losses:
-    """The losses of the steps since their means were last taken: sums by name."""
+    """The losses of the steps since their means were last taken: by name their sum and how many there were, since a
+    step need not have every loss."""
 
     sums: dict[str, float] = field(default_factory=dict)
-    steps: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, losses: Mapping[str, float]) -> None:
-        """Count one more step."""
-        self.steps += 1
-        self.sums = {name: self.sums.get(name, 0.0) + value for name, value in losses.items()}
+        """Count those of one more step."""
+        for name, value in losses.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+            self.counts[name] = self.counts.get(name, 0) + 1
 
     def taken(self) -> dict[str, float]:
         """The means, and begin again."""
-        means = {name: round(value / self.steps, 5) for name, value in self.sums.items()}
-        self.sums, self.steps = {}, 0
+        means = {name: round(value / self.counts[name], 5) for name, value in self.sums.items()}
+        self.sums, self.counts = {}, {}
         return means
 
 

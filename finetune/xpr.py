@@ -245,7 +245,7 @@ class Trainer:
         for name, tensor in self.slow.items():
             tensor.copy_(tensors[f"slow.{name}"])
         self.queues = queues_of(tensors, self.device) or self.queues
-        self.losses = Losses(**facts["losses"])
+        self.losses = Losses(**facts.get("losses", {}))
 
     def save(self) -> None:
         """Write the model: adapter (or the whole encoder), head, `training.json`, the curve."""

@@ -89,12 +89,11 @@ def choose(
         to_target.setdefault(source, set()).add(target)
         to_source.setdefault(target, set()).add(source)
 
-    def order(entry: Entry) -> tuple[int, bytes]:
+    def ways(entry: Entry) -> int:
         source, target = entry.key
-        ways = len(to_target[source]) * len(to_source[target])
-        return ways, blake2b("\t".join(entry.key).encode(), digest_size=8).digest()
+        return len(to_target[source]) * len(to_source[target])
 
-    usable.sort(key=order)
+    usable.sort(key=lambda entry: (ways(entry), _drawn(entry)))
     taken: tuple[set[str], set[str]] = (set(), set())
     chosen: list[Found] = []
     for split in ("test", "dev", "train"):
@@ -111,8 +110,13 @@ def choose(
         most = {"train": quota, "dev": 2 * len(made), "test": max(2 * len(made), TEST_PAIRS)}[split]
         made += picker.pick(single, split, min(quota, most) - len(made))
         made += picker.pick(several, split, quota - len(made))  # where there are too few of one word
-        chosen += made
+        chosen += sorted(made, key=lambda found: _drawn(found.entry))  # the first ones are a sample of their split
     return chosen
+
+
+def _drawn(entry: Entry) -> bytes:
+    """The place of an entry in an order that is as good as random, and always the same."""
+    return blake2b("\t".join(entry.key).encode(), digest_size=8).digest()
 
 
 class _Picker:
