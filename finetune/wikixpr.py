@@ -28,6 +28,8 @@ log = logging.getLogger("rag_mt")
 MOST_CHARS = 1_000_000
 """A line of 32 sentences of Wikipedia is far longer than a segment may be."""
 
+SETTINGS = {"wikixpr": 1}
+"""What the manifest says where else the settings of the builder stand."""
 WITHOUT = "without a phrase and its translation"
 
 Example = tuple[str, int, int, int]
@@ -77,7 +79,7 @@ def read_wikixpr(folder: Path, pair: str, output: Path) -> ExampleSet:
     log.info("%s: %d pairs; %s", folder, len(rows), skips.summary())
     files = {path.name: remembered_sha256(path) for path in (*lists.values(), *sentences)}
     pairs = np.array(rows, dtype=np.int32)
-    facts = {"files": files, "skips": dict(skips.counts), "statistics": statistics(sides, pairs)}
+    facts = {"settings": SETTINGS, "inputs": files, "skips": dict(skips.counts), "statistics": statistics(sides, pairs)}
     return write_examples(output, pair, sides, pairs, facts)
 
 

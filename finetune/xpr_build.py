@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
@@ -24,6 +24,8 @@ SEVERAL_WORDS = 0.6
 """The share of a split that is kept for phrases of several words, as far as there are any."""
 TEST_PAIRS = 2000
 """So many pairs a test split has, if there are as many, even where most of them are of one word."""
+BUILDER = 2
+"""Raised whenever equal settings may choose other pairs or examples."""
 _ARTICLES = frozenset(("a", "an", "the"))
 
 
@@ -37,6 +39,10 @@ class Limits:
     enough: int = 4
     most: int = 32
     others: int = 20_000
+
+    def settings(self) -> dict[str, int]:
+        """All that decides what is chosen from given files."""
+        return {"builder": BUILDER, **asdict(self)}
 
 
 @dataclass(frozen=True)

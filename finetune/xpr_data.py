@@ -13,7 +13,8 @@ And WikiXPR in the form its authors published (folders train, dev, test, sentenc
 
     python -m finetune.xpr_data --wikixpr DIR --pairs fr-en,de-en --output PHRASES
 
-PHRASES/xx-en is written for each pair (see `retrievers.xpr.examples`); what is there already is kept.
+PHRASES/xx-en is written for each pair (see `retrievers.xpr.examples`); what is there already is kept, unless it
+was made with other settings.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ import argparse
 import logging
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
+from finetune.wikixpr import SETTINGS as WIKIXPR
 from finetune.wikixpr import read_wikixpr
 from finetune.xpr_build import Limits, assemble, choose, statistics
 from finetune.xpr_lexicon import lexicon_files, read_lexicon
@@ -60,6 +61,9 @@ def make(options: argparse.Namespace) -> int:
     output = Path(options.output)
     missing = [pair for pair in pairs if not (output / pair / MANIFEST).is_file()]
     limits = Limits(options.limit, options.least, most=options.most, others=options.others)
+    for pair in pairs:
+        if pair not in missing:
+            _check_made(output / pair, WIKIXPR if options.wikixpr else limits.settings())
     if options.wikixpr:
         for pair in missing:
             read_wikixpr(Path(options.wikixpr), pair, output / pair)
@@ -76,6 +80,17 @@ def make(options: argparse.Namespace) -> int:
     if options.report:
         write_report(Path(options.report), [open_examples(output / pair) for pair in pairs])
     return OK
+
+
+def _check_made(folder: Path, wanted: Mapping[str, int]) -> None:
+    """Raise UserError if a set that is there was made with other settings than those that are wanted."""
+    made = open_examples(folder).manifest.get("settings", {})
+    different = [name for name in wanted.keys() | made.keys() if made.get(name) != wanted.get(name)]
+    if different:
+        raise UserError(
+            f"{folder} was made with other settings ({', '.join(sorted(different))}): "
+            "give another --output, or remove it"
+        )
 
 
 def _from_data(data: Path, pairs: Sequence[str], output: Path, limits: Limits) -> None:
@@ -147,7 +162,12 @@ def _build(
     sides, rows = assemble(entries, chosen, indexes, limits)
     texts = dict(zip(pair.split("-"), map(len, indexes), strict=True))
     counts = {"entries": len(entries), "skips": dict(skips.counts), "sentences to choose from": texts}
-    facts = {"limits": asdict(limits), "files": files, "lexicon": counts, "statistics": statistics(sides, rows)}
+    facts = {
+        "settings": limits.settings(),
+        "inputs": files,
+        "lexicon": counts,
+        "statistics": statistics(sides, rows),
+    }
     write_examples(output / pair, pair, sides, rows, facts)
 
 

@@ -221,7 +221,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_sets_are_clean(data: Path, tmp_path: Path) -> None:
+def test_sets_are_clean(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "phrases"
     given = ["--data", str(data), "--pairs", "de-en", "--output", str(output), "--least", "2", "--limit", "60"]
     assert main([*given, "--report", str(tmp_path / "report.md")]) == 0
@@ -256,7 +256,12 @@ def test_sets_are_clean(data: Path, tmp_path: Path) -> None:
     report = (tmp_path / "report.md").read_text("utf-8")
     assert f"| Test | {len(splits['test'])} |" in report and "time expression" in report
     # What is there is kept, and other data is not read for it.
-    assert main(["--data", str(tmp_path), "--pairs", "de-en", "--output", str(output)]) == 0
+    again = ["--data", str(tmp_path), *given[2:]]
+    assert main(again) == 0
+    assert main([*again, "--others", "5"]) == 2
+    assert "was made with other settings (others): give another --output" in capsys.readouterr().err
+    assert main(["--wikixpr", str(tmp_path), *given[2:6]]) == 2
+    assert "was made with other settings (builder, enough, " in capsys.readouterr().err
 
 
 def test_known_translations_are_right_answers(data: Path, tmp_path: Path) -> None:
