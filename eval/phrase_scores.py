@@ -115,9 +115,14 @@ def paired_bootstrap(
     for gain, groups in gains:
         value += float(gain.mean()) / len(gains)
         drawn += _resampled_means(gain, groups, resamples, rng) / len(gains)
+    return difference_of(value, drawn)
+
+
+def difference_of(value: float, drawn: NDArray[np.float64]) -> Difference:
+    """A difference with the interval and the p-value that those of resampled data, (resamples,), give it."""
     low, high = np.quantile(drawn, [0.025, 0.975])
     tail = min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))
-    return Difference(value, float(low), float(high), min(1.0, 2 * (tail + 1) / (resamples + 1)))
+    return Difference(value, float(low), float(high), min(1.0, 2 * (tail + 1) / (len(drawn) + 1)))
 
 
 def _resampled_means(

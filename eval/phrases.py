@@ -58,6 +58,7 @@ from eval.phrase_sets import (
     sample_sets,
     silver_set,
 )
+from eval.xpr import OPTIONS as XPR_OPTIONS
 from eval.xpr import add_options, evaluate_xpr
 from rag_mt.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL
@@ -72,6 +73,8 @@ log = logging.getLogger("rag_mt")
 MODELS = (f"untrained:{DEFAULT_ENCODER}", DEFAULT_PHRASE_MODEL)
 SAMPLE_QUERIES = 200
 FEW_DISTRACTORS = 1_000_000
+PHRASE_OPTIONS = ("pairs", "index", "distractors", "model", "layers", "queries", "dev_report")
+"""Those that the suite xpr does not read; the other suites do not read `eval.xpr.OPTIONS`."""
 
 
 def sets_of(options: argparse.Namespace) -> list[PhraseSet]:
@@ -109,6 +112,9 @@ def evaluate(options: argparse.Namespace) -> int:
     for name in options.output:
         if Path(name).suffix not in ENDINGS:
             raise UserError(f"output {name!r} ends neither in .json nor in .md: give one of them")
+    if options.unread:
+        unread = ", ".join(f"--{name.replace('_', '-')}" for name in options.unread)
+        raise UserError(f"suite {options.suite} does not read {unread}: leave it out, or see --help for what it reads")
     if options.suite == "xpr":
         return evaluate_xpr(options)
     marked = chosen_on_dev(Path(options.dev_report)) if options.dev_report else frozenset()
@@ -214,7 +220,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add_model_options(parser)
     add_options(parser)
-    return run(evaluate, parser.parse_args(arguments))
+    options = parser.parse_args(arguments)
+    others = PHRASE_OPTIONS if options.suite == "xpr" else XPR_OPTIONS
+    options.unread = [name for name in others if getattr(options, name) != parser.get_default(name)]
+    return run(evaluate, options)
 
 
 if __name__ == "__main__":

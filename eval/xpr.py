@@ -18,9 +18,15 @@ from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
 from rag_mt.toml_settings import shown_path
 
+OPTIONS = (
+    *("phrases", "models", "runs", "parts", "minutes", "encoder"),
+    *("examples", "others", "dev_pairs", "source", "sweep"),
+)
+"""The options that only this suite has."""
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options that only this suite has."""
+    """Add `OPTIONS`."""
     own = SuiteSettings(Path(), Path())
     group = parser.add_argument_group("suite xpr")
     add = group.add_argument
@@ -101,7 +107,7 @@ def evaluate_xpr(options: argparse.Namespace) -> int:
     if settings.data is None:
         note("without --data DIR there are no word vectors: rows of CLWE that were not computed earlier are missing")
     plans = Plans(sets)
-    models = {name: plans.models.facts(name) for name in plans.known_models()}
+    models = {name: plans.models.facts(name, sets.every) for name in plans.known_models()}
     swept = sets.rows(plans.by_layer())
     chosen = plans.choose_layers(swept)
     tables = [
@@ -134,7 +140,8 @@ def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
             for side, language in zip(task.candidates, (s.language for s in sets.every[name].sides), strict=True)
         )
         train, dev = (len(sets.every[name].pairs(split)) for split in ("train", "dev"))
-        pairs = f"{len(task.pairs)} test pairs of {len(set(task.concepts.tolist()))} concepts"
+        kinds = f"{task.several.sum()} with several words, {len(set(task.concepts))} concepts"
+        pairs = f"{len(task.pairs)} test pairs ({kinds})"
         yield f"{name}: {pairs}, searched among {counts}; {train} training and {dev} development pairs"
     yield (
         f"XPR reads at most {own.examples} example sentences of a phrase (the paper: 32), of queries as of candidates; "

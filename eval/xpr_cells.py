@@ -50,7 +50,7 @@ class Cells:
         path = folder / (f"{stem}-{others}.json" if others else f"{stem}.json")
         there = [path] if others else sorted(folder.glob(f"{stem}*.json"))
         for found in (read_json(place) for place in there if place.is_file()):
-            return Asked(_bits(found["among_all" if others else "among_own"]), own.concepts)
+            return Asked(_bits(found["among_all" if others else "among_own"]), own.concepts, own.several)
         if compute is None or time.monotonic() > self.deadline:
             return None
         begin = time.monotonic()
@@ -72,7 +72,7 @@ class Cells:
             part.write_text(json.dumps(contents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         self.computed += 1
         log.info("%s, %s: %.1f %%", name, own.name, 100 * made.among_all.mean())
-        return Asked(made.among_all, own.concepts)
+        return Asked(made.among_all, own.concepts, own.several)
 
     def summed(
         self,

@@ -59,6 +59,22 @@ def layer_model(layer: int, pair: str) -> str:
     return f"layer.{layer}.{pair}"
 
 
+def _named_settings(name: str) -> list[tuple[str, str, Any]]:
+    """Settings that a model's name tells: group, key and value."""
+    kind, _, rest = name.partition(".")
+    what = rest.partition(".")[0]
+    if kind == "seed":
+        return [("training", "seed", int(what))]
+    if kind == "layer":
+        return [("model", "layer", int(what))]
+    off = {
+        "sentences": ("data", "sentences", 0),
+        "momentum": ("training", "momentum", 0),
+        "head": ("model", "head", False),
+    }
+    return [off[what]] if kind == "ablation" and what in off else []
+
+
 class Models:
     """The models in a folder; only the last one that was opened is held."""
 
@@ -68,17 +84,32 @@ class Models:
         self.folder = folder
         self.open = lru_cache(maxsize=1)(lambda name: open_xpr(str(self._path(name)), device, dtype))
 
-    def facts(self, name: str) -> dict[str, Any]:
+    def facts(self, name: str, sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
         """What is recorded of a model's training.
 
-        Raises UserError for a model that was trained on other sets than its name says.
+        Raises UserError for a model that was trained on other sets or with other settings than its name says, or on
+        another version of one of `sets`, whose test phrases it may have seen.
         """
         found: dict[str, Any] = read_json(self._path(name) / TRAINING)
-        trained_on = found["settings"]["data"]["languages"]
+        settings = found["settings"]
+        trained_on = settings["data"]["languages"]
         if name != MULTILINGUAL and trained_on != [name.rpartition(".")[2]]:
             raise UserError(
                 f"the model {self._path(name)} was trained on {', '.join(trained_on)}: name its folder for that"
             )
+        for group, key, value in _named_settings(name):
+            trained = settings[group].get(key)
+            if trained != value:
+                raise UserError(
+                    f"the model {self._path(name)} was trained with {group}.{key} = {trained}, and its name says "
+                    f"{value}: name its folder for what it is"
+                )
+        for own in found["phrases"]:
+            if own["name"] in sets and own["files"] != sets[own["name"]].manifest["files"]:
+                raise UserError(
+                    f"the model {self._path(name)} was trained on another version of the set {own['name']}: train it "
+                    "again, or give the --phrases that it was trained on"
+                )
         return found
 
     def __contains__(self, name: str) -> bool:

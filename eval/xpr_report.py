@@ -96,6 +96,9 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
             yield Heading(TITLES[part].format(source=report.source), 3)
             yield _table(rows, report.names)
         yield from _paper(part)
+    if rows := list(_of_several_words(report)):
+        yield Heading("Four settings, pairs with a phrase of several words")
+        yield _table(rows, report.names)
     if found := list(_differences(report)):
         yield Heading("Differences")
         yield Text(
@@ -148,6 +151,15 @@ def _table(rows: Sequence[Row], names: Sequence[str]) -> Table:
         ends = (f"{100 * row.average:.1f}", f"{100 * row.score.low:.1f} to {100 * row.score.high:.1f}")
         lines.append((row.name, *cells, *(("", "") if row.missing else ends)))
     return Table(("system", *shown, "avg", "95 %"), tuple(lines))
+
+
+def _of_several_words(report: Report) -> Iterator[Row]:
+    """The rows of the four settings for such pairs alone."""
+    for part in SETTINGS:
+        for row in report.part(part):
+            narrowed = {name: asked.of_several_words() for name, asked in row.answers.items() if asked.several.any()}
+            if narrowed:
+                yield Row(part, f"{part}: {row.name}", row.planned, narrowed)
 
 
 def _paper(part: str) -> Iterator[Block]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.phrase_scores import SEED, Difference, paired_bootstrap
+from eval.phrase_scores import RESAMPLES, SEED, Difference, difference_of
+from finetune.xpr_build import concept
 from rag_mt.types import Floats
+from retrievers.words import word_spans
 from retrievers.xpr.examples import ExampleSet, Rows, Split
 
 BLOCK = 512
@@ -23,18 +25,19 @@ Vectors = Callable[[int, NDArray[np.int64]], Floats]
 @dataclass(frozen=True)
 class Task:
     """What is asked of a set: the phrases of `pairs` (n, 2), each in both directions. Side s is searched among
-    `candidates[s]`, of which the first `own[s]` are the phrases of the pairs themselves and the others are not."""
+    `candidates[s]`, of which the first `own[s]` are the phrases of the pairs themselves and the others are not.
+
+    `concepts` (n,) are what the English phrases are about, in all sets alike (`finetune.xpr_build.concept`); `several`
+    (n,) says which pairs have a phrase of several words.
+    """
 
     name: str
     pairs: Rows
+    concepts: NDArray[np.str_]
+    several: Bits
     candidates: tuple[NDArray[np.int64], NDArray[np.int64]]
     own: tuple[int, int]
     answers: tuple[list[frozenset[int]], list[frozenset[int]]]
-
-    @property
-    def concepts(self) -> NDArray[np.int64]:
-        """The concept (n,) of each pair, its phrase of side 1 (English)."""
-        return self.pairs[:, 1].astype(np.int64)
 
 
 def task(own: ExampleSet, split: Split, others: int, most: int | None = None) -> Task:
@@ -58,7 +61,10 @@ def task(own: ExampleSet, split: Split, others: int, most: int | None = None) ->
         paired = len(np.unique(own.pairs(split)[:, side]))
         candidates.append(np.concatenate([asked, own.candidates(split, side)[paired:][:others]]))
         counts.append(len(asked))
-    return Task(own.name, pairs, (candidates[0], candidates[1]), (counts[0], counts[1]), answers)
+    texts = [[side.phrases[row] for row in pairs[:, n]] for n, side in enumerate(own.sides)]
+    several = np.array([[len(word_spans(text)) > 1 for text in side] for side in texts], dtype=bool).any(axis=0)
+    concepts = np.array([concept(text) for text in texts[1]], dtype=np.str_)
+    return Task(own.name, pairs, concepts, several, (candidates[0], candidates[1]), (counts[0], counts[1]), answers)
 
 
 @dataclass(frozen=True)
@@ -95,28 +101,41 @@ def nearest(queries: Floats, candidates: Floats) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Asked:
-    """The answers to a task: `right` (2, pairs) and the `concepts` (pairs,)."""
+    """The answers to a task: `right` (2, pairs), and `concepts` and `several` (pairs,) as the task has them."""
 
     right: Bits
-    concepts: NDArray[np.int64]
+    concepts: NDArray[np.str_]
+    several: Bits
 
     @property
     def accuracy(self) -> float:
         """The mean of both directions."""
         return float(self.right.mean())
 
+    def of_several_words(self) -> Asked:
+        """The pairs with a phrase of several words alone."""
+        return Asked(self.right[:, self.several], self.concepts[self.several], self.several[self.several])
+
 
 def score(asked: Sequence[Asked]) -> Difference:
     """Accuracy averaged over sets, with its 95 % interval over concepts (the p-value says nothing here)."""
-    return compared(asked, [Asked(np.zeros_like(own.right), own.concepts) for own in asked])
+    return compared(asked, [Asked(np.zeros_like(own.right), own.concepts, own.several) for own in asked])
 
 
 def compared(ours: Sequence[Asked], theirs: Sequence[Asked]) -> Difference:
-    """Paired bootstrap of the difference in accuracy, averaged over sets: concepts are drawn with replacement, with all
-    their pairs and both directions."""
-    gains = []
+    """Paired bootstrap of the difference in accuracy, averaged over sets: concepts are drawn with replacement, each
+    with all its pairs of all sets and both directions, because what is hard in one language is in others too.
+    """
+    concepts, numbers = np.unique(np.concatenate([own.concepts for own in ours]), return_inverse=True)
+    drawn = np.random.default_rng(SEED).multinomial(len(concepts), np.full(len(concepts), 1 / len(concepts)), RESAMPLES)
+    value, means, first = 0.0, np.zeros(RESAMPLES), 0
     for one, other in zip(ours, theirs, strict=True):
         if not np.array_equal(one.concepts, other.concepts):
             raise ValueError("the results to compare are not those of the same pairs")
-        gains.append((one.right.mean(0) - other.right.mean(0), one.concepts))
-    return paired_bootstrap(gains)
+        gain = one.right.mean(0) - other.right.mean(0)
+        own = numbers[first : first + len(gain)]
+        first += len(gain)
+        sums, sizes = np.bincount(own, gain, len(concepts)), np.bincount(own, minlength=len(concepts))
+        value += float(gain.mean()) / len(ours)
+        means += (drawn @ sums) / np.maximum(drawn @ sizes, 1) / len(ours)
+    return difference_of(value, means)

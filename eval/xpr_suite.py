@@ -23,6 +23,8 @@ from rag_mt.errors import UserError
 from rag_mt.languages import WMT16
 from retrievers.xpr.examples import MANIFEST, ExampleSet, Split, open_examples
 
+RULES = 1
+"""Raised whenever a task asks for something else, or counts other answers as right."""
 PARTS = ("layers", "baselines", "untrained", "models", "examples")
 """What may be computed; results of other parts that an earlier run computed are read all the same."""
 
@@ -129,7 +131,13 @@ class Sets:
             return None
         others = self.settings.others if plan.with_others and plan.split == "test" else 0
         own = self.task(name, plan.split, others)
-        key = {"files": self.every[name].manifest["files"], "split": plan.split, "pairs": len(own.pairs), **system}
+        key = {
+            "rules": RULES,
+            "files": self.every[name].manifest["files"],
+            "split": plan.split,
+            "pairs": len(own.pairs),
+            **system,
+        }
         wanted = plan.needs in self.settings.parts
         compute = (lambda: result(own, plan.vectors(name))) if wanted else None
         before = self.cells.computed

@@ -18,7 +18,7 @@ from finetune.xpr_build import statistics
 from finetune.xpr_sentences import window
 from rag_mt.corpora.opening import read_lines
 from rag_mt.errors import UserError
-from rag_mt.fingerprints import remembered_sha256
+from rag_mt.fingerprints import remembered_hashes
 from rag_mt.skips import Skips
 from rag_mt.types import Origin
 from retrievers.xpr.examples import SPLITS, ExampleSet, Side, sentence_table, write_examples
@@ -36,6 +36,13 @@ Example = tuple[str, int, int, int]
 """A sentence, start and end of the phrase in it, and its line in the file."""
 
 
+def wikixpr_files(folder: Path, pair: str) -> list[Path]:
+    """The files of `xx-en`: the lists of pairs by split, then the sentences of the other language and of English."""
+    other = pair.removesuffix("-en")
+    lists = [folder / split / f"{split}-en-{other}-32-entity.txt" for split in SPLITS[:3]]
+    return [*lists, *(folder / "sentences" / f"{name}-entity-sentences.32.tsv" for name in (other, f"en-{other}"))]
+
+
 def read_wikixpr(folder: Path, pair: str, output: Path) -> ExampleSet:
     """Write WikiXPR's pairs of `xx-en` to the folder `output`.
 
@@ -45,9 +52,9 @@ def read_wikixpr(folder: Path, pair: str, output: Path) -> ExampleSet:
     """
     other = pair.removesuffix("-en")
     skips = Skips(shown=3)
-    lists = {split: folder / split / f"{split}-en-{other}-32-entity.txt" for split in SPLITS[:3]}
-    sentences = [folder / "sentences" / f"{name}-entity-sentences.32.tsv" for name in (other, f"en-{other}")]
-    for path in (*lists.values(), *sentences):
+    files = wikixpr_files(folder, pair)
+    lists, sentences = dict(zip(SPLITS, files[:3], strict=False)), files[3:]
+    for path in files:
         if not path.is_file():
             raise UserError(f"there is no {path}: give the folder of WikiXPR that holds train, dev, test and sentences")
     examples = [_examples(path, skips) for path in sentences]
@@ -77,9 +84,13 @@ def read_wikixpr(folder: Path, pair: str, output: Path) -> ExampleSet:
         _side("en", phrases[1], examples[1], sentences[1].name),
     )
     log.info("%s: %d pairs; %s", folder, len(rows), skips.summary())
-    files = {path.name: remembered_sha256(path) for path in (*lists.values(), *sentences)}
     pairs = np.array(rows, dtype=np.int32)
-    facts = {"settings": SETTINGS, "inputs": files, "skips": dict(skips.counts), "statistics": statistics(sides, pairs)}
+    facts = {
+        "settings": SETTINGS,
+        "inputs": remembered_hashes(sorted(files)),
+        "skips": dict(skips.counts),
+        "statistics": statistics(sides, pairs),
+    }
     return write_examples(output, pair, sides, pairs, facts)
 
 

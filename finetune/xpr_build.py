@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from simplemma import lemmatize
+from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
 
 from finetune.xpr_lexicon import Entry
 from finetune.xpr_others import other_phrases
@@ -24,7 +25,7 @@ SEVERAL_WORDS = 0.6
 """The share of a split that is kept for phrases of several words, as far as there are any."""
 TEST_PAIRS = 2000
 """So many pairs a test split has, if there are as many, even where most of them are of one word."""
-BUILDER = 2
+BUILDER = 3
 """Raised whenever equal settings may choose other pairs or examples."""
 _ARTICLES = frozenset(("a", "an", "the"))
 
@@ -59,7 +60,16 @@ def concept(english: str) -> str:
     """What an English phrase is about, for splitting: its words' base forms without articles, so that `a wheel hub` and
     `wheel hubs` are one."""
     words = [w for w in english.casefold().split() if w not in _ARTICLES] or [english.casefold()]
-    return " ".join(lemmatize(word, lang="en").casefold() for word in words)
+    return base_form(" ".join(words), "en")
+
+
+@lru_cache(1 << 18)
+def base_form(phrase: str, language: str) -> str:
+    """The base forms of a phrase's words as they are written (`Häuser`), in small letters; the words themselves in
+    languages whose forms are not known here."""
+    if language not in SUPPORTED_LANGUAGES:
+        return phrase.casefold()
+    return " ".join(lemmatize(word, lang=language).casefold() for word in phrase.split())
 
 
 def split_of(english: str) -> Split:
@@ -84,14 +94,20 @@ def choose(
     Pairs with few other translations come first, since one of many mostly stands for a rare sense that the example
     sentences have not (the paper's pairs are titles of Wikipedia, of which each has one). More than half of a split
     are phrases of several words where there are as many. Where there are not, dev has no more
-    of one word than of several, test so many that it has `TEST_PAIRS`, and train all. A pair is trained on only if
-    neither phrase is, in the lexicon, a translation of any dev or test phrase.
+    of one word than of several, test so many that it has `TEST_PAIRS`, and train all.
+
+    No translation of a dev or test phrase is trained on: all English translations that the lexicon has of its source
+    phrase are of concepts of dev and test, in all language pairs alike (what is not so is counted in `skips`), and no
+    source phrase that translates it, in any form, is in a training pair.
     """
-    usable = [e for e in entries if min(targets.ceiling(e.target), sources.ceiling(e.source)) >= limits.least]
-    skips.counts[f"in fewer than {limits.least} sentences of either side"] += len(entries) - len(usable)
-    to_source, to_target = dict[str, set[str]](), dict[str, set[str]]()
+    usable = [e for e in entries if e.asked]
+    asked = len(usable)
+    usable = [e for e in usable if min(targets.ceiling(e.target), sources.ceiling(e.source)) >= limits.least]
+    skips.counts[f"in fewer than {limits.least} sentences of either side"] += asked - len(usable)
+    to_source, to_target, base = dict[str, set[str]](), dict[str, set[str]](), dict[str, str]()
     for entry in entries:
         source, target = entry.key
+        base.setdefault(source, base_form(entry.source, sources.language))
         to_target.setdefault(source, set()).add(target)
         to_source.setdefault(target, set()).add(source)
 
@@ -103,12 +119,16 @@ def choose(
     taken: tuple[set[str], set[str]] = (set(), set())
     chosen: list[Found] = []
     for split in ("test", "dev", "train"):
-        if split == "train":  # what translates a held-out phrase must not be trained on
-            held = [found.entry.key for found in chosen]
-            taken[1].update(t for source, _ in held for t in to_target[source])
-            taken[0].update(s for _, target in held for s in to_source[target])
         quota = limits.pairs * SHARES[split] // sum(SHARES.values())
         own = [e for e in usable if split_of(e.target) == split]
+        if split == "train":
+            held = {base[source] for found in chosen for source in to_source[found.entry.key[1]]}
+            clean = [e for e in own if base[e.key[0]] not in held]
+            skips.counts["for training, a form of a translation of a held-out phrase"] += len(own) - len(clean)
+        else:
+            clean = [e for e in own if all(split_of(english) != "train" for english in to_target[e.key[0]])]
+            skips.counts["to be held out, with a translation that may be trained on"] += len(own) - len(clean)
+        own = clean
         several = [e for e in own if e.words > 1]
         single = [e for e in own if e.words == 1]
         picker = _Picker(sources, targets, linked, limits, taken, advance)
@@ -188,7 +208,9 @@ def assemble(
         # Candidates share the sentences of the phrases that are asked for, so that those are encoded once for both.
         rows = dict.fromkeys(p[0] for f in chosen if f.split == "test" for p in f.places[number])
         listed = {entry.key[number] for entry in entries}
-        others = other_phrases(index.sentences, rows, listed, set(own), limits.others, limits.most)
+        # A candidate that says the very same as a query of the other language would be a wrong answer, or not: unknown.
+        foreign = {f.entry.key[1 - number] for f in chosen if f.split == "test"}
+        others = other_phrases(index.sentences, rows, listed, set(own), limits.others, limits.most, foreign)
         own += others
         texts += [index.sentences[p[0][0]].text[p[0][1] : p[0][2]] for p in others.values()]
         places += others.values()

@@ -5,7 +5,7 @@
 reads the lexicons `DIR/lexicon/NAME.xx-en.tsv[.xz]` (English, then the other language) and takes example sentences from
 both sides of `DIR/train/xx-en.tsv[.xz]` as monolingual text (English from all pairs): the examples of a phrase and of
 its translation are never each other's translations. Sentences of DIR/dev, DIR/test and DIR/align are left out. Of one's
-own files:
+own files, which should not be translations of each other:
 
     python -m finetune.xpr_data --pairs xx-en --lexicon FILE --text xx=FILE --text en=FILE --output PHRASES
 
@@ -25,10 +25,11 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from finetune.wikixpr import SETTINGS as WIKIXPR
-from finetune.wikixpr import read_wikixpr
+from finetune.wikixpr import read_wikixpr, wikixpr_files
 from finetune.xpr_build import Limits, assemble, choose, statistics
 from finetune.xpr_lexicon import lexicon_files, read_lexicon
 from finetune.xpr_sentences import LEFT_OUT_DOMAINS, SentenceIndex, linked_rows
@@ -36,7 +37,7 @@ from finetune.xpr_tables import write_report
 from rag_mt.console import OK, Parser, positive, run
 from rag_mt.corpora.opening import read_lines
 from rag_mt.errors import UserError
-from rag_mt.fingerprints import remembered_sha256
+from rag_mt.fingerprints import remembered_hashes
 from rag_mt.languages import WMT16, language
 from rag_mt.progress import progress
 from rag_mt.skips import Skips
@@ -47,6 +48,8 @@ from retrievers.xpr.examples import MANIFEST, open_examples, write_examples
 log = logging.getLogger("rag_mt")
 
 HELD_OUT = ("dev", "test", "align")
+LIMITS = {"limit": "pairs", "least": "least", "most": "most", "others": "others"}
+"""Options and the fields of `Limits` that they set."""
 
 
 def make(options: argparse.Namespace) -> int:
@@ -56,19 +59,17 @@ def make(options: argparse.Namespace) -> int:
         if not re.fullmatch(r"[a-z]{2,3}-en", pair):
             raise UserError(f"{pair!r} is no pair of a language with English: give pairs such as de-en,cs-en")
         language(pair.removesuffix("-en"))
-    if options.others < 0:
-        raise UserError(f"--others {options.others} is below 0: give how many further candidates there may be")
+    limits = _limits(options)
     output = Path(options.output)
     missing = [pair for pair in pairs if not (output / pair / MANIFEST).is_file()]
-    limits = Limits(options.limit, options.least, most=options.most, others=options.others)
     for pair in pairs:
         if pair not in missing:
-            _check_made(output / pair, WIKIXPR if options.wikixpr else limits.settings())
+            _check_made(output / pair, WIKIXPR if options.wikixpr else limits.settings(), _inputs(options, pair))
     if options.wikixpr:
         for pair in missing:
             read_wikixpr(Path(options.wikixpr), pair, output / pair)
     elif options.data:
-        _from_data(Path(options.data), missing, output, limits)
+        _from_data(options, missing, output, limits)
     elif options.lexicon and options.text:
         _from_files(options, missing, output, limits)
     else:
@@ -82,10 +83,30 @@ def make(options: argparse.Namespace) -> int:
     return OK
 
 
-def _check_made(folder: Path, wanted: Mapping[str, int]) -> None:
-    """Raise UserError if a set that is there was made with other settings than those that are wanted."""
-    made = open_examples(folder).manifest.get("settings", {})
-    different = [name for name in wanted.keys() | made.keys() if made.get(name) != wanted.get(name)]
+def _limits(options: argparse.Namespace) -> Limits:
+    """The limits that the options set; raises UserError for options that do not go together."""
+    sources = [f"--{name}" for name in ("data", "lexicon", "wikixpr") if getattr(options, name)]
+    if len(sources) > 1:
+        raise UserError(f"{' and '.join(sources)} are different things to read: give one of them")
+    given = {name: getattr(options, name) for name in LIMITS if getattr(options, name) is not None}
+    if options.wikixpr and given:
+        raise UserError(f"--{next(iter(given))} is for sets made of a lexicon: WikiXPR is read whole, leave it out")
+    made = replace(Limits(), **{LIMITS[name]: value for name, value in given.items()})
+    if made.others < 0:
+        raise UserError(f"--others {made.others} is below 0: give how many further candidates there may be")
+    if made.least > made.most:
+        raise UserError(f"--least {made.least} is above --most {made.most}: no phrase has so many example sentences")
+    return made
+
+
+def _check_made(folder: Path, wanted: Mapping[str, int], inputs: Sequence[Path]) -> None:
+    """Raise UserError if a set that is there was made with other settings than those that are wanted, or of other
+    files, if there are any."""
+    found = open_examples(folder).manifest
+    made = found.get("settings", {})
+    different = {name for name in wanted.keys() | made.keys() if made.get(name) != wanted.get(name)}
+    if inputs and not different and remembered_hashes(inputs) != found.get("inputs"):
+        different = {"files"}
     if different:
         raise UserError(
             f"{folder} was made with other settings ({', '.join(sorted(different))}): "
@@ -93,13 +114,29 @@ def _check_made(folder: Path, wanted: Mapping[str, int]) -> None:
         )
 
 
-def _from_data(data: Path, pairs: Sequence[str], output: Path, limits: Limits) -> None:
+def _inputs(options: argparse.Namespace, pair: str) -> list[Path]:
+    """The files that the set of a pair is made of, those that are there."""
+    if options.wikixpr:
+        found = wikixpr_files(Path(options.wikixpr), pair)
+    elif options.data:
+        data = Path(options.data)
+        found = [*(data / "lexicon").glob(f"*.{pair}.tsv*"), *(data / "train").glob("*-en.tsv*"), *_held_out(data)]
+    else:
+        texts = (text.partition("=") for text in options.text or ())
+        found = [*map(Path, options.lexicon or ()), *(Path(name) for code, _, name in texts if code in pair.split("-"))]
+    return sorted(path for path in found if path.is_file())
+
+
+def _held_out(data: Path) -> list[Path]:
+    return sorted(p for name in HELD_OUT for p in (data / name).glob("*") if p.is_file())
+
+
+def _from_data(options: argparse.Namespace, pairs: Sequence[str], output: Path, limits: Limits) -> None:
     """The sets of a folder of lexicons and parallel text, each side of which serves as monolingual text."""
     if not pairs:
         return
-    skips = Skips(shown=0)
-    held = sorted(p for name in HELD_OUT for p in (data / name).glob("*") if p.is_file())
-    excluded = excluded_texts(held, skips)
+    data, skips = Path(options.data), Skips(shown=0)
+    excluded = excluded_texts(_held_out(data), skips)
     english_files = sorted((data / "train").glob("*-en.tsv*"))
     corpora = {path.name.split(".")[0]: read_corpus(path, skips) for path in english_files}
     for pair in pairs:
@@ -115,8 +152,8 @@ def _from_data(data: Path, pairs: Sequence[str], output: Path, limits: Limits) -
         source = SentenceIndex(code, _side(corpus, train, code), excluded)
         linked = linked_rows(source, english, corpus.pairs)
         lexicons = lexicon_files(data, pair)
-        files = {path.name: remembered_sha256(path) for path in (*lexicons, train)}
-        _build(pair, lexicons, (source, english), linked, output, limits, files)
+        inputs = remembered_hashes(_inputs(options, pair))
+        _build(pair, lexicons, (source, english), linked, output, limits, inputs)
 
 
 def _from_files(options: argparse.Namespace, pairs: Sequence[str], output: Path, limits: Limits) -> None:
@@ -136,8 +173,8 @@ def _from_files(options: argparse.Namespace, pairs: Sequence[str], output: Path,
             for code in pair.split("-")
         ]
         paths = [Path(name) for name in options.lexicon]
-        files = {p.name: remembered_sha256(p) for p in (*paths, *texts[pair.split("-")[0]], *texts["en"])}
-        _build(pair, paths, (sides[0], sides[1]), {}, output, limits, files)
+        inputs = remembered_hashes(_inputs(options, pair))
+        _build(pair, paths, (sides[0], sides[1]), {}, output, limits, inputs)
 
 
 def _build(
@@ -147,11 +184,12 @@ def _build(
     linked: dict[int, frozenset[int]],
     output: Path,
     limits: Limits,
-    files: dict[str, str],
+    inputs: dict[str, str],
 ) -> None:
     skips = Skips(shown=0)
     entries = read_lexicon(lexicons, skips)
-    log.info("%s: %d entries; %s", pair, len(entries), skips.summary())
+    usable = sum(entry.asked for entry in entries)
+    log.info("%s: %d entries; %s", pair, usable, skips.summary())
     with closing(progress(limits.pairs, "pairs", f"example sentences {pair}")) as bar:
         chosen = choose(entries, *indexes, linked, limits, bar.update, skips)
     if not chosen:
@@ -161,10 +199,10 @@ def _build(
         )
     sides, rows = assemble(entries, chosen, indexes, limits)
     texts = dict(zip(pair.split("-"), map(len, indexes), strict=True))
-    counts = {"entries": len(entries), "skips": dict(skips.counts), "sentences to choose from": texts}
+    counts = {"entries": usable, "skips": dict(skips.counts), "sentences to choose from": texts}
     facts = {
         "settings": limits.settings(),
-        "inputs": files,
+        "inputs": inputs,
         "lexicon": counts,
         "statistics": statistics(sides, rows),
     }
@@ -198,10 +236,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lexicon", nargs="+", metavar="FILE", help="files of English, a tab and the other language")
     parser.add_argument("--text", action="append", metavar="LANG=FILE", help="a file of sentences; may be repeated")
     parser.add_argument("--wikixpr", metavar="DIR", help="folder of WikiXPR")
-    parser.add_argument("--limit", type=positive, default=usual.pairs, metavar="N", help="pairs (default: %(default)s)")
-    parser.add_argument("--least", type=positive, default=usual.least, help="fewest examples (default: %(default)s)")
-    parser.add_argument("--most", type=positive, default=usual.most, help="most examples (default: %(default)s)")
-    parser.add_argument("--others", type=int, default=usual.others, help="further candidates (default: %(default)s)")
+    for name, kind, what in (
+        ("limit", positive, "pairs"),
+        ("least", positive, "fewest examples of a phrase"),
+        ("most", positive, "most examples of a phrase"),
+        ("others", int, "further candidates"),
+    ):
+        parser.add_argument(
+            f"--{name}", type=kind, metavar="N", help=f"{what} (default: {getattr(usual, LIMITS[name])})"
+        )
     parser.add_argument("--report", metavar="FILE", help="write the sizes of all sets as Markdown")
     return run(make, parser.parse_args(arguments))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rag_mt.corpora.opening import read_lines
@@ -16,6 +16,9 @@ from retrievers.words import surface, word_spans
 MAX_WORDS = 6
 ROUGE_MOST = 0.5
 """Pairs that are more alike than this in both directions are left out (XPR, section 4.1)."""
+
+NO_PHRASE = "without a phrase on each side"
+ODD = "with brackets, alternatives or sentence marks"
 
 _ODD = re.compile(r"""[()\[\]{}/\\;:|<>~*=+…"„“”«»!?]|\.\.|, """)
 _MONTH_OR_DAY = re.compile(
@@ -43,10 +46,12 @@ _AROUND_TIME = _words(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A phrase with a translation: `source` in the other language, `target` in English."""
+    """A phrase with a translation: `source` in the other language, `target` in English. One that is not `asked` makes
+    no phrase pair and is only known to be right."""
 
     source: str
     target: str
+    asked: bool = True
 
     @property
     def words(self) -> int:
@@ -63,13 +68,17 @@ def lexicon_files(data: Path, pair: str) -> list[Path]:
     """The lexicons `DIR/lexicon/NAME.xx-en.tsv[.xz]` of a language pair; raises UserError if there are none."""
     found = sorted(p for p in (data / "lexicon").glob(f"*.{pair}.tsv*") if p.is_file())
     if not found:
-        raise UserError(f"there is no lexicon/NAME.{pair}.tsv in {data}: give the folder that holds it, or --lexicon")
+        raise UserError(
+            f"there is no lexicon/NAME.{pair}.tsv in {data}: give the folder that holds it, or your own "
+            "files by --lexicon and --text instead of --data"
+        )
     return found
 
 
 def read_lexicon(paths: Iterable[Path], skips: Skips) -> list[Entry]:
     """The entries of files with an English phrase in the first column and its translation in the second, each once, in
-    the order of the files; what cannot be used is counted in `skips`."""
+    the order of the files. What makes no phrase pair is counted in `skips`; it is among the entries, not `asked`, where
+    it is a translation all the same (`hotel`, `Hotel`)."""
     found: dict[tuple[str, str], Entry] = {}
     for path in paths:
         for line in read_lines(path, skips):
@@ -79,8 +88,8 @@ def read_lexicon(paths: Iterable[Path], skips: Skips) -> list[Entry]:
             entry = Entry(cleaned(other), cleaned(english, verb_mark="to "))
             if reason := unfit(entry):
                 skips.add(Origin(str(path), line.number), reason)
-            else:
-                found.setdefault(entry.key, entry)
+            if reason not in (NO_PHRASE, ODD):
+                found.setdefault(entry.key, replace(entry, asked=not reason))
     return list(found.values())
 
 
@@ -94,9 +103,9 @@ def unfit(entry: Entry) -> str:
     """Why an entry makes no phrase pair, such as `with a time expression`; empty if it does."""
     for phrase in (entry.source, entry.target):
         if not any(map(str.isalpha, phrase)) or len(phrase) < 2:
-            return "without a phrase on each side"
+            return NO_PHRASE
         if _ODD.search(phrase):
-            return "with brackets, alternatives or sentence marks"
+            return ODD
     if entry.words > MAX_WORDS:
         return f"with more than {MAX_WORDS} words"
     if is_time(entry.target) or any(map(str.isdigit, entry.source)):

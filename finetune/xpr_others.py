@@ -26,12 +26,14 @@ def other_phrases(
     taken: Collection[str],
     wanted: int,
     most: int,
+    foreign: Collection[str] = (),
 ) -> dict[str, list[Place]]:
     """Up to `wanted` phrases that occur in the sentences `rows`, with up to `most` places each, by what they say.
 
     First come those in `lexicon`, then runs of up to three words. `lexicon` and `taken` hold surfaces (see
     `retrievers.words.surface`); a phrase in `taken` is left out, and so is a run of words around one, which says almost
-    the same. Words of a phrase have nothing but a blank between them. At most `SENTENCES` sentences are looked through.
+    the same; of those in `foreign` only they themselves are. Words of a phrase have nothing but a blank between them.
+    At most `SENTENCES` sentences are looked through.
     """
     listed: dict[str, list[Place]] = {}
     runs: dict[str, list[Place]] = {}
@@ -50,6 +52,8 @@ def other_phrases(
                 said = " ".join(words[first : last + 1])
                 if said in taken:
                     inside = True
+                elif said in foreign:
+                    continue
                 elif said in lexicon:
                     _add(listed, said, text, (row, spans[first][0], spans[last][1]), most)
                 elif not inside and last - first < RUN_WORDS and crc32(said.encode()) % _KEPT_OF == 0:

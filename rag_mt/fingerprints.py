@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,11 @@ def remembered_sha256(path: Path) -> str:
     with whole_file(note) as part:
         part.write_text(digest)
     return digest
+
+
+def remembered_hashes(paths: Iterable[Path]) -> dict[str, str]:
+    """`remembered_sha256` of files by their folder's and their own name."""
+    return {f"{path.parent.name}/{path.name}": remembered_sha256(path) for path in paths}
 
 
 def folder_fingerprint(folder: Path, suffixes: tuple[str, ...] = (".safetensors", ".json", ".model")) -> str:

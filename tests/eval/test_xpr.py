@@ -80,10 +80,21 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def training(languages: list[str]) -> dict[str, Any]:
+def training(phrases: Path, languages: list[str], seed: int = 1, sentences: int = 4) -> dict[str, Any]:
     """What `finetune.xpr` records of a training, as far as it is read."""
-    settings = {"data": {"languages": languages}, "training": {"steps": 40}}
-    sets = [{"name": name, "statistics": {"train": {"pairs": 36 * n}}} for n, name in enumerate(languages, 1)]
+    settings = {
+        "data": {"languages": languages, "sentences": sentences},
+        "training": {"steps": 40, "seed": seed},
+        "model": {"layer": 2},
+    }
+    sets = [
+        {
+            "name": name,
+            "statistics": {"train": {"pairs": 36 * n}},
+            "files": open_examples(phrases / name).manifest["files"],
+        }
+        for n, name in enumerate(languages, 1)
+    ]
     return {"steps": 30, "phrase_pairs_seen": 1440, "training_seconds": 90, "settings": settings, "phrases": sets}
 
 
@@ -102,7 +113,7 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory, letters: Path) -> Path:
+def models(tmp_path_factory: pytest.TempPathFactory, phrases: Path, letters: Path) -> Path:
     """Models whose heads are random, some of them."""
     folder = tmp_path_factory.mktemp("models")
     for name, sentences in (
@@ -116,9 +127,9 @@ def models(tmp_path_factory: pytest.TempPathFactory, letters: Path) -> Path:
         (folder / name).mkdir()
         (folder / name / ENCODER).symlink_to(letters)
         XprHead(XprSettings(ENCODER, layer=2, hidden=32, sentences=sentences)).save(folder / name)
-        (folder / name / "training.json").write_text(
-            json.dumps(training(["de-en"] if "de" in name else ["de-en", "cs-en"]))
-        )
+        languages = ["de-en"] if "de" in name else ["de-en", "cs-en"]
+        facts = training(phrases, languages, seed=2 if "seed" in name else 1, sentences=sentences)
+        (folder / name / "training.json").write_text(json.dumps(facts))
     return folder
 
 
@@ -173,10 +184,12 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
     assert {name for part, name in rows if part == "examples"} >= {"XPR, untrained@1", "XPR, trained on de-en@32"}
     assert len([name for part, name in rows if part == "layers"]) == 3 * 3, "three systems, embeddings and two layers"
     markdown = Path(files[1]).read_text()
-    assert markdown.replace(" The same as a picture", "") != text
+    lines = markdown.splitlines(keepends=True)
+    picture = next(n for n, line in enumerate(lines) if line.startswith("The same as a picture"))
+    assert "".join([*lines[:picture], *lines[picture + 2 :]]) == text, "what is printed has no picture"
     for shown in (
         "83.9",
-        "12 test pairs of 12 concepts, searched among 24 of de and 24 of en",
+        "12 test pairs (12 with several words, 12 concepts), searched among 24 of de and 24 of en",
         "avg",
         "report.svg",
         "| 30 | 40 | 1,440 | de-en 480, cs-en 960 | 1.5 |",
@@ -337,6 +350,8 @@ MISTAKES = [
     (("--parts", "layers,soup"), "no part soup"),
     (("--others", "-1"), "--others -1 is below 0"),
     (("--output", "x.csv"), "neither in .json nor in .md"),
+    (("--model", "ccpr-e5-small", "--dev-report", "x.json"), "suite xpr does not read --model, --dev-report"),
+    (("--suite", "gold"), "suite gold does not read --phrases"),
 ]
 
 
@@ -354,6 +369,21 @@ def test_a_model_of_another_name_is_refused(common, models, capsys, tmp_path) ->
     code, _, error = run(capsys, *common, "--models", str(folder.parent), "--runs", str(tmp_path / "runs"))
     assert code == 2
     assert "was trained on de-en: name its folder for that" in error
+
+
+def test_a_model_of_other_pairs_or_settings_is_refused(common, phrases, models, capsys, tmp_path) -> None:
+    folder = tmp_path / "models" / "seed.2.de-en"
+    shutil.copytree(models / "seed.2.de-en", folder, symlinks=True)
+    facts = json.loads((folder / "training.json").read_text())
+    arguments = (*common, "--models", str(folder.parent), "--runs", str(tmp_path / "runs"), "--parts", "none")
+    assert run(capsys, *arguments)[0] == 0
+    facts["phrases"][0]["files"]["pairs.npy"]["sha256"] = "0"
+    (folder / "training.json").write_text(json.dumps(facts))
+    code, _, error = run(capsys, *arguments)
+    assert code == 2 and "was trained on another version of the set de-en: train it again" in error
+    (folder / "training.json").write_text(json.dumps(training(phrases, ["de-en"], seed=3)))
+    code, _, error = run(capsys, *arguments)
+    assert code == 2 and "trained with training.seed = 3, and its name says 2" in error
 
 
 def test_models_are_told_apart_by_what_makes_their_vectors(models: Path, tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from eval.xpr_scores import Asked, compared, nearest, result, score, task
 from rag_mt.types import Floats
@@ -33,6 +36,7 @@ def test_what_is_asked_and_searched(own: ExampleSet) -> None:
     assert asked.candidates[0].tolist() == [0, 1, 2, 5], "asked phrases, then those of no pair"
     assert asked.candidates[1].tolist() == [0, 1, 2]
     assert asked.own == (3, 3)
+    assert asked.concepts.tolist() == ["house", "home", "dog", "home"] and not asked.several.any()
     assert asked.answers[1][0] == {0, 1}
     assert asked.answers[1][2] == {2, 3}, "known translations are right"
     assert task(own, "test", others=0).candidates[0].tolist() == [0, 1, 2]
@@ -87,8 +91,13 @@ def test_nearest_takes_the_first_of_equals() -> None:
     assert nearest(np.zeros((0, 2), np.float32), np.ones((3, 2), np.float32)).tolist() == []
 
 
+def told(right: NDArray[np.bool_], concepts: Iterable[int]) -> Asked:
+    names = np.array([f"concept {n}" for n in concepts])
+    return Asked(right, names, np.arange(len(names)) % 2 == 0)
+
+
 def asked(right: list[list[int]], concepts: list[int]) -> Asked:
-    return Asked(np.array(right, bool), np.array(concepts))
+    return told(np.array(right, bool), concepts)
 
 
 def test_accuracy_is_the_mean_of_both_directions_and_of_sets() -> None:
@@ -105,9 +114,21 @@ def test_pairs_of_a_concept_are_drawn_together() -> None:
     rng = np.random.default_rng(0)
     right = rng.random((2, 400)) < 0.5
     right[:, 1::2] = right[:, ::2]  # pairs of a concept say the same twice
-    alone = score([Asked(right, np.arange(400))])
-    together = score([Asked(right, np.arange(400) // 2)])
+    alone = score([told(right, range(400))])
+    together = score([told(right, np.arange(400) // 2)])
     assert together.high - together.low > 1.25 * (alone.high - alone.low)
+    one, other = right[:, ::2], right[:, 1::2]  # the same as two sets
+    apart = score([told(one, range(200)), told(other, range(200, 400))])
+    shared = score([told(one, range(200)), told(other, range(200))])
+    assert shared.value == apart.value and shared.high - shared.low > 1.25 * (apart.high - apart.low)
+
+
+def test_pairs_of_several_words_are_told_apart() -> None:
+    found = asked([[1, 0, 1, 0], [1, 0, 0, 0]], [5, 6, 7, 8]).of_several_words()
+    assert found.right.tolist() == [[True, True], [True, False]] and found.concepts.tolist() == [
+        "concept 5",
+        "concept 7",
+    ]
 
 
 def test_systems_are_compared_on_the_same_pairs() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetune.xpr_build import Limits, choose, concept, split_of
+from finetune.xpr_build import Found, Limits, assemble, choose, concept, split_of
 from finetune.xpr_data import main
 from finetune.xpr_lexicon import Entry, common_subsequence, is_time, read_lexicon, too_alike, unfit
 from finetune.xpr_others import other_phrases
@@ -89,7 +89,8 @@ def test_lexicon_lines_are_cleaned_and_counted(tmp_path: Path) -> None:
     path.write_text("to adopt\tannehmen\nto adopt\tAnnehmen\nto\tzu\nonly one column\nhotel\tHotel\n", "utf-8")
     skips = Skips(shown=0)
     found = read_lexicon([path], skips)
-    assert [(e.target, e.source) for e in found] == [("adopt", "annehmen"), ("to", "zu")]
+    assert [(e.target, e.source) for e in found if e.asked] == [("adopt", "annehmen"), ("to", "zu")]
+    assert [(e.target, e.source) for e in found if not e.asked] == [("hotel", "Hotel")]
     assert skips.counts == {"without a phrase on each side": 1, "with ROUGE-L above 0.5 both ways": 1}
 
 
@@ -264,15 +265,63 @@ def test_sets_are_clean(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "was made with other settings (builder, enough, " in capsys.readouterr().err
 
 
-def test_known_translations_are_right_answers(data: Path, tmp_path: Path) -> None:
-    assert main(["--data", str(data), "--pairs", "de-en", "--output", str(tmp_path), "--limit", "50"]) == 0
-    found = open_examples(tmp_path / "de-en")
-    for name in ("train", "dev", "test"):
-        for rows, answers in zip(found.pairs(name).tolist(), found.answers(name, 1), strict=True):
-            assert rows[1] in answers
+def english_of(split: str, count: int, *words: str) -> list[str]:
+    """English words of a split, none of them in `words`."""
+    made = (
+        f"{a}{b}" for a in ("sun", "moon", "fire", "hill", "lake") for b in ("ward", "stone", "mark", "field", "gate")
+    )
+    return [word for word in made if split_of(word) == split and word not in words][:count]
 
 
-def test_one_own_lexicon_and_text(data: Path, tmp_path: Path) -> None:
+def chosen_of(entries: list[Entry], language: str = "tr") -> tuple[list[Found], SentenceIndex, SentenceIndex, Skips]:
+    """What is chosen of entries that all stand in a sentence."""
+    sources = index(language, [f"{n} burada {entry.source} duruyor" for n, entry in enumerate(entries)])
+    targets = index("en", [f"{n} here stands the {entry.target} today" for n, entry in enumerate(entries)])
+    skips = Skips(shown=0)
+    limits = Limits(pairs=30, enough=1, others=0)
+    return choose(entries, sources, targets, {}, limits, lambda _: None, skips), sources, targets, skips
+
+
+def test_no_translation_of_a_held_out_phrase_is_trained_on() -> None:
+    tested, other, again = english_of("test", 3)
+    trained, rare = english_of("train", 2)
+    entries = [
+        Entry("aaa", tested),
+        Entry("bbb", other),
+        Entry("bbb", trained),  # is trained on in some language pair
+        Entry("ccc", trained),
+        Entry("Stühle", again),
+        Entry("Stuhl", rare),  # another form of a phrase that is held out
+    ]
+    found, *_, skips = chosen_of(entries, "de")
+    assert {(f.split, f.entry.source, f.entry.target) for f in found} == {
+        ("test", "aaa", tested),
+        ("test", "Stühle", again),
+        ("train", "ccc", trained),
+    }
+    assert skips.counts["to be held out, with a translation that may be trained on"] == 1
+    assert skips.counts["for training, a form of a translation of a held-out phrase"] == 1
+
+
+def test_further_translations_are_right_answers() -> None:
+    first, second, alike = english_of("test", 3)
+    entries = [Entry("aaa", first), Entry("aaa", second), Entry("bbb", second), Entry(alike, first, asked=False)]
+    found, sources, targets, _ = chosen_of([*entries, Entry(alike, alike)])
+    sides, rows = assemble(entries, found, (sources, targets), Limits(others=9))
+    asked = {(f.entry.source, f.entry.target) for f in found}
+    assert {("bbb", second), (alike, alike)} <= asked
+    known = {(sides[0].phrases[s], sides[1].phrases[t]) for s, t, split in rows.tolist() if split == 3}
+    assert known == {(e.source, e.target) for e in entries} - asked
+
+
+def test_a_candidate_does_not_say_what_a_query_of_the_other_language_says() -> None:
+    lines = [Sentence(f"the old house number {n} stands near the old river", "en") for n in "abc"]
+    found, rest = (other_phrases(lines, range(3), {"old", "old house"}, {}, 9, 3, foreign) for foreign in ((), {"old"}))
+    assert {"old", "old house"} <= set(found)
+    assert "old house" in rest and "old" not in rest
+
+
+def test_one_own_lexicon_and_text(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line.split("\t") for line in (data / "train" / "de-en.tsv").read_text("utf-8").splitlines()]
     for column, name in enumerate(("en.txt", "de.txt")):
         (tmp_path / name).write_text("\n".join(line[column] for line in lines) + "\n", "utf-8")
@@ -281,6 +330,11 @@ def test_one_own_lexicon_and_text(data: Path, tmp_path: Path) -> None:
     output = ["--pairs", "de-en", "--output", str(tmp_path / "out"), "--others", "0"]
     assert main(["--lexicon", lexicon, *texts, *output]) == 0
     assert len(open_examples(tmp_path / "out" / "de-en").pairs("train"))
+    assert main(["--lexicon", lexicon, *texts, *output]) == 0, "the same again is kept"
+    other = tmp_path / "other.tsv"
+    other.write_text(Path(lexicon).read_text("utf-8") + "one more\teno erom\n", "utf-8")
+    assert main(["--lexicon", str(other), *texts, *output]) == 2
+    assert "was made with other settings (files)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -291,6 +345,9 @@ def test_one_own_lexicon_and_text(data: Path, tmp_path: Path) -> None:
         (["--data", "nowhere"], "no train/de-en.tsv"),
         (["--wikixpr", "nowhere"], "folder of WikiXPR"),
         (["--others", "-1"], "--others -1 is below 0"),
+        (["--least", "5", "--most", "3"], "--least 5 is above --most 3"),
+        (["--data", "x", "--lexicon", "y"], "--data and --lexicon are different things to read"),
+        (["--wikixpr", "x", "--limit", "5"], "--limit is for sets made of a lexicon"),
         (["--lexicon", "x", "--text", "words.txt"], "names no language"),
         (["--lexicon", "x", "--text", "de=words.txt"], "needs text of en"),
     ],
