@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 from eval.phrase_sets import PhraseSet
@@ -21,10 +22,11 @@ from eval.xpr_models import Models, example_vectors
 from eval.xpr_sample import as_examples
 from eval.xpr_scores import result, task
 from rag_mt.errors import UserError
+from rag_mt.types import Floats
 from retrievers.ccpr.heads import ENCODER
 from retrievers.mapping import SelfLearning
 from retrievers.word_vectors import WordTraining
-from retrievers.xpr.examples import Side, open_examples, sentence_table, write_examples
+from retrievers.xpr.examples import ExampleSet, Side, open_examples, sentence_table, write_examples
 from retrievers.xpr.head import XprHead, XprSettings
 from retrievers.xpr.model import untrained_xpr
 
@@ -286,6 +288,39 @@ def test_maps_and_what_they_are_learnt_from(phrases, data, letters, tmp_path) ->
     rows = words.normal(own, 1, np.arange(4))
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
     assert set(words.language("en").words) >= {*FIRST, *SECOND}
+
+
+class Turned:
+    """Vectors of side 0 that are those of side 1, turned by a matrix (a Base)."""
+
+    def __init__(self, vectors: Floats, turn: Floats) -> None:
+        self.key = {"turned": 1}
+        self.sides = vectors @ turn.T, vectors
+
+    def plain(self, own: ExampleSet, side: int, rows: NDArray[np.int64]) -> Floats:
+        return self.sides[side][rows]
+
+    normal = plain
+
+    def sample(self, own: ExampleSet, side: int) -> Floats:
+        return self.sides[side]
+
+    def has_sample(self, own: ExampleSet) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("trained_on", [("de-en",), ()])
+def test_a_map_turns_the_first_side_into_the_space_of_the_second(phrases: Path, trained_on: tuple[str, ...]) -> None:
+    own = open_examples(phrases / "de-en")
+    rng = np.random.default_rng(5)
+    vectors = rng.standard_normal((len(PHRASES), 8)).astype(np.float32) * np.linspace(1, 4, 8, dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    turn = np.linalg.qr(rng.standard_normal((8, 8)))[0].astype(np.float32)
+    base = Turned(vectors, turn)
+    maps, rows = Maps(base, {"de-en": own}), np.arange(TRAIN, len(PHRASES))
+    assert np.abs(base.plain(own, 0, rows) - vectors[rows]).max() > 0.3
+    np.testing.assert_allclose(maps.vectors(own, trained_on, 0, rows), vectors[rows], atol=1e-3)
+    np.testing.assert_array_equal(maps.vectors(own, trained_on, 1, rows), vectors[rows])
 
 
 def test_a_set_without_others_is_mapped_by_its_training_phrases(
