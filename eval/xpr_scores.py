@@ -33,11 +33,11 @@ class Task:
 
     name: str
     pairs: Rows
-    concepts: NDArray[np.str_]
-    several: Bits
     candidates: tuple[NDArray[np.int64], NDArray[np.int64]]
     own: tuple[int, int]
     answers: tuple[list[frozenset[int]], list[frozenset[int]]]
+    concepts: NDArray[np.str_]
+    several: Bits
 
 
 def task(own: ExampleSet, split: Split, others: int, most: int | None = None) -> Task:
@@ -62,9 +62,11 @@ def task(own: ExampleSet, split: Split, others: int, most: int | None = None) ->
         candidates.append(np.concatenate([asked, own.candidates(split, side)[paired:][:others]]))
         counts.append(len(asked))
     texts = [[side.phrases[row] for row in pairs[:, n]] for n, side in enumerate(own.sides)]
-    several = np.array([[len(word_spans(text)) > 1 for text in side] for side in texts], dtype=bool).any(axis=0)
-    concepts = np.array([concept(text) for text in texts[1]], dtype=np.str_)
-    return Task(own.name, pairs, concepts, several, (candidates[0], candidates[1]), (counts[0], counts[1]), answers)
+    several = np.array(
+        [any(len(word_spans(text)) > 1 for text in both) for both in zip(*texts, strict=True)], dtype=bool
+    )
+    concepts = np.array([concept(text) for text in texts[1]]).astype(np.str_)
+    return Task(own.name, pairs, (candidates[0], candidates[1]), (counts[0], counts[1]), answers, concepts, several)
 
 
 @dataclass(frozen=True)
