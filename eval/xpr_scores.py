@@ -65,8 +65,8 @@ def task(own: ExampleSet, split: Split, others: int, most: int | None = None) ->
     several = np.array(
         [any(len(word_spans(text)) > 1 for text in both) for both in zip(*texts, strict=True)], dtype=bool
     )
-    concepts = np.array([concept(text) for text in texts[1]]).astype(np.str_)
-    return Task(own.name, pairs, (candidates[0], candidates[1]), (counts[0], counts[1]), answers, concepts, several)
+    about = np.array([concept(text) for text in texts[1]], dtype=np.str_)
+    return Task(own.name, pairs, (candidates[0], candidates[1]), (counts[0], counts[1]), answers, about, several)
 
 
 @dataclass(frozen=True)
