@@ -6,10 +6,11 @@
 # DATA holds lexicon/, train/, dev/ and test/; everything is made under WORK. Steps: data train seeds ablations layers
 # multilingual eval (default: all). Started again it goes on: finished runs are left, a run that was stopped goes on from
 # its last checkpoint. MINUTES (default: 20) is what a training run may take, SHIPPED_MINUTES (default: 120) the one of the
-# multilingual model, which is the shipped one; a run that needs more stops there.
+# multilingual model, which is the shipped one; a run that needs more stops there. EXAMPLES (default: 4, as in training)
+# sentences of a phrase are read in the evaluation, DEV_PAIRS (default: 200) pairs asked in its sweeps.
 set -euo pipefail
 if [ $# -lt 2 ]; then
-  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 data=$1 work=$2
@@ -77,7 +78,7 @@ for step in $steps; do
     multilingual) minutes=${SHIPPED_MINUTES:-120} train multilingual xpr-shipped ;;
     eval)
       "$python" -m eval.phrases --suite xpr --data "$data" --phrases "$phrases" --models "$models" --runs "$work/runs" \
-        --output "$work/xpr.json" "$work/xpr.md"
+        --examples "${EXAMPLES:-4}" --dev-pairs "${DEV_PAIRS:-200}" --output "$work/xpr.json" "$work/xpr.md"
       ;;
     *)
       echo "there is no step $step: choose among data train seeds ablations layers multilingual eval" >&2
