@@ -22,21 +22,25 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import faiss
 
 from eval.bitext_report import ENDINGS, Report, Timing, report_blocks, write_report
 from eval.bitext_runs import ModelRun, run_model, timed
-from eval.bitext_sets import PARTS, BitextSet, Sizes, build_sets, read_set, sample_sets, write_set
+from eval.bitext_sets import PARTS, SETTINGS, BitextSet, Sizes, build_sets, read_set, sample_sets, write_set
 from eval.phrase_sets import LANGUAGES
 from eval.report_blocks import as_markdown
 from eval.suites import QUICK
 from rag_mt.console import OK, Parser, add_model_options, note, positive, run
+from rag_mt.corpora.reading import input_stamp
 from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
+from rag_mt.fingerprints import settings_hash
 from rag_mt.paths import cache_dir
 from rag_mt.toml_settings import shown_path
+from retrievers.mdpr import is_passage_model
 from retrievers.registry import sentence_encoder
 
 SEED = 1
@@ -56,7 +60,8 @@ def sets_of(options: argparse.Namespace, work: Path) -> tuple[list[BitextSet], s
     sizes = Sizes(options.training_size, options.size)
     made: list[BitextSet] = []
     for code in languages:
-        folder = work / f"sets-{sizes.training}-{sizes.test}-seed-{options.seed}"
+        made_of = [input_stamp(str(Path(options.data) / "train")), asdict(sizes), options.seed, SETTINGS]
+        folder = work / f"sets-{settings_hash(made_of)}"
         if not all((folder / f"{code}-en.{part}.gold").is_file() for part in PARTS):
             note(f"making the sets of {code}-en")
             for own in build_sets(Path(options.data), code, sizes, options.seed):
@@ -77,6 +82,8 @@ def evaluate(options: argparse.Namespace) -> int:
     runs: list[ModelRun] = []
     dimension = 0
     for name in options.models:
+        if options.data and is_passage_model(name):
+            note(f"{name} was trained on sentence pairs: its scores are too good where these sets hold some of them")
         encoder = sentence_encoder(name, options.device, options.dtype)
         dimension = encoder.dimension
         runs.append(run_model(name, encoder, sets, work / "vectors", options.kind))

@@ -44,6 +44,10 @@ MOST_CHARS = 1000
 SAMPLE_HIDDEN, SAMPLE_SEED = 5, 1
 """In the sample corpus every fifth pair is hidden."""
 
+VERSION = 1
+"""Raised whenever equal data and sizes may give other sets."""
+SETTINGS = (VERSION, LEFT_OUT, SHARE, FEWEST_WORDS, MOST_CHARS)
+
 _WORD = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 

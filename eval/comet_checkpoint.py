@@ -35,7 +35,7 @@ def checkpoint_of(model: Path) -> Path:
     """
     kind, settings = facts_of(model)
     encoder = xlmr_folder()
-    name = settings_hash([file_sha256(model / HEAD), encoder.name, settings, FORMAT])
+    name = settings_hash([file_sha256(model / HEAD), str(encoder), settings, FORMAT])
     folder = cache_dir() / "models" / f"comet-{name}"
     if not folder.is_dir():
         with whole_folder(folder) as part:

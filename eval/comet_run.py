@@ -39,7 +39,7 @@ def score(request: dict[str, Any]) -> dict[str, Any]:
     )
     return {
         "scores": [float(s) for s in predicted.scores],
-        "weights": sha256(path)[:16],
+        "weights": weights_hash(model)[:16],
         "references": model.requires_references(),
         "version": version("unbabel-comet"),
     }
@@ -101,10 +101,13 @@ def remember_sentences(model: Any) -> None:
     model.compute_sentence_embedding = compute_sentence_embedding
 
 
-def sha256(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def weights_hash(model: Any) -> str:
+    """The sha256 of a model's weights by name: that of its file also changes with the folders that it names."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().float().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def first_line(error: Exception) -> str:

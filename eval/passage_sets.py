@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.trec import Qrels, read_qrels
+from eval.trec import Qrels, read_qrels, strict_lines
 from eval.xquad import LANGUAGES, Part, read_xquad
+from rag_mt.console import note
 from rag_mt.corpora.document_runs import document_runs, passages
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json, settings_hash
@@ -171,6 +172,10 @@ def own_collection(passages_file: Path, queries_file: Path, qrels_file: Path, de
         if lost := next((p for p in own if p not in known), None):
             raise UserError(f"{qrels_file} judges the passage {lost!r} of query {query!r}, which {passages_file} lacks")
     queries = [Query(*row, group=row[0]) for row in asked if any(g > 0 for g in qrels.get(row[0], {}).values())]
+    if queries and len(queries) < len(asked):
+        note(
+            f"{len(asked) - len(queries)} of {len(asked)} queries of {queries_file} have no relevant passage: left out"
+        )
     if not queries:
         raise UserError(
             f"no query of {queries_file} has a relevant passage in {qrels_file}: expected the same ids in both"
@@ -180,10 +185,8 @@ def own_collection(passages_file: Path, queries_file: Path, qrels_file: Path, de
 
 
 def _table(path: Path, default: str) -> list[tuple[str, str, str]]:
-    if not path.is_file():
-        raise UserError(f"there is no file {path}: expected lines of id, text and language, divided by tabs")
     made = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in strict_lines(path, "id, text and language, divided by tabs"):
         key, text, code, *rest = [*line.split("\t"), "", "", ""][:4]
         if not key or not text or any(rest):
             raise UserError(f"{path}:{number} is no row of id, text and, if you like, language, divided by tabs")

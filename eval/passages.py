@@ -73,7 +73,7 @@ def evaluate(options: argparse.Namespace) -> int:
             raise UserError(f"report {name!r} ends neither in .json nor in .md: give one of them")
     asked = [] if options.model == [NO_MODEL] else options.model or [UNTRAINED]
     models, given = named(asked, "--model"), named(options.run, "--run")
-    if taken := (models.keys() & given.keys()) | (given.keys() & {BM25, RM3}):
+    if taken := (models.keys() & given.keys()) | ((models.keys() | given.keys()) & {BM25, RM3}):
         raise UserError(f"the name {sorted(taken)[0]!r} stands for two systems: give each its own")
     for label, others in named(options.against, "--against").items():
         if unknown := [name for name in (label, *others) if name not in models]:
@@ -260,7 +260,7 @@ def _command(options: argparse.Namespace) -> str:
     for name, given in (("model", options.model or []), ("against", options.against), ("run", options.run)):
         for label, folders in named([own for own in given if own != NO_MODEL], f"--{name}").items():
             parts.append(f"--{name} {label}={','.join(Path(folder).name for folder in folders)}")
-    settings = (("without", ""), ("k1", K1), ("b", B))
+    settings = (("without", ""), ("k1", K1), ("b", B), ("dtype", "auto"))
     parts += [f"--{name} {getattr(options, name)}" for name, usual in settings if getattr(options, name) != usual]
     return " ".join(["python -m eval.passages", *parts, "--output RUNS"])
 

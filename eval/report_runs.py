@@ -173,12 +173,18 @@ def _read(path: Path) -> ReportRun:
 
 
 def _check(folder: Path, runs: Sequence[ReportRun]) -> None:
-    """Raise UserError if two systems have other suites or other signatures of a metric for a direction."""
+    """Raise UserError if two systems have other suites, other versions of prompts or decoding, or other signatures of a
+    metric for a direction."""
     others: dict[str, ReportRun] = {}
     for run in runs:
         other = others.setdefault(run.direction, run)
         if run.facts["suite"] != other.facts["suite"]:
             _refuse(folder, run, other)
+        if run.facts.get("decoding") != other.facts.get("decoding"):
+            raise UserError(
+                f"{folder}: {run.system} and {other.system} on {run.direction} were translated by different versions "
+                "of prompts or decoding: translate one again with --restart, or name other --systems"
+            )
         for name in run.scores.keys() & other.scores.keys():
             if run.scores[name].signature != other.scores[name].signature:
                 raise UserError(

@@ -27,6 +27,9 @@ QUICK = "quick form: measures nothing"
 FOLDERS = {"wmt16": ("test", "test"), "dev": ("dev", "validation")}
 """The suites of the 12 directions: their folder in the data and their split of `hf:wmt16`."""
 
+USUAL_HEADS = (("source", "src"), ("target", "tgt", "reference", "ref", "translation"))
+"""What headers of a table call the two columns where they do not name languages."""
+
 Row = tuple[int, str, str]
 Direction = tuple[str, str]
 
@@ -193,11 +196,11 @@ def file_rows(path: Path, source: str, target: str, columns: str | None = None) 
 
 
 def _columns(path: Path, source: str, target: str) -> list[str]:
-    """The columns whose headers name the languages, else the first two."""
+    """The columns whose headers name the languages or say source and target, else the first two."""
     first = next((line.text for line in read_lines(path, Skips(shown=0))), None) or ""
     heads = [cell.strip().casefold() for cell in first.split("\t")]
     found = []
-    for code in (source, target):
-        names = (code.casefold(), base_code(code), language(code).name.casefold())
+    for code, usual in zip((source, target), USUAL_HEADS, strict=True):
+        names = (code.casefold(), base_code(code), language(code).name.casefold(), *usual)
         found += next(([name] for name in names if name in heads), [])
     return found if len(found) == 2 else ["1", "2"]

@@ -25,7 +25,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from eval.metrics import DEFAULT_METRICS, METRICS, MetricSettings
+from eval.metrics import DEFAULT_METRICS, METRICS, MetricSettings, open_metrics
 from eval.suites import FOLDERS, SAMPLE, SEED, Suite, open_suite
 from eval.systems import EXAMPLE, check_at, read_systems
 from eval.translation_models import Models, Run, in_order
@@ -50,11 +50,17 @@ def evaluate(options: argparse.Namespace) -> int:
     systems = read_systems(Path(options.config), options.systems)
     directions = suite.chosen(options.directions)
     names = options.metrics.split(",")
-    for name in names:
-        if name not in METRICS:
-            raise UserError(f"unknown metric {name!r}: choose from {', '.join(METRICS)}")
+    settings = MetricSettings(
+        bertscore_model=options.bertscore_model,
+        bertscore_layer=options.bertscore_layer,
+        bertscore_baselines=_path(options.bertscore_baselines),
+        comet_scores=tuple(map(Path, options.comet)),
+        comet_model=options.comet_model,
+    )
     if not options.score_only:
         check_at(systems, directions)
+        for target in sorted({target for _, target in directions}):  # what cannot be scored is said before the hours
+            open_metrics(names, settings, target)
     limit = options.limit or (QUICK_LIMIT if suite.quick else None)
     folder = Path(options.output or f"runs/{Path(suite.name).stem}-{limit or 'all'}")
     parts = [suite.part(*direction, limit, options.seed) for direction in directions]
@@ -68,9 +74,14 @@ def evaluate(options: argparse.Namespace) -> int:
             )
     else:
         _translate(runs, suite, options)
-    found = _score(runs, names, options)
-    print(tables(found, [s.name for s in systems]), end="")
+    try:
+        found = _score(runs, names, settings, not options.quiet)
+    except UserError:
+        if not options.score_only:  # what was translated took its time
+            note_command(folder, command_of(options), time.perf_counter() - begin)
+        raise
     note_command(folder, command_of(options), time.perf_counter() - begin)
+    print(tables(found, [s.name for s in systems]), end="")
     note(f"runs and scores are in {folder}: `python -m eval.report {folder}` compares the systems")
     return OK
 
@@ -91,21 +102,21 @@ def _translate(runs: Sequence[Run], suite: Suite, options: argparse.Namespace) -
             raise SystemExit(INTERRUPTED) from None
 
 
-def _score(runs: Sequence[Run], names: Sequence[str], options: argparse.Namespace) -> list[tuple[Run, list[Scored]]]:
+def _score(
+    runs: Sequence[Run], names: Sequence[str], settings: MetricSettings, show: bool
+) -> list[tuple[Run, list[Scored]]]:
     """The scores of all runs, target language by target language, since metrics depend on it."""
-    settings = MetricSettings(
-        bertscore_model=options.bertscore_model,
-        bertscore_layer=options.bertscore_layer,
-        bertscore_baselines=_path(options.bertscore_baselines),
-        comet_scores=tuple(map(Path, options.comet)),
-        comet_model=options.comet_model,
-    )
     found = []
-    with closing(progress(len(runs), "runs", "scoring", show=not options.quiet)) as bar:
+    with closing(progress(len(runs), "runs", "scoring", show=show)) as bar:
         for own in runs:
-            records = read_records(own.file(RECORDS))
+            facts, records = read_facts(own.file(FACTS)), read_records(own.file(RECORDS))
+            if facts["sample"]["sha256"] != own.part.sha256:
+                raise UserError(
+                    f"{own.file(RECORDS)} has {facts['sample']['sentences']} sentences and not the "
+                    f"{len(own.part.sources)} of these options: give the --suite, --data, --limit and --seed of its run"
+                )
             outputs = outputs_sha256(records)
-            if read_facts(own.file(FACTS))["outputs"] != outputs:
+            if facts["outputs"] != outputs:
                 raise UserError(f"{own.file(RECORDS)} was changed after its run: make it again with --restart")
             found.append((own, score_run(own.file(SCORES), records, outputs, own.part.target, names, settings)))
             bar.update(1)

@@ -26,11 +26,14 @@ from eval.translation_records import (
     record_of,
 )
 from eval.translation_shared import asked, other_completions, repeatable
+from prompts.builder import FORMAT
+from prompts.templates import templates_hash
 from rag_mt import __version__
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json, settings_hash
 from rag_mt.jobs import plan
 from rag_mt.journal import RecordJournal
+from rag_mt.llm.transformers_llm import ALGORITHM
 from rag_mt.paths import whole_file
 from rag_mt.translator import Translator
 from rag_mt.types import Completion, Origin, Sentence
@@ -140,6 +143,7 @@ def _write_facts(run: Run, suite: Suite, translator: Translator, settings: Mappi
         "settings": run.own.as_dict(),
         "llm": translator.llm.fingerprint,
         "wrapper": translator.prompts.wrapper,
+        "decoding": {"algorithm": ALGORITHM, "prompts": FORMAT, "templates": templates_hash()},
         "index": {name: index[name] for name in ("retriever", "sentences", "units") if name in index},
         "versions": settings["versions"],
         "device": {"name": _device(translator), "threads": torch.get_num_threads()},

@@ -10,8 +10,10 @@ import numpy as np
 from ir_measures import AP, RR, P, R, nDCG
 from numpy.typing import NDArray
 
+from rag_mt.corpora.opening import read_lines
 from rag_mt.errors import UserError
 from rag_mt.paths import whole_file
+from rag_mt.skips import Skips
 from retrievers.hybrid import Rankings
 
 DEPTH = 100
@@ -109,12 +111,25 @@ def rankings_of(run: Mapping[str, Mapping[str, float]], queries: Sequence[str], 
     return Rankings(scores, ids)
 
 
-def _rows(path: Path, columns: int, form: str) -> list[tuple[int, list[str]]]:
+MOST_CHARS = 1_000_000
+"""Of a line: a whole document may stand in it."""
+
+
+def strict_lines(path: Path, form: str) -> list[tuple[int, str]]:
+    """The lines of a file of judgements or texts with their numbers; raises UserError where it is not there, and for a
+    line that cannot be read, since what is measured would change without it."""
     if not path.is_file():
-        raise UserError(f"there is no file {path}: expected lines of `{form}`")
-    rows = [
-        (n, line.split()) for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if line.strip()
-    ]
+        raise UserError(f"there is no file {path}: expected lines of {form}")
+    made = []
+    for line in read_lines(path, Skips(shown=0), MOST_CHARS):
+        if line.text is None:
+            raise UserError(f"{path}:{line.number} cannot be read: expected UTF-8 without control characters")
+        made.append((line.number, line.text))
+    return made
+
+
+def _rows(path: Path, columns: int, form: str) -> list[tuple[int, list[str]]]:
+    rows = [(n, line.split()) for n, line in strict_lines(path, f"`{form}`") if line.strip()]
     for number, row in rows:
         if len(row) != columns:
             raise UserError(f"{path}:{number} has {len(row)} columns: expected `{form}`")

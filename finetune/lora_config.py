@@ -55,7 +55,7 @@ class DataConfig:
     retrievers that tell one; else hints are those of a translation. The share `right_hints` of the examples with
     phrases is also shown right ones, which the index has in other sentences: retrieved hints alone are too few and too
     seldom right for a small model to learn from some hundred examples that a hint can be taken up. Development
-    examples have none of these.
+    examples have none of these, and all hints of at least the lower end of the range.
     """
 
     languages: tuple[str, ...] = WMT16
@@ -72,8 +72,8 @@ class DataConfig:
 
     @property
     def for_development(self) -> DataConfig:
-        """The settings of development examples."""
-        return replace(self, right_hints=0.0)
+        """The settings of development examples: all hints of at least the least confidence."""
+        return replace(self, right_hints=0.0, no_hints=0.0, least_confidence=self.least_confidence[:1] * 2)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from retrievers.windows import windows
 
 Ranked = Literal["passage", "bm25", "hybrid"]
 
-CANDIDATES = 100
+CANDIDATES = 200
 """Passages of each ranking that a hybrid chooses from."""
 
 
@@ -109,12 +109,8 @@ class PassageRetriever:
         """The best passage of each hybrid ranking with its cosine."""
         terms = self._shared(asked, CANDIDATES, without)
         dense = self._dense(vectors, CANDIDATES, without)
-        unknown = np.where(_known(terms.ids, dense.ids), -1, terms.ids)
-        cosines = np.concatenate([dense.scores, self._cosines(vectors, unknown)], axis=1)
-        candidates = Rankings(cosines, np.concatenate([dense.ids, unknown], axis=1))
-        best = weighted(terms, candidates, self.alpha, 1).ids
-        place = np.argmax(candidates.ids == best, axis=1)[:, None]
-        return Rankings(np.take_along_axis(cosines, place, axis=1), best)
+        best = weighted(terms, dense, self.alpha, 1).ids
+        return Rankings(self._cosines(vectors, best), best)
 
     def _cosines(self, vectors: Floats, ids: NDArray[np.int64]) -> Floats:
         """The cosine of each query with the passages of its row, 0 for -1."""
@@ -145,9 +141,3 @@ class PassageRetriever:
         own = terms_in(hit.sentence.language)
         weights = [self.index.terms.rarity(set(own.of(span.of(hit.sentence.text))) & asked.keys()) for span in choices]
         return choices[int(np.argmax(weights))]
-
-
-def _known(ids: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of the `ids` stand in the same row of `others` already, (queries, depth)."""
-    found: NDArray[np.bool_] = (ids[:, :, None] == others[:, None, :]).any(axis=2)
-    return found

@@ -85,6 +85,18 @@ def test_alpha_is_chosen_on_the_other_folds(collection):
     assert found.ids[:, :2].tolist() == weighted(terms, dense, 0.4, 2).ids.tolist()
 
 
+def test_alpha_is_not_chosen_on_the_own_fold(collection):
+    """BM25 is right for the two queries of fold 0, dense for the one of fold 1: each fold gets the other's alpha."""
+    queries = [Query("0", "", "en", "a"), Query("1", "", "en", "a"), Query("2", "", "en", "b")]
+    relevant = np.zeros((3, 10), dtype=bool)
+    relevant[:2, 0] = relevant[2, 1] = True
+    cell = type(cells_of(collection)[0][0])("en", "en", queries, relevant, np.zeros_like(relevant))
+    ids = np.array([[0, 1]] * 3)
+    terms = Rankings(np.array([[2.0, 1.0]] * 3, np.float32), ids)
+    _, (first, second) = cross_validated(terms, Rankings(np.array([[0.9, 0.8]] * 3, np.float32), ids[:, ::-1]), cell)
+    assert first < 0.5 <= second
+
+
 def record(name, value, seed=0):
     rng = np.random.default_rng(seed)
     values = {

@@ -121,7 +121,9 @@ def test_what_cannot_be_reported_is_said(runs: Path, tmp_path: Path, capsys: pyt
     assert "'magic'" in capsys.readouterr().err
     assert main([str(runs), "--output", "x", "--html", "x"]) == 2
     with pytest.raises(UserError, match="other de-en sentences"):
-        _with_other_sample(runs, tmp_path)
+        _with_other_facts(runs, tmp_path / "sample", "sample", "sha256", "0")
+    with pytest.raises(UserError, match="on de-en were translated by different versions of prompts or decoding"):
+        _with_other_facts(runs, tmp_path / "decoding", "decoding", "algorithm", -1)
 
 
 def test_systems_are_compared_on_the_sentences_that_all_have(
@@ -150,14 +152,14 @@ def test_systems_are_compared_on_the_sentences_that_all_have(
         read_runs(tmp_path / "runs", ["dropped", "strict"])
 
 
-def _with_other_sample(runs: Path, folder: Path) -> None:
+def _with_other_facts(runs: Path, folder: Path, group: str, key: str, value: object) -> None:
     for name in ("plain", "phrases"):
-        (folder / name).mkdir()
+        (folder / name).mkdir(parents=True)
         for file in (runs / name).glob("de-en.*"):
             (folder / name / file.name).write_bytes(file.read_bytes())
     path = folder / "plain" / "de-en.json"
     facts = json.loads(path.read_text())
-    facts["sample"]["sha256"] = "0"
+    facts[group][key] = value
     path.write_text(json.dumps(facts))
     read_runs(folder)
 

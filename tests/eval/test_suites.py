@@ -82,6 +82,10 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
     assert file_rows(path, "de", "en", "2,3")[0] == (2, "Hund", "dog")
     path.write_text("Hund\tdog\nKatze\tcat\n", encoding="utf-8")
     assert file_rows(path, "de", "en") == [(1, "Hund", "dog"), (2, "Katze", "cat")]
+    for heads in ("source\ttarget", "Src\tRef", "de\ttranslation"):
+        path.write_text(f"{heads}\nHund\tdog\n", encoding="utf-8")
+        assert file_rows(path, "de", "en") == [(2, "Hund", "dog")]
+    path.write_text("Hund\tdog\nKatze\tcat\n", encoding="utf-8")
     suite = open_suite(str(path), source="German", target="en")
     assert suite.directions == (("de", "en"),) and suite.name == "my.tsv"
     for columns in ("1", "1,2,3"):

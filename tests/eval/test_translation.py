@@ -117,6 +117,32 @@ def test_other_settings_are_refused(runs: Path, command: list[str], capsys: pyte
     assert "sample" in capsys.readouterr().err
 
 
+def test_other_samples_are_not_scored(runs: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--directions", "de-en", "--systems", "plain", "--output", str(runs), "--score-only"]
+    before = (runs / "commands.json").read_bytes()
+    for other in (["--limit", "8"], ["--limit", "9", "--seed", "3"]):
+        assert main([*command, *options, *other]) == 2
+        assert "has 9 sentences and not the" in capsys.readouterr().err
+    assert (runs / "commands.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        (["--metrics", "chrf,comet"], "give them with --comet FILE"),
+        (["--metrics", "bleu,soup"], "unknown metric 'soup'"),
+        (["--metrics", "bertscore", "--bertscore-layer", "99"], "99"),
+    ],
+)
+def test_what_cannot_be_scored_is_said_before_it_is_translated(
+    command: list[str], tmp_path: Path, metrics: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--directions", "de-en", "--systems", "plain", "--limit", "2", "--output", str(tmp_path / "runs")]
+    assert main([*command, *options, *metrics]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_restart_forgets(command: list[str], tmp_path: Path) -> None:
     options = ["--directions", "de-en", "--systems", "plain", "--output", str(tmp_path)]
     assert main([*command, *options, "--limit", "2"]) == 0

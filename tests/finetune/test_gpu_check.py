@@ -32,5 +32,9 @@ def test_a_part_that_stops_is_told(capsys):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_is_described(capsys):
-    main(["--llm", "embedded:smollm2-135m", "--vectors", "45000"])
-    assert "LoRA on embedded:smollm2-135m, quantization none" in capsys.readouterr().out
+    code = main(["--llm", "embedded:smollm2-135m", "--vectors", "45000"])
+    found = capsys.readouterr().out
+    assert "LoRA on embedded:smollm2-135m, quantization none" in found
+    stopped = [line for line in found.splitlines() if " stopped: " in line]
+    missing = [] if hasattr(faiss, "StandardGpuResources") else ["faiss-gpu"]
+    assert len(stopped) == len(missing) and code == (1 if missing else 0), stopped

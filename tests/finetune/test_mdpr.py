@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from finetune.losses.language_contrastive import language_contrastive
 from finetune.mdpr import Trainer, main
 from finetune.mdpr_config import read_config
 from rag_mt.errors import UserError
@@ -55,6 +56,40 @@ def config(tmp_path, quick_encoder):
 
 def arguments(config: Path, prepared: Path, output: Path, *more: str) -> list[str]:
     return ["--config", str(config), "--prepared", str(prepared), "--output", str(output), "--device", "cpu", *more]
+
+
+def slow_semantic(first, second, temperature):
+    """Equation 2 pair by pair: each sentence against all others of both sides."""
+    both, count, terms = torch.nn.functional.normalize(torch.cat([first, second]), dim=-1), len(first), []
+    for i in range(2 * count):
+        scores = [both[i] @ both[j] / temperature for j in range(2 * count)]
+        right = scores[(i + count) % (2 * count)]
+        rest = [score for j, score in enumerate(scores) if j != i]
+        terms.append(torch.logsumexp(torch.stack(rest), 0) - right)
+    return torch.stack(terms).mean()
+
+
+@pytest.mark.parametrize(("semantic", "language"), [(0.3, 0.0), (0.0, 0.7), (0.3, 0.7)])
+def test_weighted_losses_reach_the_passage_encoder(config, prepared, tmp_path, semantic, language):
+    """The gradients of a step's contrastive part are those of the weighted losses of its sentences."""
+    changes = {"training.semantic_weight": semantic, "training.language_weight": language}
+    run = Trainer(read_config(config, changes), prepared, tmp_path / "model", "cpu")
+    run.towers.eval()  # no dropout
+    batch = run.data.sentences(0)
+    found = run._contrastive(batch)
+    assert found.keys() == {name for name, weight in (("semantic", semantic), ("language", language)) if weight}
+    made = {name: p.grad.clone() for name, p in run.parameters.items() if p.grad is not None}
+    for parameter in run.parameters.values():
+        parameter.grad = None
+    first, second, others = (
+        run.towers.vectors(texts, "passage", 32) if texts else torch.zeros(0) for texts in vars(batch).values()
+    )
+    loss = language * language_contrastive(first, second, others) if language else 0
+    (loss + semantic * slow_semantic(first, second, 0.1)).backward()
+    assert bool(batch.others) == bool(language)
+    assert made and any(grad.abs().max() > 1e-6 for grad in made.values())
+    for name, grad in made.items():
+        torch.testing.assert_close(grad, run.parameters[name].grad, atol=1e-6, rtol=1e-3)
 
 
 @pytest.mark.parametrize("shared", ["false", "true"])

@@ -49,7 +49,7 @@ class FakeTrainer:
         score = 50 + self.config.training.seed + 10 * bool(self.config.training.semantic_weight)
         point = {"step": 4, "same": score, "cross": score, "mixed": score, "average": score}
         self.output.mkdir(parents=True, exist_ok=True)
-        facts = {"settings": self.config.as_dict(), "steps": 4, "curve": [point]}
+        facts = {"settings": self.config.as_dict(), "steps": 4, "curve": [point], "data_fingerprint": "words"}
         if self.config.model.start:
             facts["started_from"] = {"weights": weights(self.config.model.start)}
         (self.output / "training.json").write_text(json.dumps(facts))
@@ -71,6 +71,7 @@ def _fake(monkeypatch):
     monkeypatch.setattr(mdpr_runs, "weights_of", weights)
     monkeypatch.setattr(mdpr_runs, "passage_model_folder", str)
     monkeypatch.setattr(mdpr_runs, "Trainer", FakeTrainer)
+    monkeypatch.setattr(mdpr_runs, "data_of", lambda *_: "words")
 
 
 def arguments(plan: Path, *more: str) -> list[str]:
@@ -99,6 +100,14 @@ def test_a_run_with_other_settings_is_not_finished(plan):
     again = read_plan(plan, plan.parent / "runs", ["losses"], [1])
     assert "`ir`" in score_table(again, Path("nowhere"), plan.parent / "runs")
     assert "`sema`" not in score_table(again, Path("nowhere"), plan.parent / "runs")
+
+
+def test_a_run_on_other_texts_is_not_finished(plan, monkeypatch):
+    main(arguments(plan, "--groups", "losses", "--seeds", "1"))
+    FakeTrainer.made.clear()
+    monkeypatch.setattr(mdpr_runs, "data_of", lambda *_: "other words")
+    main(arguments(plan, "--groups", "losses", "--seeds", "1"))
+    assert FakeTrainer.made == ["ir.seed1", "sema.seed1"]
 
 
 def test_a_run_that_started_from_other_weights_is_not_finished(plan):
