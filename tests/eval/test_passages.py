@@ -69,6 +69,21 @@ def test_ranked_leaves_out_what_is_out_or_too_low():
     assert ranked(scores, np.zeros_like(out), depth=2).ids.tolist() == [[1, 3]]
 
 
+def test_files_of_ones_own_are_read_as_they_are(files, capsys):
+    """A mark at the beginning is no part of an id, a line separator inside a text ends no row."""
+    mark, separator = "\ufeff", "\u2028"
+    text = (files / "p.tsv").read_text(encoding="utf-8").replace(" ", separator, 1)
+    (files / "p.tsv").write_text(mark + text, encoding="utf-8")
+    with (files / "q.tsv").open("a", encoding="utf-8") as more:
+        more.write("q99\tnobody has an answer\n")
+    found = own_collection(files / "p.tsv", files / "q.tsv", files / "qrels", "en")
+    assert not found.ids[0].startswith(mark) and separator in found.texts[0]
+    assert "queries of" in capsys.readouterr().err and "q99" not in {query.id for query in found.queries}
+    (files / "q.tsv").write_bytes("q1\tcaf\u00e9\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"q.tsv:1 cannot be read: expected UTF-8"):
+        own_collection(files / "p.tsv", files / "q.tsv", files / "qrels", "en")
+
+
 def test_alpha_is_chosen_on_the_other_folds(collection):
     """BM25 is right for the queries of fold 0 and dense for all others: fold 0 must get the alpha of the others."""
     ids = np.array([[0, 1]] * 5)
