@@ -2,7 +2,7 @@
 
 Imports nothing of this project. The request is a JSON object: `model` (a checkpoint or a hub id), `rows` (objects with
 `src`, `mt` and `ref`), `batch_size`, `quiet`. The answer has `scores`, one per row, `weights` (a hash of the
-checkpoint), `references` (whether the model reads them) and `version`, or `error`.
+model's), `references` (whether the model reads them) and `version`, or `error`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from transformers import AutoTokenizer, XLMRobertaModel
 from eval.comet_checkpoint import HEAD, SHIPPED, TRAINING, checkpoint_of, facts_of
 from eval.comet_encoder import xlmr_folder
 from eval.comet_environment import VARIABLE, comet_python, run_in_comet
+from eval.comet_run import weights_hash
 from eval.comet_score import comet_scores, main, triples_of
 from eval.comet_train import main as train
 from eval.comet_train import read_settings
@@ -236,3 +238,12 @@ def test_shipped_models_are_small() -> None:
         kind, _ = facts_of(folder)
         assert kind in ("reference", "reference-free")
         assert sum(p.stat().st_size for p in folder.iterdir()) < 10_000_000
+
+
+def test_weights_are_told_apart_by_what_they_are() -> None:
+    """Not by the file that they lie in, which names folders."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)).to(torch.bfloat16)
+    before = weights_hash(model)
+    assert weights_hash(copy.deepcopy(model)) == before
+    model[0].bias.data[0] += 1
+    assert weights_hash(model) != before
