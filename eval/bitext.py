@@ -59,9 +59,9 @@ def sets_of(options: argparse.Namespace, work: Path) -> tuple[list[BitextSet], s
         return [own for code in languages for own in sample_sets(code)], f"the sample corpus ({QUICK})"
     sizes = Sizes(options.training_size, options.size)
     made: list[BitextSet] = []
+    made_of = [input_stamp(str(Path(options.data) / "train")), asdict(sizes), options.seed, SETTINGS]
+    folder = work / f"sets-{settings_hash(made_of)}"
     for code in languages:
-        made_of = [input_stamp(str(Path(options.data) / "train")), asdict(sizes), options.seed, SETTINGS]
-        folder = work / f"sets-{settings_hash(made_of)}"
         if not all((folder / f"{code}-en.{part}.gold").is_file() for part in PARTS):
             note(f"making the sets of {code}-en")
             for own in build_sets(Path(options.data), code, sizes, options.seed):

@@ -16,6 +16,8 @@ from rag_mt.paths import whole_file
 from rag_mt.skips import Skips
 from retrievers.hybrid import Rankings
 
+MOST_CHARS = 1_000_000
+"""Of a line: a whole document may stand in it."""
 DEPTH = 100
 """Passages of a ranking that are measured."""
 
@@ -109,10 +111,6 @@ def rankings_of(run: Mapping[str, Mapping[str, float]], queries: Sequence[str], 
         ids[row, : len(best)] = [n for _, n in best]
         scores[row, : len(best)] = [-score for score, _ in best]
     return Rankings(scores, ids)
-
-
-MOST_CHARS = 1_000_000
-"""Of a line: a whole document may stand in it."""
 
 
 def strict_lines(path: Path, form: str) -> list[tuple[int, str]]:

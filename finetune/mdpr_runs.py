@@ -16,6 +16,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from statistics import mean, stdev
 from tempfile import TemporaryDirectory
@@ -25,7 +26,7 @@ from scipy.stats import t as student_t
 
 from finetune.mdpr import Trainer
 from finetune.mdpr_batches import TrainingData
-from finetune.mdpr_config import Config
+from finetune.mdpr_config import Config, DataConfig, TrainingConfig
 from finetune.mdpr_model import weights_of
 from finetune.mdpr_plan import EXAMPLE, Run, read_plan
 from rag_mt.adapters import TRAINING
@@ -50,15 +51,16 @@ def finished(item: Run, prepared: Path, runs: Path) -> Mapping[str, Any] | None:
     same = found.get("settings") == _plain(settings) and found.get("steps") == settings.training.steps
     manifest = prepared / "manifest.json"
     same &= found.get("prepared", {}) == (read_json(manifest) if manifest.is_file() else {})
-    same = same and found.get("data_fingerprint") == data_of(settings, prepared)
+    same = same and found.get("data_fingerprint") == data_of(settings.data, settings.training, prepared)
     if same and settings.model.start:
         same = found["started_from"]["weights"] == weights_of(passage_model_folder(settings.model.start))
     return found if same else None
 
 
-def data_of(settings: Config, prepared: Path) -> str:
-    """What changes with all that a run is trained on."""
-    return TrainingData(prepared, settings.data, settings.training).fingerprint
+@lru_cache(1024)
+def data_of(data: DataConfig, training: TrainingConfig, prepared: Path) -> str:
+    """What changes with all that a run is trained on; read once for each run of a plan."""
+    return TrainingData(prepared, data, training).fingerprint
 
 
 def _plain(settings: Config) -> Any:

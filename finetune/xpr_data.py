@@ -122,9 +122,20 @@ def _inputs(options: argparse.Namespace, pair: str) -> list[Path]:
         data = Path(options.data)
         found = [*(data / "lexicon").glob(f"*.{pair}.tsv*"), *(data / "train").glob("*-en.tsv*"), *_held_out(data)]
     else:
-        texts = (text.partition("=") for text in options.text or ())
-        found = [*map(Path, options.lexicon or ()), *(Path(name) for code, _, name in texts if code in pair.split("-"))]
+        texts = _texts(options)
+        found = [*map(Path, options.lexicon or ()), *(path for code in pair.split("-") for path in texts.get(code, ()))]
     return sorted(path for path in found if path.is_file())
+
+
+def _texts(options: argparse.Namespace) -> dict[str, list[Path]]:
+    """The files of --text by language code."""
+    texts: dict[str, list[Path]] = {}
+    for given in options.text or ():
+        code, separator, name = given.partition("=")
+        if not separator:
+            raise UserError(f"--text {given!r} names no language: give LANG=FILE, such as de=news.txt")
+        texts.setdefault(language(code).code, []).append(Path(name))
+    return texts
 
 
 def _held_out(data: Path) -> list[Path]:
@@ -151,19 +162,12 @@ def _from_data(options: argparse.Namespace, pairs: Sequence[str], output: Path, 
         code, corpus = pair.removesuffix("-en"), corpora[pair]
         source = SentenceIndex(code, _side(corpus, train, code), excluded)
         linked = linked_rows(source, english, corpus.pairs)
-        lexicons = lexicon_files(data, pair)
-        inputs = remembered_hashes(_inputs(options, pair))
-        _build(pair, lexicons, (source, english), linked, output, limits, inputs)
+        _build(options, pair, lexicon_files(data, pair), (source, english), linked, output, limits)
 
 
 def _from_files(options: argparse.Namespace, pairs: Sequence[str], output: Path, limits: Limits) -> None:
     """The set of one lexicon and plain text files, a sentence per line."""
-    texts: dict[str, list[Path]] = {}
-    for given in options.text:
-        code, separator, name = given.partition("=")
-        if not separator:
-            raise UserError(f"--text {given!r} names no language: give LANG=FILE, such as de=news.txt")
-        texts.setdefault(language(code).code, []).append(Path(name))
+    texts = _texts(options)
     for pair in pairs:
         if wanting := [code for code in pair.split("-") if code not in texts]:
             raise UserError(f"{pair} needs text of {' and '.join(wanting)}: give --text {wanting[0]}=FILE")
@@ -173,18 +177,17 @@ def _from_files(options: argparse.Namespace, pairs: Sequence[str], output: Path,
             for code in pair.split("-")
         ]
         paths = [Path(name) for name in options.lexicon]
-        inputs = remembered_hashes(_inputs(options, pair))
-        _build(pair, paths, (sides[0], sides[1]), {}, output, limits, inputs)
+        _build(options, pair, paths, (sides[0], sides[1]), {}, output, limits)
 
 
 def _build(
+    options: argparse.Namespace,
     pair: str,
     lexicons: Sequence[Path],
     indexes: tuple[SentenceIndex, SentenceIndex],
     linked: dict[int, frozenset[int]],
     output: Path,
     limits: Limits,
-    inputs: dict[str, str],
 ) -> None:
     skips = Skips(shown=0)
     entries = read_lexicon(lexicons, skips)
@@ -202,7 +205,7 @@ def _build(
     counts = {"entries": usable, "skips": dict(skips.counts), "sentences to choose from": texts}
     facts = {
         "settings": limits.settings(),
-        "inputs": inputs,
+        "inputs": remembered_hashes(_inputs(options, pair)),
         "lexicon": counts,
         "statistics": statistics(sides, rows),
     }

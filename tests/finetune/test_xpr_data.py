@@ -326,10 +326,12 @@ def test_one_own_lexicon_and_text(data: Path, tmp_path: Path, capsys: pytest.Cap
     for column, name in enumerate(("en.txt", "de.txt")):
         (tmp_path / name).write_text("\n".join(line[column] for line in lines) + "\n", "utf-8")
     lexicon = str(data / "lexicon" / "made.de-en.tsv")
-    texts = ["--text", f"de={tmp_path / 'de.txt'}", "--text", f"en={tmp_path / 'en.txt'}"]
+    texts = ["--text", f"German={tmp_path / 'de.txt'}", "--text", f"en={tmp_path / 'en.txt'}"]
     output = ["--pairs", "de-en", "--output", str(tmp_path / "out"), "--others", "0"]
     assert main(["--lexicon", lexicon, *texts, *output]) == 0
     assert len(open_examples(tmp_path / "out" / "de-en").pairs("train"))
+    names = {name.rpartition("/")[2] for name in open_examples(tmp_path / "out" / "de-en").manifest["inputs"]}
+    assert names == {"made.de-en.tsv", "de.txt", "en.txt"}
     assert main(["--lexicon", lexicon, *texts, *output]) == 0, "the same again is kept"
     other = tmp_path / "other.tsv"
     other.write_text(Path(lexicon).read_text("utf-8") + "one more\teno erom\n", "utf-8")
