@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.passage_sets import Collection, Query
-from eval.trec import DEPTH, first_ranks, measured, rankings_of, write_run
+from eval.trec import DEPTH, average_precisions, measured, rankings_of, write_run
 from eval.vector_cache import VectorCache
 from rag_mt.fingerprints import read_json
 from rag_mt.paths import whole_file
@@ -37,7 +37,7 @@ CANDIDATES = 200
 ALPHAS = tuple(round(0.1 * n, 1) for n in range(11))
 FOLDS = 5
 BIAS_DEPTH = 20
-VERSION = 2
+VERSION = 3
 """Raise it when code changes what records hold."""
 
 
@@ -140,11 +140,11 @@ def dense_scorer(collection: Collection, encoder: Encoder, kept: Path, show: boo
 
 def cross_validated(terms: Rankings, dense: Rankings, cell: Cell) -> tuple[Rankings, list[float]]:
     """The hybrid of two rankings with, for the queries of each fold, the alpha that is best on the other folds (mean
-    reciprocal rank; of equals that nearest to 0.5), and the alphas. Queries on the same article are in one fold."""
+    average precision; of equals that nearest to 0.5), and the alphas. Queries on the same article are in one fold."""
     groups = {group: n for n, group in enumerate(dict.fromkeys(q.group for q in cell.queries))}
     fold = np.array([groups[q.group] % FOLDS for q in cell.queries])
     made = [weighted(terms, dense, alpha, CANDIDATES) for alpha in ALPHAS]
-    worth = np.stack([first_ranks(own, cell.relevant) for own in made])
+    worth = np.stack([average_precisions(own, cell.relevant) for own in made])
     scores, ids, chosen = np.zeros_like(made[0].scores), np.zeros_like(made[0].ids), []
     for number in np.unique(fold).tolist():
         inside = fold == number

@@ -49,10 +49,13 @@ def measured(
     return {name: made.round(6).tolist() for name, made in values.items()}
 
 
-def first_ranks(rankings: Rankings, relevant: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """1 / rank of the first relevant passage of each query, 0 where none is found; `relevant` (queries, passages)."""
-    there = np.take_along_axis(relevant, np.maximum(rankings.ids, 0), axis=1) & (rankings.ids >= 0)
-    made: NDArray[np.float64] = np.where(there.any(axis=1), 1 / (there.argmax(axis=1) + 1), 0.0)
+def average_precisions(rankings: Rankings, relevant: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """AP@100 of each query, 0 for one without a relevant passage; `relevant` (queries, passages). Where one passage is
+    relevant it is 1 / rank."""
+    ids = rankings.ids[:, :DEPTH]
+    there = np.take_along_axis(relevant, np.maximum(ids, 0), axis=1) & (ids >= 0)
+    precisions = np.cumsum(there, axis=1) / np.arange(1, ids.shape[1] + 1)
+    made: NDArray[np.float64] = (precisions * there).sum(axis=1) / np.maximum(1, relevant.sum(axis=1))
     return made
 
 

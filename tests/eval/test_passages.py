@@ -112,6 +112,18 @@ def test_alpha_is_not_chosen_on_the_own_fold(collection):
     assert first < 0.5 <= second
 
 
+def test_alpha_is_chosen_by_all_answers_of_a_query(collection):
+    """Both rankings have an answer first; only the dense one has the second answer behind it."""
+    queries = [Query(str(n), "", "en", str(n)) for n in range(2)]
+    relevant = np.zeros((2, 10), dtype=bool)
+    relevant[:, [0, 5]] = True
+    cell = type(cells_of(collection)[0][0])("en", ANY, queries, relevant, np.zeros_like(relevant))
+    scores = np.array([[3.0, 2.0, 1.0]] * 2, np.float32)
+    terms, dense = Rankings(scores, np.array([[0, 1, 5]] * 2)), Rankings(scores, np.array([[0, 5, 1]] * 2))
+    found, chosen = cross_validated(terms, dense, cell)
+    assert all(alpha < 0.5 for alpha in chosen) and found.ids[:, :2].tolist() == [[0, 5]] * 2
+
+
 def record(name, value, seed=0):
     rng = np.random.default_rng(seed)
     values = {
