@@ -29,7 +29,7 @@ from eval.metrics import DEFAULT_METRICS, METRICS, MetricSettings, open_metrics
 from eval.suites import FOLDERS, SAMPLE, SEED, Suite, open_suite
 from eval.systems import EXAMPLE, check_at, read_systems
 from eval.translation_models import Models, Run, in_order
-from eval.translation_records import outputs_sha256, read_records
+from eval.translation_records import Record, outputs_sha256, read_records
 from eval.translation_runs import COMMANDS, FACTS, RECORDS, missing_runs, read_facts, translate_run
 from eval.translation_scores import SCORES, Scored, score_run
 from rag_mt.console import INTERRUPTED, OK, Parser, note, positive, run
@@ -39,6 +39,7 @@ from rag_mt.fingerprints import read_json
 from rag_mt.languages import direction_group
 from rag_mt.paths import whole_file
 from rag_mt.progress import progress
+from rag_mt.types import Metric
 
 QUICK_LIMIT = 10
 
@@ -105,22 +106,31 @@ def _translate(runs: Sequence[Run], suite: Suite, options: argparse.Namespace) -
 def _score(
     runs: Sequence[Run], names: Sequence[str], settings: MetricSettings, show: bool
 ) -> list[tuple[Run, list[Scored]]]:
-    """The scores of all runs, target language by target language, since metrics depend on it."""
-    found = []
+    """The scores of all runs; target language by target language, since metrics are opened for one."""
+    found: list[tuple[Run, list[Scored]]] = []
+    metrics: dict[str, list[Metric]] = {}
     with closing(progress(len(runs), "runs", "scoring", show=show)) as bar:
-        for own in runs:
-            facts, records = read_facts(own.file(FACTS)), read_records(own.file(RECORDS))
-            if facts["sample"]["sha256"] != own.part.sha256:
-                raise UserError(
-                    f"{own.file(RECORDS)} has {facts['sample']['sentences']} sentences and not the "
-                    f"{len(own.part.sources)} of these options: give the --suite, --data, --limit and --seed of its run"
-                )
-            outputs = outputs_sha256(records)
-            if facts["outputs"] != outputs:
-                raise UserError(f"{own.file(RECORDS)} was changed after its run: make it again with --restart")
-            found.append((own, score_run(own.file(SCORES), records, outputs, own.part.target, names, settings)))
+        for own in sorted(runs, key=lambda own: own.part.target):
+            target = own.part.target
+            if target not in metrics:
+                metrics = {target: open_metrics(names, settings, target)}
+            found.append((own, score_run(own.file(SCORES), *_outputs(own), metrics[target])))
             bar.update(1)
-    return found
+    return sorted(found, key=lambda item: runs.index(item[0]))
+
+
+def _outputs(own: Run) -> tuple[list[Record], str]:
+    """The records of a finished run and their hash; raises UserError where they are not those asked for."""
+    facts, records = read_facts(own.file(FACTS)), read_records(own.file(RECORDS))
+    if facts["sample"]["sha256"] != own.part.sha256:
+        raise UserError(
+            f"{own.file(RECORDS)} has {facts['sample']['sentences']} sentences and not the "
+            f"{len(own.part.sources)} of these options: give the --suite, --data, --limit and --seed of its run"
+        )
+    outputs = outputs_sha256(records)
+    if facts["outputs"] != outputs:
+        raise UserError(f"{own.file(RECORDS)} was changed after its run: make it again with --restart")
+    return records, outputs
 
 
 def tables(found: Sequence[tuple[Run, Sequence[Scored]]], systems: Sequence[str]) -> str:

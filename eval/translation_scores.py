@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.metrics import FORMULAS, MetricSettings, open_metrics
+from eval.metrics import FORMULAS
 from eval.metrics.formulas import Rows
 from eval.translation_records import Record
 from rag_mt.errors import UserError
@@ -49,9 +49,7 @@ def scored(metric: Metric, records: Sequence[Record]) -> Scored:
     return Scored(metric.name, metric.signature, metric.formula, statistics)
 
 
-def score_run(
-    path: Path, records: Sequence[Record], outputs: str, target: str, names: Sequence[str], settings: MetricSettings
-) -> list[Scored]:
+def score_run(path: Path, records: Sequence[Record], outputs: str, metrics: Sequence[Metric]) -> list[Scored]:
     """The scores of a run by some metrics, which are added to those in the file `path`.
 
     A metric of the same signature is not computed again; `outputs` is the hash of what was scored, and scores of other
@@ -59,7 +57,7 @@ def score_run(
     """
     known = {own.name: own for own in read_scores(path, outputs)}
     made = []
-    for metric in open_metrics(names, settings, target):
+    for metric in metrics:
         old = known.get(metric.name)
         own = old if old is not None and old.signature == metric.signature else scored(metric, records)
         known[metric.name] = own
