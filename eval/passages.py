@@ -47,7 +47,7 @@ from eval.passage_runs import (
 )
 from eval.passage_sets import Collection, kept_collection, own_collection, sample_collection
 from eval.suites import QUICK, SAMPLE
-from eval.trec import read_run, write_qrels
+from eval.trec import measures_library, read_run, write_qrels
 from rag_mt import __version__
 from rag_mt.console import OK, Parser, add_model_options, note, run
 from rag_mt.corpora.reading import input_stamp
@@ -78,6 +78,7 @@ def evaluate(options: argparse.Namespace) -> int:
     for label, others in named(options.against, "--against").items():
         if unknown := [name for name in (label, *others) if name not in models]:
             raise UserError(f"--against names {unknown[0]!r}, which is no model: choose among {', '.join(models)}")
+    measures_library()  # its lack is said before the hours
     out = Path(options.output) if options.output else cache_dir() / "passage-runs"
     out.mkdir(parents=True, exist_ok=True)
     collection = _collection(options, out)

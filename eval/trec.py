@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import ir_measures
 import numpy as np
-from ir_measures import AP, RR, P, R, nDCG
 from numpy.typing import NDArray
 
 from rag_mt.corpora.opening import read_lines
@@ -21,10 +20,20 @@ MOST_CHARS = 1_000_000
 DEPTH = 100
 """Passages of a ranking that are measured."""
 
-MEASURES = {"MRR@100": RR @ 100, "Recall@100": R @ 100, "AP@100": AP @ 100, "P@20": P @ 20, "nDCG@20": nDCG @ 20}
+MEASURES = {"MRR@100": "RR@100", "Recall@100": "R@100", "AP@100": "AP@100", "P@20": "P@20", "nDCG@20": "nDCG@20"}
+"""The library's name of each measure."""
 
 Qrels = Mapping[str, Mapping[str, int]]
 """The grade of each judged passage by query: 0 is not relevant."""
+
+
+def measures_library() -> Any:
+    """The package ir-measures; raises UserError where it is not installed."""
+    try:
+        import ir_measures
+    except ImportError:
+        raise UserError("rankings are measured by ir-measures: `pip install -c constraints.txt ir-measures`") from None
+    return ir_measures
 
 
 def measured(
@@ -43,8 +52,9 @@ def measured(
     own = {query: dict(qrels[query]) for query in queries}
     row_of = {query: n for n, query in enumerate(queries)}
     values = {name: np.zeros(len(queries)) for name in MEASURES}
-    names = {measure: name for name, measure in MEASURES.items()}
-    for found in ir_measures.iter_calc(list(MEASURES.values()), own, run):
+    library = measures_library()
+    names = {library.parse_measure(measure): name for name, measure in MEASURES.items()}
+    for found in library.iter_calc(list(names), own, run):
         values[names[found.measure]][row_of[found.query_id]] = found.value
     return {name: made.round(6).tolist() for name, made in values.items()}
 

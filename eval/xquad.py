@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_json
 
 Part = Literal["train", "dev", "test"]
 LANGUAGES = ("en", "de", "ru", "ro", "tr")
@@ -67,14 +68,17 @@ def part_of(passage: str) -> Part:
 
 
 def read_xquad(data: Path, languages: Sequence[str] = LANGUAGES) -> Xquad:
-    """The passages and questions in `DATA/retrieval/xquad.passages.L.tsv` (id, text) and `xquad.questions.L.tsv` (id,
-    passage id, question, answer).
+    """The passages and questions in `DATA/retrieval`: `xquad.L.json` as its authors publish it, or
+    `xquad.passages.L.tsv` (id, text) and `xquad.questions.L.tsv` (id, passage id, question, answer).
 
     Raises UserError for a file that is missing or of another form.
     """
     passages: dict[str, dict[str, str]] = {}
     questions: dict[str, list[Question]] = {}
     for code in languages:
+        if (published := data / "retrieval" / f"xquad.{code}.json").is_file():
+            passages[code], questions[code] = _published(published)
+            continue
         rows = _rows(data, f"xquad.passages.{code}.tsv", 2)
         passages[code] = {key: text for key, text, *_ in rows}
         rows = _rows(data, f"xquad.questions.{code}.tsv", 3)
@@ -82,10 +86,35 @@ def read_xquad(data: Path, languages: Sequence[str] = LANGUAGES) -> Xquad:
     return Xquad(passages, questions)
 
 
+def has_xquad(data: Path, language: str) -> bool:
+    """Whether `read_xquad` finds passages of a language."""
+    names = (f"xquad.{language}.json", f"xquad.passages.{language}.tsv")
+    return any((data / "retrieval" / name).is_file() for name in names)
+
+
+def _published(path: Path) -> tuple[dict[str, str], list[Question]]:
+    """The passages and questions of a file in SQuAD's format; passages are numbered in its order."""
+    passages: dict[str, str] = {}
+    questions = []
+    try:
+        for number, passage in enumerate(own for article in read_json(path)["data"] for own in article["paragraphs"]):
+            passages[str(number)] = " ".join(passage["context"].split())
+            for asked in passage["qas"]:
+                questions.append(Question(asked["id"], str(number), " ".join(asked["question"].split())))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is no file of XQuAD ({error!r}): expected SQuAD's JSON") from None
+    if len(passages) != ARTICLES * PER_ARTICLE:
+        raise UserError(f"{path} has {len(passages)} passages: expected the {ARTICLES * PER_ARTICLE} of XQuAD")
+    return passages, questions
+
+
 def _rows(data: Path, name: str, columns: int) -> list[list[str]]:
     path = data / "retrieval" / name
     if not path.is_file():
-        raise UserError(f"there is no {path}: give the folder that holds retrieval/{name} (--data DIR)")
+        code = name.split(".")[2]
+        raise UserError(
+            f"there is no {path}, nor xquad.{code}.json: give the folder that holds retrieval/ (--data DIR)"
+        )
     rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
     last = ARTICLES * PER_ARTICLE
     for number, row in enumerate(rows, 1):

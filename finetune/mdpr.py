@@ -189,7 +189,7 @@ class Trainer:
             "sentence_pairs": len(self.data.pairs),
             "other_sentences": len(self.data.texts),
             "steps": self.step,
-            "sentence_pairs_seen": self.step * self.pairs_a_step,
+            "questions_seen": self.step * self.pairs_a_step,
             "training_seconds": round(self.seconds),
             "dtype": str(self.towers.encoders["passage"].dtype).removeprefix("torch."),
             "curve": self.curve,

@@ -6,11 +6,12 @@ PREPARED then holds `relevance/NAME.jsonl` (questions, their passages and hard n
 sentences), `texts/LL.txt` (sentences of a language without translation), `dev/LL.jsonl` with `dev/LL.passages.jsonl`
 (questions and passages for the scores during training) and `manifest.json` (settings and counts).
 
-By default relevance data is the English training part of XQuAD (`DIR/retrieval`). Published sets are read with
-`--relevance NAME=FORMAT:PATH` in their own formats, such as `nq=dpr:biencoder-nq-train.json.gz`, `msmarco=trec:FOLDER`
-or `mrtydi=jsonl:train.jsonl.gz`, development data likewise with `--dev LL=FORMAT:PATH`; where a set has no hard
-negatives they are BM25's best wrong passages. Sentences of development and test sets are left out of all training text,
-and those of `--exclude`, such as sets that `python -m eval.bitext` made of the same data.
+By default relevance data is the English training part of XQuAD (`DIR/retrieval/xquad.en.json`, and the same of the
+other languages). Published sets are read with `--relevance NAME=FORMAT:PATH` in their own formats, such as
+`nq=dpr:biencoder-nq-train.json.gz`, `msmarco=trec:FOLDER` or `mrtydi=jsonl:train.jsonl.gz`, development data likewise
+with `--dev LL=FORMAT:PATH`; where a set has no hard negatives they are BM25's best wrong passages. Sentences of
+development and test sets are left out of all training text, and those of `--exclude`, such as sets that `python -m
+eval.bitext` made of the same data.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.xquad import LANGUAGES, Xquad, read_xquad
+from eval.xquad import LANGUAGES, Xquad, has_xquad, read_xquad
 from finetune.hard_negatives import with_bm25_negatives
 from finetune.mdpr_relevance import Example, Passage, read_collection, read_examples, write_examples
 from finetune.mdpr_texts import (
@@ -135,7 +136,7 @@ def write_sentences(
 def _passage_sentences(data: Path, languages: Sequence[str]) -> dict[str, list[str]]:
     """The sentences of XQuAD's training passages in each language that it has: text of the searched domain, as the
     paper's second kind of non-parallel text (section 5.4). Empty without XQuAD."""
-    if not (data / "retrieval" / f"xquad.passages.{ENGLISH}.tsv").is_file():
+    if not has_xquad(data, ENGLISH):
         return {}
     train = read_xquad(data, [code for code in LANGUAGES if code in languages]).part("train")
     return {

@@ -35,11 +35,12 @@ def trained_wrapper(adapter: str) -> str | None:
 
 
 def seen_before(before: Mapping[str, Any] | None) -> tuple[int, float]:
-    """Sentence pairs that a run and those it started from, one from the other, saw, and their seconds; `before` is what
-    `started_from` of the next run's `training.json` says, None if there is none."""
+    """Sentence pairs (of mDPR: questions) that a run and those it started from, one from the other, saw, and their
+    seconds; `before` is what `started_from` of the next run's `training.json` says, None if there is none."""
     pairs, seconds = 0, 0.0
     while before:
-        pairs, seconds = pairs + before.get("sentence_pairs_seen", 0), seconds + before.get("training_seconds", 0)
+        pairs += before.get("sentence_pairs_seen", before.get("questions_seen", 0))
+        seconds += before.get("training_seconds", 0)
         before = before.get("started_from")
     return pairs, seconds
 

@@ -10,8 +10,8 @@ cognates, in Latin letters and with the endings of both languages cut off (`Term
 nothing with any passage has no hint.
 
 `hybrid` ranks the candidates of both by S = alpha * BM25 + (1 - alpha) * cosine, scaled per sentence as
-`retrievers.hybrid` tells; a candidate of BM25 alone gets its true cosine. Its score is that cosine, which compares
-across sentences as a scaled sum does not.
+`retrievers.hybrid` tells. Its score is the cosine of the passage that it shows, which compares across sentences as a
+scaled sum does not.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import sys
 from zlib import crc32
 
 import numpy as np
@@ -240,6 +241,12 @@ def test_terms_alone_need_no_model(files, opened, capsys):
     out = capsys.readouterr().out
     assert "| BM25 + RM3 |" in out and "(hybrid)" not in out and "--model none" in out
     assert not opened
+
+
+def test_the_lack_of_the_library_is_one_sentence(files, opened, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    assert main(command(files, "--model", "none")) == 2
+    assert "rankings are measured by ir-measures: `pip install" in capsys.readouterr().err
 
 
 def test_the_quick_form_asks_the_sample_corpus(tmp_path, opened, capsys):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from eval.xquad import Question, part_of, read_xquad
+from eval.xquad import Question, has_xquad, part_of, read_xquad
 from rag_mt.errors import UserError
 
 
@@ -38,6 +40,33 @@ def test_a_part_is_the_same_in_every_language(tmp_path):
     assert len(dev.passages["en"]) == 40
     assert {q.passage for q in dev.questions["de"]} == dev.passages["de"].keys()
     assert len(found.part("train", "test").passages["de"]) == 200
+
+
+def published(passages: int) -> dict[str, Any]:
+    """A made-up file in the form that XQuAD is published in, articles of five passages with a question each."""
+    made = [
+        {"context": f"stone\n {n}", "qas": [{"id": f"q{n}", "question": f"stone {n}?", "answers": []}]}
+        for n in range(passages)
+    ]
+    return {"data": [{"title": "", "paragraphs": made[n : n + 5]} for n in range(0, passages, 5)]}
+
+
+def test_the_published_form(tmp_path):
+    (tmp_path / "retrieval").mkdir()
+    file = tmp_path / "retrieval" / "xquad.en.json"
+    assert not has_xquad(tmp_path, "en")
+    file.write_text(json.dumps(published(240)), encoding="utf-8")
+    assert has_xquad(tmp_path, "en")
+    found = read_xquad(tmp_path, ("en",))
+    assert found.passages["en"]["239"] == "stone 239" and len(found.passages["en"]) == 240
+    assert found.questions["en"][7] == Question("q7", "7", "stone 7?")
+    file.write_text(json.dumps(published(235)), encoding="utf-8")
+    with pytest.raises(UserError, match=r"has 235 passages: expected the 240 of XQuAD"):
+        read_xquad(tmp_path, ("en",))
+    for text in ("[]", '{"data": [{}]}', "no JSON"):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match=r"xquad.en.json is no file of XQuAD"):
+            read_xquad(tmp_path, ("en",))
 
 
 @pytest.mark.parametrize("row", ["240\ttext", "text", "x\ttext"])
