@@ -8,8 +8,9 @@ pairs with a side of very few words, are left out; the others are taken in an or
 2.5 % of a side, none nearly the same as another: nearly the same are texts that are equal or one word apart, case,
 punctuation and the digits of numbers left aside. The other-language side is filled up with the other sentences of
 further pairs that are near to no hidden pair on either side; the English side with sentences of all language pairs'
-files that are near to the English of nothing on the other side. So what is parallel is marked, as far as words tell. A
-smaller set of the same seed is a part of a larger one, save for what the larger one's further sentences exclude.
+files. No translation of a sentence that these files know (`eval.bitext_known`), nor what is near to one, is on the
+English side, save for the hidden one: what is parallel is marked, as far as words and files tell. A smaller set
+of the same seed is a part of a larger one, save for what the larger one's further sentences exclude.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.phrase_sets import LANGUAGES
+from eval.bitext_known import KnownEnglish, languages_in
 from rag_mt.corpora.opening import read_lines
 from rag_mt.errors import UserError
 from rag_mt.paths import whole_file
@@ -44,7 +45,7 @@ MOST_CHARS = 1000
 SAMPLE_HIDDEN, SAMPLE_SEED = 5, 1
 """In the sample corpus every fifth pair is hidden."""
 
-VERSION = 1
+VERSION = 2
 """Raised whenever equal data and sizes may give other sets."""
 SETTINGS = (VERSION, LEFT_OUT, SHARE, FEWEST_WORDS, MOST_CHARS)
 
@@ -97,9 +98,10 @@ class Near:
     def __contains__(self, text: str) -> bool:
         return not self._keys.isdisjoint(near_keys(text))
 
-    def add(self, text: str) -> None:
-        """Count the text as seen."""
-        self._keys |= near_keys(text)
+    def add(self, *texts: str) -> None:
+        """Count the texts as seen."""
+        for text in texts:
+            self._keys |= near_keys(text)
 
 
 def near_keys(text: str) -> set[int]:
@@ -121,17 +123,17 @@ def build_sets(data: Path, language: str, sizes: Sizes, seed: int) -> list[Bitex
     """
     counts = [max(1, round(SHARE * size)) for size in (sizes.training, sizes.test)]
     pairs = sorted(_pairs(data, language), key=lambda pair: _luck(pair[0], seed))
-    near = (Near(), Near())
-    hidden, rest = _hidden(pairs, sum(counts), near)
-    alone = _alone(rest, sizes.total - sum(counts), near)
+    near, known = (Near(), Near()), KnownEnglish(data, language)
+    hidden, rest = _hidden(pairs, sum(counts), near, known)
+    alone = _alone(rest, sizes.total - sum(counts), near, known)
     if len(hidden) + len(alone) < sizes.total:
         raise UserError(
             f"{data} has {len(hidden) + len(alone)} different {language}-en pairs for {sizes.total} sentences "
             f"({sizes.training} for training, {sizes.test} for the test): give smaller sizes"
         )
     wanted = sizes.total - sum(counts)
-    for _, text in alone:
-        near[1].add(text)
+    for other, _ in alone:
+        near[1].add(*known.of(other))
     english = _english(data, near[1], wanted, seed)
     if len(english) < wanted:
         raise UserError(
@@ -146,27 +148,31 @@ def build_sets(data: Path, language: str, sizes: Sizes, seed: int) -> list[Bitex
     ]
 
 
-def _hidden(pairs: Sequence[Pair], wanted: int, near: tuple[Near, Near]) -> tuple[list[Pair], list[Pair]]:
-    """The first pairs of which neither side is near to that of one before, and those behind them."""
+def _hidden(
+    pairs: Sequence[Pair], wanted: int, near: tuple[Near, Near], known: KnownEnglish
+) -> tuple[list[Pair], list[Pair]]:
+    """The first pairs of which neither side, nor another translation, is near to those of one before, and those behind
+    them."""
     found: list[Pair] = []
-    for at, pair in enumerate(pairs):
+    for at, (other, english) in enumerate(pairs):
         if len(found) == wanted:
             return found, list(pairs[at:])
-        if all(text not in seen for text, seen in zip(pair, near, strict=True)):
-            found.append(pair)
-            for text, seen in zip(pair, near, strict=True):
-                seen.add(text)
+        translations = known.of(other)
+        if other not in near[0] and not any(text in near[1] for text in translations):
+            found.append((other, english))
+            near[0].add(other)
+            near[1].add(*translations)
     return found, []
 
 
-def _alone(pairs: Sequence[Pair], wanted: int, near: tuple[Near, Near]) -> list[Pair]:
-    """The first different pairs that are near to no hidden one."""
+def _alone(pairs: Sequence[Pair], wanted: int, near: tuple[Near, Near], known: KnownEnglish) -> list[Pair]:
+    """The first different pairs of which neither side, nor another translation, is near to a hidden one."""
     found: list[Pair] = []
     seen: set[str] = set()
     for other, english in pairs:
         if len(found) == wanted:
             break
-        if bare(other) not in seen and other not in near[0] and english not in near[1]:
+        if bare(other) not in seen and other not in near[0] and not any(text in near[1] for text in known.of(other)):
             seen.add(bare(other))
             found.append((other, english))
     return found
@@ -187,7 +193,7 @@ def _usable(text: str) -> bool:
 
 def _english(data: Path, near: Near, wanted: int, seed: int) -> list[str]:
     """The first different English sentences of all files that are near to none seen before."""
-    texts = {english for language in _languages_in(data) for _, english in _pairs(data, language)}
+    texts = {english for language in languages_in(data) for _, english in _pairs(data, language)}
     found: dict[str, str] = {}
     for text in sorted(texts, key=lambda text: _luck(text, seed)):
         if len(found) == wanted:
@@ -195,10 +201,6 @@ def _english(data: Path, near: Near, wanted: int, seed: int) -> list[str]:
         if text not in near:
             found.setdefault(bare(text), text)
     return list(found.values())
-
-
-def _languages_in(data: Path) -> list[str]:
-    return [code for code in LANGUAGES if any((data / "train").glob(f"{code}-en.tsv*"))]
 
 
 def _luck(text: str, seed: int) -> bytes:

@@ -69,6 +69,27 @@ def test_sets_hide_true_pairs_and_nothing_else_is_parallel(data: Path) -> None:
     assert not both[0] & both[1], "the parts share nothing"
 
 
+def test_other_known_translations_of_a_sentence_are_not_there(data: Path, tmp_path: Path) -> None:
+    """Every German sentence has a second translation, each of these a Russian one, and that a third translation."""
+    (tmp_path / "train").mkdir()
+    german = (data / "train" / "de-en.tsv").read_text(encoding="utf-8").splitlines()
+    russian = (data / "train" / "ru-en.tsv").read_text(encoding="utf-8").splitlines()
+
+    def put(english: str, number: str) -> str:
+        return " ".join(f"{word}{number}" for word in english.split())
+
+    for row in list(german):
+        english, other, *rest = row.split("\t")
+        german.append("\t".join([put(english, "second"), other, *rest]))
+        russian += ["\t".join([put(english, number), put(english, "russian"), *rest]) for number in ("second", "third")]
+    for code, rows in (("de", german), ("ru", russian)):
+        (tmp_path / "train" / f"{code}-en.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    for own in build_sets(tmp_path, "de", Sizes(80, 160), seed=1):
+        plain = [" ".join(word.removesuffix("de") for word in text.split()) for text in own.sources]
+        known = {text for one in plain for text in (one, put(one, "second"), put(one, "third"))}
+        assert len(known & set(own.targets)) == len(own.gold), "only the marked translation of each is there"
+
+
 def test_sets_leave_out_domains_and_follow_the_seed(data: Path) -> None:
     rows = [line.split("\t") for line in (data / "train" / "de-en.tsv").read_text(encoding="utf-8").splitlines()]
     left_out = {text for english, other, domain, _ in rows if domain == "ui" for text in (english, other)}

@@ -1,0 +1,42 @@
+"""Which English the parallel text of a data folder knows to say what a sentence of another language says."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+from eval.phrase_sets import LANGUAGES
+from rag_mt.skips import Skips
+from retrievers.phrase_shards import bare, read_corpus, training_file
+
+
+class KnownEnglish:
+    """The translations of sentences in `language` by all pairs of `DATA/train`, whatever their domain.
+
+    English sentences with a common translation in any language say the same, too.
+    """
+
+    def __init__(self, data: Path, language: str) -> None:
+        self._translations: dict[str, set[str]] = {}
+        self._alike: defaultdict[str, set[str]] = defaultdict(set)
+        for code in languages_in(data):
+            found: defaultdict[str, set[str]] = defaultdict(set)
+            corpus = read_corpus(training_file(data, f"{code}-en"), Skips(shown=0))
+            for other, english in zip(corpus.sources, corpus.targets, strict=True):
+                found[bare(other)].add(" ".join(english.split()))
+            for group in found.values():
+                if len(group) > 1:
+                    for text in group:
+                        self._alike[bare(text)] |= group
+            if code == language:
+                self._translations = dict(found)
+
+    def of(self, text: str) -> set[str]:
+        """All English that is known to say what a sentence in the language says."""
+        direct = self._translations.get(bare(text), set())
+        return direct.union(*(self._alike.get(bare(english), ()) for english in direct))
+
+
+def languages_in(data: Path) -> list[str]:
+    """The languages that the folder has training files of."""
+    return [code for code in LANGUAGES if any((data / "train").glob(f"{code}-en.tsv*"))]
