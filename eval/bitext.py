@@ -27,6 +27,7 @@ from pathlib import Path
 
 import faiss
 
+from eval.bitext_known import ParallelText
 from eval.bitext_report import ENDINGS, Report, Timing, report_blocks, write_report
 from eval.bitext_runs import ModelRun, run_model, timed
 from eval.bitext_sets import PARTS, SETTINGS, BitextSet, Sizes, build_sets, read_set, sample_sets, write_set
@@ -58,15 +59,15 @@ def sets_of(options: argparse.Namespace, work: Path) -> tuple[list[BitextSet], s
     if not options.data:
         return [own for code in languages for own in sample_sets(code)], f"the sample corpus ({QUICK})"
     sizes = Sizes(options.training_size, options.size)
-    made: list[BitextSet] = []
     made_of = [input_stamp(str(Path(options.data) / "train")), asdict(sizes), options.seed, SETTINGS]
     folder = work / f"sets-{settings_hash(made_of)}"
-    for code in languages:
-        if not all((folder / f"{code}-en.{part}.gold").is_file() for part in PARTS):
-            note(f"making the sets of {code}-en")
-            for own in build_sets(Path(options.data), code, sizes, options.seed):
-                write_set(own, folder)
-        made += [read_set(folder, code, part) for part in PARTS]
+    missing = [code for code in languages if not all((folder / f"{code}-en.{part}.gold").is_file() for part in PARTS)]
+    if missing:
+        note(f"making the sets of {', '.join(f'{code}-en' for code in missing)}")
+        text = ParallelText(Path(options.data))
+        for own in (own for code in missing for own in build_sets(text, code, sizes, options.seed)):
+            write_set(own, folder)
+    made = [read_set(folder, code, part) for code in languages for part in PARTS]
     return made, f"made of parallel training text, seed {options.seed}"
 
 

@@ -7,21 +7,35 @@ from pathlib import Path
 
 from eval.phrase_sets import LANGUAGES
 from rag_mt.skips import Skips
-from retrievers.phrase_shards import bare, read_corpus, training_file
+from retrievers.phrase_shards import Corpus, bare, read_corpus, training_file
+
+
+class ParallelText:
+    """The pairs of all files of `DATA/train`, by the language that stands beside English."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        there = [code for code in LANGUAGES if any((data / "train").glob(f"{code}-en.tsv*"))]
+        self.corpora = {code: read_corpus(training_file(data, f"{code}-en"), Skips(shown=0)) for code in there}
+
+    def of(self, language: str) -> Corpus:
+        """The pairs of a language; raises UserError where there is no file of it."""
+        if language not in self.corpora:
+            training_file(self.data, f"{language}-en")
+        return self.corpora[language]
 
 
 class KnownEnglish:
-    """The translations of sentences in `language` by all pairs of `DATA/train`, whatever their domain.
+    """The translations of sentences in `language` by all pairs of parallel text, whatever their domain.
 
     English sentences with a common translation in any language say the same, too.
     """
 
-    def __init__(self, data: Path, language: str) -> None:
+    def __init__(self, text: ParallelText, language: str) -> None:
         self._translations: dict[str, set[str]] = {}
         self._alike: defaultdict[str, set[str]] = defaultdict(set)
-        for code in languages_in(data):
+        for code, corpus in text.corpora.items():
             found: defaultdict[str, set[str]] = defaultdict(set)
-            corpus = read_corpus(training_file(data, f"{code}-en"), Skips(shown=0))
             for other, english in zip(corpus.sources, corpus.targets, strict=True):
                 found[bare(other)].add(" ".join(english.split()))
             for group in found.values():
@@ -35,8 +49,3 @@ class KnownEnglish:
         """All English that is known to say what a sentence in the language says."""
         direct = self._translations.get(bare(text), set())
         return direct.union(*(self._alike.get(bare(english), ()) for english in direct))
-
-
-def languages_in(data: Path) -> list[str]:
-    """The languages that the folder has training files of."""
-    return [code for code in LANGUAGES if any((data / "train").glob(f"{code}-en.tsv*"))]

@@ -25,13 +25,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.bitext_known import KnownEnglish, languages_in
+from eval.bitext_known import KnownEnglish, ParallelText
 from rag_mt.corpora.opening import read_lines
 from rag_mt.errors import UserError
 from rag_mt.paths import whole_file
 from rag_mt.skips import Skips
 from retrievers.default_index import SAMPLE_CORPUS
-from retrievers.phrase_shards import bare, read_corpus, training_file
+from retrievers.phrase_shards import Corpus, bare
 
 Pair = tuple[str, str]
 
@@ -116,28 +116,28 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(_DIGIT.sub("0", text.casefold())))
 
 
-def build_sets(data: Path, language: str, sizes: Sizes, seed: int) -> list[BitextSet]:
-    """The training and the test part for a language, from `DATA/train`; raises UserError if there is too little text.
+def build_sets(text: ParallelText, language: str, sizes: Sizes, seed: int) -> list[BitextSet]:
+    """The training and the test part for a language; raises UserError if there is too little text.
 
     English sentences beside the pairs come from the files of all languages that are there.
     """
     counts = [max(1, round(SHARE * size)) for size in (sizes.training, sizes.test)]
-    pairs = sorted(_pairs(data, language), key=lambda pair: _luck(pair[0], seed))
-    near, known = (Near(), Near()), KnownEnglish(data, language)
+    pairs = sorted(_pairs(text.of(language)), key=lambda pair: _luck(pair[0], seed))
+    near, known = (Near(), Near()), KnownEnglish(text, language)
     hidden, rest = _hidden(pairs, sum(counts), near, known)
     alone = _alone(rest, sizes.total - sum(counts), near, known)
     if len(hidden) + len(alone) < sizes.total:
         raise UserError(
-            f"{data} has {len(hidden) + len(alone)} different {language}-en pairs for {sizes.total} sentences "
+            f"{text.data} has {len(hidden) + len(alone)} different {language}-en pairs for {sizes.total} sentences "
             f"({sizes.training} for training, {sizes.test} for the test): give smaller sizes"
         )
     wanted = sizes.total - sum(counts)
     for other, _ in alone:
         near[1].add(*known.of(other))
-    english = _english(data, near[1], wanted, seed)
+    english = _english(text, near[1], wanted, seed)
     if len(english) < wanted:
         raise UserError(
-            f"{data} has {len(english)} English sentences beside the {language}-en pairs and {wanted} are needed: "
+            f"{text.data} has {len(english)} English sentences beside the {language}-en pairs and {wanted} are needed: "
             "give smaller sizes"
         )
     first, split = counts[0], sizes.training - counts[0]
@@ -178,9 +178,8 @@ def _alone(pairs: Sequence[Pair], wanted: int, near: tuple[Near, Near], known: K
     return found
 
 
-def _pairs(data: Path, language: str) -> Iterator[tuple[str, str]]:
+def _pairs(corpus: Corpus) -> Iterator[tuple[str, str]]:
     """The usable pairs (other language, English) of a file, each once."""
-    corpus = read_corpus(training_file(data, f"{language}-en"), Skips(shown=0))
     for domain, *pair in zip(corpus.domains, corpus.sources, corpus.targets, strict=True):
         other, english = (" ".join(text.split()) for text in pair)
         if domain not in LEFT_OUT and _usable(other) and _usable(english) and bare(other) != bare(english):
@@ -191,9 +190,9 @@ def _usable(text: str) -> bool:
     return len(text) <= MOST_CHARS and len(_WORD.findall(text)) >= FEWEST_WORDS
 
 
-def _english(data: Path, near: Near, wanted: int, seed: int) -> list[str]:
+def _english(text: ParallelText, near: Near, wanted: int, seed: int) -> list[str]:
     """The first different English sentences of all files that are near to none seen before."""
-    texts = {english for language in languages_in(data) for _, english in _pairs(data, language)}
+    texts = {english for corpus in text.corpora.values() for _, english in _pairs(corpus)}
     found: dict[str, str] = {}
     for text in sorted(texts, key=lambda text: _luck(text, seed)):
         if len(found) == wanted:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.bitext import main
+from eval.bitext_known import ParallelText
 from eval.bitext_scores import best_threshold, difference, f1_of, resampled, scored, statistics
 from eval.bitext_sets import (
     PARTS,
@@ -57,7 +58,7 @@ def truth(own: BitextSet) -> set[tuple[str, str]]:
 
 
 def test_sets_hide_true_pairs_and_nothing_else_is_parallel(data: Path) -> None:
-    sets = build_sets(data, "de", Sizes(80, 160), seed=1)
+    sets = build_sets(ParallelText(data), "de", Sizes(80, 160), seed=1)
     assert [own.part for own in sets] == list(PARTS)
     for own, size, true in zip(sets, (80, 160), (2, 4), strict=True):
         assert len(own.sources) == len(own.targets) == size
@@ -84,7 +85,7 @@ def test_other_known_translations_of_a_sentence_are_not_there(data: Path, tmp_pa
         russian += ["\t".join([put(english, number), put(english, "russian"), *rest]) for number in ("second", "third")]
     for code, rows in (("de", german), ("ru", russian)):
         (tmp_path / "train" / f"{code}-en.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    for own in build_sets(tmp_path, "de", Sizes(80, 160), seed=1):
+    for own in build_sets(ParallelText(tmp_path), "de", Sizes(80, 160), seed=1):
         plain = [" ".join(word.removesuffix("de") for word in text.split()) for text in own.sources]
         known = {text for one in plain for text in (one, put(one, "second"), put(one, "third"))}
         assert len(known & set(own.targets)) == len(own.gold), "only the marked translation of each is there"
@@ -93,19 +94,21 @@ def test_other_known_translations_of_a_sentence_are_not_there(data: Path, tmp_pa
 def test_sets_leave_out_domains_and_follow_the_seed(data: Path) -> None:
     rows = [line.split("\t") for line in (data / "train" / "de-en.tsv").read_text(encoding="utf-8").splitlines()]
     left_out = {text for english, other, domain, _ in rows if domain == "ui" for text in (english, other)}
-    first, again, other = (build_sets(data, "de", Sizes(80, 160), seed)[1] for seed in (1, 1, 2))
+    first, again, other = (build_sets(ParallelText(data), "de", Sizes(80, 160), seed)[1] for seed in (1, 1, 2))
     assert not left_out & {*first.sources, *first.targets}
     assert first.sha256 == again.sha256 != other.sha256
-    assert truth(build_sets(data, "de", Sizes(80, 120), 1)[1]) < truth(first), "a smaller set is a part of a larger one"
+    assert truth(build_sets(ParallelText(data), "de", Sizes(80, 120), 1)[1]) < truth(first), (
+        "a smaller set is a part of a larger one"
+    )
 
 
 def test_a_set_larger_than_the_data_is_refused(data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has 3\d\d different de-en pairs for 1000 sentences"):
-        build_sets(data, "de", Sizes(500, 500), 1)
+        build_sets(ParallelText(data), "de", Sizes(500, 500), 1)
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "de-en.tsv").write_bytes((data / "train" / "de-en.tsv").read_bytes())
     with pytest.raises(UserError, match=r"has \d+ English sentences beside the de-en pairs and 292 are needed"):
-        build_sets(tmp_path, "de", Sizes(80, 220), 1)
+        build_sets(ParallelText(tmp_path), "de", Sizes(80, 220), 1)
 
 
 @given(
@@ -134,7 +137,7 @@ def test_case_punctuation_and_digits_do_not_make_texts_different() -> None:
 
 
 def test_sets_are_written_as_bucc_has_them(tmp_path: Path, data: Path) -> None:
-    own = build_sets(data, "ru", Sizes(80, 160), 1)[1]
+    own = build_sets(ParallelText(data), "ru", Sizes(80, 160), 1)[1]
     write_set(own, tmp_path / "ru-en")
     assert (tmp_path / "ru-en" / "ru-en.test.ru").read_text(encoding="utf-8").startswith("ru-000000001\t")
     assert read_set(tmp_path, "ru", "test").sha256 == own.sha256, "in a folder of the language pair as well"
