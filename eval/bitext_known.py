@@ -31,10 +31,10 @@ class KnownEnglish:
     English sentences with a common translation in any language say the same, too.
     """
 
-    def __init__(self, text: ParallelText, language: str) -> None:
+    def __init__(self, parallel: ParallelText, language: str) -> None:
         self._translations: dict[str, set[str]] = {}
         self._alike: defaultdict[str, set[str]] = defaultdict(set)
-        for code, corpus in text.corpora.items():
+        for code, corpus in parallel.corpora.items():
             found: defaultdict[str, set[str]] = defaultdict(set)
             for other, english in zip(corpus.sources, corpus.targets, strict=True):
                 found[bare(other)].add(" ".join(english.split()))

@@ -116,29 +116,29 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(_DIGIT.sub("0", text.casefold())))
 
 
-def build_sets(text: ParallelText, language: str, sizes: Sizes, seed: int) -> list[BitextSet]:
+def build_sets(parallel: ParallelText, language: str, sizes: Sizes, seed: int) -> list[BitextSet]:
     """The training and the test part for a language; raises UserError if there is too little text.
 
     English sentences beside the pairs come from the files of all languages that are there.
     """
     counts = [max(1, round(SHARE * size)) for size in (sizes.training, sizes.test)]
-    pairs = sorted(_pairs(text.of(language)), key=lambda pair: _luck(pair[0], seed))
-    near, known = (Near(), Near()), KnownEnglish(text, language)
+    pairs = sorted(_pairs(parallel.of(language)), key=lambda pair: _luck(pair[0], seed))
+    near, known = (Near(), Near()), KnownEnglish(parallel, language)
     hidden, rest = _hidden(pairs, sum(counts), near, known)
     alone = _alone(rest, sizes.total - sum(counts), near, known)
     if len(hidden) + len(alone) < sizes.total:
         raise UserError(
-            f"{text.data} has {len(hidden) + len(alone)} different {language}-en pairs for {sizes.total} sentences "
+            f"{parallel.data} has {len(hidden) + len(alone)} different {language}-en pairs for {sizes.total} sentences "
             f"({sizes.training} for training, {sizes.test} for the test): give smaller sizes"
         )
     wanted = sizes.total - sum(counts)
     for other, _ in alone:
         near[1].add(*known.of(other))
-    english = _english(text, near[1], wanted, seed)
+    english = _english(parallel, near[1], wanted, seed)
     if len(english) < wanted:
         raise UserError(
-            f"{text.data} has {len(english)} English sentences beside the {language}-en pairs and {wanted} are needed: "
-            "give smaller sizes"
+            f"{parallel.data} has {len(english)} English sentences beside the {language}-en pairs and {wanted} are "
+            "needed: give smaller sizes"
         )
     first, split = counts[0], sizes.training - counts[0]
     others = [text for text, _ in alone]
@@ -190,9 +190,9 @@ def _usable(text: str) -> bool:
     return len(text) <= MOST_CHARS and len(_WORD.findall(text)) >= FEWEST_WORDS
 
 
-def _english(text: ParallelText, near: Near, wanted: int, seed: int) -> list[str]:
+def _english(parallel: ParallelText, near: Near, wanted: int, seed: int) -> list[str]:
     """The first different English sentences of all files that are near to none seen before."""
-    texts = {english for corpus in text.corpora.values() for _, english in _pairs(corpus)}
+    texts = {english for corpus in parallel.corpora.values() for _, english in _pairs(corpus)}
     found: dict[str, str] = {}
     for text in sorted(texts, key=lambda text: _luck(text, seed)):
         if len(found) == wanted:
