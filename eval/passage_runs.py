@@ -27,13 +27,11 @@ from rag_mt.fingerprints import read_json
 from rag_mt.paths import whole_file
 from rag_mt.types import Encoder, Floats
 from retrievers.bm25 import Bm25, Bm25Settings
-from retrievers.hybrid import Rankings, reciprocal_rank_fusion, weighted
+from retrievers.hybrid import CANDIDATES, Rankings, reciprocal_rank_fusion, weighted
 from retrievers.rm3 import Rm3, Rm3Settings
 
 ANY = "any"
 BM25, RM3, DENSE, HYBRID, RRF = "BM25", "BM25 + RM3", "dense", "hybrid", "RRF"
-CANDIDATES = 200
-"""Passages of each ranking that a hybrid combines."""
 ALPHAS = tuple(round(0.1 * n, 1) for n in range(11))
 FOLDS = 5
 BIAS_DEPTH = 20

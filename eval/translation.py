@@ -107,16 +107,16 @@ def _score(
     runs: Sequence[Run], names: Sequence[str], settings: MetricSettings, show: bool
 ) -> list[tuple[Run, list[Scored]]]:
     """The scores of all runs; target language by target language, since metrics are opened for one."""
-    found: list[tuple[Run, list[Scored]]] = []
+    found: dict[int, list[Scored]] = {}
     metrics: dict[str, list[Metric]] = {}
     with closing(progress(len(runs), "runs", "scoring", show=show)) as bar:
-        for own in sorted(runs, key=lambda own: own.part.target):
+        for number, own in sorted(enumerate(runs), key=lambda item: item[1].part.target):
             target = own.part.target
             if target not in metrics:
                 metrics = {target: open_metrics(names, settings, target)}
-            found.append((own, score_run(own.file(SCORES), *_outputs(own), metrics[target])))
+            found[number] = score_run(own.file(SCORES), *_outputs(own), metrics[target])
             bar.update(1)
-    return sorted(found, key=lambda item: runs.index(item[0]))
+    return [(own, found[number]) for number, own in enumerate(runs)]
 
 
 def _outputs(own: Run) -> tuple[list[Record], str]:

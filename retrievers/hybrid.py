@@ -23,6 +23,8 @@ from rag_mt.types import Floats
 from retrievers.bm25 import Bm25Settings
 
 RRF_CONSTANT = 60
+CANDIDATES = 200
+"""Texts of each ranking that a hybrid combines, in translation as in its evaluation."""
 ALPHA = 0.2
 """The weight of BM25 where none is given: about what cross-validation on XQuAD's development questions chooses where
 the passages of one other language are searched (0.16; within a language 0.46): reports/passages-dev.md."""

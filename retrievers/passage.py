@@ -25,16 +25,13 @@ from numpy.typing import NDArray
 from rag_mt.types import Floats, Hint, Hit, Sentence, Span, Unit
 from retrievers.bm25 import Query
 from retrievers.dense import in_blocks, search_each
-from retrievers.hybrid import ALPHA, Rankings, weighted
+from retrievers.hybrid import ALPHA, CANDIDATES, Rankings, weighted
 from retrievers.index import Index, LeftOut
 from retrievers.passages import PassageUnits
 from retrievers.terms import terms_in
 from retrievers.windows import windows
 
 Ranked = Literal["passage", "bm25", "hybrid"]
-
-CANDIDATES = 200
-"""Passages of each ranking that a hybrid chooses from."""
 
 
 def ranked(name: str) -> Ranked:
