@@ -138,15 +138,21 @@ class States:
         self._encoder, self.layer = encoder, layer
         self.key: Mapping[str, Any] = {"states": encoder.fingerprint, "layer": layer}
         self._means: dict[tuple[str, int], Floats] = {}
-        self._last: dict[tuple[str, int, str], Floats] = {}
+        self._made: dict[tuple[str, int], tuple[NDArray[np.bool_], Floats]] = {}
 
     def plain(self, own: ExampleSet, side: int, rows: Rows) -> Floats:
-        """See `Base`. The two last answers are remembered: all maps ask for the same phrases."""
-        key = (own.name, side, settings_hash(rows.tolist()))
-        if key not in self._last:
-            made = self._encoder.side_states(own.sides[side].alone(), rows, 1, [self.layer])[0]
-            self._last = dict([*self._last.items(), (key, made)][-2:])
-        return self._last[key]
+        """See `Base`. Each phrase is encoded once and remembered: all maps ask for the same ones."""
+        place, phrases = (own.name, side), len(own.sides[side].phrases)
+        if place not in self._made:
+            empty = np.zeros((phrases, self._encoder.hidden), np.float32)
+            self._made[place] = np.zeros(phrases, np.bool_), empty
+        known, states = self._made[place]
+        new = np.unique(rows[~known[rows]])
+        if len(new):
+            states[new] = self._encoder.side_states(own.sides[side].alone(), new, 1, [self.layer])[0]
+            known[new] = True
+        made: Floats = states[rows]
+        return made
 
     def normal(self, own: ExampleSet, side: int, rows: Rows) -> Floats:
         """See `Base`."""

@@ -290,6 +290,22 @@ def test_maps_and_what_they_are_learnt_from(phrases, data, letters, tmp_path) ->
     assert set(words.language("en").words) >= {*FIRST, *SECOND}
 
 
+def test_phrases_alone_are_encoded_once(phrases: Path, letters: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, encoder = open_examples(phrases / "cs-en"), untrained_xpr(str(letters), device="cpu", dtype="float32")
+    states, encoded, states_of = States(encoder, 1), [], encoder.example_states
+    wanted = encoder.side_states(own.target.alone(), np.array([5, 2, 2, 7]), 1, [1])[0]
+
+    def counting(texts, spans, layers):
+        encoded.extend(texts)
+        return states_of(texts, spans, layers)
+
+    monkeypatch.setattr(encoder, "example_states", counting)
+    found = [states.plain(own, 1, np.array(rows, np.int64)) for rows in ([5, 2, 2], [2, 7], [])]
+    np.testing.assert_allclose(np.concatenate(found), wanted[[0, 1, 2, 1, 3]], atol=1e-5)
+    assert sorted(encoded) == sorted(own.target.phrases[row] for row in (2, 5, 7))
+    assert not np.array_equal(states.plain(own, 0, np.array([5])), found[0][:1]), "sides are kept apart"
+
+
 class Turned:
     """Vectors of side 0 that are those of side 1, turned by a matrix (a Base)."""
 
