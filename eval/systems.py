@@ -32,7 +32,7 @@ from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, DEFAULT_LLM, DEFAU
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_toml
 from rag_mt.languages import direction_group
-from rag_mt.shipped_adapters import NONE, chosen_adapter
+from rag_mt.shipped_adapters import NONE, Adapters, chosen_adapters
 from retrievers.ccpr.retriever import Segmentation
 from retrievers.manifest import read_manifest
 from retrievers.registry import retriever_spec
@@ -46,9 +46,11 @@ EXAMPLE = Path(__file__).parents[1] / "configs" / "systems.toml"
 @dataclass(frozen=True)
 class System:
     """A way to translate. `adapter` has a folder for each group of directions that has one, or `auto` for the adapter
-    that comes with rag_mt. `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the
-    index's own. `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up
-    to four words; the hits of either are judged by the same confidence model.
+    that comes with rag_mt. `plain_adapter`, which may name `{group}`, is the one for sentences without hints: `auto`
+    for the plain one that comes with rag_mt where `adapter` is `auto` too, `none` for no other. `cut_off` is
+    the least score of a hit that is shown (of CCPR: its confidence), 0 for the index's own. `segmentation`, of CCPR,
+    says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of either are
+    judged by the same confidence model.
 
     For `hints = "oracle"`: `aligner` finds the words that belong together, by a layer of `align_encoder` or, eflomal,
     learning from the parallel text `along` (`{pair}` is such as `de-en`) too; phrases have up to `oracle_words` words.
@@ -63,6 +65,7 @@ class System:
     wrapper: str = "auto"
     llm: str = DEFAULT_LLM
     adapter: Mapping[str, str] = field(default_factory=dict)
+    plain_adapter: str = DEFAULT_ADAPTER
     device: str = "auto"
     dtype: str = "float32"
     quantization: str = "none"
@@ -92,20 +95,24 @@ class System:
                 f"system {self.name} has no adapter for {source}-{target}: add adapter.{group} to it, or leave all out"
             )
         named = filled(self.adapter[group]) if self.adapter else None
-        chosen = chosen_adapter(named, self.llm, self.retriever, source, target)
-        adapter = {group: chosen} if chosen else {}
+        chosen = chosen_adapters(named, self.llm, self.retriever, source, target)
+        adapter = {group: chosen.adapter} if chosen.adapter else {}
+        plain = filled(self.plain_adapter)
+        plain = (chosen.plain_adapter or NONE) if plain == DEFAULT_ADAPTER else plain
         index, encoder, along = filled(self.index), filled(self.encoder), filled(self.along)
-        return replace(self, index=index, encoder=encoder, along=along, adapter=adapter)
+        return replace(self, index=index, encoder=encoder, along=along, adapter=adapter, plain_adapter=plain)
 
     @property
-    def own_adapter(self) -> str | None:
-        """The adapter of a system `at` a direction."""
-        return next(iter(self.adapter.values()), None)
+    def own_adapters(self) -> Adapters:
+        """The adapters of a system `at` a direction."""
+        plain = None if self.plain_adapter == NONE else self.plain_adapter
+        return Adapters(next(iter(self.adapter.values()), None), plain)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able; folders by their last name only, because a report says nothing about a machine."""
         made = asdict(self) | {"adapter": {group: _short(text) for group, text in self.adapter.items()}}
-        return made | {name: _short(made[name]) for name in ("index", "encoder", "llm", "along", "align_encoder")}
+        names = ("index", "encoder", "llm", "plain_adapter", "along", "align_encoder")
+        return made | {name: _short(made[name]) for name in names}
 
 
 def _short(text: str) -> str:
@@ -167,8 +174,8 @@ def _system(path: Path, name: str, values: Mapping[str, Any], own: Mapping[str, 
     _check(path, name, made, own)
     base = path.parent
     made["adapter"] = {group: _placed(base, text) for group, text in made.get("adapter", {}).items()}
-    for key in ("index", "along"):
-        made[key] = _placed(base, made.get(key, ""))
+    for key in ("index", "along", "plain_adapter"):
+        made[key] = _placed(base, made.get(key, getattr(defaults, key)))
     for key in ("llm", "encoder", "align_encoder"):  # names unless there is such a folder
         text = made.get(key, "")
         if text and (text.startswith(".") or (base / text).is_dir()):
@@ -204,8 +211,8 @@ def check_at(systems: Sequence[System], directions: Sequence[tuple[str, str]]) -
     for source, target in directions:
         for system in systems:
             own = system.at(source, target)
-            if own.own_adapter:
-                checked_adapter(own.own_adapter)
+            for adapter in filter(None, own.own_adapters):
+                checked_adapter(adapter)
             if own.index and own.hints in ("retrieved", "shuffled") and retriever_spec(own.retriever).needs_index:
                 found = read_manifest(Path(own.index)).retriever
                 if found != own.retriever:

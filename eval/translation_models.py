@@ -56,7 +56,7 @@ class Run:
     def llm_key(self) -> tuple[Any, ...]:
         """What tells one loaded language model from another."""
         own = self.own
-        return (own.llm, own.own_adapter, own.device, own.dtype, own.quantization, own.batch_size)
+        return (own.llm, own.own_adapters, own.device, own.dtype, own.quantization, own.batch_size)
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
@@ -83,7 +83,7 @@ class Models:
             own = run.own
             self._llm = open_llm(
                 own.llm,
-                adapter=own.own_adapter,
+                **own.own_adapters._asdict(),
                 device=own.device,
                 dtype=own.dtype,
                 quantization=own.quantization,

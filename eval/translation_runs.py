@@ -33,6 +33,7 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json, settings_hash
 from rag_mt.jobs import plan
 from rag_mt.journal import RecordJournal
+from rag_mt.llm.routed import answering
 from rag_mt.llm.transformers_llm import ALGORITHM
 from rag_mt.paths import whole_file
 from rag_mt.translator import Translator
@@ -79,12 +80,16 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
     prompts = translator.prepare(sentences)
     note_time(times, RETRIEVAL, time.perf_counter() - begin, len(sentences))
 
+    def by_whom(n: int) -> tuple[str, str]:
+        return answering(translator.llm, prompts[n]).fingerprint, asked(prompts[n])
+
     def keep(numbers: Sequence[int], completions: Sequence[Completion]) -> None:
         records = []
         for n, completion in zip(numbers, completions, strict=True):
             translation = translator.read(sentences[n], prompts[n], completion)
             own = record_of(translation, part.references[n], part.lines[n], completion)
-            records.append(own | {"asked": asked(prompts[n])})
+            model, key = by_whom(n)
+            records.append(own | {"asked": key} | ({} if model == translator.llm.fingerprint else {"llm": model}))
         journal.add_records(numbers, records)
         bar.update(len(numbers))
 
@@ -92,7 +97,7 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
     batches = plan(dict(enumerate(prompts)), run.system.batch_size)
     if repeatable(translator.llm):
         others = other_completions(run.file(RECORDS), settings)
-        known = {n: others[key] for n, prompt in missing.items() if (key := asked(prompt)) in others}
+        known = {n: others[key] for n in missing if (key := by_whom(n)) in others}
         if known:
             keep(list(known), list(known.values()))
         batches = plan({n: prompt for n, prompt in missing.items() if n not in known}, run.system.batch_size)

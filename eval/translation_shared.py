@@ -16,8 +16,8 @@ import torch
 from rag_mt.fingerprints import settings_hash
 from rag_mt.types import Completion, LanguageModel, Prompt
 
-SAME = ("llm", "max_new_tokens", "versions")
-"""The settings of a run that a completion depends on beside its prompt."""
+SAME = ("max_new_tokens", "versions")
+"""The settings of a run that a completion depends on beside its prompt and the language model that answers it."""
 
 
 def asked(prompt: Prompt) -> str:
@@ -30,22 +30,23 @@ def repeatable(llm: LanguageModel) -> bool:
     return getattr(getattr(llm, "model", None), "dtype", None) == torch.float32
 
 
-def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[str, Completion]:
-    """The completions by `asked` in the records of the other systems of a folder, for the direction of the records
-    `own`; lines that a crash has cut are left out."""
-    found: dict[str, Completion] = {}
+def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[tuple[str, str], Completion]:
+    """The completions in the records of the other systems of a folder, by the fingerprint of the language model that
+    gave them and by `asked`, for the direction of the records `own`; lines that a crash has cut are left out."""
+    found: dict[tuple[str, str], Completion] = {}
     for path in sorted(own.parent.parent.glob(f"*/{own.name}")):
         if path == own:
             continue
         with path.open(encoding="utf-8", errors="surrogatepass") as lines:
             head, *rest = (_read(line) for line in lines)
-        if any(head.get("settings", {}).get(name) != settings[name] for name in SAME):
+        theirs = head.get("settings", {})
+        if any(theirs.get(name) != settings[name] for name in SAME):
             continue
         for item in rest:
             for _, record in item.get("done", ()):
                 if "asked" in record:
                     completion = (record["raw"], record["tokens"], record["finished"], record["stopped"])
-                    found[record["asked"]] = Completion(*completion)
+                    found[record.get("llm", theirs["llm"]), record["asked"]] = Completion(*completion)
     return found
 
 

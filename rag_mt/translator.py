@@ -18,7 +18,7 @@ from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import language
 from rag_mt.llm import open_llm
-from rag_mt.shipped_adapters import chosen_adapter
+from rag_mt.shipped_adapters import chosen_adapters
 from rag_mt.types import (
     Completion,
     Hint,
@@ -101,7 +101,7 @@ class Translator:
         retriever and encoder, or `ccpr` and the encoder of the retriever.
 
         `llm` may also be `openai:MODEL@URL` or a ready LanguageModel; `adapter` is a folder, None, or `auto` for the
-        one that comes with rag_mt, if any (see `chosen_adapter`); `encoders` opens encoders, so that several
+        ones that come with rag_mt, if any (see `chosen_adapters`); `encoders` opens encoders, so that several
         translators can share one.
 
         Without `index` the sample index of the target language is built once and cached; `show` shows its progress.
@@ -129,10 +129,9 @@ class Translator:
         if isinstance(opened, CcprRetriever):
             settings["confidence"] = settings_hash(asdict(opened.confidence))
         if isinstance(llm, str):
-            own = chosen_adapter(adapter, llm, retriever, source, target)
-            llm = open_llm(
-                llm, adapter=own, device=device, dtype=dtype, quantization=quantization, batch_size=batch_size
-            )
+            own = chosen_adapters(adapter, llm, retriever, source, target)
+            options: dict[str, Any] = {"dtype": dtype, "quantization": quantization, "batch_size": batch_size}
+            llm = open_llm(llm, **own._asdict(), device=device, **options)
         return cls(source, target, opened, llm, wrapper, max_new_tokens, settings)
 
     @overload

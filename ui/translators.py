@@ -20,8 +20,8 @@ from weakref import WeakValueDictionary
 from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.errors import UserError
 from rag_mt.languages import language
-from rag_mt.llm import open_llm
-from rag_mt.shipped_adapters import chosen_adapter
+from rag_mt.llm import RoutedLLM, TransformersLLM, open_llm
+from rag_mt.shipped_adapters import chosen_adapters
 from rag_mt.translator import Translator
 from rag_mt.types import LanguageModel
 from retrievers.encoders import ModelEncoder
@@ -85,7 +85,7 @@ class SharedModels:
             "quantization": quantization,
             "batch_size": batch_size,
         }
-        self._llms: WeakValueDictionary[tuple[str, str], Any] = WeakValueDictionary()
+        self._llms: WeakValueDictionary[tuple[str | None, ...], Any] = WeakValueDictionary()
         self._encoders: WeakValueDictionary[tuple[Any, ...], ModelEncoder] = WeakValueDictionary()
         self._lock = threading.RLock()
 
@@ -119,11 +119,19 @@ class SharedModels:
         return self.encoder(retriever, None, self._options["device"], self._options["dtype"])
 
     def _llm_for(self, choice: Choice) -> LanguageModel:
-        adapter = chosen_adapter(choice.adapter, choice.llm, choice.retriever, choice.source, choice.target)
-        key = (choice.llm, adapter or "")
-        found = self._llms.get(key)
+        own = chosen_adapters(choice.adapter, choice.llm, choice.retriever, choice.source, choice.target)
+        if own.plain_adapter is None:
+            return self._opened(choice.llm, own.adapter)
+        found = self._llms.get((choice.llm, *own))
         if found is None:
-            found = self._llms[key] = open_llm(choice.llm, adapter=adapter, **self._options)
+            both = [cast(TransformersLLM, self._opened(choice.llm, adapter)) for adapter in own]
+            found = self._llms[choice.llm, *own] = RoutedLLM(*both)
+        return cast(LanguageModel, found)
+
+    def _opened(self, llm: str, adapter: str | None) -> LanguageModel:
+        found = self._llms.get((llm, adapter))
+        if found is None:
+            found = self._llms[llm, adapter] = open_llm(llm, adapter=adapter, **self._options)
         return cast(LanguageModel, found)
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import cast
 
 from rag_mt.llm.openai_llm import PREFIX, OpenAILLM
+from rag_mt.llm.routed import RoutedLLM
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models import DEFAULT_LLM, Quantization, load_llm
 from rag_mt.types import LanguageModel
 
-__all__ = ["OpenAILLM", "TransformersLLM", "open_llm"]
+__all__ = ["OpenAILLM", "RoutedLLM", "TransformersLLM", "open_llm"]
 
 
 def open_llm(
     name: str = DEFAULT_LLM,
     *,
     adapter: str | None = None,
+    plain_adapter: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
     quantization: str = "none",
@@ -26,10 +28,14 @@ def open_llm(
     """The language model `name`: `openai:MODEL@URL`, or any model with `base_url`, is asked over HTTP; everything
     else (hub id, folder, `embedded:NAME`) is loaded.
 
-    `batch_size`, `adapter`, `device`, `dtype` and `quantization` are for loaded models; a server has its own.
+    `batch_size`, `adapter`, `device`, `dtype` and `quantization` are for loaded models; a server has its own. With
+    `plain_adapter` prompts without hints are answered by the model with that adapter instead.
     Raises UserError for a name, setting or server that cannot be used.
     """
     if base_url is not None or name.startswith(PREFIX):
         return OpenAILLM(name, base_url, api_key=api_key, adapter=adapter)
-    loaded = load_llm(name, adapter, device, dtype, cast(Quantization, quantization))
-    return TransformersLLM(loaded, batch_size, adapter)
+
+    def opened(own: str | None) -> TransformersLLM:
+        return TransformersLLM(load_llm(name, own, device, dtype, cast(Quantization, quantization)), batch_size, own)
+
+    return RoutedLLM(opened(adapter), opened(plain_adapter)) if plain_adapter else opened(adapter)

@@ -64,11 +64,13 @@ _CHOOSERS: WeakKeyDictionary[Any, Chooser | None] = WeakKeyDictionary()
 
 
 def chooser_of(model: Any) -> Chooser | None:
-    """What chooses the next tokens of a causal language model, made once; None for models that it does not suit."""
-    if model not in _CHOOSERS:
+    """What chooses the next tokens of a causal language model, made once for all with the same output layer; None for
+    models that it does not suit."""
+    head = model.get_output_embeddings()
+    if head not in _CHOOSERS:
         kind = Shortlist if cpu_has_bfloat16() else Turned
-        _CHOOSERS[model] = kind(model.get_output_embeddings().weight) if _suits(model) else None
-    return _CHOOSERS[model]
+        _CHOOSERS[head] = kind(head.weight) if _suits(model) else None
+    return _CHOOSERS[head]
 
 
 def _suits(model: Any) -> bool:

@@ -44,7 +44,7 @@ def test_defaults_likeness_and_places(tmp_path: Path) -> None:
     assert (upper.hints, upper.index) == ("oracle", ccpr.index)
     there, back = ccpr.at("de", "en"), ccpr.at("en", "ru")
     assert there.index == str(tmp_path / "indexes/en") and back.index == str(tmp_path / "indexes/ru")
-    assert there.own_adapter == str(tmp_path / "a/de") and back.own_adapter == "/b/from_en"
+    assert there.own_adapters == (str(tmp_path / "a/de"), None) and back.own_adapters == ("/b/from_en", None)
     with pytest.raises(UserError, match=r"ccpr has no adapter for de-fr.*adapter.other"):
         ccpr.at("de", "fr")
     assert [s.name for s in read_systems(path, "upper,plain")] == ["upper", "plain"]
@@ -53,7 +53,7 @@ def test_defaults_likeness_and_places(tmp_path: Path) -> None:
 
 def test_the_shipped_adapter_is_chosen_by_retriever_and_direction(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(shipped_adapters, "FOLDER", tmp_path)
-    for name in ("phrase.to-en", "plain.from-en"):
+    for name in ("phrase.to-en", "plain.to-en", "plain.from-en"):
         (tmp_path / "some-llm" / name).mkdir(parents=True)
     path = written(
         tmp_path,
@@ -67,20 +67,27 @@ def test_the_shipped_adapter_is_chosen_by_retriever_and_direction(tmp_path: Path
         [systems.dropped]
         like = "ccpr"
         hints = "none"
+        plain_adapter = "none"
         [systems.bare]
         adapter = "none"
+        [systems.mine]
+        adapter = "mine.{group}"
+        plain_adapter = "other.{group}"
         """,
     )
-    plain, ccpr, dropped, bare = read_systems(path)
-    phrase = str(tmp_path / "some-llm" / "phrase.to-en")
-    assert [system.at("de", "en").own_adapter for system in (plain, ccpr, dropped, bare)] == [
-        None,
-        phrase,
-        phrase,
-        None,
+    plain, ccpr, dropped, bare, mine = read_systems(path)
+    folder = str(tmp_path / "some-llm")
+    assert [system.at("de", "en").own_adapters for system in (plain, ccpr, dropped, bare, mine)] == [
+        (f"{folder}/plain.to-en", None),
+        (f"{folder}/phrase.to-en", f"{folder}/plain.to-en"),
+        (f"{folder}/phrase.to-en", None),
+        (None, None),
+        (str(tmp_path / "mine.to_en"), str(tmp_path / "other.to_en")),
     ]
-    assert plain.at("en", "de").own_adapter == str(tmp_path / "some-llm" / "plain.from-en")
-    assert ccpr.at("en", "de").own_adapter is None
+    assert plain.at("en", "de").own_adapters == (f"{folder}/plain.from-en", None)
+    assert ccpr.at("en", "de").own_adapters == (None, None)
+    again = ccpr.at("de", "en")
+    assert again.at("de", "en") == again and str(tmp_path) not in json.dumps(again.as_dict())
 
 
 MISTAKES = [

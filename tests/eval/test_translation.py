@@ -8,8 +8,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from peft import LoraConfig
 from sacrebleu.metrics.chrf import CHRF
 
 from eval.suites import open_suite
@@ -23,6 +26,7 @@ from eval.translation_shared import other_completions, repeatable
 from rag_mt.errors import UserError
 from rag_mt.journal import pack
 from rag_mt.llm import TransformersLLM, open_llm
+from rag_mt.models import load_llm
 
 ROOT = Path(__file__).parents[2]
 KILLED = """
@@ -243,6 +247,39 @@ def test_what_another_system_asked_is_not_generated_again(
     assert read_facts(together / "phrases" / f"de-en{FACTS}")["taken_over"] == 9 - len(hinted)
 
 
+def test_what_the_plain_adapter_answered_is_taken_over(
+    command: list[str], systems_file: Path, random_llm: Path, tmp_path: Path, runs: Path
+) -> None:
+    """A system asks the plain adapter where it has no hints, and its own where it has some."""
+    base: Any = load_llm(str(random_llm), device="cpu", dtype="float32").model
+    for name in ("own", "plain"):
+        torch.manual_seed(len(name))
+        base.add_adapter(LoraConfig(r=2, lora_alpha=64, init_lora_weights=False, target_modules=["q_proj"]), name)
+        base.set_adapter(name)
+        base.save_pretrained(tmp_path / name)
+        base.delete_adapter(name)
+    config = tmp_path / "systems.toml"
+    text = systems_file.read_text().replace('"phrases-{tgt}"', f'"{systems_file.parent}/phrases-{{tgt}}"')
+    text = text.replace('retriever = "none"', 'retriever = "none"\nadapter = "plain"')
+    best = [max(h.hit.score for h in r.translation.hints) for r in read_records(runs / "phrases" / f"de-en{RECORDS}")]
+    settings = f'adapter = "own"\nplain_adapter = "plain"\ncut_off = {sorted(best)[4]}'
+    adapters = f'retriever = "phrases"\n{settings}\nindex = "/'
+    config.write_text(text.replace('retriever = "phrases"\nindex = "/', adapters))
+    options = ["--config", str(config), "--directions", "de-en", "--limit", "9"]
+    assert main([*command, *options, "--systems", "plain,phrases", "--output", str(tmp_path / "both")]) == 0
+    assert main([*command, *options, "--systems", "phrases", "--output", str(tmp_path / "one")]) == 0
+    plain, both, one = (
+        read_records(tmp_path / name / f"de-en{RECORDS}") for name in ("both/plain", "both/phrases", "one/phrases")
+    )
+    assert both == one
+    hinted = [bool(r.translation.hints) for r in one]
+    assert any(hinted) and not all(hinted)
+    for n, record in enumerate(one):
+        assert (record.completion == plain[n].completion) == (not hinted[n])
+    assert read_facts(tmp_path / "both" / "phrases" / f"de-en{FACTS}")["taken_over"] == hinted.count(False)
+    assert read_facts(tmp_path / "one" / "phrases" / f"de-en{FACTS}")["taken_over"] == 0
+
+
 def test_completions_are_not_taken_from_another_model_or_in_bfloat16(
     command: list[str], tmp_path: Path, random_llm: Path
 ) -> None:
@@ -251,7 +288,7 @@ def test_completions_are_not_taken_from_another_model_or_in_bfloat16(
     own = tmp_path / "other" / f"de-en{RECORDS}"
     settings = json.loads((tmp_path / "plain" / own.name).read_text().splitlines()[0])["settings"]
     assert len(other_completions(own, settings)) == 3
-    assert other_completions(own, settings | {"llm": "another"}) == {}
+    assert {model for model, _ in other_completions(own, settings)} == {settings["llm"]}
     assert other_completions(own, settings | {"max_new_tokens": 13}) == {}
     (tmp_path / "plain" / own.name).open("a").write('{"done": [[0, {"asked": "torn')
     assert len(other_completions(own, settings)) == 3

@@ -4,7 +4,7 @@ import pytest
 
 from rag_mt import shipped_adapters
 from rag_mt.adapters import checked_adapter, trained_wrapper
-from rag_mt.shipped_adapters import FOLDER, chosen_adapter, method_of
+from rag_mt.shipped_adapters import FOLDER, Adapters, chosen_adapters, method_of
 
 
 @pytest.fixture
@@ -19,27 +19,27 @@ def shipped(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("adapter", "llm", "retriever", "direction", "expected"),
     [
-        ("auto", "embedded:some-llm", "ccpr", ("de", "en"), "phrase.to-en"),
-        ("auto", "embedded:some-llm", "phrases", ("de-AT", "en-GB"), "phrase.to-en"),
-        ("auto", "embedded:some-llm", "ccpr", ("en", "fi"), "phrase.from-en"),
-        ("auto", "embedded:some-llm", "none", ("cs", "en"), "plain.to-en"),
-        ("auto", "embedded:some-llm", "none", ("en", "cs"), None),
-        ("auto", "embedded:some-llm", "sentence", ("cs", "en"), None),
-        ("auto", "embedded:some-llm", "ccpr", ("de", "cs"), None),
-        ("auto", "embedded:some-llm", "ccpr", ("en-GB", "en-US"), None),
-        ("auto", "embedded:other", "ccpr", ("de", "en"), None),
-        ("auto", "some-llm", "ccpr", ("de", "en"), None),
-        ("none", "embedded:some-llm", "ccpr", ("de", "en"), None),
-        (None, "embedded:some-llm", "ccpr", ("de", "en"), None),
+        ("auto", "embedded:some-llm", "ccpr", ("de", "en"), ("phrase.to-en", "plain.to-en")),
+        ("auto", "embedded:some-llm", "phrases", ("de-AT", "en-GB"), ("phrase.to-en", "plain.to-en")),
+        ("auto", "embedded:some-llm", "ccpr", ("en", "fi"), ("phrase.from-en", None)),
+        ("auto", "embedded:some-llm", "none", ("cs", "en"), ("plain.to-en", None)),
+        ("auto", "embedded:some-llm", "none", ("en", "cs"), (None, None)),
+        ("auto", "embedded:some-llm", "sentence", ("cs", "en"), (None, None)),
+        ("auto", "embedded:some-llm", "ccpr", ("de", "cs"), (None, None)),
+        ("auto", "embedded:some-llm", "ccpr", ("en-GB", "en-US"), (None, None)),
+        ("auto", "embedded:other", "ccpr", ("de", "en"), (None, None)),
+        ("auto", "some-llm", "ccpr", ("de", "en"), (None, None)),
+        ("none", "embedded:some-llm", "ccpr", ("de", "en"), (None, None)),
+        (None, "embedded:some-llm", "ccpr", ("de", "en"), (None, None)),
     ],
 )
-def test_the_adapter_of_a_translation(shipped, adapter, llm, retriever, direction, expected):
-    found = chosen_adapter(adapter, llm, retriever, *direction)
-    assert found == (expected and str(shipped / expected))
+def test_the_adapters_of_a_translation(shipped, adapter, llm, retriever, direction, expected):
+    found = chosen_adapters(adapter, llm, retriever, *direction)
+    assert found == Adapters(*(name and str(shipped / name) for name in expected))
 
 
 def test_a_named_adapter_is_taken_as_it_is(shipped):
-    assert chosen_adapter("my/adapter", "embedded:some-llm", "ccpr", "de", "en") == "my/adapter"
+    assert chosen_adapters("my/adapter", "embedded:some-llm", "ccpr", "de", "en") == Adapters("my/adapter")
 
 
 def test_methods():
