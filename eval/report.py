@@ -133,12 +133,16 @@ def settings(runs: Runs, command: str) -> Iterator[Block]:
     yield Code("\n".join([*(f"{c['command']}   # {c['seconds']:.0f} s" for c in runs.commands), command]))
 
 
+UNSAID = {"plain_adapter": "none"}
+"""What settings were that the facts of an older run do not have."""
+
+
 def _system_lines(runs: Sequence[ReportRun]) -> Iterator[str]:
     """Each setting of a system; those that differ between directions with all their values."""
     for name in dict.fromkeys(name for own in runs for name in own.facts["settings"]):
         if name == "name":
             continue
-        values = [json.dumps(run.facts["settings"].get(name), ensure_ascii=False) for run in runs]
+        values = [json.dumps(run.facts["settings"].get(name, UNSAID.get(name)), ensure_ascii=False) for run in runs]
         kinds = list(dict.fromkeys(values))
         yield f"{name}: {kinds[0] if len(kinds) == 1 else ', '.join(kinds)}"
     yield f"prompts: {', '.join(dict.fromkeys(run.facts['wrapper'] for run in runs))}"

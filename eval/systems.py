@@ -47,10 +47,10 @@ EXAMPLE = Path(__file__).parents[1] / "configs" / "systems.toml"
 class System:
     """A way to translate. `adapter` has a folder for each group of directions that has one, or `auto` for the adapter
     that comes with rag_mt. `plain_adapter`, which may name `{group}`, is the one for sentences without hints: `auto`
-    for the plain one that comes with rag_mt where `adapter` is `auto` too, `none` for no other. `cut_off` is
-    the least score of a hit that is shown (of CCPR: its confidence), 0 for the index's own. `segmentation`, of CCPR,
-    says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of either are
-    judged by the same confidence model.
+    for the plain one that comes with rag_mt where `adapter` is `auto` too, `none` for no other (as where no hints are
+    ever shown). `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the index's own.
+    `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four
+    words; the hits of either are judged by the same confidence model.
 
     For `hints = "oracle"`: `aligner` finds the words that belong together, by a layer of `align_encoder` or, eflomal,
     learning from the parallel text `along` (`{pair}` is such as `de-en`) too; phrases have up to `oracle_words` words.
@@ -98,7 +98,10 @@ class System:
         chosen = chosen_adapters(named, self.llm, self.retriever, source, target)
         adapter = {group: chosen.adapter} if chosen.adapter else {}
         plain = filled(self.plain_adapter)
-        plain = (chosen.plain_adapter or NONE) if plain == DEFAULT_ADAPTER else plain
+        if self.hints == "none" or not retriever_spec(self.retriever).needs_index:
+            plain = NONE
+        elif plain == DEFAULT_ADAPTER:
+            plain = chosen.plain_adapter or NONE
         index, encoder, along = filled(self.index), filled(self.encoder), filled(self.along)
         return replace(self, index=index, encoder=encoder, along=along, adapter=adapter, plain_adapter=plain)
 

@@ -114,6 +114,7 @@ def _translate_window(
 
 
 def plan(prompts: dict[int, Prompt], batch_size: int) -> list[list[int]]:
-    """The numbers of the prompts in batches of similar length, longest first."""
-    order = sorted(prompts, key=lambda n: (-len(prompts[n].text), n))
+    """The numbers of the prompts in batches of similar length, longest first; those with hints, which another model may
+    answer, before those without."""
+    order = sorted(prompts, key=lambda n: (not prompts[n].hints, -len(prompts[n].text), n))
     return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]

@@ -51,7 +51,7 @@ class Limits:
     queue: int = 64
     batch: int = 16
     translators: int = 24
-    llms: int = 4
+    llms: int = 6
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

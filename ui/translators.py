@@ -135,13 +135,17 @@ class SharedModels:
         return cast(LanguageModel, found)
 
 
+def _models(llm: LanguageModel) -> tuple[LanguageModel, ...]:
+    return (llm.hinted, llm.plain) if isinstance(llm, RoutedLLM) else (llm,)
+
+
 class Translators:
     """Loaded translators, at most `most` of them and with at most `most_llms` different language models.
 
     All methods may be called from any thread. The limits hold after a load; during one there is one model more.
     """
 
-    def __init__(self, opener: Opener, most: int = 24, most_llms: int = 4) -> None:
+    def __init__(self, opener: Opener, most: int = 24, most_llms: int = 6) -> None:
         self._open = opener
         self._most, self._most_llms = most, most_llms
         self._futures: OrderedDict[Choice, Future[Translator]] = OrderedDict()  # least recently asked for first
@@ -206,7 +210,7 @@ class Translators:
         """Drop the translators that were not asked for the longest until the limits hold."""
         ready = [(c, f.result()) for c, f in self._futures.items() if f.done() and c != newest]
         ready.append((newest, made))
-        while len(ready) > self._most or len({id(t.llm) for _, t in ready}) > self._most_llms:
+        while len(ready) > self._most or len({id(m) for _, t in ready for m in _models(t.llm)}) > self._most_llms:
             choice, _ = ready.pop(0)
             self._drop(choice)
 

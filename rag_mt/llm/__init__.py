@@ -33,7 +33,7 @@ def open_llm(
     Raises UserError for a name, setting or server that cannot be used.
     """
     if base_url is not None or name.startswith(PREFIX):
-        return OpenAILLM(name, base_url, api_key=api_key, adapter=adapter)
+        return OpenAILLM(name, base_url, api_key=api_key, adapter=adapter or plain_adapter)
 
     def opened(own: str | None) -> TransformersLLM:
         return TransformersLLM(load_llm(name, own, device, dtype, cast(Quantization, quantization)), batch_size, own)

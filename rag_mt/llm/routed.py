@@ -52,47 +52,63 @@ class RoutedLLM:
     def answer(
         self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
     ) -> Iterator[tuple[int, Completion]]:
-        """See `TransformersLLM.answer`. The models take turns: while prompts wait for the other one, the one at work
-        takes no new ones and ends those that it has."""
-        waiting: dict[bool, deque[tuple[int, Prompt]]] = {True: deque(), False: deque()}
+        """See `TransformersLLM.answer`. Each model has a batch of its own; they take turns token by token."""
         numbers = count()
+        lanes = (_Lane(self.hinted), _Lane(self.plain))
 
         def pull(free: int) -> bool:
             come = more(free)
             for prompt in come:
-                waiting[bool(prompt.hints)].append((next(numbers), prompt))
+                lanes[not prompt.hints].waiting.append((next(numbers), prompt))
             return bool(come)
 
-        while any(waiting.values()) or pull(self.hinted.batch_size):
-            first = min((queue[0][0], hinted) for hinted, queue in waiting.items() if queue)
-            yield from self._turn(first[1], waiting, pull, max_new_tokens, watch)
-
-    def _turn(
-        self,
-        hinted: bool,
-        waiting: dict[bool, deque[tuple[int, Prompt]]],
-        pull: Callable[[int], bool],
-        max_new_tokens: int,
-        watch: Watch | None,
-    ) -> Iterator[tuple[int, Completion]]:
-        """The answers of one model, until it has none left or the other one is waited for."""
-        own: list[int] = []
-
-        def taken(free: int) -> list[Prompt]:
-            if not any(waiting.values()):
-                pull(free)
-            queue = waiting[hinted]
-            items = [queue.popleft() for _ in range(min(free, len(queue)))]
-            own.extend(number for number, _ in items)
-            return [prompt for _, prompt in items]
-
-        model = self.hinted if hinted else self.plain
-        for number, completion in model.answer(taken, max_new_tokens, _as(watch, own)):
-            yield own[number], completion
+        while any(lane.busy for lane in lanes) or pull(self.hinted.batch_size):
+            for lane, other in (lanes, lanes[::-1]):
+                if lane.busy and (item := lane.step(other, pull, max_new_tokens, watch)) is not None:
+                    yield item
 
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
         """See `TransformersLLM.stream`."""
         return self.of(prompt).stream(prompt, max_new_tokens)
+
+
+class _Lane:
+    """The prompts of one of the models: those that wait, the numbers of those that it has had since it last had none,
+    and its work on them."""
+
+    def __init__(self, model: TransformersLLM) -> None:
+        self.model = model
+        self.waiting: deque[tuple[int, Prompt]] = deque()
+        self.numbers: list[int] = []
+        self.work: Iterator[tuple[int, Completion] | None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to answer."""
+        return bool(self.waiting) or self.work is not None
+
+    def step(
+        self, other: _Lane, pull: Callable[[int], bool], max_new_tokens: int, watch: Watch | None
+    ) -> tuple[int, Completion] | None:
+        """Work on one token or up to the end of an answer, which is returned with the number of its prompt. New prompts
+        are pulled for both models, unless as many as it takes at once wait for the `other` one already."""
+
+        def more(free: int) -> list[Prompt]:
+            if not self.waiting and len(other.waiting) < other.model.batch_size:
+                pull(free)
+            items = [self.waiting.popleft() for _ in range(min(free, len(self.waiting)))]
+            self.numbers.extend(number for number, _ in items)
+            return [prompt for _, prompt in items]
+
+        if self.work is None:
+            self.numbers.clear()
+            self.work = self.model.steps(more, max_new_tokens, _as(watch, self.numbers))
+        try:
+            item = next(self.work)
+        except StopIteration:
+            self.work = None
+            return None
+        return None if item is None else (self.numbers[item[0]], item[1])
 
 
 def answering(llm: LanguageModel, prompt: Prompt) -> LanguageModel:
@@ -106,8 +122,18 @@ def _as(watch: Watch | None, own: Sequence[int]) -> Watch | None:
 
 
 def _share_embeddings(one: Any, other: Any) -> None:
-    """Let the second model use the first one's input and output embeddings if they are equal."""
+    """Let the second model use the first one's input and output embeddings if they are equal and no adapter's."""
     parts = [(m.get_input_embeddings(), m.get_output_embeddings()) for m in (one, other)]
-    if all(torch.equal(a.weight, b.weight) for a, b in zip(*parts, strict=True)):
+    if all(_equal(a, b) for a, b in zip(*parts, strict=True)):
         other.set_input_embeddings(parts[0][0])
         other.set_output_embeddings(parts[0][1])
+
+
+def _equal(one: Any, other: Any) -> bool:
+    mine, theirs = one.state_dict(), other.state_dict()
+    return (
+        type(one) is type(other)
+        and mine.keys() == theirs.keys()
+        and mine.keys() <= {"weight", "bias"}  # layers of adapters that are kept beside them have more
+        and all(torch.equal(mine[name], theirs[name]) for name in mine)
+    )

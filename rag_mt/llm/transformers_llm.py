@@ -98,7 +98,7 @@ class TransformersLLM:
             del waiting[:free]
             return taken
 
-        done = dict(self._answers(more, dict(enumerate(prompts)), max_new_tokens, watch))
+        done = dict(filter(None, self._answers(more, dict(enumerate(prompts)), max_new_tokens, watch)))
         return [done.get(i, Completion("", 0, False)) for i in range(len(prompts))]
 
     def answer(
@@ -110,6 +110,14 @@ class TransformersLLM:
         are numbered from 0 as they come. It ends when all are answered and no more come. All else is as in `generate`;
         closing the iterator ends the computation.
         """
+        for item in self.steps(more, max_new_tokens, watch):
+            if item is not None:
+                yield item
+
+    def steps(
+        self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
+    ) -> Iterator[tuple[int, Completion] | None]:
+        """As `answer`, with a None after each token, so that several models can work by turns."""
         prompts: dict[int, Prompt] = {}  # those that are not answered
         refused: list[int] = []
         numbers = count()
@@ -122,9 +130,10 @@ class TransformersLLM:
                 refused.extend(come.keys() - {p.index for p in fitting})
             return fitting
 
-        for number, completion in self._answers(encoded, prompts, max_new_tokens, watch):
-            del prompts[number]
-            yield number, completion
+        for item in self._answers(encoded, prompts, max_new_tokens, watch):
+            if item is not None:
+                del prompts[item[0]]
+            yield item
             yield from _empty(refused)
         yield from _empty(refused)
 
@@ -134,8 +143,8 @@ class TransformersLLM:
         prompts: Mapping[int, Prompt],
         limit: int,
         watch: Watch | None,
-    ) -> Iterator[tuple[int, Completion]]:
-        """The completions of the encoded prompts that `more` gives, as they end.
+    ) -> Iterator[tuple[int, Completion] | None]:
+        """The completions of the encoded prompts that `more` gives, as they end, and a None after each token.
 
         Answers that are stuck, and those that a lack of memory has interrupted, are begun again before others.
         """
@@ -179,6 +188,7 @@ class TransformersLLM:
             try:
                 for _ in decode(self.model, admit, room, self._ends, self._pad):
                     yield from settle()
+                    yield None
                 yield from settle()
                 return
             except RuntimeError as error:

@@ -67,7 +67,6 @@ def test_the_shipped_adapter_is_chosen_by_retriever_and_direction(tmp_path: Path
         [systems.dropped]
         like = "ccpr"
         hints = "none"
-        plain_adapter = "none"
         [systems.bare]
         adapter = "none"
         [systems.mine]

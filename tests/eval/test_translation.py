@@ -278,6 +278,9 @@ def test_what_the_plain_adapter_answered_is_taken_over(
         assert (record.completion == plain[n].completion) == (not hinted[n])
     assert read_facts(tmp_path / "both" / "phrases" / f"de-en{FACTS}")["taken_over"] == hinted.count(False)
     assert read_facts(tmp_path / "one" / "phrases" / f"de-en{FACTS}")["taken_over"] == 0
+    assert main([*command, *options, "--systems", "plain,dropped", "--output", str(tmp_path / "one")]) == 0
+    assert read_facts(tmp_path / "one" / "plain" / f"de-en{FACTS}")["taken_over"] == hinted.count(False)
+    assert read_facts(tmp_path / "one" / "dropped" / f"de-en{FACTS}")["taken_over"] == 0, "another model's answers"
 
 
 def test_completions_are_not_taken_from_another_model_or_in_bfloat16(

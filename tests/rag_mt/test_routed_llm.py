@@ -33,6 +33,10 @@ def routed(tiny_llm: Callable[..., Path], tmp_path_factory: pytest.TempPathFacto
     own.save_pretrained(str(folder))
     made = open_llm(base, plain_adapter=str(folder), device="cpu", dtype="float32", batch_size=2)
     assert isinstance(made, RoutedLLM)
+    for model, adapter in ((made.hinted, None), (made.plain, str(folder))):
+        alone = open_llm(base, adapter=adapter, device="cpu", dtype="float32", batch_size=2)
+        assert alone.fingerprint == model.fingerprint
+        assert alone.generate(PROMPTS, 12) == model.generate(PROMPTS, 12), "sharing changes nothing"
     return made
 
 
@@ -63,23 +67,42 @@ def test_watchers_are_told_of_the_prompts_of_the_call(routed: RoutedLLM, expecte
 
 @pytest.mark.parametrize("at_once", [1, 2, 7])
 def test_prompts_that_come_on_the_way(routed: RoutedLLM, expected: list[str], at_once: int) -> None:
-    left, told = list(PROMPTS), set[int]()
-    found = routed.answer(
-        lambda free: [left.pop(0) for _ in range(min(free, at_once, len(left)))],
-        12,
-        lambda number, text: told.add(number) or True,
-    )
+    left, told = list(PROMPTS), dict[int, str]()
+
+    def watch(number: int, text: str) -> bool:
+        told[number] = text
+        return number != 4
+
+    found = routed.answer(lambda free: [left.pop(0) for _ in range(min(free, at_once, len(left)))], 12, watch)
     texts = {number: completion.text for number, completion in found}
-    assert [texts[n] for n in range(len(PROMPTS))] == expected
-    assert told == set(texts) and not left
+    assert not left and len(texts.pop(4)) < len(expected[4])
+    assert told | texts == told and texts == {n: text for n, text in enumerate(expected) if n != 4}
     assert list(routed.answer(lambda free: [])) == []
 
 
-def test_a_prompt_for_the_other_model_is_not_passed_by_for_ever(routed: RoutedLLM) -> None:
-    """Ever more prompts of one kind come, and the one of the other kind has its turn all the same."""
-    coming = [PROMPTS[1], PROMPTS[0], *[PROMPTS[1]] * 20]
+@pytest.mark.parametrize("many", [0, 1])
+def test_neither_model_waits_for_the_other(routed: RoutedLLM, many: int) -> None:
+    """Ever more prompts of one kind come: the one of the other kind is answered meanwhile, and holds nobody up."""
+    coming = [PROMPTS[many], PROMPTS[1 - many], *[PROMPTS[many]] * 20]
     order = [number for number, _ in routed.answer(lambda free: [coming.pop(0) for _ in coming[:free]], 12)]
-    assert order.index(1) <= 2
+    assert sorted(order) == list(range(22)) and order.index(1) <= 4
+
+
+def test_prompts_that_come_after_a_pause(routed: RoutedLLM, expected: list[str]) -> None:
+    """`more` has nothing now and then, and is asked again while something is computed."""
+    coming = [[PROMPTS[1]], [], [], [PROMPTS[0]], [], [PROMPTS[3]], [], [], [PROMPTS[2]]]
+    found = dict(routed.answer(lambda free: coming.pop(0) if coming else [], 12))
+    assert {n: c.text for n, c in found.items()} == dict(enumerate(expected[i] for i in (1, 0, 3, 2)))
+
+
+def test_closing_stops_both_models(routed: RoutedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    coming, shapes = list(PROMPTS), []
+    answers = routed.answer(lambda free: [coming.pop(0) for _ in coming[:free]], 12)
+    next(answers)
+    for model in (routed.hinted.model, routed.plain.model):
+        monkeypatch.setattr(model, "forward", lambda *_, **__: shapes.append(1))
+    answers.close()
+    assert not shapes and list(answers) == []
 
 
 def test_equal_embeddings_are_kept_once(routed: RoutedLLM, tiny_llm: Callable[..., Path]) -> None:
