@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.types import Completion, LanguageModel, Prompt, Watch
@@ -17,10 +18,16 @@ from rag_mt.types import Completion, LanguageModel, Prompt, Watch
 class RoutedLLM:
     """A model that was tuned with hints, and one tuned without for the prompts that have none (a LanguageModel).
 
-    Both are tunings of one base model; embeddings that they have in common are kept once from here on.
+    Both are tunings of one base model; embeddings that they have in common are kept once from here on. Raises UserError
+    if they learnt from prompts of different shapes.
     """
 
     def __init__(self, hinted: TransformersLLM, plain: TransformersLLM) -> None:
+        if hinted.trained_wrapper and plain.trained_wrapper and hinted.trained_wrapper != plain.trained_wrapper:
+            raise UserError(
+                f"the adapter {hinted.adapter} learnt from prompts of the shape {hinted.trained_wrapper} and that for "
+                f"sentences without hints, {plain.adapter}, from {plain.trained_wrapper}: name two of one shape"
+            )
         self.hinted, self.plain = hinted, plain
         self.id, self.model, self.tokenizer = hinted.id, hinted.model, hinted.tokenizer
         self.adapter, self.trained_wrapper = hinted.adapter, hinted.trained_wrapper

@@ -10,6 +10,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
+from rag_mt.errors import UserError
 from rag_mt.llm import RoutedLLM, TransformersLLM, open_llm
 from rag_mt.llm.routed import answering
 from rag_mt.models import load_llm
@@ -103,6 +104,13 @@ def test_closing_stops_both_models(routed: RoutedLLM, monkeypatch: pytest.Monkey
         monkeypatch.setattr(model, "forward", lambda *_, **__: shapes.append(1))
     answers.close()
     assert not shapes and list(answers) == []
+
+
+def test_adapters_of_different_prompts_are_refused(tiny_llm: Callable[..., Path]) -> None:
+    models = [TransformersLLM(load_llm(str(tiny_llm("llama")), device="cpu", dtype="float32")) for _ in range(2)]
+    models[0].trained_wrapper, models[1].trained_wrapper = "compact", "alpaca"
+    with pytest.raises(UserError, match=r"compact.*alpaca"):
+        RoutedLLM(*models)
 
 
 def test_equal_embeddings_are_kept_once(routed: RoutedLLM, tiny_llm: Callable[..., Path]) -> None:
