@@ -130,8 +130,9 @@ class Translator:
             settings["confidence"] = settings_hash(asdict(opened.confidence))
         if isinstance(llm, str):
             own = chosen_adapters(adapter, llm, retriever, source, target)
-            options: dict[str, Any] = {"dtype": dtype, "quantization": quantization, "batch_size": batch_size}
-            llm = open_llm(llm, **own._asdict(), device=device, **options)
+            llm = open_llm(
+                llm, **own._asdict(), device=device, dtype=dtype, quantization=quantization, batch_size=batch_size
+            )
         return cls(source, target, opened, llm, wrapper, max_new_tokens, settings)
 
     @overload

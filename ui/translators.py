@@ -122,21 +122,24 @@ class SharedModels:
         own = chosen_adapters(choice.adapter, choice.llm, choice.retriever, choice.source, choice.target)
         if own.plain_adapter is None:
             return self._opened(choice.llm, own.adapter)
-        found = self._llms.get((choice.llm, *own))
-        if found is None:
-            both = [cast(TransformersLLM, self._opened(choice.llm, adapter)) for adapter in own]
-            found = self._llms[choice.llm, *own] = RoutedLLM(*both)
-        return cast(LanguageModel, found)
+
+        def routed() -> LanguageModel:
+            return RoutedLLM(*(cast(TransformersLLM, self._opened(choice.llm, adapter)) for adapter in own))
+
+        return self._kept((choice.llm, *own), routed)
 
     def _opened(self, llm: str, adapter: str | None) -> LanguageModel:
-        found = self._llms.get((llm, adapter))
+        return self._kept((llm, adapter), lambda: open_llm(llm, adapter=adapter, **self._options))
+
+    def _kept(self, key: tuple[str | None, ...], opened: Callable[[], LanguageModel]) -> LanguageModel:
+        found = self._llms.get(key)
         if found is None:
-            found = self._llms[llm, adapter] = open_llm(llm, adapter=adapter, **self._options)
+            found = self._llms[key] = opened()
         return cast(LanguageModel, found)
 
 
 def _models(llm: LanguageModel) -> tuple[LanguageModel, ...]:
-    return (llm.hinted, llm.plain) if isinstance(llm, RoutedLLM) else (llm,)
+    return llm.models if isinstance(llm, RoutedLLM) else (llm,)
 
 
 class Translators:

@@ -28,7 +28,7 @@ class RoutedLLM:
                 f"the adapter {hinted.adapter} learnt from prompts of the shape {hinted.trained_wrapper} and that for "
                 f"sentences without hints, {plain.adapter}, from {plain.trained_wrapper}: name two of one shape"
             )
-        self.hinted, self.plain = hinted, plain
+        self.hinted, self.plain = self.models = hinted, plain
         self.id, self.model, self.tokenizer = hinted.id, hinted.model, hinted.tokenizer
         self.adapter, self.trained_wrapper = hinted.adapter, hinted.trained_wrapper
         self.context_length = min(hinted.context_length, plain.context_length)
@@ -49,11 +49,11 @@ class RoutedLLM:
     ) -> list[Completion]:
         """See `TransformersLLM.generate`; the prompts with hints are answered first."""
         done: dict[int, Completion] = {}
-        for hinted in (True, False):
-            own = [n for n, prompt in enumerate(prompts) if bool(prompt.hints) == hinted]
+        for model in self.models:
+            own = [n for n, prompt in enumerate(prompts) if self.of(prompt) is model]
             if own:
-                asked = [prompts[n] for n in own]
-                done |= zip(own, self.of(asked[0]).generate(asked, max_new_tokens, _as(watch, own)), strict=True)
+                made = model.generate([prompts[n] for n in own], max_new_tokens, _as(watch, own))
+                done |= zip(own, made, strict=True)
         return [done[n] for n in range(len(prompts))]
 
     def answer(
@@ -61,16 +61,17 @@ class RoutedLLM:
     ) -> Iterator[tuple[int, Completion]]:
         """See `TransformersLLM.answer`. Each model has a batch of its own; they take turns token by token."""
         numbers = count()
-        lanes = (_Lane(self.hinted), _Lane(self.plain))
+        lanes = {model: _Lane(model) for model in self.models}
+        pair = tuple(lanes.values())
 
         def pull(free: int) -> bool:
             come = more(free)
             for prompt in come:
-                lanes[not prompt.hints].waiting.append((next(numbers), prompt))
+                lanes[self.of(prompt)].waiting.append((next(numbers), prompt))
             return bool(come)
 
-        while any(lane.busy for lane in lanes) or pull(self.hinted.batch_size):
-            for lane, other in (lanes, lanes[::-1]):
+        while any(lane.busy for lane in pair) or pull(self.hinted.batch_size):
+            for lane, other in (pair, pair[::-1]):
                 if lane.busy and (item := lane.step(other, pull, max_new_tokens, watch)) is not None:
                     yield item
 
