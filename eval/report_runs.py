@@ -21,6 +21,9 @@ from rag_mt.languages import WMT16, direction_group
 
 BASELINE = "plain"
 MAIN_METRICS = ("chrF++", "chrF")
+BY_DIRECTION = ("index", "encoder", "adapter", "plain_adapter", "along")
+"""Settings of a system that may name the direction."""
+OF_MACHINES = ("device", "batch_size")
 GROUPS = {"to_en": "X -> English", "from_en": "English -> X", "other": "other directions"}
 
 
@@ -174,9 +177,15 @@ def _read(path: Path) -> ReportRun:
 
 def _check(folder: Path, runs: Sequence[ReportRun]) -> None:
     """Raise UserError if two systems have other suites, other versions of prompts or decoding, or other signatures of a
-    metric for a direction."""
+    metric for a direction, or a system other settings for two directions."""
     others: dict[str, ReportRun] = {}
+    systems: dict[str, ReportRun] = {}
     for run in runs:
+        if changed := _changed(run, first := systems.setdefault(run.system, run)):
+            raise UserError(
+                f"{folder}: {run.system} on {first.direction} and {run.direction} differ in {', '.join(changed)}: "
+                "translate one of them again with --restart"
+            )
         other = others.setdefault(run.direction, run)
         if run.facts["suite"] != other.facts["suite"]:
             _refuse(folder, run, other)
@@ -191,6 +200,17 @@ def _check(folder: Path, runs: Sequence[ReportRun]) -> None:
                     f"{folder}: the {name} of {run.system} and {other.system} on {run.direction} differ in settings: "
                     "score both with the same command and --score-only"
                 )
+
+
+def _changed(run: ReportRun, other: ReportRun) -> list[str]:
+    """The settings in which two runs of a system differ though they are on different directions."""
+    one, two = (
+        {name: None if name in BY_DIRECTION else value for name, value in r.facts["settings"].items()}
+        for r in (run, other)
+    )
+    missing = object()
+    names = sorted((one.keys() | two.keys()) - {*OF_MACHINES})
+    return [name for name in names if one.get(name, missing) != two.get(name, missing)]
 
 
 def _refuse(folder: Path, run: ReportRun, other: ReportRun) -> NoReturn:

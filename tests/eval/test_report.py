@@ -126,6 +126,26 @@ def test_what_cannot_be_reported_is_said(runs: Path, tmp_path: Path, capsys: pyt
         _with_other_facts(runs, tmp_path / "decoding", "decoding", "algorithm", -1)
 
 
+def test_runs_of_one_system_have_the_same_settings(runs: Path, tmp_path: Path) -> None:
+    """Not some from before a setting changed, or was there, and some from after."""
+    for name in ("changed", "missing"):
+        shutil.copytree(runs / "plain", tmp_path / name / "plain")
+        path = tmp_path / name / "plain" / "en-de.json"
+        facts = json.loads(path.read_text())
+        if name == "changed":
+            facts["settings"]["cut_off"] = 0.123
+        else:
+            del facts["settings"]["plain_adapter"]
+        path.write_text(json.dumps(facts))
+        setting = "cut_off" if name == "changed" else "plain_adapter"
+        with pytest.raises(UserError, match=rf"plain on de-en and en-de differ in {setting}: .* --restart"):
+            read_runs(tmp_path / name)
+    path = tmp_path / "changed" / "plain" / "en-de.json"
+    facts["settings"] = json.loads((runs / "plain" / "en-de.json").read_text())["settings"] | {"batch_size": 99}
+    path.write_text(json.dumps(facts))
+    assert read_runs(tmp_path / "changed").systems == ("plain",)
+
+
 def test_systems_are_compared_on_the_sentences_that_all_have(
     runs: Path, parallel_data: Path, systems_file: Path, tmp_path: Path
 ) -> None:
