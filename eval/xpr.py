@@ -149,8 +149,10 @@ def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
     )
     yield f"CLWE: word vectors of each language from {SENTENCES:,} different sentences of its training text at most"
     told = "; ".join(f"{kind}: {plans.layers[kind]}" for kind in SWEPT)
-    why = "best on development pairs" if chosen else "where the sweep was not run, the encoder's usual one"
+    why = "best on development pairs" if chosen else "the encoder's usual one where the sweep was not run"
     yield f"encoder {shown_path(own.encoder)}; layers ({why}): {told}"
+    if without := [name for name in sets.names if name not in sets.with_dev]:
+        yield f"without development pairs, so that nothing is chosen on them: {', '.join(without)}"
     yield f"layers and numbers of examples: {own.dev_pairs} development pairs, searched among their own phrases"
     if own.encoder == DEFAULT_ENCODER:
         yield (

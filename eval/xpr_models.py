@@ -7,7 +7,7 @@ Models of other names are not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -59,20 +59,24 @@ def layer_model(layer: int, pair: str) -> str:
     return f"layer.{layer}.{pair}"
 
 
-def _named_settings(name: str) -> list[tuple[str, str, Any]]:
-    """Settings that a model's name tells: group, key and value."""
+def _unlike_name(name: str, settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """The settings of a training that are others than the model's name says."""
     kind, _, rest = name.partition(".")
     what = rest.partition(".")[0]
-    if kind == "seed":
-        return [("training", "seed", int(what))]
-    if kind == "layer":
-        return [("model", "layer", int(what))]
-    off = {
-        "sentences": ("data", "sentences", 0),
-        "momentum": ("training", "momentum", 0),
-        "head": ("model", "head", False),
+    data, training, model = (settings[group] for group in ("data", "training", "model"))
+    left_out = {
+        "sentences": ("data.sentences", data.get("sentences", 4), data.get("sentences", 4) == 0),
+        "momentum": ("training.momentum", training.get("momentum", 1), training.get("momentum", 1) == 0),
+        "head": ("model.head", model.get("head", True), not model.get("head", True)),
+        "queue": ("training.queue", training.get("queue", 0), training.get("queue", 0) > 0),
     }
-    return [off[what]] if kind == "ablation" and what in off else []
+    for piece, (key, value, ablated) in left_out.items():
+        if ablated != (kind == "ablation" and what == piece):
+            yield f"{key} = {value}"
+    if kind == "seed" and training.get("seed") != int(what):
+        yield f"training.seed = {training.get('seed')}"
+    if kind == "layer" and model.get("layer") != int(what):
+        yield f"model.layer = {model.get('layer')}"
 
 
 class Models:
@@ -97,13 +101,16 @@ class Models:
             raise UserError(
                 f"the model {self._path(name)} was trained on {', '.join(trained_on)}: name its folder for that"
             )
-        for group, key, value in _named_settings(name):
-            trained = settings[group].get(key)
-            if trained != value:
-                raise UserError(
-                    f"the model {self._path(name)} was trained with {group}.{key} = {trained}, and its name says "
-                    f"{value}: name its folder for what it is"
-                )
+        if name == MULTILINGUAL and (without := [pair for pair in sets if pair not in trained_on]):
+            raise UserError(
+                f"the model {self._path(name)} was not trained on {', '.join(without)}: train it on all sets, or give "
+                "--phrases with those that it was trained on"
+            )
+        if unlike := list(_unlike_name(name, settings)):
+            raise UserError(
+                f"the model {self._path(name)} was trained with {', '.join(unlike)}, which its name does not say: name "
+                "its folder for what it is"
+            )
         for own in found["phrases"]:
             if own["name"] in sets and own["files"] != sets[own["name"]].manifest["files"]:
                 raise UserError(

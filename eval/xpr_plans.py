@@ -81,7 +81,7 @@ class Plans:
         known = True
         for n, kind in enumerate(SWEPT):
             own = rows[n * count : (n + 1) * count]
-            there = not any(row.missing for row in own)
+            there = not any(row.missing or not row.answers for row in own)
             averages = [row.average for row in own] if there else []
             self.layers[kind] = int(np.argmax(averages)) if there else default_layer(self.encoder)
             known &= there
@@ -92,7 +92,7 @@ class Plans:
             return lambda side, rows: self.layer_states(kind, name)[side][layer]
 
         key = partial(self._states_key, kind, layer)
-        return Plan("layers", f"{kind}@{layer}", "layers", self.sets.names, key, vectors, split="dev")
+        return Plan("layers", f"{kind}@{layer}", "layers", self.sets.with_dev, key, vectors, split="dev")
 
     def _states_key(self, kind: str, layer: int, name: str) -> dict[str, Any]:
         examples = self._settings.examples if kind == UNTRAINED else 0

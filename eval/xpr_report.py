@@ -260,7 +260,7 @@ def as_dict(report: Report) -> dict[str, Any]:
                 "name": row.name,
                 "sets": {name: asdict(score([own])) for name, own in row.answers.items()},
                 "missing": list(row.missing),
-                "average": asdict(row.score),
+                "average": None if row.missing else asdict(row.score),
             }
             for row in report.rows
             if row.answers

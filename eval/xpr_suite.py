@@ -116,6 +116,11 @@ class Sets:
             self._tasks[name, split, others] = task(self.every[name], split, others, most)
         return self._tasks[name, split, others]
 
+    @property
+    def with_dev(self) -> tuple[str, ...]:
+        """The names of the sets that have development pairs."""
+        return tuple(name for name in self.names if len(self.every[name].pairs("dev")))
+
     def rows(self, plans: Sequence[Plan]) -> list[Row]:
         """The plans, filled set by set with what is there and what can be computed."""
         answers: list[dict[str, Asked]] = [{} for _ in plans]
@@ -131,6 +136,8 @@ class Sets:
             return None
         others = self.settings.others if plan.with_others and plan.split == "test" else 0
         own = self.task(name, plan.split, others)
+        if not len(own.pairs):
+            return None
         key = {
             "rules": RULES,
             "files": self.every[name].manifest["files"],

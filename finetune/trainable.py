@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
 from rag_mt.adapters import WEIGHTS
+from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
 
 
@@ -40,9 +41,14 @@ class Tuning(Protocol):
 def first_layers(model: Any, layer: int, name: str) -> int:
     """Leave the layers after `layer` out of an encoder (0: keep all of them) and return how many there are now.
 
-    Raises UserError if the encoder, called `name`, has no such layer.
+    Raises UserError if the encoder, called `name`, has no such layer, or is not built like BERT.
     """
-    layers = model.encoder.layer
+    layers = getattr(getattr(model, "encoder", None), "layer", None)
+    if layers is None:
+        raise UserError(
+            f"{name} ({type(model).__name__}) is not built like BERT: choose an encoder such as {DEFAULT_ENCODER}, "
+            "xlm-roberta-base or bert-base-multilingual-cased"
+        )
     if not 0 <= layer <= len(layers):
         raise UserError(f"model.layer is {layer}: {name} has layers 1 to {len(layers)}")
     depth = layer or len(layers)

@@ -88,6 +88,10 @@ def _limits(options: argparse.Namespace) -> Limits:
     sources = [f"--{name}" for name in ("data", "lexicon", "wikixpr") if getattr(options, name)]
     if len(sources) > 1:
         raise UserError(f"{' and '.join(sources)} are different things to read: give one of them")
+    if options.lexicon and len(options.pairs.split(",")) > 1:
+        raise UserError(f"--lexicon is of one language pair, not of {options.pairs}: give --pairs de-en or the like")
+    if options.text and sources and not options.lexicon:
+        raise UserError(f"--text goes with --lexicon and is not read with {sources[0]}: leave one of them out")
     given = {name: getattr(options, name) for name in LIMITS if getattr(options, name) is not None}
     if options.wikixpr and given:
         raise UserError(f"--{next(iter(given))} is for sets made of a lexicon: WikiXPR is read whole, leave it out")

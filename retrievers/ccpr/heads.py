@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -115,7 +116,7 @@ class PhraseHeads(nn.Module):
             raise UserError(f"the phrase model {folder} lacks {WEIGHTS}: copy the whole folder again")
         try:
             heads.load_state_dict({k: v.float() for k, v in load_file(folder / WEIGHTS).items()})
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, SafetensorError) as error:
             raise UserError(
                 f"{folder / WEIGHTS} does not fit {SETTINGS} beside it: copy the whole folder again"
             ) from error

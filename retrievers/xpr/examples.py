@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_mt.errors import UserError
-from rag_mt.fingerprints import file_sha256, read_json
+from rag_mt.fingerprints import file_sha256, read_json, remembered_sha256
 from rag_mt.paths import whole_folder
 
 FORMAT = 1
@@ -161,7 +161,7 @@ def open_examples(folder: Path) -> ExampleSet:
         raise UserError(
             f"{folder} is of another format than {FORMAT}: make it again with `python -m finetune.xpr_data`"
         )
-    if wrong := [n for n, f in manifest["files"].items() if not _has_size(folder / n, f["size"])]:
+    if wrong := [name for name, own in manifest["files"].items() if not _is_whole(folder / name, own)]:
         raise UserError(f"{folder} is damaged ({', '.join(wrong)}): make it again with `python -m finetune.xpr_data`")
     source, target = (_open_side(folder, language) for language in manifest["languages"])
     rows: Rows = np.load(folder / PAIRS, allow_pickle=False)
@@ -172,8 +172,10 @@ def _files(language: str) -> tuple[str, str, str]:
     return f"{language}.phrases.arrow", f"{language}.sentences.arrow", f"{language}.examples.npy"
 
 
-def _has_size(path: Path, size: int) -> bool:
-    return path.is_file() and path.stat().st_size == size
+def _is_whole(path: Path, recorded: Mapping[str, Any]) -> bool:
+    if not path.is_file() or path.stat().st_size != recorded["size"]:
+        return False
+    return remembered_sha256(path) == recorded["sha256"]
 
 
 def _open_side(folder: Path, language: str) -> Side:

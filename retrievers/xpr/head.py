@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -106,7 +107,7 @@ class XprHead(nn.Module):
                 raise UserError(f"the XPR model {folder} lacks {WEIGHTS}: copy the whole folder again")
             try:
                 head.load_state_dict({name: t.float() for name, t in load_file(folder / WEIGHTS).items()})
-            except (RuntimeError, ValueError) as error:
+            except (RuntimeError, ValueError, SafetensorError) as error:
                 raise UserError(
                     f"{folder / WEIGHTS} does not fit {SETTINGS} beside it: copy the whole folder again"
                 ) from error

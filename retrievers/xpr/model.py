@@ -185,7 +185,3 @@ class XprEncoder(TransformerEncoder):
                 part = torch.from_numpy(np.ascontiguousarray(states[begin : begin + BLOCK])).to(self.device)
                 made[begin : begin + BLOCK] = self.head(part).cpu().numpy()
         return made
-
-    def side_vectors(self, side: Side, phrases: NDArray[np.integer[Any]], most: int = SENTENCES) -> Floats:
-        """Vectors of length 1, float32 (phrases, hidden), of phrases of a side from their first `most` examples."""
-        return self.project(self.side_states(side, phrases, most, (self.settings.layer,))[0])

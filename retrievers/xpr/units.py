@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ class XprUnits:
 
     Of text for the index ("passage") the phrases of `pooled` sentences are found: runs of words that neither begin nor
     end with a frequent word. What says the same, letter case aside, is one unit, which points to its first place and
-    whose vector comes from the first 32 of its sentences among these (XPR, section 3.4). A phrase that stands in later
+    whose vector comes from its first 32 places among these (XPR, section 3.4). A phrase that stands in later
     ones as well has a further unit there: to put all sentences of a text together would need the sums of all its
     phrases in memory. Of a sentence to translate ("query") every run of words is a unit, in its context.
     """
@@ -42,6 +43,11 @@ class XprUnits:
             raise UserError(
                 f"the encoder {encoder.id} is not opened for XPR: give an XPR model or a bare encoder with "
                 "--retriever xpr, or use --retriever phrases"
+            )
+        if not encoder.settings.sentences:
+            raise UserError(
+                f"{encoder.id} was trained on phrases without sentences, and phrases are read in theirs here: give a "
+                "model trained with data.sentences of 1 or more"
             )
         self.encoder, self.max_words = encoder, max_words
         self.dimension = encoder.settings.hidden
@@ -84,13 +90,6 @@ class XprUnits:
         sums /= np.maximum(counts, 1)[:, None].astype(np.float32)
         return self.encoder.project(sums[there[order]]), places[order]
 
-    def span_vectors(self, texts: Sequence[str], spans: Rows, kind: Kind = "query") -> Floats:
-        """Vectors (spans, hidden) of given spans, int32 (spans, 3) text number, start, end, each from its one sentence;
-        zeros for a span that the encoder does not see."""
-        states = self._states(texts, spans)
-        made: Floats = self.encoder.project(states) * states.any(axis=1, keepdims=True)
-        return made
-
     def _states(self, texts: Sequence[str], spans: Rows) -> Floats:
         states: Floats = self.encoder.example_states(texts, spans, (self.encoder.settings.layer,))[0]
         return states
@@ -102,10 +101,10 @@ class XprUnits:
         words = np.concatenate([np.zeros((0, 3), np.int32), *(np.insert(s, 0, n, axis=1) for n, s in enumerate(spans))])
         found = [texts[n][a:b] for n, a, b in words.tolist()]
         lettered = np.array([any(map(str.isalpha, word)) for word in found], dtype=bool)
-        _, kinds, counts = np.unique(
-            np.array([word.casefold() for word in found], dtype=np.str_), return_inverse=True, return_counts=True
-        )
-        frequent = counts[kinds] > max(FREQUENT_LEAST, FREQUENT_SHARE * len(texts))
+        small = [word.casefold() for word in found]
+        counts = Counter(small)
+        least = max(FREQUENT_LEAST, FREQUENT_SHARE * len(texts))
+        frequent = np.array([counts[word] > least for word in small], dtype=bool)
         first, last = ngrams(words[:, 0], lettered, self.max_words)
         runs = np.stack([words[first, 0], words[first, 1], words[last, 2]], axis=1).astype(np.int32)
         return runs, frequent[first] | frequent[last]

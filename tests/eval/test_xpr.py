@@ -172,7 +172,7 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
     assert rows["unsupervised", "XPR, untrained"]["sets"]["cs-en"]["value"] < 0.5
     assert rows["supervised", "CLWE"]["sets"].keys() == {"de-en", "cs-en"}
     assert rows["zero-shot", "CLSE"]["sets"].keys() == {"cs-en"}
-    assert rows["supervised", "XPR"]["missing"] == ["cs-en"]
+    assert rows["supervised", "XPR"]["missing"] == ["cs-en"] and rows["supervised", "XPR"]["average"] is None
     assert rows["multilingual", "XPR"]["missing"] == []
     assert report["source"] == "de-en", "the first in the usual order"
     assert rows["matrix", "de-en"]["sets"].keys() == {"de-en", "cs-en"}
@@ -214,6 +214,23 @@ def test_what_is_not_run_is_named(common, capsys, tmp_path) -> None:
     assert "unsupervised: CLWE; CLSE, no map; CLSE, map without pairs" in text
     assert "multilingual: CLWE; CLSE; XPR" in text
     assert "the encoder's usual one" in text, "no sweep, no choice"
+
+
+def test_a_set_without_development_pairs_chooses_nothing(letters: Path, capsys, tmp_path) -> None:
+    """As of a lexicon without phrases of several words."""
+    splits = np.repeat([0, 2], [TRAIN + DEV, TEST])
+    rows = np.stack([np.arange(len(splits)), np.arange(len(splits)), splits], axis=1).astype(np.int32)
+    write_examples(tmp_path / "p" / "de-en", "de-en", (side("de", PHRASES), side("en", PHRASES)), rows, {})
+    arguments = ["--phrases", str(tmp_path / "p"), "--encoder", str(letters), "--examples", "2"]
+    output = tmp_path / "r.json"
+    parts = ["--parts", "layers,untrained,examples", "--runs", str(tmp_path / "runs"), "--output", str(output)]
+    code, text, notes = run(capsys, *arguments, *parts)
+    assert code == 0, notes
+    assert "without development pairs, so that nothing is chosen on them: de-en" in text
+    assert "the encoder's usual one" in text and "| XPR, untrained | 100.0 |" in text
+    report = json.loads(output.read_text())
+    assert report["layers"]["XPR, untrained"] == 1, "two thirds of two layers"
+    assert not [row for row in report["rows"] if row["part"] in ("layers", "examples")]
 
 
 def test_fewer_others_are_read_from_more(phrases: Path, tmp_path: Path) -> None:
@@ -434,7 +451,24 @@ def test_a_model_of_other_pairs_or_settings_is_refused(common, phrases, models, 
     assert code == 2 and "was trained on another version of the set de-en: train it again" in error
     (folder / "training.json").write_text(json.dumps(training(phrases, ["de-en"], seed=3)))
     code, _, error = run(capsys, *arguments)
-    assert code == 2 and "trained with training.seed = 3, and its name says 2" in error
+    assert code == 2 and "trained with training.seed = 3, which its name does not say" in error
+    others = {"data": {"sentences": 0}, "training": {"momentum": 0, "queue": 64}, "model": {"head": False}}
+    for group, settings in others.items():
+        for key, value in settings.items():
+            facts = training(phrases, ["de-en"], seed=2)
+            facts["settings"][group][key] = value
+            (folder / "training.json").write_text(json.dumps(facts))
+            code, _, error = run(capsys, *arguments)
+            assert code == 2 and f"trained with {group}.{key} = {value}, which its name" in error
+    shutil.rmtree(folder)
+    shutil.copytree(models / "multilingual", folder.parent / "multilingual", symlinks=True)
+    (folder.parent / "multilingual" / "training.json").write_text(json.dumps(training(phrases, ["de-en"])))
+    code, _, error = run(capsys, *arguments)
+    assert code == 2 and "was not trained on cs-en" in error
+    shutil.copytree(models / "supervised.de-en", folder.parent / "ablation.queue.de-en", symlinks=True)
+    (folder.parent / "multilingual").rename(tmp_path / "elsewhere")
+    code, _, error = run(capsys, *arguments)
+    assert code == 2 and "trained with training.queue = 0, which its name" in error
 
 
 def test_models_are_told_apart_by_what_makes_their_vectors(models: Path, tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_ablations_train_and_open(
     run.encoder.eval()
     with torch.no_grad():
         wanted = run.vectors(batch, [run.means(chunk, n) for n, chunk in enumerate(batch.chunks)])[:2].numpy()
-    found = model.side_vectors(own.source, np.array([0, 1]), 2)
+    found = model.project(model.side_states(own.source, np.array([0, 1]), 2, (model.settings.layer,))[0])
     np.testing.assert_allclose(found, wanted, atol=5e-3 if run.dtype == torch.float32 else 5e-2)
 
 

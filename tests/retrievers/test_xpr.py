@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -108,7 +109,7 @@ def test_examples_beyond_the_longest_text_do_not_count(tiny: XprEncoder) -> None
 
 
 def test_vectors_have_length_one(tiny: XprEncoder) -> None:
-    vectors = tiny.side_vectors(side(), np.array([0, 1]))
+    vectors = tiny.project(tiny.side_states(side(), np.array([0, 1]), 32, (2,))[0])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
@@ -144,9 +145,14 @@ def test_saved_models_open(tmp_path: Path, loaded: LoadedEncoder, tiny: XprEncod
     folder = saved_model(tmp_path / "model", loaded)
     assert is_xpr_model(str(folder)) and not is_xpr_model(loaded.name)
     model = open_xpr(str(folder), "cpu", "float32")
-    states = tiny.side_states(side(), np.array([0, 1]), 4, (2,))[0]
-    np.testing.assert_allclose(model.side_vectors(side(), np.array([0, 1]), 4), model.project(states), atol=1e-5)
+    states, own = (m.side_states(side(), np.array([0, 1]), 4, (2,))[0] for m in (tiny, model))
+    np.testing.assert_allclose(model.project(own), model.project(states), atol=1e-5)
     assert model.fingerprint != tiny.fingerprint
+    whole = (folder / "head.safetensors").read_bytes()
+    for damaged in (b"", whole[:100], whole[:-8]):
+        (folder / "head.safetensors").write_bytes(damaged)
+        with pytest.raises(UserError, match=r"head.safetensors does not fit xpr.json beside it: copy the whole"):
+            open_xpr(str(folder))
     (folder / "head.safetensors").unlink()
     with pytest.raises(UserError, match=r"lacks head.safetensors"):
         open_xpr(str(folder))
@@ -204,7 +210,7 @@ def test_frequent_words_do_not_begin_or_end_phrases_of_an_index(tiny: XprEncoder
 def test_queries_are_encoded_in_their_context(tiny: XprEncoder) -> None:
     maker = XprUnits(tiny)
     vectors, spans = maker.units(TEXTS, "query")
-    np.testing.assert_allclose(maker.span_vectors(TEXTS, spans), vectors, atol=1e-6)
+    np.testing.assert_allclose(tiny.project(tiny.example_states(TEXTS, spans, (2,))[0]), vectors, atol=1e-6)
     rows = {tuple(row): n for n, row in enumerate(spans.tolist())}
     one, other = (rows[tuple(row)] for row in places("interest rates")[:2].tolist())
     assert float(vectors[one] @ vectors[other]) < 0.9999
@@ -215,6 +221,19 @@ def test_queries_are_encoded_in_their_context(tiny: XprEncoder) -> None:
 def test_other_encoders_are_told(loaded: LoadedEncoder) -> None:
     with pytest.raises(UserError, match=r"not opened for XPR"):
         maker_for("xpr", TransformerEncoder(loaded, Family()))
+    alone = XprHead(XprSettings(loaded.name, 2, 32, sentences=0))
+    with pytest.raises(UserError, match=r"m was trained on phrases without sentences"):
+        maker_for("xpr", XprEncoder("m", loaded, alone))
+
+
+def test_a_long_word_takes_no_room_for_others(tiny: XprEncoder) -> None:
+    texts = [" ".join(f"stone{n}" for n in range(400)), "x" * 200_000]
+    tracemalloc.start()
+    maker = XprUnits(tiny, max_words=1)
+    maker.units(texts, "passage")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6, "400 words, each at the length of the longest, would take 320 MB"
 
 
 def test_retriever_from_index_to_hints(tmp_path: Path, loaded: LoadedEncoder, caplog: pytest.LogCaptureFixture) -> None:

@@ -81,6 +81,10 @@ def test_damage_is_told(found: ExampleSet, tmp_path: Path) -> None:
     folder = tmp_path / "de-en"
     with pytest.raises(UserError, match=r"exists already"):
         write_examples(folder, "de-en", found.sides, ROWS, {})
+    pairs = (folder / "pairs.npy").read_bytes()
+    (folder / "pairs.npy").write_bytes(pairs[:-1] + bytes([pairs[-1] ^ 1]))
+    with pytest.raises(UserError, match=r"damaged \(pairs.npy\)"):
+        open_examples(folder)
     (folder / "pairs.npy").write_bytes(b"short")
     with pytest.raises(UserError, match=r"damaged \(pairs.npy\)"):
         open_examples(folder)
