@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.phrase_scores import RESAMPLES, SEED, Difference, difference_of
-from finetune.xpr_build import concept
 from rag_mt.types import Floats
 from retrievers.words import word_spans
+from retrievers.xpr.concepts import concept
 from retrievers.xpr.examples import ExampleSet, Rows, Split
 
 BLOCK = 512

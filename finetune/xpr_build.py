@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from simplemma import lemmatize
-from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
 
 from finetune.xpr_lexicon import Entry
 from finetune.xpr_others import other_phrases
 from finetune.xpr_sentences import Place, SentenceIndex, apart
 from rag_mt.skips import Skips
 from retrievers.words import word_spans
+from retrievers.xpr.concepts import base_form, concept
 from retrievers.xpr.examples import SPLITS, Rows, Side, Split, sentence_table
 
 SHARES: dict[Split, int] = {"train": 3, "dev": 1, "test": 1}
@@ -27,7 +25,6 @@ TEST_PAIRS = 2000
 """So many pairs a test split has, if there are as many, even where most of them are of one word."""
 BUILDER = 3
 """Raised whenever equal settings may choose other pairs or examples."""
-_ARTICLES = frozenset(("a", "an", "the"))
 
 
 @dataclass(frozen=True)
@@ -53,23 +50,6 @@ class Found:
     entry: Entry
     split: Split
     places: tuple[list[Place], list[Place]]
-
-
-@lru_cache(1 << 16)
-def concept(english: str) -> str:
-    """What an English phrase is about, for splitting: its words' base forms without articles, so that `a wheel hub` and
-    `wheel hubs` are one."""
-    words = [w for w in english.casefold().split() if w not in _ARTICLES] or [english.casefold()]
-    return base_form(" ".join(words), "en")
-
-
-@lru_cache(1 << 18)
-def base_form(phrase: str, language: str) -> str:
-    """The base forms of a phrase's words as they are written (`Häuser`), in small letters; the words themselves in
-    languages whose forms are not known here."""
-    if language not in SUPPORTED_LANGUAGES:
-        return phrase.casefold()
-    return " ".join(lemmatize(word, lang=language).casefold() for word in phrase.split())
 
 
 def split_of(english: str) -> Split:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetune.xpr_build import Found, Limits, assemble, choose, concept, split_of
+from finetune.xpr_build import Found, Limits, assemble, choose, split_of
 from finetune.xpr_data import main
 from finetune.xpr_lexicon import Entry, common_subsequence, is_time, read_lexicon, too_alike, unfit
 from finetune.xpr_others import other_phrases
@@ -18,6 +18,7 @@ from finetune.xpr_sentences import LONGER_BY, SentenceIndex, apart, linked_rows,
 from rag_mt.skips import Skips
 from rag_mt.types import Origin, Sentence
 from retrievers.words import surface
+from retrievers.xpr.concepts import concept
 from retrievers.xpr.examples import open_examples
 
 WORDS = st.lists(st.sampled_from("abcd"), max_size=6)
