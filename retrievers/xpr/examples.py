@@ -175,7 +175,8 @@ def _files(language: str) -> tuple[str, str, str]:
 def _is_whole(path: Path, recorded: Mapping[str, Any]) -> bool:
     if not path.is_file() or path.stat().st_size != recorded["size"]:
         return False
-    return remembered_sha256(path) == recorded["sha256"]
+    whole: bool = remembered_sha256(path) == recorded["sha256"]
+    return whole
 
 
 def _open_side(folder: Path, language: str) -> Side:
