@@ -23,6 +23,7 @@ from ui.access import MOST_FILES
 from ui.api import ERRORS, bearer_of, owner_of, service_of
 from ui.bodies import (
     ADAPTER,
+    INDEXED,
     LLM,
     DocumentAnswer,
     ErrorAnswer,
@@ -73,7 +74,7 @@ class BuildBody(BaseModel):
     files: Annotated[list[Annotated[str, Field(json_schema_extra=FILE)]], Field(min_length=1, max_length=MOST_FILES)]
     language: Annotated[str, Field(description="Language of the text")]
     name: Annotated[str, Field(description="What to call the index; by default the first file's name")] = ""
-    retriever: Annotated[str, Field(description="The retriever that will search it: ccpr, phrases or sentence")] = ""
+    retriever: Annotated[str, Field(description=INDEXED)] = ""
     column: str = ""
     api_key: str = ""
 

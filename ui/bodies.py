@@ -9,12 +9,15 @@ from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from rag_mt.errors import UserError
+from retrievers.registry import RETRIEVERS
 
 Model = TypeVar("Model", bound=BaseModel)
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 LLM = "The language model, of those that the server offers"
 ADAPTER = "The model's adapter, of those that the server offers"
+SEARCHING = "What finds hints: " + ", ".join(RETRIEVERS)
+INDEXED = "The retriever that will search it: " + ", ".join(n for n, own in RETRIEVERS.items() if own.needs_index)
 
 
 def _flag(value: Any) -> Any:
@@ -51,7 +54,7 @@ class TranslateBody(BaseModel):
     hints: Annotated[
         bool | HintOptions, BeforeValidator(_flag), Field(description="Whether the answer tells its hints, and which")
     ] = False
-    retriever: Annotated[str, Field(description="What finds hints: ccpr, phrases, sentence or none")] = ""
+    retriever: Annotated[str, Field(description=SEARCHING)] = ""
     index: Annotated[str, Field(description="The id of an index of your own")] = ""
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""

@@ -18,6 +18,10 @@ RETRIEVER_NAMES = {
     "ccpr": "Phrases in context (ccpr)",
     "sentence": "Nearest sentence (sentence)",
     "phrases": "Phrases, untrained (phrases)",
+    "xpr": "Phrases by their sentences (xpr)",
+    "passage": "Passages (passage)",
+    "bm25": "Names and numbers in common (bm25)",
+    "hybrid": "Passages, names and numbers (hybrid)",
     "none": "None: plain translation (none)",
 }
 ADAPTER_NAMES = {"auto": "The one made for the direction (auto)", "none": "None"}

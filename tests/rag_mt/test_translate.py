@@ -73,6 +73,22 @@ def test_text_keeps_blank_lines_order_and_spacing(text: Path, capfdbinary: pytes
     assert "rag_mt/sample_corpus/en.txt:" in report or "en.txt:" in report
 
 
+def test_phrases_by_their_sentences(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """XPR from text to hints, by the model that comes with rag_mt."""
+    own, index = tmp_path / "own.txt", tmp_path / "own-index"
+    own.write_text(
+        "The city council met on Monday.\nThe fire brigade came at once.\nA new bridge stands there.\n"
+        "Who crosses the new bridge?\nElectricity prices rose again.\nHe waits at the railway station.\n",
+        encoding="utf-8",
+    )
+    assert cli.main(["index", "build", str(index), str(own), "--lang", "en", "--retriever", "xpr"]) == 0
+    capsys.readouterr()
+    options = ["--src", "de", "--retriever", "xpr", "--index", str(index), "--show-hints", "--max-new-tokens", "8"]
+    code, out, error = command([*options, "--quiet", str(text)], capsys)
+    assert code == 0 and len(out.splitlines()) == len(LINES)
+    assert "new bridge" in error and "own.txt:3" in error, "a phrase points to its first sentence"
+
+
 def test_standard_input_and_no_retriever(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

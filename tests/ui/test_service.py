@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 
+from retrievers.registry import RETRIEVERS
 from tests.ui.conftest import WordEncoder
+from ui.choices import RETRIEVER_NAMES
 from ui.translators import Choice
 from ui.work import Order
+
+
+def test_every_retriever_has_a_name_for_the_page() -> None:
+    assert RETRIEVER_NAMES.keys() == RETRIEVERS.keys()
+    assert all(title.endswith(f"({name})") for name, title in RETRIEVER_NAMES.items())
 
 
 def test_uploads_that_a_killed_server_left_are_removed(make_service: Any, tmp_path: Path) -> None:
