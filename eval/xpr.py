@@ -142,7 +142,15 @@ def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
         train, dev = (len(sets.every[name].pairs(split)) for split in ("train", "dev"))
         kinds = f"{task.several.sum()} with several words, {len(set(task.concepts))} concepts"
         pairs = f"{len(task.pairs)} test pairs ({kinds})"
-        yield f"{name}: {pairs}, searched among {counts}; {train} training and {dev} development pairs"
+        several = sum(len(right) > 1 for side in task.answers for right in side)
+        yield (
+            f"{name}: {pairs}, searched among {counts}; {several} of {2 * len(task.pairs)} queries have several right "
+            f"answers; {train} training and {dev} development pairs"
+        )
+    yield (
+        "right is every translation that the lexicon has of a phrase (the paper: that of the pair alone); of the pairs "
+        "that could be tested those with few other translations were taken first"
+    )
     yield (
         f"XPR reads at most {own.examples} example sentences of a phrase (the paper: 32), of queries as of candidates; "
         f"in the matrix, with other seeds and in ablations at most {min(WITHOUT_OTHERS, own.examples)}"

@@ -124,7 +124,7 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
             yield from _paper(part)
     if report.models:
         yield Heading("Trained models")
-        head = ("model", "steps", "of", "phrase pairs seen", "of each language", "minutes")
+        head = ("model", "steps", "of", "phrase pairs seen", "of each language", "minutes (wall clock)")
         yield Table(head, tuple(_training(report)))
 
 
@@ -238,7 +238,10 @@ def _counts(report: Report, picture: str | None) -> Iterator[Block]:
         yield Heading("Number of example sentences, on development pairs")
         yield _sweep(found, COUNTS)
         if picture:
-            yield Text(f"The same as a picture: {picture}. The paper has a picture and no numbers (figure 2).")
+            yield Text(
+                f"The same as a picture: {picture}. The paper has a picture and no numbers (figure 2), of models that "
+                "are trained with as many sentences as are read, and of one that is trained with 32."
+            )
 
 
 def as_dict(report: Report) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 from rag_mt.types import Sentence
 from retrievers.phrase_shards import bare
+from retrievers.words import UNSPACED
 
 LONGER_BY = 10
 """An example sentence has at least so many characters more than its phrase (XPR, section 4.2)."""
@@ -21,6 +22,7 @@ LOOKED_AT = 400
 _ORDER = b"xpr"
 _INSIDE_BEFORE = re.compile(r"[\w-]$|\w['’.,·‧]$")
 _INSIDE_AFTER = re.compile(r"[\w-]|['’.,·‧]\w")
+_UNSPACED = re.compile(rf"([{UNSPACED}])")
 
 Place = tuple[int, int, int]
 """Number of a sentence, start and end of a phrase in it."""
@@ -46,7 +48,7 @@ class SentenceIndex:
             "create virtual table texts using fts5(text, content='', tokenize='unicode61 remove_diacritics 0')"
         )
         self._base.executemany(
-            "insert into texts(rowid, text) values (?, ?)", enumerate(s.text for s in self.sentences)
+            "insert into texts(rowid, text) values (?, ?)", enumerate(_set_apart(s.text) for s in self.sentences)
         )
         self._base.execute("create virtual table words using fts5vocab(texts, 'row')")
         self._counts: dict[str, int] = dict(self._base.execute("select term, doc from words"))
@@ -118,15 +120,23 @@ def _with_capital(form: str) -> list[str]:
 
 def _spellings(phrase: str) -> list[str]:
     """All that `phrase_place` looks for, as the index has it: in small letters but for `İ`, which has none there."""
-    forms = [spelled for form in _written(phrase) for spelled in (form, *_with_capital(form))]
+    forms = [_set_apart(spelled) for form in _written(phrase) for spelled in (form, *_with_capital(form))]
     small = ("".join(low if len(low := c.lower()) == 1 else c for c in form) for form in forms)
     return list(dict.fromkeys(small))
+
+
+def _set_apart(text: str) -> str:
+    """A text with the words of scripts without blanks, each a character, set apart for the index."""
+    return _UNSPACED.sub(r" \1 ", text)
 
 
 def _whole_words(text: str, start: int, end: int) -> bool:
     """Whether the span neither begins nor ends inside a word, as `retrievers.words` sees words."""
     before = _INSIDE_BEFORE.search(text, max(0, start - 2), start)
-    return before is None and _INSIDE_AFTER.match(text, end) is None
+    after = _INSIDE_AFTER.match(text, end)
+    joined = [before[0] + text[start]] if before else []
+    joined += [text[end - 1] + after[0]] if after else []
+    return all(_UNSPACED.search(around) for around in joined)  # characters that are words of their own join nothing
 
 
 def apart(

@@ -95,7 +95,8 @@ def first_dictionary(source: Floats, target: Floats, settings: SelfLearning) -> 
     `normalised`.
 
     The square root of a side's similarity matrix, each row sorted, says the same in any rotation; rows of both sides
-    are compared by it, in either direction.
+    are compared by it, in either direction, less half the mean of the best comparisons of the row and then, of what is
+    left, of the column, so that no row is everyone's nearest.
     """
     count = min(len(source), len(target), settings.first)
     left, right = (_profiles(torch.from_numpy(side[:count])) for side in (source, target))

@@ -29,7 +29,7 @@ from retrievers.passages import PassageUnits
 from retrievers.phrases import NgramUnits
 from retrievers.sentence import SentenceUnits
 from retrievers.units import UnitMaker
-from retrievers.xpr.model import is_xpr_model, open_xpr, untrained_xpr
+from retrievers.xpr.model import BEST_LAYERS, is_xpr_model, open_xpr, untrained_xpr
 from retrievers.xpr.units import XprUnits
 
 log = logging.getLogger("rag_mt")
@@ -111,7 +111,7 @@ def encoder_for(retriever: str, name: str | None = None, device: str = "auto", d
         return open_xpr(name, device, dtype)
     if spec.maker is XprUnits:
         log.info("%s was not trained for XPR and is used as it is: `python -m finetune.xpr` makes a better model", name)
-        return untrained_xpr(name, None, device, dtype)
+        return untrained_xpr(name, BEST_LAYERS.get(name), device, dtype)
     return open_encoder(name, device, dtype)
 
 

@@ -27,6 +27,8 @@ from retrievers.xpr.head import SETTINGS, WEIGHTS, XprHead, XprSettings
 SHIPPED = Path(__file__).parent / "shipped"
 SENTENCES = 32
 """Example sentences of a phrase in a search (XPR, section 4.2)."""
+BEST_LAYERS = {"embedded:e5-small": 11}
+"""The layer of an untrained encoder whose mean states find most translations on development pairs (reports/xpr.md)."""
 BLOCK = 4096
 """Examples whose sentences are encoded at once, and phrases that are projected at once."""
 
@@ -79,8 +81,8 @@ def open_xpr(name: str, device: str = "auto", dtype: str = "auto") -> XprEncoder
 def untrained_xpr(
     name: str = DEFAULT_ENCODER, layer: int | None = None, device: str = "auto", dtype: str = "auto"
 ) -> XprEncoder:
-    """XPR with an encoder as it is (XPR, section 3.1): the mean states of a hidden layer, by default the one that was
-    measured best for the encoder, or two thirds up. Raises UserError for a layer that the encoder has not."""
+    """XPR with an encoder as it is (XPR, section 3.1): the mean states of a hidden layer, by default the one that
+    aligns words best, where that was measured, or two thirds up. Raises UserError for a layer that it has not."""
     loaded = load_encoder(name, device, dtype)
     family = family_of(name, loaded.folder)
     depth = int(loaded.model.config.num_hidden_layers)

@@ -191,7 +191,7 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
     assert "".join([*lines[:picture], *lines[picture + 2 :]]) == text, "what is printed has no picture"
     for shown in (
         "83.9",
-        "12 test pairs (12 with several words, 12 concepts), searched among 24 of de and 24 of en",
+        "12 test pairs (12 with several words, 12 concepts), searched among 24 of de and 24 of en; 0 of 24 queries",
         "avg",
         "report.svg",
         "| 30 | 40 | 1,440 | de-en 480, cs-en 960 | 1.5 |",

@@ -115,6 +115,10 @@ def test_lexicon_lines_are_cleaned_and_counted(tmp_path: Path) -> None:
         ("bir ışık yılı uzakta", "Işık Yılı", (4, 13)),
         ("burada iki kişi var", "İki Kişi", (7, 15)),
         ("İki kişi var.", "iki kişi", (0, 8)),
+        ("他在北京大学学习", "北京大学", (2, 6)),
+        ("在TV上看", "TV", (1, 3)),
+        ("在TVs上看", "TV", None),
+        ("ทุกโรงเรียนมีครู", "โรงเรียน", (3, 11)),
     ],
 )
 def test_phrases_are_found_as_whole_words(text: str, phrase: str, place: tuple[int, int] | None) -> None:
@@ -160,6 +164,18 @@ def test_index_knows_the_letters_of_turkish() -> None:
     assert len(found.places("İstanbul", 5)) == 2
     assert len(found.places("İki Kişi", 5)) == 1
     assert [found.sentences[row].text for row, *_ in found.places("istanbul", 5)] == lines[:1], "as a first word"
+
+
+def test_index_knows_scripts_without_blanks() -> None:
+    found = index(
+        "zh", ["他说他明年秋天会去北京大学学习历史和经济学。", "北京的大学很多,学生也很多,你知道吗?真的很多。"]
+    )
+    for phrase, count in (("北京大学", 1), ("北京", 2), ("大学", 2), ("上海", 0)):
+        assert len(found.places(phrase, 5)) == count <= found.ceiling(phrase), phrase
+    ((row, start, end),) = found.places("北京大学", 5)
+    assert found.sentences[row].text[start:end] == "北京大学"
+    found = index("th", ["เด็กนักเรียนทุกคนไปโรงเรียนแต่เช้าทุกวัน"])
+    assert len(found.places("โรงเรียน", 5)) == 1 <= found.ceiling("โรงเรียน")
 
 
 def test_examples_of_both_sides_are_no_translations_of_each_other() -> None:

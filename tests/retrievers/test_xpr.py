@@ -24,7 +24,7 @@ from retrievers.registry import build_for, encoder_for, maker_for, open_retrieve
 from retrievers.words import surface
 from retrievers.xpr.examples import Side, sentence_table
 from retrievers.xpr.head import XprHead, XprSettings
-from retrievers.xpr.model import XprEncoder, is_xpr_model, open_xpr, untrained_xpr
+from retrievers.xpr.model import BEST_LAYERS, XprEncoder, is_xpr_model, open_xpr, untrained_xpr
 from retrievers.xpr.units import XprUnits
 from tests.finetune.xpr_sets import loader_of
 
@@ -251,11 +251,16 @@ def test_retriever_from_index_to_hints(tmp_path: Path, loaded: LoadedEncoder, ca
         open_retriever("phrases", tmp_path / "index", encoder, source_language="de", target_language="en")
 
 
-def test_untrained_encoders_are_used_with_a_note(loaded: LoadedEncoder, caplog: pytest.LogCaptureFixture) -> None:
+def test_untrained_encoders_are_used_with_a_note(
+    loaded: LoadedEncoder, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level(logging.INFO, logger="rag_mt")
     encoder = encoder_for("xpr", loaded.name, "cpu", "float32")
     assert isinstance(encoder, XprEncoder) and encoder.settings.layer == 2
     assert "was not trained for XPR" in caplog.text
+    monkeypatch.setitem(BEST_LAYERS, loaded.name, 3)
+    measured = encoder_for("xpr", loaded.name, "cpu", "float32")
+    assert isinstance(measured, XprEncoder) and measured.settings.layer == 3
 
 
 def test_embedded_encoder_finds_translations() -> None:
