@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from finetune.xpr_build import TEST_PAIRS
 from rag_mt.paths import whole_file
 from retrievers.xpr.examples import SPLITS, ExampleSet
 
@@ -55,6 +56,10 @@ def report_lines(sets: Sequence[ExampleSet]) -> list[str]:
         "",
         "`Other candidates` are phrases of no pair that are searched along with those of a split; they stand in the "
         "same sentences. A concept, English words in their base form, is in the same split in all pairs.",
+        "",
+        "A pair is tested only if all translations that the lexicon has of its phrase are of held-out concepts. By "
+        f"that rule some languages have fewer than {TEST_PAIRS:,} test pairs, and where phrases of several words run "
+        "out, words take their places: then they are fewer than half of a test set.",
     ]
     if all("lexicon" in s.manifest for s in sets):
         lines += ["", "## What the lexicons had", "", _row(["", *names]), _row(["---", *["---:"] * len(names)])]
