@@ -1,6 +1,6 @@
-"""What hints are worth to an adapter: its loss on development examples with and without them, by their least score.
+"""What hints are worth to adapters: their loss on development examples with and without them, by their least score.
 
-    python -m finetune.lora_cut_off ADAPTER --config configs/lora-embedded.toml --dev DEV.jsonl [--cut-offs 0.3,0.5,0.8]
+    python -m finetune.lora_cut_off ADAPTER ... --config configs/lora-embedded.toml --dev DEV.jsonl [--cut-offs 0.3,0.8]
 
 Only examples with hints count. Losses are natural logarithms per token of the answer; a cut-off whose loss is above
 that without hints shows hints that do harm.
@@ -9,6 +9,7 @@ that without hints shows hints that do harm.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +32,7 @@ def above(examples: Sequence[Example], least: float) -> list[Example]:
 
 
 def measure(options: argparse.Namespace) -> int:
-    """Print a Markdown table: a row without hints and one for each cut-off."""
+    """Print a Markdown table: for each adapter a row without hints and one for each cut-off."""
     try:
         cut_offs = [float(text) for text in options.cut_offs.split(",")]
     except ValueError:
@@ -39,17 +40,21 @@ def measure(options: argparse.Namespace) -> int:
     examples = [example for example in read_examples([Path(options.dev)]) if example.hints]
     if not examples:
         raise UserError(f"{options.dev} has no example with hints: make some with `python -m finetune.lora_data`")
-    config = read_config(Path(options.config), {**changes_of(options.set), "model.start": options.adapter})
-    trainer = Trainer(config, Data(examples[:1]), Path("unused"), options.device)
-    sys.stdout.write("| least score | hints | loss | by direction |\n| --- | --- | --- | --- |\n")
-    for title, own in [("no hints", above(examples, float("inf"))), *((str(c), above(examples, c)) for c in cut_offs)]:
-        trainer.dev, left_out = tokens_of(trainer.prompts, own, config.training.cutoff, False)
-        found = trainer.evaluate()
-        directions = ", ".join(f"{name} {value:.3f}" for name, value in found.items() if name != "dev")
-        hints = sum(len(example.hints) for example in own)
-        sys.stdout.write(f"| {title} | {hints} | {found['dev']:.4f} | {directions} |\n")
-        if left_out:
-            raise UserError(f"{left_out} examples have over {config.training.cutoff} tokens: raise training.cutoff")
+    sys.stdout.write("| adapter | least score | hints | loss | by direction |\n| --- | --- | --- | --- | --- |\n")
+    for adapter in options.adapters:
+        config = read_config(Path(options.config), {**changes_of(options.set), "model.start": adapter})
+        trainer = Trainer(config, Data(examples[:1]), Path("unused"), options.device)
+        for title, least in [("no hints", math.inf), *((str(cut_off), cut_off) for cut_off in cut_offs)]:
+            own = above(examples, least)
+            trainer.dev, left_out = tokens_of(trainer.prompts, own, config.training.cutoff, False)
+            if left_out:
+                raise UserError(f"{left_out} examples have over {config.training.cutoff} tokens: raise training.cutoff")
+            found = trainer.evaluate()
+            directions = ", ".join(f"{name} {value:.3f}" for name, value in found.items() if name != "dev")
+            hints = sum(len(example.hints) for example in own)
+            name = Path(adapter).resolve().name
+            sys.stdout.write(f"| {name} | {title} | {hints} | {found['dev']:.4f} | {directions} |\n")
+            sys.stdout.flush()
     return OK
 
 
@@ -60,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("adapter", metavar="ADAPTER", help="folder that `python -m finetune.lora` wrote")
+    parser.add_argument(
+        "adapters", nargs="+", metavar="ADAPTER", help="folders that `python -m finetune.lora` or `lora_average` wrote"
+    )
     parser.add_argument("--config", required=True, metavar="FILE", help="the settings that it was tuned with")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
     parser.add_argument("--dev", required=True, metavar="FILE", help="examples of `python -m finetune.lora_data`")

@@ -34,7 +34,7 @@ def test_the_losses_are_the_trainers(tmp_path, tiny_llm, examples, capsys):
     write_examples(dev, own)
     assert tune(["--config", str(config), "--examples", str(dev), "--output", str(adapter), "--device", "cpu"]) == 0
     capsys.readouterr()
-    arguments = [str(adapter), "--config", str(config), "--dev", str(dev), "--device", "cpu"]
+    arguments = [str(adapter), str(adapter), "--config", str(config), "--dev", str(dev), "--device", "cpu"]
     assert main([*arguments, "--cut-offs", "0.1,0.5"]) == 0
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
     with_hints = [e for e in own if e.hints]
@@ -44,7 +44,8 @@ def test_the_losses_are_the_trainers(tmp_path, tiny_llm, examples, capsys):
         settings = read_config(config, {"model.start": str(adapter)})
         loss = Trainer(settings, Data(own[:1], shown), tmp_path / "unused", "cpu").evaluate()["dev"]
         expected.append((str(sum(len(e.hints) for e in shown)), f"{loss:.4f}"))
-    assert [(row[1], row[2]) for row in rows] == expected
+    assert [(row[2], row[3]) for row in rows] == 2 * expected, "of both adapters"
+    assert {row[0] for row in rows} == {"| adapter"}
     assert len({loss for _, loss in expected}) == 3
 
 
