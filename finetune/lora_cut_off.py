@@ -65,9 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "adapters", nargs="+", metavar="ADAPTER", help="folders that `python -m finetune.lora` or `lora_average` wrote"
-    )
+    parser.add_argument("adapters", nargs="+", metavar="ADAPTER", help="folders that `python -m finetune.lora` wrote")
     parser.add_argument("--config", required=True, metavar="FILE", help="the settings that it was tuned with")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
     parser.add_argument("--dev", required=True, metavar="FILE", help="examples of `python -m finetune.lora_data`")
