@@ -205,12 +205,11 @@ def _check(folder: Path, runs: Sequence[ReportRun]) -> None:
 def _changed(run: ReportRun, other: ReportRun) -> list[str]:
     """The settings in which two runs of a system differ though they are on different directions."""
     one, two = (
-        {name: None if name in BY_DIRECTION else value for name, value in r.facts["settings"].items()}
+        {name: "" if name in BY_DIRECTION else value for name, value in r.facts["settings"].items()}
         for r in (run, other)
     )
-    missing = object()
     names = sorted((one.keys() | two.keys()) - {*OF_MACHINES})
-    return [name for name in names if one.get(name, missing) != two.get(name, missing)]
+    return [name for name in names if one.get(name) != two.get(name)]
 
 
 def _refuse(folder: Path, run: ReportRun, other: ReportRun) -> NoReturn:

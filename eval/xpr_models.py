@@ -64,19 +64,20 @@ def _unlike_name(name: str, settings: Mapping[str, Mapping[str, Any]]) -> Iterat
     kind, _, rest = name.partition(".")
     what = rest.partition(".")[0]
     data, training, model = (settings[group] for group in ("data", "training", "model"))
-    left_out = {
-        "sentences": ("data.sentences", data.get("sentences", 4), data.get("sentences", 4) == 0),
-        "momentum": ("training.momentum", training.get("momentum", 1), training.get("momentum", 1) == 0),
-        "head": ("model.head", model.get("head", True), not model.get("head", True)),
-        "queue": ("training.queue", training.get("queue", 0), training.get("queue", 0) > 0),
+    pieces = {
+        "sentences": ("data.sentences", data["sentences"]),
+        "momentum": ("training.momentum", training["momentum"]),
+        "head": ("model.head", model["head"]),
+        "queue": ("training.queue", training["queue"]),
     }
-    for piece, (key, value, ablated) in left_out.items():
+    for piece, (key, value) in pieces.items():
+        ablated = bool(value) == (piece == "queue")  # the queue is added, the others are left out
         if ablated != (kind == "ablation" and what == piece):
             yield f"{key} = {value}"
-    if kind == "seed" and training.get("seed") != int(what):
-        yield f"training.seed = {training.get('seed')}"
-    if kind == "layer" and model.get("layer") != int(what):
-        yield f"model.layer = {model.get('layer')}"
+    if kind == "seed" and training["seed"] != int(what):
+        yield f"training.seed = {training['seed']}"
+    if kind == "layer" and model["layer"] != int(what):
+        yield f"model.layer = {model['layer']}"
 
 
 class Models:

@@ -116,7 +116,7 @@ class Sets:
             self._tasks[name, split, others] = task(self.every[name], split, others, most)
         return self._tasks[name, split, others]
 
-    @property
+    @cached_property
     def with_dev(self) -> tuple[str, ...]:
         """The names of the sets that have development pairs."""
         return tuple(name for name in self.names if len(self.every[name].pairs("dev")))

@@ -26,6 +26,7 @@ from rag_mt.translator import Translator
 from rag_mt.types import LanguageModel
 from retrievers.encoders import ModelEncoder
 from retrievers.registry import encoder_for, encoder_key
+from ui.limits import Limits
 
 log = logging.getLogger("rag_mt")
 
@@ -148,7 +149,7 @@ class Translators:
     All methods may be called from any thread. The limits hold after a load; during one there is one model more.
     """
 
-    def __init__(self, opener: Opener, most: int = 24, most_llms: int = 6) -> None:
+    def __init__(self, opener: Opener, most: int = Limits.translators, most_llms: int = Limits.llms) -> None:
         self._open = opener
         self._most, self._most_llms = most, most_llms
         self._futures: OrderedDict[Choice, Future[Translator]] = OrderedDict()  # least recently asked for first

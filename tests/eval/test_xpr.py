@@ -86,8 +86,8 @@ def training(phrases: Path, languages: list[str], seed: int = 1, sentences: int 
     """What `finetune.xpr` records of a training, as far as it is read."""
     settings = {
         "data": {"languages": languages, "sentences": sentences},
-        "training": {"steps": 40, "seed": seed},
-        "model": {"layer": 2},
+        "training": {"steps": 40, "seed": seed, "momentum": 0.99, "queue": 0},
+        "model": {"layer": 2, "head": True},
     }
     sets = [
         {
