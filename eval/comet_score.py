@@ -12,39 +12,89 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from eval.comet_checkpoint import EMBEDDED, SHIPPED, checkpoint_of
 from eval.comet_environment import comet_python, run_in_comet
-from eval.metrics.comet import Triple
+from eval.metrics.comet import Triple, read_scores
 from eval.translation_records import read_records
-from eval.translation_runs import RECORDS, finished_runs
+from eval.translation_runs import RECORDS, finished_runs, note_command
 from rag_mt.console import OK, Parser, note, positive, run
 from rag_mt.errors import UserError
+from rag_mt.fingerprints import read_json
 from rag_mt.paths import whole_file
 
 EMBEDDED_NAME = "embedded"
 BATCH = 16
+BLOCK = 20_000
+"""Translations that are scored before they are written; the model is loaded again for the next ones."""
+FACTS = ("model", "weights", "references", "version")
+"""What a file of scores tells of its model."""
 
 
 def score(options: argparse.Namespace) -> int:
-    """Score all finished runs and write the scores; returns the exit code."""
-    folder = Path(options.runs)
+    """Score all finished runs and write the scores; returns the exit code.
+
+    What the file of an earlier call has by the same model is kept. A block of translations is written once it is
+    scored, so that a stopped command goes on where it was.
+    """
+    begin = time.perf_counter()
+    folder, output = Path(options.runs), Path(options.output)
+    if output.is_dir():
+        raise UserError(f"--output {output} is a folder: name a file for the scores, such as {output / 'comet.json'}")
     triples = triples_of(folder)
-    found = comet_scores(options.model, triples, options.batch_size, options.quiet)
-    rows = [
-        {"src": s, "mt": t, "ref": r, "COMET": value} for (s, t, r), value in zip(triples, found["scores"], strict=True)
-    ]
-    facts = {name: found[name] for name in ("model", "weights", "references", "version")}
-    with whole_file(Path(options.output)) as new:
-        made = json.dumps(facts | {"scores": {folder.name: rows}}, ensure_ascii=False, indent=0)
-        new.write_text(made + "\n", encoding="utf-8")
-    mean = sum(found["scores"]) / len(rows)
-    note(f"{options.output}: {len(rows)} different translations, COMET by {found['model']} {100 * mean:.2f} on average")
+    comet_python()  # said before a checkpoint is built
+    facts, known = _earlier(output, _model(options.model)[0])
+    kept = sum(t in known for t in triples)
+    while missing := [t for t in triples if t not in known]:
+        block = missing[:BLOCK]
+        found = comet_scores(options.model, block, options.batch_size, options.quiet)
+        own = {name: found[name] for name in FACTS}
+        if facts and own != facts:
+            note(f"{output} has scores of other weights or of another version: all are made again")
+            known, kept = {}, 0
+        facts = own
+        known.update(zip(block, found["scores"], strict=True))
+        _write(output, folder.name, facts, {t: known[t] for t in triples if t in known})
+    note_command(folder, _command(options), time.perf_counter() - begin)
+    mean = sum(known[t] for t in triples) / len(triples)
+    note(f"{output}: {len(triples)} different translations, COMET by {facts['model']} {100 * mean:.2f} on average")
+    if kept:
+        note(f"{kept} of them were scored before")
     return OK
+
+
+def _earlier(output: Path, model: str) -> tuple[dict[str, Any], dict[Triple, float]]:
+    """What is told of the model and the scores in a file that an earlier call has written by it; empty if there is
+    none."""
+    if not output.is_file():
+        return {}, {}
+    scores, found = read_scores(output), read_json(output)
+    if not isinstance(found, dict) or any(name not in found for name in FACTS):
+        raise UserError(f"{output} is there and not of this command: name another --output")
+    if found["model"] != model:
+        raise UserError(f"{output} has scores by {found['model']}: name another --output for those by {model}")
+    return {name: found[name] for name in FACTS}, scores
+
+
+def _write(output: Path, name: str, facts: Mapping[str, Any], scores: Mapping[Triple, float]) -> None:
+    rows = [{"src": s, "mt": t, "ref": r, "COMET": value} for (s, t, r), value in scores.items()]
+    with whole_file(output) as new:
+        new.write_text(
+            json.dumps({**facts, "scores": {name: rows}}, ensure_ascii=False, indent=0) + "\n", encoding="utf-8"
+        )
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command; folders and files of this machine by their last name."""
+    model = Path(options.model).name if Path(options.model).exists() else options.model
+    runs, output = Path(options.runs).name, Path(options.output).name
+    return shlex.join(["python", "-m", "eval.comet_score", runs, "--model", model, "--output", output])
 
 
 def triples_of(folder: Path) -> list[Triple]:

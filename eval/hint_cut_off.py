@@ -20,6 +20,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from rag_mt.console import Parser, positive, run
 from rag_mt.corpora.splitting import split
+from rag_mt.defaults import DEFAULT_ADAPTER
 from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.translator import Translator
@@ -60,7 +61,12 @@ def report(options: argparse.Namespace) -> int:
         raise UserError(f"the example texts are not parallel in {source}-{target}: give --tsv FILE")
     pairs = pairs[:: max(1, len(pairs) // options.limit)][: options.limit]
     translator = Translator.from_pretrained(
-        src=source, tgt=target, retriever=options.retriever, index=options.index, dtype=options.dtype
+        src=source,
+        tgt=target,
+        retriever=options.retriever,
+        index=options.index,
+        adapter=options.adapter,
+        dtype=options.dtype,
     )
     if not isinstance(translator.retriever, DenseRetriever | CcprRetriever):
         raise UserError(f"retriever {options.retriever!r} has no cut-off: choose ccpr, phrases or sentence")
@@ -100,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tgt", default="en")
     parser.add_argument("--retriever", default="sentence")
     parser.add_argument("--index")
+    parser.add_argument("--adapter", default=DEFAULT_ADAPTER, help="PEFT adapter, auto (ours) or none (default: auto)")
     parser.add_argument("--tsv", help="development pairs: English, then the other language")
     parser.add_argument("--limit", type=positive, default=100)
     parser.add_argument("--dtype", default="auto")

@@ -17,6 +17,7 @@ from typing import Any
 
 from rag_mt.console import Parser, positive, run
 from rag_mt.corpora.reading import read_sentences
+from rag_mt.defaults import DEFAULT_ADAPTER
 from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.skips import Skips
@@ -49,7 +50,12 @@ def report(options: argparse.Namespace) -> int:
         )
     ]
     translator = Translator.from_pretrained(
-        src=source, tgt=options.tgt, retriever=options.retriever, index=options.index, batch_size=options.batch_size
+        src=source,
+        tgt=options.tgt,
+        retriever=options.retriever,
+        index=options.index,
+        adapter=options.adapter,
+        batch_size=options.batch_size,
     )
     translator.translate_sentences(sentences[: options.batch_size])
     rest = sentences[options.batch_size :]
@@ -82,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--column", default="")
     parser.add_argument("--retriever", default="sentence")
     parser.add_argument("--index")
+    parser.add_argument("--adapter", default=DEFAULT_ADAPTER, help="PEFT adapter, auto (ours) or none (default: auto)")
     parser.add_argument("--limit", type=positive, default=64)
     parser.add_argument("--batch-size", type=positive, default=16)
     return run(report, parser.parse_args(arguments))

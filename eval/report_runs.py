@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -234,9 +235,13 @@ def _in_common(folder: Path, runs: Sequence[ReportRun]) -> list[ReportRun]:
 def _cut(folder: Path, run: ReportRun, least: ReportRun) -> ReportRun:
     if run.facts["sample"]["sha256"] == least.facts["sample"]["sha256"]:
         return run
-    wanted = {(r.line, r.source, r.reference) for r in least.records}
-    rows = [n for n, r in enumerate(run.records) if (r.line, r.source, r.reference) in wanted]
-    if len(rows) != len(wanted) or len(run.records) == len(wanted):
+    wanted = Counter((r.line, r.source, r.reference) for r in least.records)  # several units may stand on one line
+    rows = []
+    for n, r in enumerate(run.records):
+        if wanted[pair := (r.line, r.source, r.reference)]:
+            wanted[pair] -= 1
+            rows.append(n)
+    if wanted.total() or len(run.records) == len(least.records):
         _refuse(folder, run, least)
     scores = {name: replace(own, statistics=own.statistics[rows]) for name, own in run.scores.items()}
     facts = {**run.facts, "sample": least.facts["sample"]}

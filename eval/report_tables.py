@@ -56,6 +56,11 @@ def gain_tables(runs: Runs) -> Iterator[Block]:
     if len(runs.systems) < 2:
         return
     yield Heading(f"Gains over {runs.baseline}")
+    yield Text(
+        "p randomization is two-sided. p bootstrap is computed as sacreBLEU does, which is nearly one-sided: alone it "
+        "finds a difference where there is none twice as often as it says. Differences count as significant where both "
+        "are below 0.05."
+    )
     groups = {GROUPS[group]: names for group, names in runs.groups.items()}
     if len(groups) > 1:
         groups["all directions"] = [name for names in groups.values() for name in names]
@@ -77,13 +82,14 @@ def gain_tables(runs: Runs) -> Iterator[Block]:
                 if found is None:
                     continue
                 single = [own for own in (runs.comparison(system, [name], metric) for name in names) if own]
+                some = "" if len(single) == len(names) else f", {len(single)} of {len(names)} directions"
                 better = sum(own.value > 0 for own in single)
                 up = sum(own.value > 0 and own.significant for own in single)
                 down = sum(own.value < 0 and own.significant for own in single)
                 rows.append(
                     (
                         system,
-                        title,
+                        title + some,
                         f"{found.value:+.2f}",
                         f"{found.low:+.2f} to {found.high:+.2f}",
                         f"{found.bootstrap:.4f}",

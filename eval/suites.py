@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +17,11 @@ from rag_mt.corpora.tmx import FORMAT as TMX
 from rag_mt.errors import UserError
 from rag_mt.languages import DIRECTIONS, base_code, language
 from rag_mt.skips import Skips
+from rag_mt.types import Origin
 from retrievers.default_index import SAMPLE_CORPUS
 from retrievers.phrase_shards import read_corpus
+
+log = logging.getLogger("rag_mt")
 
 SEED = 12345
 SAMPLE = "sample"
@@ -26,6 +30,10 @@ QUICK = "quick form: measures nothing"
 
 FOLDERS = {"wmt16": ("test", "test"), "dev": ("dev", "validation")}
 """The suites of the 12 directions: their folder in the data and their split of `hf:wmt16`."""
+
+HUB_ROWS = {"fi": 3000}
+"""How many rows of `hf:wmt16@test` are newstest2016: behind the Finnish ones stand newstestB2016, other translations of
+the same English sentences."""
 
 USUAL_HEADS = (("source", "src"), ("target", "tgt", "reference", "ref", "translation"))
 """What headers of a table call the two columns where they do not name languages."""
@@ -146,7 +154,8 @@ def _wmt_rows(suite: str, data: Path | None, source: str, target: str) -> list[R
     other = source if source != "en" else target
     folder, split = FOLDERS[suite]
     if data is None:
-        rows = _hub_rows(suite, f"hf:wmt16/{other}-en@{split}", other)
+        most = HUB_ROWS.get(other) if suite == "wmt16" else None
+        rows = [row for row in _hub_rows(suite, f"hf:wmt16/{other}-en@{split}", other) if not most or row[0] <= most]
     else:
         path = data / folder / f"{other}-en.tsv"
         if not path.is_file():
@@ -158,7 +167,7 @@ def _wmt_rows(suite: str, data: Path | None, source: str, target: str) -> list[R
 
 def _hub_rows(suite: str, name: str, other: str) -> list[Row]:
     """The rows (line, other language, English) of a data set of the hub."""
-    skips = Skips(shown=0)
+    skips = Skips()
     try:
         sides = [
             {s.origin.line: s.text.strip() for s in hub_segments(name, Side(code), skips)} for code in (other, "en")
@@ -168,7 +177,7 @@ def _hub_rows(suite: str, name: str, other: str) -> list[Row]:
             f"the suite {suite} could not be read as {name}: give --data DIR with {FOLDERS[suite][0]}/{other}-en.tsv "
             f"(English, tab, the other language), or connect to a network ({str(error).rpartition(': ')[0]})"
         ) from None
-    return [(n, text, sides[1][n]) for n, text in sorted(sides[0].items()) if n in sides[1]]
+    return _both(name, sides[0], sides[1], skips)
 
 
 def file_rows(path: Path, source: str, target: str, columns: str | None = None) -> list[Row]:
@@ -192,7 +201,18 @@ def file_rows(path: Path, source: str, target: str, columns: str | None = None) 
         {s.origin.line: s.text.strip() for s in tsv.segments(path, Side(code, column), skips)}
         for code, column in zip((source, target), names, strict=True)
     ]
-    return [(n, text, sides[1][n]) for n, text in sorted(sides[0].items()) if n in sides[1]]
+    if all(side.get(1, "").casefold() in usual for side, usual in zip(sides, USUAL_HEADS, strict=True)):
+        del sides[0][1], sides[1][1]  # columns given by number: their header says `source` and `target`
+    return _both(str(path), sides[0], sides[1], skips)
+
+
+def _both(name: str, sources: Mapping[int, str], targets: Mapping[int, str], skips: Skips) -> list[Row]:
+    """The rows with text on both sides, by their numbers; others, told of and counted, are left out."""
+    for number in sorted(sources.keys() ^ targets.keys()):
+        skips.add(Origin(name, number), "text on one side only")
+    if left := skips.summary():
+        log.warning("%s: %s", name, left)
+    return [(n, sources[n], targets[n]) for n in sorted(sources.keys() & targets.keys())]
 
 
 def _columns(path: Path, source: str, target: str) -> list[str]:

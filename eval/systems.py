@@ -24,14 +24,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from prompts.wrappers import WRAPPERS
 from rag_mt.adapters import checked_adapter
 from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.devices import DTYPES
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_toml
 from rag_mt.languages import direction_group
+from rag_mt.models import Quantization
 from rag_mt.shipped_adapters import NONE, Adapters, chosen_adapters
 from retrievers.ccpr.retriever import Segmentation
 from retrievers.manifest import read_manifest
@@ -119,7 +123,7 @@ class System:
 
 
 def _short(text: str) -> str:
-    return Path(text).name if text.startswith(("/", ".", "~")) else text
+    return Path(text).name if text.startswith(("/", ".", "~")) or Path(text).is_dir() else text
 
 
 def read_systems(path: Path, names: str | None = None) -> list[System]:
@@ -141,6 +145,8 @@ def read_systems(path: Path, names: str | None = None) -> list[System]:
         if not name.replace("-", "").replace("_", "").isalnum():
             raise UserError(f"system {name!r} of {path} is no name for a folder: use letters, digits, - and _")
     defaults = found.get("defaults", {})
+    if not isinstance(defaults, dict):
+        raise UserError(f"{path} sets defaults to {defaults!r}: expected a section [defaults]")
     return [_system(path, name, _joined(path, defaults, tables, name), tables[name]) for name in chosen]
 
 
@@ -192,7 +198,14 @@ def _placed(base: Path, text: str) -> str:
 
 def _check(path: Path, name: str, made: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Raise UserError for values that are not allowed; `own` are those that the system's section sets itself."""
-    choices = {"hints": get_args(Hints), "aligner": ALIGNERS, "segmentation": get_args(Segmentation)}
+    choices = {
+        "hints": get_args(Hints),
+        "aligner": ALIGNERS,
+        "segmentation": get_args(Segmentation),
+        "wrapper": ("auto", *WRAPPERS),
+        "dtype": ("auto", *DTYPES),
+        "quantization": get_args(Quantization),
+    }
     for key, allowed in choices.items():
         if key in made and made[key] not in allowed:
             raise UserError(f"{path} sets {key} of {name} to {made[key]!r}: expected one of {', '.join(allowed)}")
@@ -202,6 +215,11 @@ def _check(path: Path, name: str, made: Mapping[str, Any], own: Mapping[str, Any
     for key in ("max_new_tokens", "batch_size", "oracle_words"):
         if made.get(key, 1) < 1:
             raise UserError(f"{path} sets {key} of {name} to {made[key]}: expected at least 1")
+    for key in ("seed", "align_layer"):
+        if made.get(key, 0) < 0:
+            raise UserError(f"{path} sets {key} of {name} to {made[key]}: expected at least 0")
+    if not isfinite(made.get("cut_off", 0)):
+        raise UserError(f"{path} sets cut_off of {name} to {made['cut_off']}: expected a finite number such as 0.65")
     retriever = made.get("retriever", DEFAULT_RETRIEVER)
     retriever_spec(retriever)
     if own.get("segmentation", "learned") != "learned" and retriever != "ccpr":

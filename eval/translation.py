@@ -5,8 +5,9 @@
     python -m eval.translation --suite my.tsv --src de --tgt en --output RUNS
 
 Suites: `wmt16`, the 12 directions of newstest2016 (DIR/test/XX-en.tsv, English first, or without --data `hf:wmt16`);
-`dev`, the same directions of DIR/dev for choices; a TSV or TMX file; and `sample`, 10 pairs per direction unless
---limit says more, which shows that everything works and measures nothing.
+`dev`, the same directions of DIR/dev for choices (of the hub: its validation sets, another one for Turkish); a TSV or
+TMX file; and `sample`, 10 pairs per direction unless --limit says more, which shows that everything works and measures
+nothing.
 
 Systems are those of a TOML file (configs/systems.toml). Each run, a system on a direction, is a file
 RUNS/SYSTEM/SRC-TGT.jsonl; the same command goes on where it was interrupted. `python -m eval.report RUNS` makes
@@ -16,7 +17,6 @@ tables, tests of significance and plots of them.
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 import time
@@ -30,14 +30,12 @@ from eval.suites import FOLDERS, SAMPLE, SEED, Suite, open_suite
 from eval.systems import EXAMPLE, check_at, read_systems
 from eval.translation_models import Models, Run, in_order
 from eval.translation_records import Record, outputs_sha256, read_records
-from eval.translation_runs import COMMANDS, FACTS, RECORDS, missing_runs, read_facts, translate_run
+from eval.translation_runs import FACTS, RECORDS, missing_runs, note_command, read_facts, translate_run
 from eval.translation_scores import SCORES, Scored, score_run
 from rag_mt.console import INTERRUPTED, OK, Parser, note, positive, run
 from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
-from rag_mt.fingerprints import read_json
 from rag_mt.languages import direction_group
-from rag_mt.paths import whole_file
 from rag_mt.progress import progress
 from rag_mt.types import Metric
 
@@ -173,14 +171,6 @@ def _listed(value: Any) -> list[Any]:
     return [str(v) for v in value] if isinstance(value, list) else [str(value)]
 
 
-def note_command(folder: Path, command: str, seconds: float) -> None:
-    """Add a finished command to those that made the folder."""
-    path = folder / COMMANDS
-    known = read_json(path) if path.is_file() else []
-    with whole_file(path) as new:
-        new.write_text(json.dumps([*known, {"command": command, "seconds": round(seconds, 1)}], indent=1) + "\n")
-
-
 DEFAULTS: dict[str, Any] = {
     "suite": SAMPLE,
     "config": str(EXAMPLE),
@@ -212,8 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--metrics", metavar="A,B", help=f"from {', '.join(METRICS)} (default: {','.join(DEFAULT_METRICS)})")
     add("--bertscore-model", metavar="ID", help=f"encoder of bertscore (default: {DEFAULT_ENCODER})")
     add("--bertscore-layer", type=int, metavar="N", help="its hidden layer")
-    add("--bertscore-baselines", metavar="DIR", help="baselines to rescale by, LANG.tsv (default: not rescaled)")
-    add("--comet", nargs="+", default=[], metavar="FILE", help="sentence scores that `comet-score` wrote")
+    add("--bertscore-baselines", metavar="DIR", help="baselines to rescale by, LANG.tsv (default: ours, if any)")
+    add("--comet", nargs="+", default=[], metavar="FILE", help="sentence scores of `python -m eval.comet_score`")
     add("--comet-model", default="", metavar="NAME", help="the model of those scores")
     add("--quiet", action="store_true", help="no progress bars")
     parser.set_defaults(**DEFAULTS)

@@ -38,6 +38,7 @@ from rag_mt.llm.transformers_llm import ALGORITHM
 from rag_mt.paths import whole_file
 from rag_mt.translator import Translator
 from rag_mt.types import Completion, Origin, Sentence
+from retrievers.locks import alone_in
 
 log = logging.getLogger("rag_mt")
 
@@ -163,8 +164,8 @@ def _write_facts(run: Run, suite: Suite, translator: Translator, settings: Mappi
 
 
 def _device(translator: Translator) -> str:
-    model = getattr(translator.llm, "model", None)
-    return "server" if model is None else str(model.device.type)
+    device = getattr(getattr(translator.llm, "model", None), "device", None)  # a server's model is a mere name
+    return "server" if device is None else str(device.type)
 
 
 def read_facts(run_file: Path) -> dict[str, Any]:
@@ -182,6 +183,15 @@ def read_facts(run_file: Path) -> dict[str, Any]:
 def finished_runs(folder: Path) -> list[Path]:
     """The fact files of all finished runs under a folder, by system and direction."""
     return sorted(p for p in folder.glob("*/*-*.json") if p.with_suffix(RECORDS).is_file() and p.suffixes == [FACTS])
+
+
+def note_command(folder: Path, command: str, seconds: float) -> None:
+    """Add a finished command to those that made the folder; of several that end at once none is lost."""
+    path = folder / COMMANDS
+    with alone_in(folder, "eval", wait=True):
+        known = read_json(path) if path.is_file() else []
+        with whole_file(path) as new:
+            new.write_text(json.dumps([*known, {"command": command, "seconds": round(seconds, 1)}], indent=1) + "\n")
 
 
 def missing_runs(runs: Sequence[Run]) -> list[str]:

@@ -26,8 +26,9 @@ def asked(prompt: Prompt) -> str:
 
 
 def repeatable(llm: LanguageModel) -> bool:
-    """Whether a completion depends on its prompt alone."""
-    return getattr(getattr(llm, "model", None), "dtype", None) == torch.float32
+    """Whether a completion depends on its prompt alone. (8-bit weights in float32 are rounded by batch.)"""
+    model = getattr(llm, "model", None)
+    return getattr(model, "dtype", None) == torch.float32 and not getattr(model, "is_quantized", False)
 
 
 def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[tuple[str, str], Completion]:
@@ -38,7 +39,7 @@ def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[tuple[str,
         if path == own:
             continue
         with path.open(encoding="utf-8", errors="surrogatepass") as lines:
-            head, *rest = (_read(line) for line in lines)
+            head, *rest = [*map(_read, lines)] or [{}]  # a run that has just begun may have written nothing
         theirs = head.get("settings", {})
         if any(theirs.get(name) != settings[name] for name in SAME):
             continue

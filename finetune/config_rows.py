@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from rag_mt.toml_settings import Row, at_least, drop_row
@@ -26,6 +27,6 @@ def token_rows(data: Any, *keys: str) -> list[Row]:
 
 
 def above_zero(training: Any, *keys: str) -> list[Row]:
-    """Numbers of the optimisation that are more than 0; None, where it may be, fits."""
+    """Finite numbers of the optimisation that are more than 0; None, where it may be, fits."""
     found = {key: getattr(training, key) for key in keys}
-    return [(f"training.{key}", v, v is None or v > 0, "a number above 0") for key, v in found.items()]
+    return [(f"training.{key}", v, v is None or 0 < v < inf, "a number above 0") for key, v in found.items()]

@@ -28,6 +28,7 @@ from rag_mt.console import OK, Parser, positive, run
 from rag_mt.defaults import DEFAULT_LLM
 from rag_mt.errors import UserError
 from rag_mt.llm import open_llm
+from rag_mt.model_errors import first_line
 from rag_mt.models import Quantization
 from rag_mt.types import Sentence
 from retrievers.build import build_index
@@ -128,8 +129,8 @@ def told(name: str, part: Callable[[], Iterator[str]]) -> bool:
     try:
         for line in part():
             print(line, flush=True)
-    except (UserError, RuntimeError, ImportError) as error:
-        print(f"{name} stopped: {str(error).splitlines()[0]}", flush=True)
+    except Exception as error:  # whatever the libraries raise: the other parts are tried all the same
+        print(f"{name} stopped: {first_line(error)}", flush=True)
         return False
     return True
 

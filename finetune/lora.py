@@ -23,7 +23,9 @@ from finetune.lora_examples import facts_of, read_examples
 from finetune.lora_model import write_merged
 from finetune.lora_quick import quick_data
 from finetune.lora_trainer import Data, Trainer
+from finetune.run_loop import CHECKPOINT
 from finetune.run_options import add_run_options, changes_in, shown_options
+from rag_mt.adapters import WEIGHTS
 from rag_mt.console import OK, Parser, note, run
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
@@ -49,6 +51,14 @@ def trial_folder(name: str, config: Config, data: Data) -> Path:
     return cache_dir() / "trials" / f"{name}-{made_of[:8]}"
 
 
+def _check_place(output: Path) -> None:
+    """Raise UserError where an adapter that is not this run's would be overwritten."""
+    if output.exists() and not output.is_dir():
+        raise UserError(f"--output {output} is no folder: name one for the adapter")
+    if (output / WEIGHTS).exists() and not (output / CHECKPOINT).is_dir():
+        raise UserError(f"{output} has an adapter and no checkpoint to go on from: give --output another folder")
+
+
 def tune(options: argparse.Namespace) -> int:
     """Train the adapter, and merge it if that is asked for."""
     config = read_config(Path(options.config), changes_in(options))
@@ -59,6 +69,8 @@ def tune(options: argparse.Namespace) -> int:
         raise UserError("the adapter has no place: give --output DIR")
     if options.dev and not options.examples:
         raise UserError("--dev without --examples: give the examples to train on too")
+    if options.output:
+        _check_place(Path(options.output))
     data = data_of(options.examples, options.dev, config.data, options.device)
     output = Path(options.output) if options.output else trial_folder(Path(options.config).stem, config, data)
     command = f"python -m finetune.lora --config {shown_path(options.config)}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Literal
 
+from finetune.config_rows import above_zero
 from rag_mt.defaults import DEFAULT_LLM
 from rag_mt.languages import WMT16
 from rag_mt.toml_settings import Sections, at_least, check_values, drop_row, read_settings, seed_row
@@ -112,11 +114,13 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
     """The settings of a file with `changes` on top (see `read_settings`); raises UserError for impossible ones too."""
     config = read_settings(Config, path, changes, "configs/lora-embedded.toml")
     model, data, training = config.model, config.data, config.training
-    ranges = data.least_confidence
+    ranges, weights = data.least_confidence, data.domain_weights
     rows = (
-        *at_least(1, "model", model, "rank"),
+        *at_least(1, "model", model, "rank", "alpha"),
         ("model.modules", model.modules, bool(model.modules), "names of layers such as gate_proj"),
         *at_least(1, "data", data, "pairs"),
+        *at_least(0, "data", data, "fewest_words"),
+        ("data.domain_weights", weights, all(0 <= w < inf for w in weights.values()), "weights of at least 0"),
         ("data.languages", data.languages, bool(data.languages) and "en" not in data.languages, "codes beside en"),
         drop_row("model.dropout", model.dropout),
         seed_row("training.seed", training.seed),
@@ -130,6 +134,8 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
             "two numbers from 0 to 1, such as [0.4, 0.7]",
         ),
         *at_least(1, "training", training, "steps", "batch", "micro", "cutoff", "evaluate_every", "checkpoint_every"),
+        *at_least(0, "training", training, "micro_tokens", "warm_up", "weight_decay"),
+        *above_zero(training, "learning_rate", "clip"),
     )
     check_values(path, rows)
     return config

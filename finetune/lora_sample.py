@@ -59,13 +59,15 @@ def sampled_pairs(data: Path, part: Part, group: Group, settings: DataConfig, sk
     made = []
     for language in settings.languages:
         rows = list(_usable(_rows(data, part, language, settings.held_out, skips), settings, skips))
-        if not rows:
+        weights = np.array([settings.domain_weights.get(domain, 1.0) for _, _, domain, _ in rows])
+        for n in np.flatnonzero(weights == 0).tolist():
+            skips.add(rows[n][3], f"of a domain without weight ({rows[n][2]})")
+        if not weights.any():
             left = skips.summary()
             raise UserError(
                 f"{data}/{part}/{language}-en.tsv has no usable pair{f' ({left})' if left else ''}: give more "
                 "data, or other data.languages"
             )
-        weights = np.array([settings.domain_weights.get(domain, 1.0) for _, _, domain, _ in rows])
         # A weighted random order without repetition (Efraimidis and Spirakis).
         rng = np.random.default_rng([settings.seed, *f"{part} {language}".encode()])
         keys = np.log(rng.random(len(rows))) / np.maximum(weights, 1e-300)

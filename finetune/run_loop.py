@@ -16,6 +16,9 @@ from rag_mt.progress import progress
 
 log = logging.getLogger("rag_mt")
 
+CHECKPOINT = "checkpoint"
+"""The folder of the last checkpoint in that of a run."""
+
 
 class Schedule(Protocol):
     """How long a run is, in steps, and how often it is looked at."""
@@ -80,7 +83,7 @@ def run_to_end(run: Run, schedule: Schedule, measure_first: bool = False) -> Non
 
     Raises UserError if that checkpoint was written with other settings.
     """
-    place = run.output / "checkpoint"
+    place = run.output / CHECKPOINT
     main = run.accelerator.is_main_process
     if (found := load_checkpoint(place, run.key)) is not None:
         tensors, facts = found

@@ -88,7 +88,7 @@ def verify(options: argparse.Namespace) -> int:
 def calibrate(options: argparse.Namespace) -> int:
     """`rag-mt index calibrate`: store the score below which hints of a source language are not shown."""
     from rag_mt.corpora.reading import read_sentences
-    from retrievers.registry import calibrate_for
+    from retrievers.registry import calibrate_for, confidence_for
 
     if options.confidence is not None:
         return _set_confidence(options)
@@ -101,11 +101,16 @@ def calibrate(options: argparse.Namespace) -> int:
         raise UserError(f"no {language(code).name} sentence in {', '.join(options.files)}: expected development text")
     folder = Path(options.folder)
     encoder = _encoder_of(folder, options)
-    cut = calibrate_for(folder, encoder, texts, code, options.drop)
+    cut, judge = calibrate_for(folder, encoder, texts, code, options.drop), confidence_for(encoder, folder)
     print(
         f"{folder}: hints for {language(code).name} below {cut:.4f} are dropped "
         f"({len(texts)} sentences, drop {options.drop:g})"
     )
+    if judge and cut < judge.minimum:
+        note(
+            f"this shows weaker hints than the confidence model would by itself, from {judge.minimum:g} on: "
+            f"`rag-mt index calibrate {folder} --src {code} --confidence {judge.minimum:g}` goes back to that"
+        )
     return OK
 
 

@@ -22,11 +22,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--cors", action="append", default=[], metavar="ORIGIN", help="origin whose pages may ask; may be repeated")
     add("--allowed-host", action="append", default=[], metavar="NAME", help="further name that the server is called by")
     add("--patience", type=positive, default=10, metavar="S", help="seconds to finish in when it is stopped (10)")
-    add_service_options(parser)
+    add_service_options(parser, "the cache")
 
 
-def add_service_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the models, languages and limits, which the demo has too."""
+def add_service_options(parser: argparse.ArgumentParser, data: str) -> None:
+    """The options of the models, languages and limits, which the demo has too; `data` tells where indexes of users are
+    kept unless a folder is named."""
     add = parser.add_argument
     add("--languages", default="", metavar="LIST", help="languages to offer, such as de,en (default: en and WMT16's)")
     add("--index", default="", metavar="DIR", help="index to search for its language (default: the sample index)")
@@ -36,7 +37,7 @@ def add_service_options(parser: argparse.ArgumentParser) -> None:
     add("--adapter", action="append", default=[], metavar="DIR", help=adapter_help)
     add("--wrapper", default="auto", help="prompt family (default: auto)")
     add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
-    add("--data", metavar="DIR", help="folder for the indexes that users build (default: the cache)")
+    add("--data", metavar="DIR", help=f"folder for the indexes that users build (default: {data})")
     add("--limit", action="append", default=[], metavar="NAME=N", help="change a limit, such as text_chars=2000")
     add_model_options(parser)
 

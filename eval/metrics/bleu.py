@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
-from rag_mt.languages import base_code
+from rag_mt.errors import UserError
+from rag_mt.languages import base_code, language
 
 
 class Bleu:
@@ -18,7 +19,14 @@ class Bleu:
     formula = "bleu"
 
     def __init__(self, target: str) -> None:
-        self._bleu = BLEU(trg_lang=base_code(target))
+        code = base_code(target)
+        try:
+            self._bleu = BLEU(trg_lang=code)
+        except (RuntimeError, ImportError):  # tokenizers of Japanese and Korean are packages of their own
+            raise UserError(
+                f"BLEU of {language(target).name} needs another tokenizer: `pip install 'sacrebleu[{code}]'`, or leave "
+                "bleu out of --metrics"
+            ) from None
         self._bleu.corpus_score(["a"], [["a"]])  # tells it that there is one reference, which its signature names
         self.signature = str(self._bleu.get_signature())
 
@@ -30,5 +38,5 @@ class Bleu:
 
 
 def open_bleu(target: str) -> Bleu:
-    """BLEU for translations into a language."""
+    """BLEU for translations into a language; raises UserError where its tokenizer is not installed."""
     return Bleu(target)

@@ -33,8 +33,12 @@ class Comet:
     def statistics(
         self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
     ) -> NDArray[np.float64]:
-        """Score and 1, (sentences, 2); raises UserError for a translation that the files do not have."""
-        triples = list(zip(sources, hypotheses, references, strict=True))
+        """Score and 1, (sentences, 2); raises UserError for a translation that the files do not have.
+
+        A score without a reference is that of a model that reads none, whatever the reference here.
+        """
+        whole = list(zip(sources, hypotheses, references, strict=True))
+        triples = [t if t in self._scores else (t[0], t[1], "") for t in whole]
         missing = [t for t in triples if t not in self._scores]
         if missing:
             raise UserError(
@@ -80,7 +84,15 @@ def read_scores(path: Path) -> dict[Triple, float]:
 def _model_of(path: Path) -> str | None:
     """The model, its weights and the version of unbabel-comet that a file names."""
     found = read_json(path) if path.suffix == ".json" else {}
-    return f"{found['model']}|weights:{found['weights']}|version:{found['version']}" if _named(found) else None
+    if not _named(found):
+        return None
+    lacking = [name for name in ("weights", "version") if name not in found]
+    if lacking:
+        raise UserError(
+            f"{path} does not name the {' and '.join(lacking)} of its model: make it again with "
+            "`python -m eval.comet_score`"
+        )
+    return f"{found['model']}|weights:{found['weights']}|version:{found['version']}"
 
 
 def _named(found: Mapping[str, Any]) -> bool:

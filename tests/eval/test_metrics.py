@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,14 @@ def test_known_values_and_signatures(
 
 def test_chinese_has_its_own_tokenizer() -> None:
     assert "tok:zh" in score("bleu", ["猫"], ["猫"], "zh-Hans").signature
+
+
+@pytest.mark.skipif(bool(find_spec("MeCab") or find_spec("mecab_ko")), reason="the tokenizers are installed")
+@pytest.mark.parametrize(("code", "name"), [("ja", "Japanese"), ("ko", "Korean")])
+def test_tokenizers_that_are_not_installed_are_named(code: str, name: str) -> None:
+    with pytest.raises(UserError, match=rf"BLEU of {name} .*sacrebleu\[{code}\]") as caught:
+        open_metrics(["bleu"], MetricSettings(), code)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_mean_is_a_mean() -> None:
@@ -158,3 +167,13 @@ def test_comet_is_read_from_files(tmp_path: Path) -> None:
         open_comet([two], "x")
     with pytest.raises(UserError, match="--comet-model"):
         open_comet([one], "")
+    one.write_text(json.dumps({"model": "m", "scores": {"runs": []}}))
+    with pytest.raises(UserError, match="does not name the weights and version"):
+        open_comet([one], "")
+
+
+def test_a_model_without_references_has_scores_for_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"hyp.txt": [{"src": "s", "mt": "m", "COMET": 0.25}]}))
+    metric = open_comet([path], "cometkiwi")
+    assert metric.statistics(["s", "s"], ["m", "m"], ["one", "other"]).tolist() == [[25, 1], [25, 1]]

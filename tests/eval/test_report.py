@@ -172,6 +172,27 @@ def test_systems_are_compared_on_the_sentences_that_all_have(
         read_runs(tmp_path / "runs", ["dropped", "strict"])
 
 
+def test_pairs_on_one_line_are_cut_by_their_number(
+    systems_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A translation memory in one line, with a pair that it has twice."""
+    unit = '<tu><tuv xml:lang="de"><seg>{}</seg></tuv><tuv xml:lang="en"><seg>{}</seg></tuv></tu>'
+    units = "".join(unit.format(a, b) for a, b in [("Hund", "dog"), ("Hund", "dog"), ("Maus", "mouse")])
+    memory = tmp_path / "memory.tmx"
+    memory.write_text(f'<?xml version="1.0"?><tmx version="1.4"><header/><body>{units}</body></tmx>')
+    data = ["--suite", str(memory), "--src", "de", "--tgt", "en", "--config", str(systems_file), "--quiet"]
+    assert translate([*data, "--systems", "plain", "--output", str(tmp_path / "runs")]) == 0
+    assert translate([*data, "--systems", "dropped", "--limit", "2", "--output", str(tmp_path / "runs")]) == 0
+    found = read_runs(tmp_path / "runs", ["plain", "dropped"])
+    lines = [[r.source for r in found.by_place[name, "de-en"].records] for name in ("plain", "dropped")]
+    assert lines[0] == lines[1] and len(lines[0]) == 2
+
+
+def test_gains_in_some_directions_say_so(runs: Path) -> None:
+    text = as_markdown(list(contents(read_runs(runs), "title", 0, [], "x")))
+    assert re.search(r"\| phrases \| all directions, 1 of 2 directions \|", text)
+
+
 def _with_other_facts(runs: Path, folder: Path, group: str, key: str, value: object) -> None:
     for name in ("plain", "phrases"):
         (folder / name).mkdir(parents=True)

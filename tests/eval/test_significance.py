@@ -9,7 +9,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
 from eval.metrics import MetricSettings, open_metrics
-from eval.significance import SEED, compare
+from eval.metrics.formulas import FORMULAS
+from eval.significance import SEED, bootstrap, compare, randomized
 
 WORDS = np.array(["the", "dog", "cat", "house", "river", "runs", "sleeps", "green", "old", "and", "under", "small"])
 
@@ -76,6 +77,26 @@ def test_p_values_are_spread_evenly_where_nothing_differs() -> None:
     ]
     assert np.mean([own.randomization < 0.05 for own in found]) == pytest.approx(0.05, abs=0.045)
     assert np.mean([own.randomization < 0.5 for own in found]) == pytest.approx(0.5, abs=0.12)
+
+
+def test_the_bootstrap_alone_is_too_sure() -> None:
+    """Why a difference needs both tests: sacreBLEU's p-value of the bootstrap is nearly one-sided."""
+    rng = np.random.default_rng(8)
+    found = [compare([means(rng.normal(0, 1, 100))], [means(np.zeros(100))], "mean", 200, 200, n) for n in range(200)]
+    assert 0.06 < np.mean([own.bootstrap < 0.05 for own in found]) < 0.2
+    assert np.mean([own.significant for own in found]) == pytest.approx(0.05, abs=0.045)
+
+
+@pytest.mark.parametrize(("count", "samples"), [(7, 1100), (64, 600)])
+def test_blocks_draw_what_one_draw_would(count: int, samples: int) -> None:
+    rows, zero = means(np.random.default_rng(2).normal(0, 1, count)), means(np.zeros(count))
+    how = FORMULAS["mean"]
+    drawn = np.random.default_rng(3).choice(count, size=(samples, count), replace=True)
+    expected = rows[drawn][:, :, 0].mean(axis=1)
+    assert bootstrap(rows, zero, how, samples, 3) == pytest.approx(expected)
+    swapped = np.random.default_rng(3).integers(2, size=(samples, count), dtype=bool)
+    expected = np.where(swapped, -1, 1) @ rows[:, 0] / count
+    assert randomized(rows, zero, how, samples, 3) == pytest.approx(expected)
 
 
 def test_several_directions_count_alike() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval.suites import QUICK, file_rows, open_suite, sample
+from rag_mt.corpora.formats import Segment, Side
 from rag_mt.errors import UserError
 from rag_mt.languages import DIRECTIONS, direction_group
+from rag_mt.skips import Skips
+from rag_mt.types import Origin
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 
@@ -66,6 +70,16 @@ def test_the_hub_cannot_be_reached_in_one_sentence(monkeypatch: pytest.MonkeyPat
     assert "\n" not in str(caught.value)
 
 
+def test_the_hub_has_other_translations_behind_the_finnish_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(name: str, side: Side, skips: Skips) -> Iterator[Segment]:
+        assert name == "hf:wmt16/fi-en@test"
+        yield from (Segment(f"{side.language} {n}", Origin(name, n)) for n in range(1, 6001))
+
+    monkeypatch.setattr("eval.suites.hub_segments", rows)
+    part = open_suite("wmt16").part("fi", "en")
+    assert (part.available, part.lines[-1], part.references[-1]) == (3000, 3000, "en 3000")
+
+
 def test_directions_are_chosen_by_name() -> None:
     suite = open_suite("sample")
     assert suite.chosen("en-ru,de-en,en-ru") == (("en", "ru"), ("de", "en"))
@@ -97,6 +111,16 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
     other.write_text("Hund\n")
     with pytest.raises(UserError, match=r"give a TSV \(.tsv\) or TMX"):
         file_rows(other, "de", "en")
+
+
+def test_headers_and_half_rows_of_columns_by_number(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "my.tsv"
+    path.write_text("source\ttarget\nHund\tdog\n\tcat\nMaus\n", encoding="utf-8")
+    with caplog.at_level("WARNING", "rag_mt"):
+        assert file_rows(path, "de", "en", "1,2") == [(2, "Hund", "dog")]
+    assert "my.tsv:3: text on one side only" in caplog.text and "skipped" in caplog.text
+    path.write_text("source\tof light\nHund\tdog\n", encoding="utf-8")
+    assert len(file_rows(path, "de", "en", "1,2")) == 2, "a header names both columns"
 
 
 def test_a_translation_memory_of_ones_own(tmp_path: Path) -> None:

@@ -99,6 +99,13 @@ MISTAKES = [
     ("[systems.a]\naligner = 'fast'", "'fast'"),
     ("[systems.a]\nretriever = 'ccpr'\nsegmentation = 'words'", "'words'"),
     ("[systems.a]\nretriever = 'sentence'\nsegmentation = 'ngrams'", "only ccpr"),
+    ("[systems.a]\ndtype = 'float8'", "'float8'"),
+    ("[systems.a]\nwrapper = 'paper'", "'paper'"),
+    ("[systems.a]\nquantization = '3bit'", "'3bit'"),
+    ("[systems.a]\nseed = -1", "seed of a to -1"),
+    ("[systems.a]\nalign_layer = -2", "align_layer of a to -2"),
+    ("[systems.a]\ncut_off = nan", "finite number"),
+    ("defaults = 3\n[systems.a]", "defaults to 3"),
     ("[systems.a]\nadapter = { en = 'x' }", "adapter.en"),
     ("[systems.a]\nlike = 'b'", "'b'"),
     ("[systems.a]\nlike = 'b'\n[systems.b]\nlike = 'a'", "like each other"),
@@ -142,6 +149,17 @@ def test_folders_are_looked_for_before_anything_is_loaded(text: str, told: str, 
     systems = read_systems(written(tmp_path, f"[systems.a]\n{text}"))
     with pytest.raises(UserError, match=told):
         check_at(systems, [("de", "en")])
+
+
+def test_reports_name_folders_and_no_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("configs", "indexes/ccpr.en", "adapters/mine"):
+        Path(name).mkdir(parents=True)
+    text = "[systems.a]\nllm = 'some-hub/llm-hf'\nindex = '../indexes/ccpr.{tgt}'\nadapter = '../adapters/mine'"
+    Path("configs/s.toml").write_text(text)
+    made = read_systems(Path("configs/s.toml"))[0].at("de", "en").as_dict()
+    assert (made["index"], made["adapter"]) == ("ccpr.en", {"to_en": "mine"})
+    assert made["llm"] == "some-hub/llm-hf", "no folder"
 
 
 def test_the_shipped_files_are_sound() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ from eval.systems import read_systems
 from eval.translation import main
 from eval.translation_models import Models, Run, in_order
 from eval.translation_records import read_records, read_times
-from eval.translation_runs import FACTS, RECORDS, TIMES, read_facts
+from eval.translation_runs import COMMANDS, FACTS, RECORDS, TIMES, note_command, read_facts
 from eval.translation_scores import SCORES, read_scores
 from eval.translation_shared import other_completions, repeatable
 from rag_mt.errors import UserError
 from rag_mt.journal import pack
 from rag_mt.llm import TransformersLLM, open_llm
 from rag_mt.models import load_llm
+from tests.rag_mt.server_process import serving
 
 ROOT = Path(__file__).parents[2]
 KILLED = """
@@ -297,6 +299,39 @@ def test_completions_are_not_taken_from_another_model_or_in_bfloat16(
     assert len(other_completions(own, settings)) == 3
     assert repeatable(open_llm(str(random_llm), dtype="float32"))
     assert not repeatable(open_llm(str(random_llm), dtype="bfloat16"))
+
+
+def test_a_run_that_has_just_begun_is_no_harm(command: list[str], tmp_path: Path) -> None:
+    """The file of another system may be empty: it is made before its first line is written."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / f"de-en{RECORDS}").touch()
+    options = ["--directions", "de-en", "--limit", "2", "--systems", "plain", "--output", str(tmp_path)]
+    assert main([*command, *options]) == 0
+
+
+def test_eight_bit_weights_answer_by_their_batch(random_llm: Path) -> None:
+    llm: Any = open_llm(str(random_llm), dtype="float32")
+    llm.model.is_quantized = True
+    assert not repeatable(llm)
+
+
+def test_a_server_translates(command: list[str], random_llm: Path, tmp_path: Path) -> None:
+    options = ["--directions", "de-en", "--limit", "2", "--systems", "served", "--output", str(tmp_path / "runs")]
+    with serving(random_llm) as url:
+        systems = tmp_path / "systems.toml"
+        systems.write_text(
+            f"[systems.served]\nretriever = 'none'\nllm = 'openai:tiny@{url}'\nwrapper = 'alpaca'\nmax_new_tokens = 8\n"
+        )
+        assert main([*command, "--config", str(systems), *options]) == 0
+    facts = read_facts(tmp_path / "runs" / "served" / f"de-en{FACTS}")
+    assert facts["device"]["name"] == "server" and facts["sample"]["sentences"] == 2
+
+
+def test_commands_that_end_at_once_are_all_kept(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda n: note_command(tmp_path, f"command {n}", n), range(24)))
+    kept = json.loads((tmp_path / COMMANDS).read_text())
+    assert sorted(entry["seconds"] for entry in kept) == list(range(24))
 
 
 def test_runs_with_one_model_come_one_after_the_other(parallel_data: Path, tmp_path: Path) -> None:

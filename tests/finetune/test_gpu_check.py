@@ -30,6 +30,16 @@ def test_a_part_that_stops_is_told(capsys):
     assert told("loading", lambda: iter(["fine"]))
 
 
+@pytest.mark.parametrize(("error", "line"), [(ValueError("odd"), "odd"), (AssertionError(), "AssertionError")])
+def test_odd_errors_end_one_part_only(capsys, error, line):
+    def part():
+        raise error
+        yield
+
+    assert not told("LoRA", part)
+    assert capsys.readouterr().out == f"LoRA stopped: {line}\n"
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_is_described(capsys):
     code = main(["--llm", "embedded:smollm2-135m", "--vectors", "45000"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,18 @@ def test_what_is_written(tmp_path, config, files, tiny_llm):
     assert all(tensor.dtype == torch.float16 for tensor in weights.values())
     base = AutoModelForCausalLM.from_pretrained(tiny_llm())
     PeftModel.from_pretrained(base, str(adapter))  # as anyone would open it
+
+
+def test_an_adapter_of_another_run_is_not_overwritten(tmp_path, config, files, capsys):
+    adapter = tmp_path / "adapter"
+    assert main(arguments(config, files, adapter, "--max-steps", "1")) == 0
+    before = (adapter / "adapter_model.safetensors").read_bytes()
+    shutil.rmtree(adapter / "checkpoint")
+    (tmp_path / "file").touch()
+    for place, told in ((adapter, "no checkpoint to go on from"), (tmp_path / "file", "is no folder")):
+        assert main(arguments(config, files, place)) == 2
+        assert told in capsys.readouterr().err
+    assert (adapter / "adapter_model.safetensors").read_bytes() == before
 
 
 def test_parts_of_a_batch_give_the_gradients_of_the_whole(tmp_path, config, examples, monkeypatch):

@@ -97,8 +97,9 @@ def test_the_pairs_that_are_not_held_out(data):
 
 
 def test_domains_are_weighted(data):
-    news = [p.domain == "news" for p in sample(data, domain_weights={"news": 1.0, "ui": 0.0}, pairs=1000)[0]]
-    assert all(news)
+    pairs, skips = sample(data, domain_weights={"news": 1.0, "ui": 0.0}, pairs=1000)
+    assert pairs and all(p.domain == "news" for p in pairs)
+    assert skips.counts["of a domain without weight (ui)"] > 10
     mostly = [p.domain == "news" for p in sample(data, domain_weights={"news": 9.0, "ui": 1.0}, pairs=12)[0]]
     assert sum(mostly) > 0.7 * len(mostly)
 
@@ -113,5 +114,7 @@ def test_development_pairs_are_those_of_half_a(data):
 def test_missing_data(data, tmp_path):
     with pytest.raises(UserError, match=r"there is no train/de-en.tsv"):
         sample(tmp_path)
+    with pytest.raises(UserError, match=r"no usable pair .*of a domain without weight \(ui\)"):
+        sample(data, domain_weights={"news": 0.0, "ui": 0.0})
     with pytest.raises(UserError, match=r"no usable pair \(skipped .*\): give more data"):
         sample(data, fewest_words=50)

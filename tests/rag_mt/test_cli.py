@@ -78,6 +78,19 @@ def test_search_and_calibrate(index: Path, tmp_path: Path, capsys: pytest.Captur
     assert ENGLISH[0] in captured.out
 
 
+def test_a_calibration_that_trusts_less_than_the_confidence_model_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "news.txt").write_text("".join(f"{line}\n" for line in ENGLISH), encoding="utf-8")
+    (tmp_path / "dev.txt").write_text("Die Katze schläft.\nEin Fahrrad steht vor dem Haus.\n", encoding="utf-8")
+    index = str(tmp_path / "index")
+    assert main(["index", "build", index, str(tmp_path / "news.txt"), "--lang", "en", "--retriever", "ccpr"]) == 0
+    assert main(["index", "calibrate", index, str(tmp_path / "dev.txt"), "--src", "de"]) == 0
+    assert f"`rag-mt index calibrate {index} --src de --confidence 0.3`" in capsys.readouterr().err
+    assert main(["index", "calibrate", index, "--src", "de", "--confidence", "0.3"]) == 0
+    assert "goes back" not in capsys.readouterr().err
+
+
 MISTAKES = [
     (["index", "info", "nowhere"], "nowhere"),
     (["index", "build", "INDEX", "README.md", "--lang", "en"], "--replace"),

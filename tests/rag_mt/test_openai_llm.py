@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -24,28 +22,10 @@ from rag_mt.errors import UserError
 from rag_mt.llm import OpenAILLM, TransformersLLM, open_llm, retries
 from rag_mt.models import load_llm
 from rag_mt.types import Completion, Prompt
+from tests.rag_mt.server_process import serving
 
 KEY = "sk-secret-1234"
 TEXTS = ["Das Haus ist alt.", "Ja", "Der Zug kommt um acht Uhr an", "ein Wort", "x", "Wir gehen."]
-SERVER = Path(__file__).with_name("llm_server.py")
-
-
-@contextmanager
-def serving(folder: Path, **settings: str) -> Iterator[str]:
-    """A server process; the address of its API."""
-    process = subprocess.Popen(
-        [sys.executable, str(SERVER), str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **settings},
-    )
-    assert process.stdin and process.stdout
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
-    finally:
-        process.stdin.close()
-        process.wait(10)
 
 
 @pytest.fixture(scope="module")

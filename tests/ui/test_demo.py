@@ -133,7 +133,7 @@ def test_the_settings_offer_what_the_operator_named(opener: Any) -> None:
 
 def test_models_and_adapters_may_be_named_several_times() -> None:
     parser = argparse.ArgumentParser()
-    add_service_options(parser)
+    add_service_options(parser, "the cache")
     for given, llms, adapters in (
         ([], (DEFAULT_LLM,), ("auto", "none")),
         (["--llm", "a", "--llm", "b", "--adapter", "none"], ("a", "b"), ("none", "auto")),
