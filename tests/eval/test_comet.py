@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,10 +17,11 @@ from eval.comet_checkpoint import HEAD, SHIPPED, TRAINING, checkpoint_of, facts_
 from eval.comet_encoder import xlmr_folder
 from eval.comet_environment import VARIABLE, comet_python, run_in_comet
 from eval.comet_run import weights_hash
+from eval.comet_score import FACTS as KEPT
 from eval.comet_score import comet_scores, main, triples_of
 from eval.comet_train import main as train
 from eval.comet_train import read_settings
-from eval.metrics.comet import open_comet
+from eval.metrics.comet import Triple, open_comet
 from eval.quality_data import FACTS, Rated, write_table
 from eval.translation import main as translate
 from rag_mt.errors import UserError
@@ -172,6 +174,48 @@ def test_a_model_is_trained_rebuilt_and_scores(
     assert metric.signature.startswith(f"model:{model.name}|weights:{together['weights']}|version:")
     found = metric.statistics(*zip(*triples, strict=True))
     assert found[:, 0] == pytest.approx(100 * torch.tensor(together["scores"]).numpy())
+
+
+@needs_comet
+def test_scoring_goes_on_where_it_was(
+    trained: Callable[[str], Path],
+    runs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model, scores, compute, asked = trained("reference"), tmp_path / "scores.json", comet_scores, list[int]()
+    command = [str(runs), "--model", str(model), "--output", str(scores), "--quiet"]
+
+    def counted(name: str, rows: Sequence[Triple], *rest: Any) -> dict[str, Any]:
+        asked.append(len(rows))
+        return compute(name, rows, *rest)
+
+    def asked_with(content: dict[str, Any]) -> list[int]:
+        """How many translations each block had when the file held that before."""
+        scores.write_text(json.dumps(content))
+        asked.clear()
+        assert main(command) == 0
+        found = json.loads(scores.read_text())
+        assert {name: found[name] for name in KEPT} == {name: whole[name] for name in KEPT}
+        assert [r["COMET"] for r in found["scores"]["runs"]] == pytest.approx([r["COMET"] for r in rows], abs=1e-4)
+        return list(asked)
+
+    monkeypatch.setattr("eval.comet_score.BLOCK", 4)
+    monkeypatch.setattr("eval.comet_score.comet_scores", counted)
+    assert main(command) == 0
+    whole, count = json.loads(scores.read_text()), len(triples_of(runs))
+    rows = whole["scores"]["runs"]
+    assert sum(asked) == len(rows) == count > 4 == max(asked)
+    assert asked_with(whole) == []
+    cut = whole | {"scores": {"runs": rows[:-1]}}
+    assert asked_with(cut) == [1]
+    assert sum(asked_with(cut | {"weights": "of another training"})) == count
+    assert "eval.comet_score runs --model reference" in (runs / "commands.json").read_text()
+    scores.write_text(json.dumps(whole | {"model": "another"}))
+    for place, told in ((scores, "scores by another"), (tmp_path, "is a folder")):
+        assert main([str(runs), "--model", str(model), "--output", str(place), "--quiet"]) == 2
+        assert told in capsys.readouterr().err
 
 
 @needs_comet
