@@ -26,15 +26,16 @@ ROOM = 256
 COMPACT_SHARE = 0.25
 """Finished rows leave the batch when they are at least this share of it: leaving copies the cache. Rows that nobody
 wants any more, and those whose places others take, leave at once."""
-LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS = 16, 6, 48
-"""An answer is stuck when it ends in at least so many rounds and tokens of a sequence of up to so many tokens."""
+LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS = 64, 2, 36
+"""An answer is stuck when it ends in at least so many rounds and tokens of a sequence of up to so many tokens: no
+translation says twice in a row what is that long."""
 LOOK_EVERY = 8
 """New tokens between two looks for a loop."""
 PADDING = 32
 """Prompts are computed together on a CPU as long as they have at most so much padding, in tokens: each part of them
 costs about as much more as so many tokens do. Other devices compute all together."""
-WAYS_OUT = 3
-"""How often an answer that is stuck goes on differently, see `Row.way_out`."""
+NEVER_AGAIN = 5
+"""An answer that has left a loop says no run of so many tokens again: what was stuck once mostly gets stuck again."""
 
 Spans = Sequence[tuple[int, int]]  # columns of each row that its prefix fills, with one common end
 
@@ -144,8 +145,10 @@ def loop_at_end(tokens: Sequence[int]) -> tuple[int, int] | None:
     decoding would not leave them any more; else None."""
     for period in range(1, LOOP_PERIOD + 1):
         length = max(LOOP_ROUNDS * period, LOOP_TOKENS)
+        if len(tokens) < length or tokens[-1] != tokens[-1 - period]:
+            continue
         tail = tokens[-length:]
-        if len(tail) == length and tail[period:] == tail[:-period]:
+        if tail[period:] == tail[:-period]:
             start = len(tokens) - length
             while start and tokens[start - 1] == tokens[start - 1 + period]:
                 start -= 1
@@ -158,7 +161,8 @@ class Row:
     """One prompt's tokens (prefix included), its limit of new tokens, and its answer as far as it is. An answer that
     loops is given up long before its limit: it is `stuck` and did not end. One that is `unwanted` is done too.
 
-    A row may begin with tokens `made` before, which are the last ones of `ids` too; its next token is not `barred`.
+    A row may begin with tokens `made` before the second round of a loop, which are the last ones of `ids` too; its next
+    token is not `barred`, the one that began that round.
     """
 
     ids: tuple[int, ...]
@@ -188,6 +192,20 @@ class Row:
             self.stuck = self.done = loop_at_end(self.made) is not None
         if self.done:
             self.answer.close()
+
+    def __post_init__(self) -> None:
+        self._begun = len(self.made)
+
+    @property
+    def banned(self) -> set[int]:
+        """The tokens that do not come next: none but in an answer that leaves a loop. There it is the one that it bars
+        and then each that would end a run of NEVER_AGAIN tokens that the answer has already."""
+        if self.barred is None:
+            return set()
+        size = NEVER_AGAIN - 1
+        last = self.made[-size:]
+        found = {self.made[i + size] for i in range(self.new - size) if self.made[i : i + size] == last}
+        return found | {self.barred} if self.new == self._begun else found
 
     def way_out(self) -> tuple[list[int], int] | None:
         """The tokens up to the end of a stuck answer's first round, and the one that began the second: an answer that
@@ -222,7 +240,7 @@ def decode(model: Any, more: Callable[[int], Newcomers], room: int, ends: frozen
 
     `more(n)` gives up to n rows with their prefixes; it is asked for the first `room` ones and again whenever there is
     room for some, until no row is left and it gives none. Each row's `ids` begin with its prefix's, if it has one, and
-    go on after it. The first token of a row that bars one is the likeliest of all others.
+    go on after it. The next token of a row is the likeliest that is not `banned` there.
     """
     batch: Batch | None = None
     while True:
@@ -280,7 +298,7 @@ class Batch:
         columns = torch.arange(self.width, device=self.starts.device)
         mask = (columns >= self.starts[:, None]).long()
         positions = self.width - 1 - self.starts[:, None]
-        self.chosen = _next_tokens(model, self.chosen[:, None], mask, positions, self.cache)
+        self.chosen = _next_tokens(model, self.chosen[:, None], mask, positions, self.cache, self.rows)
 
     def joined(self, other: Batch) -> Batch:
         """Both batches as one."""
@@ -324,8 +342,7 @@ def _begun(model: Any, newcomers: Newcomers, pad: int) -> Batch:
     cache = _filled_cache(prefixes, spans, width + min(max(row.limit for row in rows), ROOM))
     padded = [[pad] * start + list(row.ids) for start, row in zip(pads, rows, strict=True)]
     tokens = torch.tensor([ids[known:] for ids in padded], device=device)
-    barred = [row.barred for row in rows]
-    chosen = _next_tokens(model, tokens, mask, positions[:, known:], cache, barred)
+    chosen = _next_tokens(model, tokens, mask, positions[:, known:], cache, rows)
     return Batch(rows, starts, width, cache, chosen)
 
 
@@ -350,10 +367,10 @@ def _growing_cache(room: int) -> Any:
 
 @torch.inference_mode()
 def _next_tokens(
-    model: Any, tokens: Tensor, mask: Tensor, positions: Tensor, cache: Any, barred: Sequence[int | None] = ()
+    model: Any, tokens: Tensor, mask: Tensor, positions: Tensor, cache: Any, rows: Sequence[Row] = ()
 ) -> Tensor:
-    """The likeliest next token of each row, shape (rows,), apart from the `barred` ones; only the last column's scores
-    are computed."""
+    """The likeliest next token of each row that is not banned there, shape (rows,); only the last column's scores are
+    computed."""
     given = {
         "input_ids": tokens,
         "attention_mask": mask,
@@ -361,12 +378,18 @@ def _next_tokens(
         "past_key_values": cache,
         "use_cache": True,
     }
-    shut = [(row, token) for row, token in enumerate(barred) if token is not None]
-    chooser = None if shut else chooser_of(model)
-    if chooser is not None:
-        return chooser.likeliest(model.get_decoder()(**given).last_hidden_state[:, -1])
-    # On CPUs argmax is four times faster in float32, which holds every bfloat16 exactly.
-    scores: Tensor = model(**given, logits_to_keep=1).logits[:, -1].float()
-    for row, token in shut:
-        scores[row, token] = -torch.inf
-    return scores.argmax(dim=-1).to(tokens.device)
+    banned = {n: list(own) for n, row in enumerate(rows) if not row.done and (own := row.banned)}
+    chooser = chooser_of(model)
+    if chooser is None:
+        # On CPUs argmax is four times faster in float32, which holds every bfloat16 exactly.
+        scores: Tensor = model(**given, logits_to_keep=1).logits[:, -1].float()
+        for n, own in banned.items():
+            scores[n, own] = -torch.inf
+        return scores.argmax(dim=-1).to(tokens.device)
+    states = model.get_decoder()(**given).last_hidden_state[:, -1]
+    chosen = chooser.likeliest(states)
+    for n, own in banned.items():
+        scores = model.get_output_embeddings()(states[n])
+        scores[own] = -torch.inf
+        chosen[n] = scores.argmax()
+    return chosen

@@ -17,14 +17,14 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.llm.batching import EncodedPrompt, longest_first, share_unmarked, shared_tokens
 from rag_mt.llm.chat import chat_tuned, control_tokens, render_chat
-from rag_mt.llm.decoding import WAYS_OUT, Newcomers, Prefix, Row, compute_prefix, decode, once
+from rag_mt.llm.decoding import Newcomers, Prefix, Row, compute_prefix, decode, once
 from rag_mt.llm.stopping import AnswerText
 from rag_mt.models import LoadedLLM
 from rag_mt.types import Completion, Prompt, Watch
 
 log = logging.getLogger("rag_mt")
 
-ALGORITHM = 4  # raised whenever the decoding below may give other outputs
+ALGORITHM = 5  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072
@@ -88,8 +88,8 @@ class TransformersLLM:
 
         A prompt that fills the model's window is answered with an empty unfinished completion and a warning, and no
         answer grows beyond the window. An answer that is stuck in a loop goes on after the loop's first round with the
-        likeliest other token, up to three times. Where a batch does not fit into memory, this call goes on with
-        batches of half its size. Raises UserError if not even one prompt fits.
+        likeliest other token, and says no run of five tokens again from there on. Where a batch does not fit into
+        memory, this call goes on with batches of half its size. Raises UserError if not even one prompt fits.
         """
         waiting = longest_first(self._encode_all(prompts))
 
@@ -175,8 +175,8 @@ class TransformersLLM:
             for asked in going:
                 if watch:
                     asked.tell(watch)
-                if asked.row.stuck and asked.ways < WAYS_OUT:
-                    again.append(_Asked(asked.prompt, asked.row, asked.ways + 1))
+                if asked.row.stuck and asked.before is None:
+                    again.append(_Asked(asked.prompt, asked.row))
                 elif asked.row.done:
                     over.append((asked.prompt.index, _completion(asked.row)))
             going[:] = [asked for asked in going if not asked.row.done]
@@ -289,11 +289,10 @@ class TransformersLLM:
 
 @dataclass(eq=False)
 class _Asked:
-    """A prompt whose answer is wanted, its row, and the stuck one that this row leaves in its `ways`-th attempt."""
+    """A prompt whose answer is wanted, its row, and the stuck one that this row leaves, if any."""
 
     prompt: EncodedPrompt
     before: Row | None = None
-    ways: int = 0
     row: Row = field(init=False)
 
     def tell(self, watch: Watch) -> None:

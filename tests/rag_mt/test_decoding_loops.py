@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_mt.llm.decoding import LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS, Row, loop_at_end
+from rag_mt.llm.decoding import LOOK_EVERY, LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS, Row, loop_at_end
 from rag_mt.llm.stopping import AnswerText
 
 TOKENS = st.lists(st.integers(0, 5), min_size=1, max_size=LOOP_PERIOD)
@@ -23,11 +24,20 @@ def test_enough_rounds_are_a_loop(before: list[int], part: list[int]) -> None:
     assert not start or tokens[start - 1] != tokens[start - 1 + period]
 
 
-@given(TOKENS)
-def test_fewer_are_none(part: list[int]) -> None:
-    tokens = [9, *part, *part, 9, *part]
-    assert not loop_at_end(tokens * 2)
-    assert not loop_at_end([1] * (LOOP_TOKENS - 1))
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=LOOP_TOKENS // 2 - 1))
+def test_a_short_phrase_said_twice_is_none(part: list[int]) -> None:
+    assert not loop_at_end([*range(10, 90), *part, *part])
+
+
+@pytest.mark.parametrize("period", [1, 5, 16, 18, 30, LOOP_PERIOD])
+def test_how_long_a_loop_must_be(period: int) -> None:
+    tokens, length = [99, *[*range(period)] * 50], max(LOOP_ROUNDS * period, LOOP_TOKENS)
+    assert loop_at_end(tokens[: 1 + length]) == (1, period)
+    assert loop_at_end(tokens[:length]) is None
+
+
+def test_a_longer_round_is_none() -> None:
+    assert loop_at_end([*range(LOOP_PERIOD + 1)] * 9) is None
 
 
 def test_a_row_is_given_up_when_it_is_stuck() -> None:
@@ -36,7 +46,8 @@ def test_a_row_is_given_up_when_it_is_stuck() -> None:
         row.push(7, frozenset({0}))
         if row.done:
             break
-    assert (row.new, row.ended, row.answer.stopped, row.stuck) == (LOOP_TOKENS, False, False, True)
+    looked = -(-LOOP_TOKENS // LOOK_EVERY) * LOOK_EVERY
+    assert (row.new, row.ended, row.answer.stopped, row.stuck) == (looked, False, False, True)
     assert row.way_out() == ([7], 7)
 
 

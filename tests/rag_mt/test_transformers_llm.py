@@ -14,7 +14,8 @@ import torch
 from rag_mt.errors import UserError
 from rag_mt.llm import TransformersLLM, open_llm
 from rag_mt.llm.batching import EncodedPrompt, common_prefix, longest_first, share_unmarked, shared_tokens
-from rag_mt.llm.decoding import LOOK_EVERY, WAYS_OUT, loop_at_end
+from rag_mt.llm.decoding import LOOK_EVERY, NEVER_AGAIN, loop_at_end
+from rag_mt.llm.shortlist import chooser_of
 from rag_mt.models import LoadedLLM, load_llm
 from rag_mt.types import Completion, Prompt
 
@@ -261,36 +262,37 @@ def test_stop_strings_end_each_row(llama: LoadedLLM) -> None:
             assert completion.tokens <= before.tokens
 
 
-def leaving_loops(loaded: LoadedLLM, prompt: Prompt, limit: int) -> tuple[list[int], int]:
-    """Greedy tokens without an end, each from a computation of all before it, and how often they left a loop."""
+def leaving_loops(loaded: LoadedLLM, prompt: Prompt, limit: int) -> tuple[list[int], bool]:
+    """Greedy tokens without an end, each from a computation of all before it, and whether they left a loop."""
     model: Any = loaded.model
     tokenizer: Any = loaded.tokenizer
     start: list[int] = tokenizer(prompt.text).input_ids
     made: list[int] = []
-    barred, ways = None, 0
+    banned: set[int] = set()
+    left = False
     while len(made) < limit:
         with torch.no_grad():
             scores = model(torch.tensor([start + made])).logits[0, -1].float()
-        if barred is not None:
-            scores[barred] = -torch.inf
-            barred = None
+        scores[list(banned)] = -torch.inf
         made.append(int(scores.argmax()))
-        if len(made) < limit and len(made) % LOOK_EVERY == 0 and (found := loop_at_end(made)):
-            if ways == WAYS_OUT:
-                break
-            ways += 1
-            made, barred = made[: sum(found)], made[sum(found)]
-    return made, ways
+        if left:
+            runs = {tuple(made[n : n + NEVER_AGAIN]) for n in range(len(made) - NEVER_AGAIN + 1)}
+            banned = {run[-1] for run in runs if list(run[:-1]) == made[1 - NEVER_AGAIN :]}
+        elif len(made) < limit and len(made) % LOOK_EVERY == 0 and (found := loop_at_end(made)):
+            made, banned, left = made[: sum(found)], {made[sum(found)]}, True
+    return made, left
 
 
-def test_stuck_answers_go_on_differently(tiny: Tiny) -> None:
+@pytest.mark.parametrize("by_shortlist", [False, True])
+def test_stuck_answers_go_on_differently(tiny: Tiny, by_shortlist: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_mt.llm.shortlist.LEAST_TOKENS", 1 if by_shortlist else 10**9)
     loaded, prompts, limit = tiny("gemma3"), prompts_of(HEAD)[:4], 110
     model: Any = loaded.model
+    assert (chooser_of(model) is not None) == by_shortlist
     tokenizer: Any = loaded.tokenizer
     model.generation_config.eos_token_id = []
     expected = [leaving_loops(loaded, prompt, limit) for prompt in prompts]
-    ways = [number for _, number in expected]
-    assert {0, WAYS_OUT} < set(ways)  # some never loop, some find a way out at once, some never do
+    assert {left for _, left in expected} == {False, True}, "some never loop, some leave a loop"
     for size in (1, 3):
         found = TransformersLLM(loaded, batch_size=size).generate(prompts, limit)
         for own, (made, _) in zip(found, expected, strict=True):
