@@ -175,6 +175,9 @@ class Row:
     unwanted: bool = False
     done: bool = False
 
+    def __post_init__(self) -> None:
+        self._begun = len(self.made)
+
     @property
     def new(self) -> int:
         """The number of new tokens."""
@@ -193,19 +196,14 @@ class Row:
         if self.done:
             self.answer.close()
 
-    def __post_init__(self) -> None:
-        self._begun = len(self.made)
-
     @property
     def banned(self) -> set[int]:
-        """The tokens that do not come next: none but in an answer that leaves a loop. There it is the one that it bars
-        and then each that would end a run of NEVER_AGAIN tokens that the answer has already."""
-        if self.barred is None:
-            return set()
+        """The tokens that do not come next in an answer that leaves a loop: first the one that is barred, and always
+        those that would end a run of NEVER_AGAIN tokens that it has already."""
         size = NEVER_AGAIN - 1
         last = self.made[-size:]
         found = {self.made[i + size] for i in range(self.new - size) if self.made[i : i + size] == last}
-        return found | {self.barred} if self.new == self._begun else found
+        return found | {self.barred} if self.barred is not None and self.new == self._begun else found
 
     def way_out(self) -> tuple[list[int], int] | None:
         """The tokens up to the end of a stuck answer's first round, and the one that began the second: an answer that
@@ -378,18 +376,18 @@ def _next_tokens(
         "past_key_values": cache,
         "use_cache": True,
     }
-    banned = {n: list(own) for n, row in enumerate(rows) if not row.done and (own := row.banned)}
+    banned = [(n, list(row.banned)) for n, row in enumerate(rows) if not row.done and row.barred is not None]
     chooser = chooser_of(model)
     if chooser is None:
         # On CPUs argmax is four times faster in float32, which holds every bfloat16 exactly.
         scores: Tensor = model(**given, logits_to_keep=1).logits[:, -1].float()
-        for n, own in banned.items():
-            scores[n, own] = -torch.inf
+        for n, tokens_out in banned:
+            scores[n, tokens_out] = -torch.inf
         return scores.argmax(dim=-1).to(tokens.device)
     states = model.get_decoder()(**given).last_hidden_state[:, -1]
     chosen = chooser.likeliest(states)
-    for n, own in banned.items():
-        scores = model.get_output_embeddings()(states[n])
-        scores[own] = -torch.inf
-        chosen[n] = scores.argmax()
+    for n, tokens_out in banned:
+        own: Tensor = model.get_output_embeddings()(states[n])
+        own[tokens_out] = -torch.inf
+        chosen[n] = own.argmax()
     return chosen
