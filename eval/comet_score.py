@@ -40,7 +40,7 @@ FACTS = ("model", "weights", "references", "version")
 def score(options: argparse.Namespace) -> int:
     """Score all finished runs and write the scores; returns the exit code.
 
-    What the file of an earlier call has by the same model is kept. A block of translations is written once it is
+    What the file of an earlier call has by the same weights is kept. A block of translations is written once it is
     scored, so that a stopped command goes on where it was.
     """
     begin = time.perf_counter()
@@ -51,8 +51,8 @@ def score(options: argparse.Namespace) -> int:
     comet_python()  # said before a checkpoint is built
     facts, known = _earlier(output, _model(options.model)[0])
     kept = sum(t in known for t in triples)
-    while missing := [t for t in triples if t not in known]:
-        block = missing[:BLOCK]
+    block = _missing(triples, known) or triples[:1]  # at least one: it tells whether the weights are the same
+    while block:
         found = comet_scores(options.model, block, options.batch_size, options.quiet)
         own = {name: found[name] for name in FACTS}
         if facts and own != facts:
@@ -61,12 +61,18 @@ def score(options: argparse.Namespace) -> int:
         facts = own
         known.update(zip(block, found["scores"], strict=True))
         _write(output, folder.name, facts, {t: known[t] for t in triples if t in known})
+        block = _missing(triples, known)
     note_command(folder, _command(options), time.perf_counter() - begin)
     mean = sum(known[t] for t in triples) / len(triples)
     note(f"{output}: {len(triples)} different translations, COMET by {facts['model']} {100 * mean:.2f} on average")
     if kept:
         note(f"{kept} of them were scored before")
     return OK
+
+
+def _missing(triples: Sequence[Triple], known: Mapping[Triple, float]) -> list[Triple]:
+    """The first of those that have no score, as many as are scored together."""
+    return [t for t in triples if t not in known][:BLOCK]
 
 
 def _earlier(output: Path, model: str) -> tuple[dict[str, Any], dict[Triple, float]]:

@@ -207,10 +207,11 @@ def test_scoring_goes_on_where_it_was(
     whole, count = json.loads(scores.read_text()), len(triples_of(runs))
     rows = whole["scores"]["runs"]
     assert sum(asked) == len(rows) == count > 4 == max(asked)
-    assert asked_with(whole) == []
+    assert asked_with(whole) == [1], "one tells that the weights are the same"
+    assert sum(asked_with(whole | {"weights": "of another training"})) == count
     cut = whole | {"scores": {"runs": rows[:-1]}}
     assert asked_with(cut) == [1]
-    assert sum(asked_with(cut | {"weights": "of another training"})) == count
+    assert sum(asked_with(cut | {"weights": "of another training"})) == count, "the missing one told it"
     assert "eval.comet_score runs --model reference" in (runs / "commands.json").read_text()
     scores.write_text(json.dumps(whole | {"model": "another"}))
     for place, told in ((scores, "scores by another"), (tmp_path, "is a folder")):
