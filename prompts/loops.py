@@ -12,7 +12,13 @@ _LOOP_CHARACTERS = 40
 
 
 def without_loop(text: str) -> str:
-    """`text` up to the end of the first unit of a loop, with what follows the loop; the same text if there is none.
+    """`text` up to the end of the first unit of a loop, with what follows the loop; the same text if there is none."""
+    found = loop_in(text)
+    return text[: found[0]] + found[1] if found else text
+
+
+def loop_in(text: str) -> tuple[int, str] | None:
+    """Where the first unit of a loop ends, and what follows the loop; None if there is none.
 
     A loop is a run of equal n-grams of words (4 of one or two words, 3 of up to five, 2 of more, case and
     punctuation aside) or a run of at least 40 characters that is a short string repeated six times or more.
@@ -21,14 +27,14 @@ def without_loop(text: str) -> str:
     forms = [word[0].casefold() for word in words]
     if found := _loop([re.sub(r"\W", "", form) or form for form in forms], _enough_words):
         start, period, end = found
-        kept, rest = text[: words[start + period - 1].end()], forms[end:]
+        rest = forms[end:]
         broken_off = rest == forms[start : start + period][: len(rest)]
-        return kept if broken_off else kept + text[words[end - 1].end() :]
+        return words[start + period - 1].end(), "" if broken_off else text[words[end - 1].end() :]
     if found := _loop(text, _enough_characters):
         start, period, end = found
         tail = text[end:]
-        return text[: start + period] + ("" if text[start:].startswith(tail) and len(tail) < period else tail)
-    return text
+        return start + period, "" if text[start:].startswith(tail) and len(tail) < period else tail
+    return None
 
 
 def _enough_words(period: int) -> int:

@@ -9,6 +9,7 @@ column, so that batches join by setting them side by side at their right ends.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
+from prompts.loops import loop_in
 from rag_mt.llm.shortlist import chooser_of
 from rag_mt.llm.stopping import AnswerText
 
@@ -161,6 +163,8 @@ class Row:
     """One prompt's tokens (prefix included), its limit of new tokens, and its answer as far as it is. An answer that
     loops is given up long before its limit: it is `stuck` and did not end. One that is `unwanted` is done too.
 
+    One that ended or was stopped is stuck as well if its text repeats itself and that of its `prompt` does not.
+
     A row may begin with tokens `made` before the second round of a loop, which are the last ones of `ids` too; its next
     token is not `barred`, the one that began that round.
     """
@@ -170,6 +174,7 @@ class Row:
     answer: AnswerText
     made: list[int] = field(default_factory=list)
     barred: int | None = None
+    prompt: str = ""
     ended: bool = False
     stuck: bool = False
     unwanted: bool = False
@@ -177,6 +182,7 @@ class Row:
 
     def __post_init__(self) -> None:
         self._begun = len(self.made)
+        self._lengths: list[int] = []  # of the text after each new token
 
     @property
     def new(self) -> int:
@@ -190,11 +196,13 @@ class Row:
             self.ended = True
         else:
             self.answer.push(token)
+        self._lengths.append(len(self.answer.text))
         self.done = self.ended or self.answer.stopped or self.new >= self.limit
         if not self.done and len(self.made) % LOOK_EVERY == 0:
             self.stuck = self.done = loop_at_end(self.made) is not None
         if self.done:
             self.answer.close()
+            self.stuck = self.stuck or self._second_round() is not None
 
     @property
     def banned(self) -> set[int]:
@@ -208,11 +216,21 @@ class Row:
     def way_out(self) -> tuple[list[int], int] | None:
         """The tokens up to the end of a stuck answer's first round, and the one that began the second: an answer that
         goes on from there with the likeliest other token may leave the loop. None if the row is not stuck."""
-        found = loop_at_end(self.made) if self.stuck else None
-        if found is None:
+        if not self.stuck:
             return None
-        second = sum(found)
-        return self.made[:second], self.made[second]
+        found = loop_at_end(self.made)
+        second = sum(found) if found else self._second_round()
+        return None if second is None else (self.made[:second], self.made[second])
+
+    def _second_round(self) -> int | None:
+        """Which token begins the second round of a loop in the text of a whole answer that has not left one before."""
+        if self._begun or not (self.ended or self.answer.stopped):
+            return None
+        found = loop_in(self.answer.text)
+        if found is None or loop_in(self.prompt) is not None:
+            return None
+        second = bisect_left(self._lengths, found[0]) + 1
+        return second if second < self.new else None
 
 
 def compute_prefix(model: Any, ids: tuple[int, ...]) -> Prefix:

@@ -24,7 +24,7 @@ from rag_mt.types import Completion, Prompt, Watch
 
 log = logging.getLogger("rag_mt")
 
-ALGORITHM = 5  # raised whenever the decoding below may give other outputs
+ALGORITHM = 6  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072
@@ -87,9 +87,10 @@ class TransformersLLM:
         a lack of memory it is told of the same answers from their beginning, and of one that leaves a loop from there.
 
         A prompt that fills the model's window is answered with an empty unfinished completion and a warning, and no
-        answer grows beyond the window. An answer that is stuck in a loop goes on after the loop's first round with the
-        likeliest other token, and says no run of five tokens again from there on. Where a batch does not fit into
-        memory, this call goes on with batches of half its size. Raises UserError if not even one prompt fits.
+        answer grows beyond the window. An answer that is stuck in a loop, or ends and has one in its text, goes on
+        after the loop's first round with the likeliest other token, and says no run of five tokens again from there on.
+        Where a batch does not fit into memory, this call goes on with batches of half its size. Raises UserError if not
+        even one prompt fits.
         """
         waiting = longest_first(self._encode_all(prompts))
 
@@ -205,8 +206,8 @@ class TransformersLLM:
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
         """Pieces of the completion as they are decoded: whole characters, and never part of a stop string.
 
-        Joined they are the text that `generate([prompt])` gives, save that a loop ends them: what was given out of it
-        cannot be taken back. Closing the iterator ends the computation.
+        Joined they are the text that `generate([prompt])` gives, save that one with a loop ends with it: what was given
+        out of it cannot be taken back. Closing the iterator ends the computation.
         Raises UserError if the prompt does not fit into memory.
         """
         for encoded in self._encode_all([prompt]):
@@ -254,7 +255,7 @@ class TransformersLLM:
         for token in made:
             answer.push(token)
         limit = min(limit, self.context_length - len(encoded.ids))
-        return Row((*encoded.ids, *made), limit, answer, made, barred)
+        return Row((*encoded.ids, *made), limit, answer, made, barred, prompt.text)
 
     def _text(self, ids: list[int]) -> str:
         text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)

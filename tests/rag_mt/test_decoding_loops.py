@@ -51,6 +51,47 @@ def test_a_row_is_given_up_when_it_is_stuck() -> None:
     assert row.way_out() == ([7], 7)
 
 
+def ended_row(text: str, prompt: str = "", stop: str = "") -> Row:
+    """A row that has pushed each character of a text as a token, and then the end of text or a stop string."""
+    row = Row((1,), 500, AnswerText(lambda ids: "".join(map(chr, ids)), (stop,) if stop else ()), prompt=prompt)
+    for token in (*map(ord, text), ord(stop) if stop else 0):
+        row.push(token, frozenset({0}))
+    assert row.done
+    return row
+
+
+@pytest.mark.parametrize("stop", ["", "\n"])
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("it was a very good day it was a very good day", "it was a very good day"),
+        ("we said no, no, no, no, no and went", "we said no,"),
+        ("so and so, so and so, so and so today", "so and so,"),
+    ],
+)
+def test_an_answer_that_ends_with_a_loop_in_its_text_is_stuck(text: str, first: str, stop: str) -> None:
+    row = ended_row(text, stop=stop)
+    assert row.stuck and row.answer.text == text
+    assert row.way_out() == ([*map(ord, first)], ord(" "))
+
+
+@pytest.mark.parametrize("text", ["it was good, it was good", "no, no, no", "so and so, so and so"])
+def test_a_little_repetition_is_none(text: str) -> None:
+    assert not ended_row(text).stuck
+
+
+def test_what_repeats_itself_in_the_prompt_may_do_so_in_the_answer() -> None:
+    assert not ended_row("no, no, no, no", "German: nein, nein, nein, nein\nEnglish:").stuck
+
+
+def test_an_answer_has_one_way_out() -> None:
+    made = [*map(ord, "no,")]
+    row = Row((1, *made), 500, AnswerText(lambda ids: "".join(map(chr, ids))), made, ord(" "))
+    for token in (*map(ord, " no no no no no"), 0):
+        row.push(token, frozenset({0}))
+    assert row.ended and not row.stuck
+
+
 def test_the_way_out_is_after_the_first_round() -> None:
     row = Row((1, 2), 500, AnswerText(lambda ids: " ".join(map(str, ids))))
     assert row.way_out() is None
