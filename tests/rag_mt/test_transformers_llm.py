@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rag_mt.errors import UserError
-from rag_mt.llm import TransformersLLM, open_llm
+from rag_mt.llm import TransformersLLM, decoding, open_llm
 from rag_mt.llm.batching import EncodedPrompt, common_prefix, longest_first, share_unmarked, shared_tokens
 from rag_mt.llm.decoding import LOOK_EVERY, NEVER_AGAIN, loop_at_end
 from rag_mt.llm.shortlist import chooser_of
@@ -298,6 +298,39 @@ def test_stuck_answers_go_on_differently(tiny: Tiny, by_shortlist: bool, monkeyp
         for own, (made, _) in zip(found, expected, strict=True):
             assert (own.tokens, own.finished) == (len(made), False)
             assert own.text == tokenizer.decode(made, skip_special_tokens=True).rstrip("\ufffd")
+
+
+def test_an_answer_that_ends_with_a_loop_in_its_text_goes_on_differently(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The likeliest tokens say a text with a loop, and where they must not, another one; all else is the real thing."""
+    loaded = tiny("gemma3")
+    tokenizer: Any = loaded.tokenizer
+    model: Any = loaded.model
+    end = model.generation_config.eos_token_id = tokenizer.eos_token_id
+    llm = TransformersLLM(loaded, 2)
+    texts = ["Go on, go on, go on, go on, now", "Go on, go on, now"]
+    likely, short, other = (tokenizer(text, add_special_tokens=False).input_ids for text in (*texts, "! There"))
+    script = {"a": [*likely, end], "b": [*short, end]}
+
+    def likeliest(*given: Any) -> torch.Tensor:
+        rows = given[5] if len(given) > 5 else []
+        real = next_tokens(*given).clone()
+        for n, row in enumerate(rows):
+            if not row.done:
+                left = row.barred is not None
+                own = [*row.made[: row._begun], *other, end] if left else script[row.prompt.strip()[-1]]
+                real[n] = own[row.new]
+                assert int(real[n]) not in row.banned or not left
+        return real
+
+    next_tokens = decoding._next_tokens
+    monkeypatch.setattr(decoding, "_next_tokens", likeliest)
+    first, second = llm.generate([Prompt("say a"), Prompt("say b")], 90)
+    assert first == Completion("Go on,! There", first.tokens, True)
+    assert second == Completion(texts[1], len(short) + 1, True)
+    assert first.tokens < len(likely)
+    assert "".join(llm.stream(Prompt("say a"), 90)) == texts[0]
 
 
 def test_stream_joins_to_the_text_of_generate(llama: LoadedLLM) -> None:
