@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from eval.translation_records import Record
 from prompts.answers import UNFINISHED
-from prompts.loops import without_loop
 from prompts.safety import MARKS, one_line
+from rag_mt.loops import without_loop
 from retrievers.words import surface
 
 FAULTS = ("no answer", "echo", "loop", "mark", "not ended", "went on", "more")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from prompts.loops import without_loop
 from prompts.safety import CONTROL_TOKEN, MARKS, one_line, restored
 from rag_mt.errors import UserError
 from rag_mt.languages import language
+from rag_mt.loops import without_loop
 from rag_mt.types import Completion, Prompt
 
 UNFINISHED = "the answer did not end, at the token limit or in a loop, and may be incomplete"
