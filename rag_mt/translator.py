@@ -191,7 +191,7 @@ class Translator:
                 given = stable
         tokens = self.llm.count_tokens(Prompt(raw))
         result = self.read(sentence, prompt, Completion(raw, tokens, tokens < self.max_new_tokens))
-        if LOOPED in result.notes:  # a stream ends in its loop, which `generate` leaves
+        if LOOPED in result.notes:  # a loop stays in a stream, where `generate` leaves it
             result = self.complete([sentence], [prompt])[0]
         if result.text.startswith(given):
             yield result.text[len(given) :]

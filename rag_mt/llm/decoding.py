@@ -163,7 +163,8 @@ class Row:
     """One prompt's tokens (prefix included), its limit of new tokens, and its answer as far as it is. An answer that
     loops is given up long before its limit: it is `stuck` and did not end. One that is `unwanted` is done too.
 
-    One that ended or was stopped is stuck as well if its text repeats itself and that of its `prompt` does not.
+    One that ended or was stopped is stuck as well if a line of its text repeats itself and none of its `prompt` does,
+    hints included.
 
     A row may begin with tokens `made` before the second round of a loop, which are the last ones of `ids` too; its next
     token is not `barred`, the one that began that round.
@@ -176,18 +177,23 @@ class Row:
     barred: int | None = None
     prompt: str = ""
     ended: bool = False
-    stuck: bool = False
     unwanted: bool = False
     done: bool = False
 
     def __post_init__(self) -> None:
         self._begun = len(self.made)
         self._lengths: list[int] = []  # of the text after each new token
+        self._second: int | None = None  # the token that begins the second round of a loop
 
     @property
     def new(self) -> int:
         """The number of new tokens."""
         return len(self.made)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the answer loops, or did so before it ended."""
+        return self._second is not None
 
     def push(self, token: int, ends: frozenset[int]) -> None:
         """Take the next token; `ends` are the tokens that end a text."""
@@ -199,10 +205,13 @@ class Row:
         self._lengths.append(len(self.answer.text))
         self.done = self.ended or self.answer.stopped or self.new >= self.limit
         if not self.done and len(self.made) % LOOK_EVERY == 0:
-            self.stuck = self.done = loop_at_end(self.made) is not None
+            found = loop_at_end(self.made)
+            self._second = sum(found) if found else None
+            self.done = self.stuck
         if self.done:
             self.answer.close()
-            self.stuck = self.stuck or self._second_round() is not None
+            if self.ended or self.answer.stopped:
+                self._second = self._second_round()
 
     @property
     def banned(self) -> set[int]:
@@ -216,21 +225,25 @@ class Row:
     def way_out(self) -> tuple[list[int], int] | None:
         """The tokens up to the end of a stuck answer's first round, and the one that began the second: an answer that
         goes on from there with the likeliest other token may leave the loop. None if the row is not stuck."""
-        if not self.stuck:
-            return None
-        found = loop_at_end(self.made)
-        second = sum(found) if found else self._second_round()
-        return None if second is None else (self.made[:second], self.made[second])
+        return None if self._second is None else (self.made[: self._second], self.made[self._second])
 
     def _second_round(self) -> int | None:
         """Which token begins the second round of a loop in the text of a whole answer that has not left one before."""
-        if self._begun or not (self.ended or self.answer.stopped):
+        first_round = None if self._begun else _first_round(self.answer.text)
+        if first_round is None or _first_round(self.prompt) is not None:
             return None
-        found = loop_in(self.answer.text)
-        if found is None or loop_in(self.prompt) is not None:
-            return None
-        second = bisect_left(self._lengths, found[0]) + 1
-        return second if second < self.new else None
+        second = bisect_left(self._lengths, first_round) + 1
+        return second if second < self.new - 1 else None  # what ended the answer is no way into a loop
+
+
+def _first_round(text: str) -> int | None:
+    """Where the first round of a loop ends, which never goes on in another line; None if there is none."""
+    begin = 0
+    for line in text.splitlines(keepends=True):
+        if found := loop_in(line):
+            return begin + found[0]
+        begin += len(line)
+    return None
 
 
 def compute_prefix(model: Any, ids: tuple[int, ...]) -> Prefix:

@@ -24,7 +24,7 @@ from rag_mt.types import Completion, Prompt, Watch
 
 log = logging.getLogger("rag_mt")
 
-ALGORITHM = 6  # raised whenever the decoding below may give other outputs
+ALGORITHM = 7  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072
@@ -87,7 +87,7 @@ class TransformersLLM:
         a lack of memory it is told of the same answers from their beginning, and of one that leaves a loop from there.
 
         A prompt that fills the model's window is answered with an empty unfinished completion and a warning, and no
-        answer grows beyond the window. An answer that is stuck in a loop, or ends and has one in its text, goes on
+        answer grows beyond the window. An answer that is stuck in a loop, or ends and has one in a line, goes on once
         after the loop's first round with the likeliest other token, and says no run of five tokens again from there on.
         Where a batch does not fit into memory, this call goes on with batches of half its size. Raises UserError if not
         even one prompt fits.
@@ -176,7 +176,7 @@ class TransformersLLM:
             for asked in going:
                 if watch:
                     asked.tell(watch)
-                if asked.row.stuck and asked.before is None:
+                if asked.row.stuck and not asked.row.unwanted and asked.before is None:
                     again.append(_Asked(asked.prompt, asked.row))
                 elif asked.row.done:
                     over.append((asked.prompt.index, _completion(asked.row)))
@@ -206,8 +206,8 @@ class TransformersLLM:
     def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
         """Pieces of the completion as they are decoded: whole characters, and never part of a stop string.
 
-        Joined they are the text that `generate([prompt])` gives, save that one with a loop ends with it: what was given
-        out of it cannot be taken back. Closing the iterator ends the computation.
+        Joined they are the text that `generate([prompt])` gives, save that a loop stays in it, and ends an answer that
+        does not end by itself: what was given out cannot be taken back. Closing the iterator ends the computation.
         Raises UserError if the prompt does not fit into memory.
         """
         for encoded in self._encode_all([prompt]):

@@ -75,13 +75,40 @@ def test_an_answer_that_ends_with_a_loop_in_its_text_is_stuck(text: str, first: 
     assert row.way_out() == ([*map(ord, first)], ord(" "))
 
 
-@pytest.mark.parametrize("text", ["it was good, it was good", "no, no, no", "so and so, so and so"])
+@pytest.mark.parametrize(
+    "text",
+    ["it was good, it was good", "no, no, no", "so and so, so and so", "it was a good old day\nit was a good old day"],
+)
 def test_a_little_repetition_is_none(text: str) -> None:
     assert not ended_row(text).stuck
 
 
 def test_what_repeats_itself_in_the_prompt_may_do_so_in_the_answer() -> None:
     assert not ended_row("no, no, no, no", "German: nein, nein, nein, nein\nEnglish:").stuck
+    assert ended_row("no, no, no, no", "German: so sagten wir es dann\nEnglish: so sagten wir es dann").stuck
+
+
+def test_a_loop_in_any_line_is_one() -> None:
+    row = ended_row("Here it is:\n\nno, no, no, no and no")
+    assert row.way_out() == ([*map(ord, "Here it is:\n\nno,")], ord(" "))
+
+
+@pytest.mark.parametrize("stop", ["", "\n"])
+def test_what_ends_an_answer_is_not_barred(stop: str) -> None:
+    """Where one token holds several rounds, the next one is no round."""
+    pieces = ["Text ", "-" * 48, stop]
+    row = Row((1,), 500, AnswerText(lambda ids: "".join(pieces[i - 1] for i in ids), (stop,) if stop else ()))
+    for token in (1, 2, 3 if stop else 0):
+        row.push(token, frozenset({0}))
+    assert row.done and not row.stuck and row.way_out() is None
+
+
+def test_an_answer_at_its_limit_is_not_taken_back() -> None:
+    text = "no, no, no, no, no"
+    row = Row((1,), len(text), AnswerText(lambda ids: "".join(map(chr, ids))))
+    for token in map(ord, text):
+        row.push(token, frozenset({0}))
+    assert row.done and not row.ended and not row.stuck
 
 
 def test_an_answer_has_one_way_out() -> None:

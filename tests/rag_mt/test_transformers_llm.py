@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -327,10 +327,14 @@ def test_an_answer_that_ends_with_a_loop_in_its_text_goes_on_differently(
     next_tokens = decoding._next_tokens
     monkeypatch.setattr(decoding, "_next_tokens", likeliest)
     first, second = llm.generate([Prompt("say a"), Prompt("say b")], 90)
-    assert first == Completion("Go on,! There", first.tokens, True)
+    begun = len(tokenizer("Go on,", add_special_tokens=False).input_ids)
+    assert first == Completion("Go on,! There", begun + len(other) + 1, True)
     assert second == Completion(texts[1], len(short) + 1, True)
     assert first.tokens < len(likely)
     assert "".join(llm.stream(Prompt("say a"), 90)) == texts[0]
+    told = count()  # first of the empty text, at last of the end
+    given_up = llm.generate([Prompt("say a")], 90, watch=lambda number, text: next(told) <= len(likely))
+    assert given_up == [Completion(texts[0], len(likely) + 1, True)]
 
 
 def test_stream_joins_to_the_text_of_generate(llama: LoadedLLM) -> None:
