@@ -107,13 +107,5 @@ def by_coverage(judged: Judged, trust: Floats, coverages: Sequence[float] = COVE
     return [line(judged, rows[:end]) if end <= len(rows) else None for end in ends.tolist()]
 
 
-def level_of(judged: Judged, trust: Floats, precision: float, levels: Sequence[float]) -> float:
-    """The lowest of the ascending `levels` from which on the share of right hints is at least `precision`; the highest
-    one if none is."""
-    lines = by_level(judged, trust, levels)
-    good = [level for level, own in zip(levels, lines, strict=True) if own.right is not None and own.right >= precision]
-    return good[0] if good else levels[-1]
-
-
 def _at_least(descending: Floats, level: float) -> int:
     return int(np.searchsorted(-descending, -level, side="right"))

@@ -4,10 +4,10 @@
     python -m eval.hint_precision --data DIR --pairs PAIRS --index INDEX --model NAME
 
 With --fit the confidence model is fitted on half A of the development sentences of all languages and written together
-with the least confidence of hints that are shown by default: the lowest one at which a share of --precision of the
-hints from the index is right. Without it half B is judged: tables by confidence and by coverage, per language, for
-hints from the index, from the index with all references added (the true phrase is there), and from the references of
-other sentences alone (a small index).
+with --minimum, the least confidence of hints that are shown by default (reports/lora-training.md tells what it costs to
+show more). Without it half B is judged: tables by confidence and by coverage, per language, for hints from the index,
+from the index with all references added (the true phrase is there), and from the references of other sentences alone (a
+small index).
 
 A hint is right if its content words have the same lemmas as the reference's words that are aligned with the phrase (by
 eflomal, `XX-en.dev.jsonl`), strict if it is that very surface, partly right if at least half of its content lemmas are
@@ -24,17 +24,16 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eval.hint_coverage import COVERAGES, LEVELS, Judged, Line, by_coverage, by_level, joined, level_of
+from eval.hint_coverage import COVERAGES, LEVELS, Judged, Line, by_coverage, by_level, joined
 from eval.hint_sweep import sweep
 from eval.hint_systems import (
     CONDITIONS,
-    INDEX,
     OTHERS,
     Development,
     System,
@@ -44,7 +43,7 @@ from eval.hint_systems import (
 )
 from eval.hint_verdicts import RIGHT
 from eval.phrase_sets import LANGUAGES
-from rag_mt.console import OK, Parser, add_model_options, note, positive, run
+from rag_mt.console import OK, Parser, add_model_options, note, positive, run, share
 from rag_mt.defaults import DEFAULT_PHRASE_MODEL
 from rag_mt.errors import UserError
 from rag_mt.languages import base_code
@@ -57,8 +56,6 @@ from retrievers.ccpr.units import CcprUnits
 from retrievers.index import Index, open_index
 from retrievers.phrases import NgramUnits
 from retrievers.registry import confidence_for, encoder_for, maker_for
-
-MINIMA = tuple(n / 100 for n in range(5, 100, 5))
 
 Found = dict[str, dict[str, tuple[Answers, Judged]]]
 """By language and condition."""
@@ -129,7 +126,7 @@ def collect(options: argparse.Namespace, system: System, index: Index, half: str
 
 
 def fitted(found: Found, features: Sequence[str], options: argparse.Namespace, index: Index) -> Confidence:
-    """The confidence model of all hits that were judged, with the minimum that the wanted precision asks for."""
+    """The confidence model of all hits that were judged."""
     every = [made for own in found.values() for made in own.values()]
     table = {name: np.concatenate([answers.features[name] for answers, _ in every]) for name in features}
     unlike = np.concatenate([answers.unlike for answers, _ in every])
@@ -144,13 +141,9 @@ def fitted(found: Found, features: Sequence[str], options: argparse.Namespace, i
         "examples": len(right),
         "right": round(float(right.mean()), 4),
         "penalty": options.penalty,
-        "precision": options.precision,
         "index": {"units": len(index), "language": index.manifest.language},
     }
-    made = fit_confidence(table, right, features, penalty=options.penalty, fitted=about)
-    judged, trust = pooled(found, INDEX if INDEX in options.conditions else options.conditions[0], made)
-    minimum = level_of(judged, trust, options.precision, MINIMA)
-    return replace(made, minimum=minimum)
+    return fit_confidence(table, right, features, minimum=options.minimum, penalty=options.penalty, fitted=about)
 
 
 def pooled(found: Found, condition: str, confidence: Confidence) -> tuple[Judged, Floats]:
@@ -229,8 +222,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fit", metavar="OUT.json", help="fit on half A and write the confidence model")
     parser.add_argument("--sweep", action="store_true", help="thresholds of the segmentation, on half A")
     parser.add_argument("--penalty", type=float, default=1.0, help="L2 penalty of the fit (default: 1)")
+    parser.add_argument("--minimum", type=share, default=0.65, help="least confidence to show (default: 0.65)")
     parser.add_argument(
-        "--precision", type=float, default=0.5, help="share of right hints that sets the minimum (default: 0.5)"
+        "--precision", type=share, default=0.5, help="share of right hints at which --sweep counts (default: 0.5)"
     )
     parser.add_argument("--languages", metavar="XX,...", help=f"default: {','.join(LANGUAGES)}")
     parser.add_argument("--limit", type=positive, metavar="N", help="sentences per language, spread over the half")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rag_mt import __version__, mine, translate
-from rag_mt.console import OK, PARTLY, Parser, add_model_options, note, positive, run
+from rag_mt.console import OK, PARTLY, Parser, add_model_options, note, positive, run, share
 from rag_mt.defaults import DEFAULT_RETRIEVER, SEARCHING
 from rag_mt.errors import UserError
 from rag_mt.languages import language
@@ -258,17 +258,6 @@ def parser() -> Parser:
     demo.add_options(add)
     add.set_defaults(run=demo.demo)
     return top
-
-
-def share(text: str) -> float:
-    """An argparse type: a number from 0 to below 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to below 1")
-    return value
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

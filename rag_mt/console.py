@@ -73,3 +73,14 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def share(text: str) -> float:
+    """An argparse type: a number from 0 to below 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to below 1")
+    return value

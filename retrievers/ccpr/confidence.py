@@ -33,7 +33,7 @@ class Confidence:
     of these names (see `retrievers.ccpr.features`).
 
     Hits with less than `minimum` are not shown unless the index says otherwise. `fitted` tells of the data: languages,
-    sentences, examples, share of right ones, penalty, and the settings that the minimum was chosen by.
+    sentences, examples, share of right ones, penalty.
     """
 
     features: tuple[str, ...]

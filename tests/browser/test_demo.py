@@ -72,7 +72,7 @@ def test_a_hint_is_switched_off_and_the_model_is_not_shown_it_again(visitor: Vis
 
 def test_a_translation_is_stopped_and_no_token_is_computed_afterwards(visitor: Visitor, demo: Demo) -> None:
     page = visitor.page
-    visitor.write("Die Feuerwehr war die ganze Nacht im Einsatz, und viele halfen. " * 6)
+    visitor.write("Die Feuerwehr war die ganze Nacht im Einsatz, und viele halfen. " * 24)
     page.locator("#translate").click()
     growing = page.locator('.mt-output[aria-busy="true"]:not(:has(.mt-empty))')
     expect(growing).to_contain_text(re.compile(r"\w{3,}"))

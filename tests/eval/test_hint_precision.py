@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from eval.hint_coverage import Judged, by_coverage, by_level, joined, level_of, shown
+from eval.hint_coverage import Judged, by_coverage, by_level, joined, shown
 from eval.hint_precision import main
 from eval.hint_systems import BOTH, INDEX, Joined
 from eval.hint_verdicts import PARTLY, RIGHT, STRICT, WRONG, Judge, function_words
@@ -104,8 +104,6 @@ def test_precision_by_confidence_and_by_coverage() -> None:
     assert (none.hints, none.right) == (0, None)
     first, third, more = by_coverage(judged(), trust, [0.1, 0.3, 0.5])
     assert first == one and third == two and more is None
-    assert level_of(judged(), trust, 0.6, [0.1, 0.6, 0.8]) == 0.8
-    assert level_of(judged(), trust, 0.3, [0.1, 0.6, 0.8]) == 0.1
     both = joined([judged(), judged()])
     assert by_level(both, np.tile(trust, 2), [0.1]) == [all_of_them]
     assert both.spans[:, 0].tolist() == [0, 0, 0, 1, 3, 3, 3, 4]

@@ -86,8 +86,8 @@ def test_a_calibration_that_trusts_less_than_the_confidence_model_says_so(
     index = str(tmp_path / "index")
     assert main(["index", "build", index, str(tmp_path / "news.txt"), "--lang", "en", "--retriever", "ccpr"]) == 0
     assert main(["index", "calibrate", index, str(tmp_path / "dev.txt"), "--src", "de"]) == 0
-    assert f"`rag-mt index calibrate {index} --src de --confidence 0.3`" in capsys.readouterr().err
-    assert main(["index", "calibrate", index, "--src", "de", "--confidence", "0.3"]) == 0
+    assert f"`rag-mt index calibrate {index} --src de --confidence 0.65`" in capsys.readouterr().err
+    assert main(["index", "calibrate", index, "--src", "de", "--confidence", "0.65"]) == 0
     assert "goes back" not in capsys.readouterr().err
 
 
