@@ -4,10 +4,10 @@
     python -m eval.hint_precision --data DIR --pairs PAIRS --index INDEX --model NAME
 
 With --fit the confidence model is fitted on half A of the development sentences of all languages and written together
-with --minimum, the least confidence of hints that are shown by default (reports/lora-training.md tells what it costs to
-show more). Without it half B is judged: tables by confidence and by coverage, per language, for hints from the index,
-from the index with all references added (the true phrase is there), and from the references of other sentences alone (a
-small index).
+with --minimum, the least confidence of hints that are shown by default (chosen by what translations of development
+sentences gain and lose, reports/cut-offs-dev.md). Without it half B is judged: tables by confidence and by coverage,
+per language, for hints from the index, from the index with all references added (the true phrase is there), and from
+the references of other sentences alone (a small index).
 
 A hint is right if its content words have the same lemmas as the reference's words that are aligned with the phrase (by
 eflomal, `XX-en.dev.jsonl`), strict if it is that very surface, partly right if at least half of its content lemmas are
@@ -222,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fit", metavar="OUT.json", help="fit on half A and write the confidence model")
     parser.add_argument("--sweep", action="store_true", help="thresholds of the segmentation, on half A")
     parser.add_argument("--penalty", type=float, default=1.0, help="L2 penalty of the fit (default: 1)")
-    parser.add_argument("--minimum", type=share, default=0.65, help="least confidence to show (default: 0.65)")
+    parser.add_argument("--minimum", type=share, default=0.65, help="with --fit: see above (default: 0.65)")
     parser.add_argument(
         "--precision", type=share, default=0.5, help="share of right hints at which --sweep counts (default: 0.5)"
     )

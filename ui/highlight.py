@@ -11,7 +11,7 @@ from ui.shown import ShownHint
 CONTEXT_CHARS = 240
 NONE_FOUND = (
     "No hint was trusted for this text, so the model translated it without any. Index text of your own under "
-    "“Your text”, or lower the score cut-off in the settings."
+    "“Your text”; a least score in the settings hides hints too."
 )
 BEFORE = "Phrases that were found in target-language text will be marked here."
 

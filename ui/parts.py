@@ -153,7 +153,12 @@ def main_parts(service: Service, llm: str) -> dict[str, Any]:
                 0, ALL_HINTS, ALL_HINTS, step=1, label="Hints per sentence, at most", info=f"{ALL_HINTS} means all."
             )
             score = gr.Slider(
-                0, 1, 0, step=0.01, label="Least score of a hint", info="0 leaves it to the index's own cut-off."
+                0,
+                1,
+                0,
+                step=0.01,
+                label="Least score of a hint",
+                info="0 leaves it to the index's own cut-off, below which nothing is shown.",
             )
     with gr.Column(elem_classes="mt-card", elem_id="marked"):
         html_part(f"<h2>Source text with its hints</h2>{LEGEND}")

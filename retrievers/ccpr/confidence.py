@@ -95,7 +95,7 @@ def fit_confidence(
     names: Sequence[str],
     *,
     penalty: float = 1.0,
-    minimum: float = 0.5,
+    minimum: float = 0.0,
     fitted: Mapping[str, Any] | None = None,
 ) -> Confidence:
     """The confidence model of hits whose `features` and correctness `right` (hits,) are known, on the features `names`.

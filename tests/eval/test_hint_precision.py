@@ -164,8 +164,9 @@ def rows_of(path: Path, condition: str, by: str) -> dict[float, dict[str, float]
 
 def test_fit_then_judge(data, index, model, tmp_path, capsys) -> None:
     fitted = tmp_path / "confidence.json"
-    assert command(data, index, model, "--fit", str(fitted)) == 0
+    assert command(data, index, model, "--fit", str(fitted), "--minimum", "0.4") == 0
     made = Confidence.load(fitted)
+    assert made.minimum == 0.4
     assert made.fitted["languages"] == ["de"] and made.fitted["conditions"] == [INDEX, BOTH, "other references"]
     assert "| score |" in capsys.readouterr().out
     (model / "confidence.json").write_bytes(fitted.read_bytes())
