@@ -35,10 +35,10 @@ from rag_mt.jobs import plan
 from rag_mt.journal import RecordJournal
 from rag_mt.llm.routed import answering
 from rag_mt.llm.transformers_llm import ALGORITHM
+from rag_mt.locks import alone_in
 from rag_mt.paths import whole_file
 from rag_mt.translator import Translator
 from rag_mt.types import Completion, Origin, Sentence
-from retrievers.locks import alone_in
 
 log = logging.getLogger("rag_mt")
 

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_mt.fingerprints import settings_hash
+from rag_mt.locks import alone_in
 from rag_mt.paths import whole_file
 from rag_mt.progress import progress
 from rag_mt.types import Encoder, Floats, Kind
-from retrievers.locks import alone_in
 
 BLOCK = 1024
 

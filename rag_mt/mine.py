@@ -167,7 +167,7 @@ def _encoded(
 ) -> list[IndexSide]:
     """Both sides as indexes in the folder `work`."""
     from rag_mt.corpora.reading import input_stamp
-    from retrievers.locks import alone_in
+    from rag_mt.locks import alone_in
     from retrievers.mining.sides import encoded_side
     from retrievers.registry import sentence_encoder
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import platformdirs
+import psutil
 
 
 def cache_dir() -> Path:
@@ -22,8 +23,11 @@ def cache_dir() -> Path:
 
 
 def sync(path: Path) -> None:
-    """Force a written file (or a folder's list of names) to disk."""
-    handle = os.open(path, os.O_RDONLY)
+    """Force a written file (or a folder's list of names, where the system has a call for that) to disk."""
+    windows = os.name == "nt"  # it opens no folders, and syncs only what is open for writing
+    if windows and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if windows else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -38,7 +42,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        if not _alive(left.name.split(".")[-2].split("-")[0]):
+        process = left.name.split(".")[-2].split("-")[0]
+        if not (process.isdecimal() and len(process) < 10 and psutil.pid_exists(int(process))):
             left.unlink(missing_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
@@ -47,17 +52,6 @@ def whole_file(path: Path) -> Iterator[Path]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _alive(process: str) -> bool:
-    """Whether a process of that number runs (or might: numbers of other users' processes cannot be told)."""
-    try:
-        os.kill(int(process), 0)
-    except (ProcessLookupError, ValueError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @contextmanager

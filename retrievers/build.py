@@ -21,13 +21,13 @@ from typing import Any
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json
 from rag_mt.languages import language as language_of
+from rag_mt.locks import alone_in
 from rag_mt.paths import sync, whole_file
 from rag_mt.progress import progress
 from rag_mt.types import Sentence
 from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.duplicates import Seen
 from retrievers.ivf import form_for
-from retrievers.locks import alone_in
 from retrievers.manifest import FORMAT, TERMS_FORMAT, Manifest, differences, write_manifest
 from retrievers.probing import with_ivf
 from retrievers.shards import Shard, described, merge, read_shard, shard_digest, write_shard

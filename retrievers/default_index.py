@@ -14,13 +14,13 @@ import rag_mt
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import base_code, language
+from rag_mt.locks import alone_in
 from rag_mt.paths import cache_dir, sync
 from rag_mt.types import Encoder, Origin, Sentence
 from retrievers.bm25 import Bm25Settings
 from retrievers.build import build_index
 from retrievers.calibration import calibrate
 from retrievers.index import Index, open_index
-from retrievers.locks import alone_in
 from retrievers.manifest import FORMAT
 from retrievers.registry import confidence_for, maker_for, terms_for
 from retrievers.units import UnitMaker

@@ -11,9 +11,9 @@ from typing import Any
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json, settings_hash
 from rag_mt.languages import base_code, language
+from rag_mt.locks import alone_in
 from rag_mt.paths import whole_file
 from rag_mt.types import Unit
-from retrievers.locks import LOCK, alone_in
 from retrievers.store import MANIFEST, PLACES, SENTENCES, SPANS, TERM_FILES, VECTORS
 
 FORMAT = 1
@@ -165,14 +165,11 @@ def change_manifest(folder: Path, known: Manifest, job: str, change: Callable[[M
     with the manifest `known`.
     """
     with alone_in(folder, f"a {job} of index {folder}", wait=True):
-        try:
-            manifest = read_manifest(folder)
-            if manifest.files != known.files:
-                raise UserError(f"index {folder} was replaced during its {job}: start the {job} again")
-            manifest = change(manifest)
-            write_manifest(folder, manifest)
-        finally:
-            (folder / LOCK).unlink(missing_ok=True)
+        manifest = read_manifest(folder)
+        if manifest.files != known.files:
+            raise UserError(f"index {folder} was replaced during its {job}: start the {job} again")
+        manifest = change(manifest)
+        write_manifest(folder, manifest)
     return manifest
 
 

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from rag_mt.corpora.opening import read_lines
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json, remembered_sha256
+from rag_mt.locks import alone_in
 from rag_mt.paths import whole_file
 from rag_mt.progress import progress
 from rag_mt.skips import Skips
 from rag_mt.types import Origin
 from retrievers.alignment import Aligner, Links, Method, symmetrised
 from retrievers.eflomal import number_words
-from retrievers.locks import LOCK, alone_in
 from retrievers.manifest import differences
 from retrievers.phrase_pairs import FREQUENT_LEAST, FREQUENT_SHARE, Frequent, all_phrase_pairs, frequent_words
 
@@ -127,7 +127,7 @@ def write_pairs(job: Job, aligner: Aligner, show: bool = True) -> Mapping[str, A
         counts = _write_shards(job, aligner, corpus, _frequent(job, corpus), show)
         manifest = {**settings, "counts": counts, "skips": dict(skips.counts)}
         _write_json(job.folder / MANIFEST, manifest)
-        for name in (PLAN, LINKS, LOCK):
+        for name in (PLAN, LINKS):
             (job.folder / name).unlink(missing_ok=True)
     log.info("%s: %s", job.folder, describe(manifest))
     return manifest

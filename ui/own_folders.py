@@ -2,58 +2,48 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
+import secrets
 import shutil
 import weakref
+from glob import escape
 from pathlib import Path
-from tempfile import mkdtemp
 
-NEW = ".new-"
+from filelock import FileLock
+
+from rag_mt.locks import locked, release
 
 
 class OwnFolder:
-    """A new folder in `parent`, named PREFIX and random letters, which the process locks as long as it lives.
+    """A new folder in `parent`, named PREFIX and random letters, whose lock `.NAME.lock` the process holds as long as
+    it lives.
 
-    Folders there of the same prefix that no process has locked are removed first.
+    Folders there of the same prefix whose lock nobody holds any more are removed first.
     """
 
     def __init__(self, parent: Path, prefix: str) -> None:
         parent.mkdir(parents=True, exist_ok=True)
-        for left in parent.glob(f"{prefix}*"):
+        for left in parent.glob(f".{escape(prefix)}*.lock"):
             _remove_unused(left)
-        made = Path(mkdtemp(prefix=f"{NEW}{prefix}", dir=parent))
-        handle = _locked(made)  # before it has a name by which others look for it
-        self.path = made.rename(made.with_name(made.name.removeprefix(NEW)))
-        self._end = weakref.finalize(self, _remove, self.path, handle)  # at the end of the process at the latest
+        self.path = parent / f"{prefix}{secrets.token_hex(8)}"
+        lock = locked(parent / f".{self.path.name}.lock", wait=True)  # before there is a folder to remove
+        self.path.mkdir(mode=0o700)
+        self._end = weakref.finalize(self, _remove, self.path, lock)  # at the end of the process at the latest
 
     def close(self) -> None:
         """Delete the folder with all that is in it."""
         self._end()
 
 
-def _remove_unused(folder: Path) -> None:
-    handle = _locked(folder)
-    if handle is not None:
-        _remove(folder, handle)
+def _remove_unused(path: Path) -> None:
+    try:
+        lock = locked(path)
+    except OSError:  # another user's
+        return
+    if lock is not None:
+        _remove(path.with_name(path.name.removeprefix(".").removesuffix(".lock")), lock)
 
 
-def _remove(folder: Path, handle: int | None) -> None:
+def _remove(folder: Path, lock: FileLock | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    if handle is not None:
-        os.close(handle)
-
-
-def _locked(folder: Path) -> int | None:
-    """A handle that holds the folder; None if somebody else does, it is no folder of ours, or its file system (NFS)
-    has no locks on folders, where nothing is ever removed."""
-    try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
+    if lock is not None:
+        release(lock)
