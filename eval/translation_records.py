@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from rag_mt.errors import UserError
 from rag_mt.journal import pack, unpack
+from rag_mt.paths import whole_file
 from rag_mt.types import Completion, Origin, Sentence, Translation
 
 RETRIEVAL, GENERATION = "retrieval", "generation"
@@ -42,6 +44,27 @@ def record_of(translation: Translation, reference: str, line: int, completion: C
     return own | {"tokens": completion.tokens} | ended | pack(translation)
 
 
+def write_records(path: Path, settings: Mapping[str, Any], records: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+    """Write the records of a finished run: a line with its settings, then a line for each sentence, in order."""
+    lines = chain([{"journal": 1, "settings": settings}], ({"done": [[n, own]]} for n, own in records))
+    with whole_file(path) as part, part.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
+        file.writelines(json.dumps(line, ensure_ascii=False, default=str) + "\n" for line in lines)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings of a finished run; raises UserError for another file."""
+    try:
+        with path.open(encoding="utf-8", errors="surrogatepass") as file:
+            settings: dict[str, Any] = json.loads(file.readline())["settings"]
+            return settings
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _no_run(path, error) from None
+
+
+def _no_run(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} is no run of `python -m eval.translation` ({error!r}): make it again")
+
+
 def read_records(path: Path) -> list[Record]:
     """The records of a finished run's file in the order of its sentences; raises UserError for another file."""
     found: dict[int, dict[str, Any]] = {}
@@ -52,7 +75,7 @@ def read_records(path: Path) -> list[Record]:
             found.update((n, own) for n, own in json.loads(line)["done"])
         return [_record(found[n], languages["source"], n) for n in sorted(found)]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is no run of `python -m eval.translation` ({error!r}): make it again") from None
+        raise _no_run(path, error) from None
 
 
 def _record(own: Mapping[str, Any], language: str, number: int) -> Record:

@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,10 @@ from eval.translation_records import (
     note_time,
     outputs_sha256,
     read_records,
+    read_settings,
     read_times,
     record_of,
+    write_records,
 )
 from eval.translation_shared import asked, other_completions, repeatable
 from prompts.builder import FORMAT
@@ -32,7 +35,7 @@ from rag_mt import __version__
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json, settings_hash
 from rag_mt.jobs import plan
-from rag_mt.journal import RecordJournal
+from rag_mt.journal import RecordJournal, check_settings
 from rag_mt.llm.routed import answering
 from rag_mt.llm.transformers_llm import ALGORITHM
 from rag_mt.locks import alone_in
@@ -43,6 +46,8 @@ from rag_mt.types import Completion, Origin, Sentence
 log = logging.getLogger("rag_mt")
 
 RECORDS, TIMES, FACTS = ".jsonl", ".times.jsonl", ".json"
+JOURNAL = ".rag-mt-journal"
+"""The records of a run that is not finished."""
 COMMANDS = "commands.json"
 """The commands that made a folder of runs, with the seconds that each took."""
 
@@ -57,21 +62,32 @@ def translate_run(run: Run, suite: Suite, models: Models, bar: Any, restart: boo
     run.file(RECORDS).parent.mkdir(parents=True, exist_ok=True)
     translator = open_translator(run, suite, models, show)
     settings = run_settings(run, suite, translator)
-    journal = RecordJournal(run.file(RECORDS), settings, restart)
-    try:
-        if restart:
-            run.file(FACTS).unlink(missing_ok=True)
-            run.file(TIMES).unlink(missing_ok=True)
-        if not bar.disable:  # what was there before says nothing about the speed
-            bar.initial += journal.kept
-            bar.n += journal.kept
-        bar.set_postfix_str(f"{run.system.name} {run.part.name}")
-        if journal.finished < len(run.part.sources):
-            _translate(run, translator, journal, bar, settings)
-    finally:
-        journal.close()
+    if restart:
+        for kind in (RECORDS, FACTS, TIMES):
+            run.file(kind).unlink(missing_ok=True)
+    bar.set_postfix_str(f"{run.system.name} {run.part.name}")
+    if run.file(RECORDS).is_file():
+        check_settings(run.file(RECORDS), read_settings(run.file(RECORDS)), settings)
+        if len(read_records(run.file(RECORDS))) < len(run.part.sources):
+            raise UserError(f"{run.file(RECORDS)} lacks sentences of its run: use --restart to make it again")
+        _pass(bar, len(run.part.sources))
+    else:
+        journal = RecordJournal(run.file(JOURNAL), settings, restart)
+        with closing(journal):
+            _pass(bar, journal.kept)
+            if journal.finished < len(run.part.sources):
+                _translate(run, translator, journal, bar, settings)
+            write_records(run.file(RECORDS), settings, journal.records())
+        journal.finish()
     if not finished(run, settings):
         _write_facts(run, suite, translator, settings)
+
+
+def _pass(bar: Any, sentences: int) -> None:
+    """Move the bar over what was there before, which says nothing about the speed."""
+    if not bar.disable:
+        bar.initial += sentences
+        bar.n += sentences
 
 
 def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: Any, settings: Mapping[str, Any]) -> None:

@@ -1,9 +1,10 @@
 """A translation job: the segments of a file through a Translator in reproducible batches.
 
 The sentences of a job are numbered in file order and cut into windows; a window is retrieved for as one call, sorted
-by prompt length and cut into batches. That plan depends on the input and the settings alone, so that a resumed job
-computes exactly the batches that are missing and its output has the same bytes (in bf16 an output can depend on
-its batch, and on the number of threads, which is then to be the same).
+by prompt length and cut into batches. That plan depends on the input and the settings alone. Every finished sentence
+is kept in the journal, and a resumed job computes exactly those that are missing, so that its output has the same
+bytes. (In 16-bit number formats an output can depend, by rounding, on what else is in its batch and on the number of
+threads: there the rest of the batch that was interrupted may come out in other words.)
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _translate_window(
     batch_size: int,
     advance: Callable[[int], object],
 ) -> list[Translation]:
-    """The window's translations: those in the journal, and the others batch by batch.
+    """The window's translations: those in the journal, and the others batch by batch, each kept when it is there.
 
     Equal sentences of a window are translated once.
     """
@@ -102,13 +103,13 @@ def _translate_window(
     if len(found) < len(unique):
         prompts = dict(zip(unique, translator.prepare([sentences[n] for n in unique]), strict=True))
         for batch in plan(prompts, batch_size):
-            if all(n in found for n in batch):
-                continue
-            made = translator.complete([sentences[n] for n in batch], [prompts[n] for n in batch])
-            if journal:
-                journal.add([first + n for n in batch], made)
-            found.update(zip(batch, made, strict=True))
-            advance(len(batch))
+            missing = [n for n in batch if n not in found]
+            for place, made in translator.completed([sentences[n] for n in missing], [prompts[n] for n in missing]):
+                n = missing[place]
+                if journal:
+                    journal.add([first + n], [made])
+                found[n] = made
+                advance(1)
     by_text = {sentences[n].text: t for n, t in found.items()}
     return [replace(by_text[s.text], source=s) for s in sentences]
 

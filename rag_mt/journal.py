@@ -1,108 +1,140 @@
-"""Journals of long jobs: a line per finished batch, so that a killed job can go on."""
+"""Journals of long jobs: every finished record is on disk, so that a killed job can go on where it was."""
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rag_mt.errors import UserError
 from rag_mt.types import Hint, Hit, Origin, Sentence, Span, Translation
 
-FORMAT = 1
+FORMAT = 2
+TABLES = """
+CREATE TABLE IF NOT EXISTS job (settings TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS records (number INTEGER PRIMARY KEY, record TEXT NOT NULL);
+"""
 
 
 class RecordJournal:
-    """Finished records, JSON-able objects, by their number in the job.
+    """Finished records, JSON-able objects, by their number in the job, in an SQLite file.
 
-    The first line holds the job's settings; a journal of other settings is refused with what differs, unless
-    `restart` forgets it. A last line that was cut by a crash is dropped. `kept` counts what an earlier run had
-    finished, `finished` that and what this one has.
+    It also holds the job's settings: a journal of other settings is refused with what differs, unless `restart`
+    forgets it. `found` are the records of an earlier run, `kept` is their number, and `finished` counts those of this
+    run too. No other process can use the file until `close` or the end of this process; what a crash cuts off is
+    rolled back. Raises UserError, here and in `add_records`, where the file cannot be used.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], restart: bool = False) -> None:
         self.path = path
-        self.found: dict[int, dict[str, Any]] = {}
-        head = {"journal": FORMAT, "settings": json.loads(json.dumps(settings, default=str))}
-        self._file = self._locked()
+        self._database = self._opened(restart)
         try:
-            length = 0 if restart else self._read(head)
-            self._file.truncate(length)
-            if not length:
-                self._append(head)
+            with self._transaction() as database:
+                if restart:
+                    database.execute("DELETE FROM job")
+                    database.execute("DELETE FROM records")
+                self._check(database, settings)
+                rows = database.execute("SELECT number, record FROM records ORDER BY number").fetchall()
         except BaseException:
-            self._file.close()
+            self.close()
             raise
+        self.found: dict[int, dict[str, Any]] = {number: json.loads(record) for number, record in rows}
         self.kept = self.finished = len(self.found)
 
-    def _locked(self) -> IO[bytes]:
-        """The open file, which no other process has; the lock ends with this process, however it ends."""
-        while True:
-            file = self.path.open("a+b")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(file.fileno()), self.path.stat()):
-                    return file
-            except FileNotFoundError:  # its last holder has just finished
-                pass
-            except BlockingIOError:
-                file.close()
-                raise UserError(
-                    f"another process is at work on the job of {self.path}: wait for it, or give another output"
-                ) from None
-            file.close()
+    def _opened(self, restart: bool) -> sqlite3.Connection:
+        """The database with its tables, which no other process has."""
+        database = None
+        try:
+            database = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            database.execute("BEGIN EXCLUSIVE")
+            known = database.execute("PRAGMA user_version").fetchone()[0] in (0, FORMAT)
+            if known:
+                for statement in filter(str.strip, TABLES.split(";")):
+                    database.execute(statement)
+                database.execute(f"PRAGMA user_version = {FORMAT}")
+                database.execute("COMMIT")
+                return database
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+                if database:
+                    database.close()
+                raise self._error(error) from error
+        if database:
+            database.close()
+        if restart:
+            self.path.unlink()
+            return self._opened(False)
+        raise UserError(f"{self.path} is not a journal of this version: delete it, or use --restart")
 
-    def _read(self, head: Mapping[str, Any]) -> int:
-        """Load the finished batches; returns the length of the sound part in bytes."""
-        end = 0
-        self._file.seek(0)
-        for number, line in enumerate(self._file):
-            try:
-                item = json.loads(line) if line.endswith(b"\n") else None
-            except ValueError:
-                item = None
-            if item is None and (number or not line.endswith(b"\n")):
-                break
-            if item is None or number == 0:
-                self._check(item, head)
-            else:
-                self.found.update((n, record) for n, record in item["done"])
-            end += len(line)
-        return end
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that the block does is kept on disk at its end, or nothing of it."""
+        try:
+            self._database.execute("BEGIN")
+            yield self._database
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._error(error) from error
 
-    def _check(self, found: Any, wanted: Mapping[str, Any]) -> None:
-        if not isinstance(found, dict) or found.get("journal") != wanted["journal"]:
-            raise UserError(f"{self.path} is not a journal of this version: delete it, or use --restart")
-        old, new = found["settings"], wanted["settings"]
-        different = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
-        if different:
-            raise UserError(
-                f"{self.path} belongs to a job with another {', '.join(different)}: "
-                "run that job again to go on with it, give another output, or use --restart to start over"
+    def _error(self, error: sqlite3.Error) -> UserError:
+        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            return UserError(
+                f"another process is at work on the job of {self.path}: wait for it, or give another output"
             )
+        return UserError(
+            f"the journal {self.path} cannot be used ({error}): check its folder's permissions and the free space, or "
+            "delete it"
+        )
 
-    def _append(self, item: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(item, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+    def _check(self, database: sqlite3.Connection, wanted: Mapping[str, Any]) -> None:
+        """Compare the settings with those of the file, or note them in a new one."""
+        row = database.execute("SELECT settings FROM job").fetchone()
+        if row is None:
+            database.execute("INSERT INTO job VALUES (?)", [json.dumps(wanted, default=str)])
+            return
+        check_settings(self.path, json.loads(row[0]), wanted)
 
     def add_records(self, numbers: Sequence[int], records: Sequence[Mapping[str, Any]]) -> None:
-        """Write the records of one batch to disk."""
-        self._append({"done": list(zip(numbers, records, strict=True))})
+        """Write these records to disk, all of them or none."""
+        rows = [(number, json.dumps(record)) for number, record in zip(numbers, records, strict=True)]
+        with self._transaction() as database:
+            database.executemany("INSERT OR REPLACE INTO records VALUES (?, ?)", rows)
         self.finished += len(numbers)
 
+    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """All finished records with their numbers, in order."""
+        for number, record in self._database.execute("SELECT number, record FROM records ORDER BY number"):
+            yield number, json.loads(record)
+
+    def finish(self) -> None:
+        """Delete the journal of a job whose output is whole."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
     def close(self) -> None:
-        self._file.close()
+        self._database.close()
+
+
+def check_settings(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Raise UserError if the settings `old`, of the job that wrote `path`, are not those of the job at hand."""
+    new = json.loads(json.dumps(new, default=str))
+    different = sorted(k for k in old.keys() | new.keys() if old.get(k) != new.get(k))
+    if different:
+        raise UserError(
+            f"{path} belongs to a job with another {', '.join(different)}: "
+            "run that job again to go on with it, give another output, or use --restart to start over"
+        )
 
 
 class Journal(RecordJournal):
     """Finished translations by their number in the job, on disk beside the output."""
 
     def add(self, numbers: Sequence[int], translations: Sequence[Translation]) -> None:
-        """Write the translations of one batch to disk."""
+        """Write these translations to disk."""
         self.add_records(numbers, [pack(t) for t in translations])
 
     def take(self, number: int, source: Sentence) -> Translation | None:
@@ -114,11 +146,6 @@ class Journal(RecordJournal):
         if record is not None and record["source"] != source.text:
             raise UserError(f"{self.path} holds translations of other sentences: use --restart to start over")
         return None if record is None else unpack(record, source)
-
-    def finish(self) -> None:
-        """Delete the journal of a job whose output is whole."""
-        self.path.unlink(missing_ok=True)
-        self.close()
 
 
 def pack(t: Translation) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, overload
@@ -220,6 +220,18 @@ class Translator:
         """The translations that the language model gives for prepared prompts, in one call."""
         completions = self.llm.generate(prompts, self.max_new_tokens)
         return [self.read(*item) for item in zip(sentences, prompts, completions, strict=True)]
+
+    def completed(self, sentences: Sequence[Sentence], prompts: Sequence[Prompt]) -> Iterator[tuple[int, Translation]]:
+        """The same translations with their places in `sentences`, each as soon as the language model has given it."""
+        waiting = list(prompts)
+
+        def more(free: int) -> list[Prompt]:
+            taken = waiting[:free]
+            del waiting[:free]
+            return taken
+
+        for place, completion in self.llm.answer(more, self.max_new_tokens):
+            yield place, self.read(sentences[place], prompts[place], completion)
 
     def read(self, sentence: Sentence, prompt: Prompt, completion: Completion) -> Translation:
         """The translation in the language model's answer to a prepared prompt."""

@@ -21,7 +21,7 @@ from eval.systems import read_systems
 from eval.translation import main
 from eval.translation_models import Models, Run, in_order
 from eval.translation_records import read_records, read_times
-from eval.translation_runs import COMMANDS, FACTS, RECORDS, TIMES, note_command, read_facts
+from eval.translation_runs import COMMANDS, FACTS, JOURNAL, RECORDS, TIMES, note_command, read_facts
 from eval.translation_scores import SCORES, read_scores
 from eval.translation_shared import other_completions, repeatable
 from rag_mt.errors import UserError
@@ -171,7 +171,7 @@ def test_changed_records_are_not_scored(command: list[str], tmp_path: Path, caps
 
 
 def test_a_killed_run_goes_on_with_equal_bytes(runs: Path, command: list[str], tmp_path: Path) -> None:
-    """kill -9 before the third batch; what was torn off the last line is computed again."""
+    """kill -9 before the third batch: what the first two gave is in the journal, and there are no records yet."""
     options = ["--directions", "de-en", "--limit", "9", "--systems", "phrases", "--output", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(
@@ -179,9 +179,9 @@ def test_a_killed_run_goes_on_with_equal_bytes(runs: Path, command: list[str], t
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     path, whole = (folder / "phrases" / f"de-en{RECORDS}" for folder in (tmp_path, runs))
-    assert len(path.read_bytes().splitlines()) == 3  # the settings and two batches
+    assert path.with_suffix(JOURNAL).is_file()
+    assert not path.exists()
     assert not path.with_suffix(FACTS).exists()
-    path.write_bytes(path.read_bytes()[:-20])
     asked: list[int] = []
     generate = TransformersLLM.generate
 
@@ -192,7 +192,8 @@ def test_a_killed_run_goes_on_with_equal_bytes(runs: Path, command: list[str], t
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransformersLLM, "generate", counted)
         assert main([*command, *options]) == 0
-    assert asked == [4, 1]  # the batch whose line was torn, and the last one
+    assert asked == [1]  # the last batch
+    assert not path.with_suffix(JOURNAL).exists()
     assert path.read_bytes() == whole.read_bytes()
     assert read_times(path.with_suffix(".times.jsonl")).sentences == 9
 

@@ -1,7 +1,10 @@
-"""The journal keeps finished batches through a crash and refuses another job's."""
+"""The journal keeps finished records through a crash and refuses another job's."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,17 @@ from rag_mt.errors import UserError
 from rag_mt.journal import Journal, RecordJournal, pack, unpack
 from rag_mt.types import Hint, Hit, Origin, Sentence, Span, Translation
 
+ROOT = Path(__file__).parents[2]
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from rag_mt.journal import RecordJournal
+journal = RecordJournal(Path(sys.argv[1]), {"llm": "a"})
+with journal._transaction() as database:
+    database.execute("PRAGMA cache_size = 10")
+    database.executemany("INSERT INTO records VALUES (?, ?)", [(n, "x" * 500) for n in range(2, 2000)])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 SOURCE = Sentence("Der Hund schläft.", "de", Origin("a.txt", 3))
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 
@@ -35,21 +49,20 @@ def test_pack_and_unpack_are_inverse(translation: Translation) -> None:
     assert unpack(pack(translation), SOURCE) == translation
 
 
-def test_a_torn_last_line_is_dropped_and_the_rest_kept(tmp_path: Path) -> None:
+def test_what_a_kill_interrupts_is_dropped_and_the_rest_kept(tmp_path: Path) -> None:
+    """A process that is killed before a commit, its pages partly on disk: the file goes back to the last commit."""
     path = tmp_path / "out.rag-mt-journal"
     done = [Translation(SOURCE, f"text {i}") for i in range(4)]
     journal = Journal(path, {"llm": "a"})
     journal.add([0, 1], done[:2])
-    journal.add([2, 3], done[2:])
     journal.close()
-    whole = path.read_bytes()
-    for cut in range(1, len(whole.splitlines(keepends=True)[-1])):
-        path.write_bytes(whole[:-cut])
-        again = Journal(path, {"llm": "a"})
-        assert again.kept == 2
-        again.add([2, 3], done[2:])
-        again.close()
-        assert path.read_bytes() == whole
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert path.stat().st_size > 100_000, "nothing was written before the kill"
+    again = Journal(path, {"llm": "a"})
+    assert again.kept == 2
+    again.add([2, 3], done[2:])
+    again.close()
     last = Journal(path, {"llm": "a"})
     with pytest.raises(UserError, match="other sentences"):
         last.take(1, Sentence("Der Hund", "de"))
@@ -57,7 +70,24 @@ def test_a_torn_last_line_is_dropped_and_the_rest_kept(tmp_path: Path) -> None:
     last = Journal(path, {"llm": "a"})
     assert [last.take(n, SOURCE) for n in range(5)] == [*done, None]
     last.finish()
-    assert not path.exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_journal_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "out.rag-mt-journal"
+    journal = RecordJournal(path, {"llm": "a"})
+    journal.add_records(range(300), [{"text": "x" * 200}] * 300)
+    journal.close()
+    whole = path.read_bytes()
+    for cut in (50, 5000, len(whole) - 5000):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(UserError, match=r"out\.rag-mt-journal.*(--restart|delete it)"):
+            list(RecordJournal(path, {"llm": "a"}).records())
+        again = RecordJournal(path, {"llm": "a"}, restart=True)
+        assert again.kept == 0
+        again.close()
+    with pytest.raises(UserError, match="cannot be used"):
+        RecordJournal(tmp_path / "nowhere" / "journal", {})
 
 
 def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:

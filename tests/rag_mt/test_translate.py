@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,12 +17,25 @@ import polib
 import pytest
 
 from rag_mt import cli, translate, translator
+from rag_mt.errors import UserError
 from rag_mt.journal import Journal
-from rag_mt.llm import TransformersLLM, open_llm
+from rag_mt.llm import open_llm
 from rag_mt.types import Hint, Hit, Origin, Sentence, Span, Translation
 from retrievers.windows import windows
 
 ROOT = Path(__file__).parents[2]
+KILLED = """
+import os, signal, sys
+from rag_mt import translate
+from rag_mt.journal import Journal
+add, kept = Journal.add, int(sys.argv[1])
+def counted(self, numbers, translations):
+    add(self, numbers, translations)
+    if self.finished == kept:
+        os.kill(os.getpid(), signal.SIGKILL)
+Journal.add = counted
+translate.main(sys.argv[2:])
+"""
 LINES = [
     "Der Stadtrat hat den Bau einer neuen Brücke beschlossen.",
     "",
@@ -220,54 +232,69 @@ def test_a_damaged_index_is_refused(tmp_path: Path, text: Path, capsys: pytest.C
     assert "spans.npy" in err
 
 
+@pytest.mark.parametrize("kept", [1, 5])
 def test_a_killed_job_goes_on_with_equal_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kept: int
 ) -> None:
-    """kill -9 in the middle; the resumed run asks the model for the missing sentences only.
+    """kill -9 after so many sentences, within a batch; the resumed run asks the model for all the others.
 
     In float32: what bfloat16 gives hangs on the number of threads too, and the killed process has its own.
     """
     source = tmp_path / "long.txt"
-    source.write_text("".join(f"Der Zug Nummer {n} kommt.\n" for n in range(1, 13)), "utf-8")
-    calls: list[int] = []
-    generate = TransformersLLM.generate
+    source.write_text("".join(f"Der Zug Nummer {n} kommt.\n" for n in range(1, 9)), "utf-8")
+    asked: list[int] = []
+    completed = translator.Translator.completed
 
-    def counted(self: TransformersLLM, prompts, max_new_tokens=256):  # type: ignore[no-untyped-def]
-        calls.append(len(prompts))
-        return generate(self, prompts, max_new_tokens)
+    def counted(self: translator.Translator, sentences, prompts):  # type: ignore[no-untyped-def]
+        asked.append(len(sentences))
+        return completed(self, sentences, prompts)
 
-    monkeypatch.setattr(TransformersLLM, "generate", counted)
-    options = ["--src", "de", "--retriever", "none", "--quiet", "--batch-size", "2", "--max-new-tokens", "4"]
+    monkeypatch.setattr(translator.Translator, "completed", counted)
+    options = ["--src", "de", "--retriever", "none", "--quiet", "--batch-size", "4", "--max-new-tokens", "4"]
     options += ["--dtype", "float32"]
     whole, killed = tmp_path / "whole.txt", tmp_path / "killed.txt"
     assert translate.main([*options, "-o", str(whole), str(source)]) in (0, 1)
-    all_calls, total = len(calls), sum(calls)
-    assert all_calls >= 4
+    assert asked == [4, 4]
 
+    command_line = [sys.executable, "-c", KILLED, str(kept), *options, "-o", str(killed), str(source)]
+    process = subprocess.run(command_line, cwd=ROOT, capture_output=True, check=False)
+    assert process.returncode == -signal.SIGKILL, process.stderr.decode()
     journal = tmp_path / "killed.txt.rag-mt-journal"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rag_mt.translate", *options, "-o", str(killed), str(source)], cwd=ROOT
-    )
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline and process.poll() is None:
-        if journal.exists() and journal.read_bytes().count(b"\n") >= 3:
-            break
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert journal.exists(), "the job ended before it could be killed"
+    assert journal.exists()
     assert not killed.exists()
 
-    calls.clear()
+    asked.clear()
     capsys.readouterr()
     assert translate.main([*options, "-o", str(killed), str(source)]) in (0, 1)
-    kept = int(capsys.readouterr().err.split("kept ")[1].split(" ")[0])
-    assert kept > 0
-    assert sum(calls) == total - kept
-    assert len(calls) < all_calls
+    assert f"kept {kept} of 8 sentences" in capsys.readouterr().err
+    assert sum(asked) == 8 - kept
     assert killed.read_bytes() == whole.read_bytes()
-    assert not journal.exists()
-    assert not list(tmp_path.glob(".*.part")), "what the killed process left is gone"
+    assert not list(tmp_path.glob(".*")), "what the killed process left is gone"
+    assert not list(tmp_path.glob("*journal*"))
+
+
+def test_a_slash_at_the_end_of_an_output_means_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "out"
+    for name in ("one.txt", "two.txt"):
+        (tmp_path / name).write_text("Guten Tag.\n", "utf-8")
+        options = ["--src", "de", "--retriever", "none", "--quiet", "--max-new-tokens", "4", "-o", f"{out}/"]
+        assert command([*options, str(tmp_path / name)], capsys)[0] in (0, 1)
+    assert sorted(path.name for path in out.iterdir()) == ["one.txt", "two.txt"]
+
+
+@pytest.mark.parametrize(
+    ("output", "names", "message"),
+    [
+        ("file/", ["a.txt"], "file is a file or cannot be written"),
+        ("file/new/", ["a.txt"], "file is a file or cannot be written"),
+        ("new", ["a.txt", "b.txt"], "end its name with / to have it made"),
+        ("folder/", ["-"], "standard input has no name"),
+    ],
+)
+def test_outputs_that_cannot_be_are_refused(tmp_path: Path, output: str, names: list[str], message: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=message):
+        translate._outputs(f"{tmp_path}/{output}", names)
 
 
 def test_a_journal_of_other_settings_is_refused(tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
