@@ -52,7 +52,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
     add("--column", default="", help="column (number from 1, or name) of a TSV or field of a JSONL input")
     add("--show-hints", action="store_true", help="show the hints of every sentence and where they came from")
-    add("-o", "--output", metavar="FILE", help="output file, or folder if there are several inputs; resumable")
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="output file or, ending with / or for several inputs, folder; resumable",
+    )
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
     add("--batch-size", type=positive, default=16, metavar="N", help="sentences per model call (default: 16)")
     add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer (default: 256)")
@@ -114,14 +119,21 @@ def _outputs(output: str | None, names: Sequence[str]) -> list[Path | None]:
             raise UserError(f"{len(names)} inputs cannot share standard output: give a folder for them with -o DIR")
         return [None] * len(names)
     out = Path(output).resolve()  # a link stays, and what it points to is written
-    if len(names) == 1 and not out.is_dir():
+    new_folder = output.endswith(("/", os.sep)) and not out.is_dir()
+    if new_folder:
+        above = next(parent for parent in (out, *out.parents) if parent.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK)):
+            raise UserError(f"-o {output} cannot be made a folder: {above} is a file or cannot be written")
+    elif len(names) == 1 and not out.is_dir():
         if out.exists() and not out.is_file():
             raise UserError(f"-o {output} is no file: leave -o out to write to standard output")
         if not os.access(out.parent, os.W_OK):
             raise UserError(f"folder {out.parent} of -o {output} does not exist or cannot be written: choose another")
         return [_apart(out, names[0])]
-    if not out.is_dir():
-        raise UserError(f"-o {out} is not a folder: {len(names)} inputs need an existing folder")
+    elif not out.is_dir():
+        raise UserError(f"-o {out} is not a folder: {len(names)} inputs need one; end its name with / to have it made")
+    if "-" in names:
+        raise UserError(f"standard input has no name for a file in {out}: give a file with -o {out / 'NAME'}")
     paths: list[Path | None] = [_apart(out / Path(name).name, name) for name in names]
     if len(set(paths)) < len(paths):
         raise UserError(f"two inputs have the same file name: translate them into different folders, not both to {out}")
@@ -186,6 +198,7 @@ def _one(
 
     journal = None
     if output:
+        output.parent.mkdir(parents=True, exist_ok=True)
         place = output.with_name(output.name + ".rag-mt-journal")
         settings: dict[str, Any] = {
             **translator.settings,
