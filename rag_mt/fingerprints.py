@@ -1,16 +1,20 @@
-"""Hashes of files and settings; a big file is read once and its hash remembered by size, time and inode."""
+"""Hashes of files and settings; a big file is read once and its hash remembered."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sqlite3
 import tomllib
 from collections.abc import Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from rag_mt.errors import DamagedFileError, UserError
-from rag_mt.paths import cache_dir, whole_file
+from rag_mt.paths import cache_dir
+
+REMEMBERED = 10_000
 
 
 def settings_hash(settings: Any) -> str:
@@ -26,16 +30,45 @@ def file_sha256(path: Path) -> str:
 
 
 def remembered_sha256(path: Path) -> str:
-    """The sha256 of a file, read again only when its size, time or inode has changed."""
+    """The sha256 of a file, read again only when its size, inode, or a time of change has changed.
+
+    The time of the last change of any kind (`st_ctime`) cannot be set by programs on POSIX, so that what was written
+    over with its old time is read again; bytes that decay on the disk itself are found by reading alone.
+    The hashes of the REMEMBERED files that were read last are in one SQLite file of the cache; where that cannot be
+    used, files are read each time.
+    """
     stat = path.stat()
-    key = settings_hash([str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino])
-    note = cache_dir() / "hashes" / key
-    if note.is_file():
-        return note.read_text()
-    digest = file_sha256(path)
-    with whole_file(note) as part:
-        part.write_text(digest)
+    name = str(path.resolve())
+    state = f"{stat.st_size} {stat.st_ino} {stat.st_mtime_ns} {stat.st_ctime_ns}"
+    with closing(_hashes()) as hashes:
+        try:
+            row = hashes.execute("SELECT sha256 FROM files WHERE path = ? AND state = ?", [name, state]).fetchone()
+        except sqlite3.Error:
+            row = None
+        if row is not None:
+            return str(row[0])
+        digest = file_sha256(path)
+        with suppress(sqlite3.Error), hashes:
+            hashes.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", [name, state, digest])
+            hashes.execute("DELETE FROM files WHERE rowid <= (SELECT max(rowid) FROM files) - ?", [REMEMBERED])
     return digest
+
+
+def _hashes() -> sqlite3.Connection:
+    """The database of remembered hashes: made if need be, and anew if it is damaged; in memory where it is unusable."""
+    path = cache_dir() / "hashes.sqlite"
+    for place in (path, path, ":memory:"):
+        database = None
+        try:
+            database = sqlite3.connect(place, timeout=5)
+            database.execute("CREATE TABLE IF NOT EXISTS files (path TEXT UNIQUE, state TEXT, sha256 TEXT)")
+            return database
+        except sqlite3.DatabaseError as error:
+            if database:
+                database.close()
+            if error.sqlite_errorcode in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+                path.unlink(missing_ok=True)
+    raise AssertionError("a database in memory can always be made")
 
 
 def remembered_hashes(paths: Iterable[Path]) -> dict[str, str]:

@@ -193,7 +193,8 @@ def open_index(folder: Path, maker_settings: Mapping[str, Any] | None = None) ->
     """The index in `folder`, mapped into memory.
 
     `maker_settings` are those of the unit maker that will make the queries: vectors of other settings cannot be
-    compared. A file is hashed in full when it is first opened and whenever its size, time or inode has changed.
+    compared. A file is hashed in full when it is first opened and whenever anything has changed it since (see
+    `remembered_sha256`); `verify_index` reads every byte.
     Raises UserError for a missing or damaged index, one of another format, and one of other settings.
     """
     manifest = read_manifest(folder)
@@ -245,14 +246,18 @@ def _header_problem(folder: Path, manifest: Manifest) -> str:
 
 def map_index(folder: Path, manifest: Manifest) -> Index:
     """The index of files that are known to be what the manifest says; raises UserError if they do not fit together."""
-    vectors, sentences = map_vectors(folder) if manifest.dimension else None, map_sentences(folder)
+    try:
+        vectors, sentences = map_vectors(folder) if manifest.dimension else None, map_sentences(folder)
+        spans = map_spans(folder)
+    except (OSError, ValueError, RuntimeError, pa.ArrowException) as error:  # those of FAISS, pyarrow and NumPy
+        raise damaged(folder, f"its files cannot be read ({str(error).splitlines()[0]})") from error
     shape = (manifest.units, 0) if vectors is None else (vectors.ntotal, vectors.d)
     if (*shape, len(sentences)) != (manifest.units, manifest.dimension, manifest.sentences):
         raise damaged(folder, "its files do not fit together")
     rows = None
     if manifest.ivf is not None:
         rows = Rows(folder, manifest.dimension, manifest.units, int(manifest.ivf["nlist"]))
-    return Index(folder, manifest, vectors, map_spans(folder), sentences, rows)
+    return Index(folder, manifest, vectors, spans, sentences, rows)
 
 
 def verify_index(folder: Path) -> list[str]:

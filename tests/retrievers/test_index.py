@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -317,6 +318,32 @@ def test_damage_after_the_first_open_is_noticed(copy):
     (copy / "new").replace(copy / "spans.npy")
     with pytest.raises(UserError, match=r"spans\.npy does not match"):
         open_index(copy)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_damage_in_place_that_keeps_size_and_time_is_noticed(copy, name):
+    open_index(copy)
+    path = copy / name
+    stat = path.stat()
+    with path.open("r+b") as file:
+        file.seek(stat.st_size // 2)
+        byte = file.read(1)[0]
+        file.seek(stat.st_size // 2)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    for check in (open_index, verify_index):
+        with pytest.raises(UserError, match=f"{name} does not match"):
+            check(copy)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_that_no_library_reads_are_refused_in_a_sentence(copy, name):
+    """Their hashes fit, as if a wrong file had been hashed, or one had decayed since: the libraries read nonsense."""
+    whole = (copy / name).read_bytes()
+    (copy / name).write_bytes(whole[:40] + bytes(len(whole) - 80) + whole[-40:])
+    forge(copy, name)
+    with pytest.raises(UserError, match="is damaged"):
+        verify_index(copy)
 
 
 @pytest.mark.parametrize(
