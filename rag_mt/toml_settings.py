@@ -7,8 +7,9 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_toml
@@ -16,6 +17,16 @@ from rag_mt.fingerprints import read_toml
 T = TypeVar("T")
 LAST_SEED = 2**32 - 1
 """The greatest seed that every library takes."""
+
+WORDS = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+}
+"""What a value of a type is, as said to a user, by the kind of error."""
 
 Row = tuple[str, Any, bool, str]
 """A setting to check: its name, its value, whether that fits, and what was expected."""
@@ -104,45 +115,29 @@ def _section(path: Path, name: str, kind: Any, found: Mapping[str, Any]) -> Any:
     if get_origin(kind) is Mapping:
         return dict(found)
     defaults = kind()
-    wanted = get_type_hints(kind)
+    types = get_type_hints(kind)
     known = [f.name for f in fields(kind)]
-    values: dict[str, Any] = {}
     for key, value in found.items():
         if key not in known:
             raise UserError(f"{path} sets {name}.{key}, which does not exist: expected one of {', '.join(known)}")
-        if not _fits(value, wanted[key]):
-            example = getattr(defaults, key)
-            such = f", such as {json.dumps(example)}" if example and not isinstance(example, bool | Mapping) else ""
-            raise UserError(f"{path} sets {name}.{key} to {value!r}: expected {_words(wanted[key])}{such}")
-        values[key] = tuple(value) if isinstance(value, list) else value
-    return kind(**values)
+        _check_type(path, f"{name}.{key}", value, types[key], getattr(defaults, key))
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in found.items()})
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a TOML value is one of a type: a whole number is a float too, a list a tuple."""
-    inner = get_args(kind)
-    if get_origin(kind) is Literal:
-        return value in inner
-    if get_origin(kind) is UnionType:
-        return any(_fits(value, own) for own in inner)
-    if get_origin(kind) is tuple:
-        return isinstance(value, list) and all(_fits(own, inner[0]) for own in value)
-    if get_origin(kind) is Mapping:
-        return isinstance(value, dict) and all(_fits(own, inner[1]) for own in value.values())
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)
+def _check_type(path: Path, name: str, value: Any, kind: Any, example: Any) -> None:
+    """Raise UserError for a value, or the first one within it, that is of another type: a whole number is a float too.
 
-
-def _words(kind: Any) -> str:
-    """What a value of a type is, as said to a user."""
-    inner = get_args(kind)
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(inner)}"
-    if get_origin(kind) is UnionType:
-        return " or ".join(_words(own) for own in inner if own is not NoneType)
-    if get_origin(kind) is tuple:
-        return f"a list, each {_words(inner[0])}"
-    if get_origin(kind) is Mapping:
-        return f"a table, each value {_words(inner[1])}"
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
+    Values are read as in JSON, where lists are tuples and nothing is turned into another type. The value stays as it
+    was written.
+    """
+    try:
+        TypeAdapter(kind).validate_json(json.dumps(value, default=str), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
+        wanted = WORDS.get(first["type"], first["msg"])
+        if first["type"] == "literal_error":
+            wanted = f"one of {', '.join(get_args(kind))}"
+        such = f", such as {json.dumps(example)}" if example and not place and not isinstance(example, bool) else ""
+        shown = first["input"] if place else value
+        raise UserError(f"{path} sets {name}{place} to {shown!r}: expected {wanted}{such}") from None
