@@ -14,11 +14,22 @@ from tempfile import mkdtemp
 import platformdirs
 import psutil
 
+from rag_mt.errors import UserError
+
 
 def cache_dir() -> Path:
-    """The program's cache folder: `RAG_MT_CACHE` or the platform's user cache."""
+    """The program's cache folder: `RAG_MT_CACHE` or the platform's user cache.
+
+    Raises UserError where there is none and it cannot be made.
+    """
     path = Path(os.environ.get("RAG_MT_CACHE") or platformdirs.user_cache_dir("rag_mt"))
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"the cache folder {path} cannot be made ({error.strerror}): name a folder that can be written in the "
+            "environment variable RAG_MT_CACHE"
+        ) from error
     return path
 
 

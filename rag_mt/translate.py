@@ -1,4 +1,4 @@
-"""Translate files or standard input: `python -m rag_mt.translate --src de FILE`."""
+"""Translate files or standard input: `rag-mt translate --src de FILE`, or `python -m rag_mt.translate`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from rag_mt.paths import whole_file
 from rag_mt.progress import progress
 from rag_mt.skips import Skips
 from rag_mt.types import ELLIPSIS, TranslatedText, Translation
+
+DESCRIPTION = "Translate files or standard input. An interrupted job with -o goes on with the same command."
 
 if TYPE_CHECKING:
     from rag_mt.corpora.formats import Format, Segment, Side
@@ -79,7 +81,8 @@ def translate(options: argparse.Namespace) -> int:
         from rag_mt.jobs import Counts
 
         side = Side(language(options.src).code, options.column)
-        totals, skips = Counts(), Skips(folder=f"{inputs[0][0].parent}/" if inputs[0][1] == "-" else "")
+        spooled = [path.parent for path, name in inputs if name == "-"]
+        totals, skips = Counts(), Skips(folder=f"{spooled[0]}{os.sep}" if spooled else "")
         for (path, _), form in zip(inputs, formats, strict=True):
             form.check(path, side, language(options.tgt).code)
         plans = [
@@ -93,13 +96,13 @@ def translate(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _inputs(names: Sequence[str]) -> Iterator[list[tuple[Path, str]]]:
-    """The input files with their names; standard input is spooled to a temporary file."""
+    """The input files with their names; standard input is spooled to a temporary file, which errors do not name."""
     with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
-        inputs = []
+        inputs, stdin = [], Path(folder) / "stdin"
         for name in names or ["-"]:
             path = Path(name)
             if name == "-":
-                path = Path(folder) / "stdin"
+                path = stdin
                 if sys.stdin.isatty():
                     note("reading from the terminal: end with Ctrl-D")
                 with path.open("wb") as file:
@@ -109,7 +112,10 @@ def _inputs(names: Sequence[str]) -> Iterator[list[tuple[Path, str]]]:
                     f"input file {name} does not exist: expected a path to a text, TSV, JSONL, TMX, PO or XLIFF file"
                 )
             inputs.append((path, name))
-        yield inputs
+        try:
+            yield inputs
+        except UserError as error:
+            raise UserError(str(error).replace(str(stdin), "standard input")) from error
 
 
 def _outputs(output: str | None, names: Sequence[str]) -> list[Path | None]:
@@ -285,7 +291,7 @@ def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `python -m rag_mt.translate`."""
-    parser = Parser(prog="python -m rag_mt.translate", description=__doc__)
+    parser = Parser(prog="python -m rag_mt.translate", description=DESCRIPTION)
     add_options(parser)
     return run(translate, parser.parse_args(arguments))
 

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import base_code, language
 from rag_mt.locks import alone_in
 from rag_mt.paths import cache_dir, sync
+from rag_mt.progress import progress
 from rag_mt.types import Encoder, Origin, Sentence
 from retrievers.bm25 import Bm25Settings
 from retrievers.build import build_index
@@ -76,8 +78,11 @@ def default_index(
                 options: dict[str, Any] = {"replace": True, "restart": True, "total": len(sentences), "show": show}
                 build_index(made, sentences, maker, retriever=retriever, language=code, terms=terms, **options)
                 index = open_index(made, maker.settings)
-            for source in others - index.manifest.thresholds.keys():
-                _calibrate(index, maker, texts[source], texts[code], source)
+            missing = sorted(others - index.manifest.thresholds.keys())
+            with closing(progress(len(missing), "languages", "choosing cut-offs", show=show and bool(missing))) as bar:
+                for source in missing:
+                    _calibrate(index, maker, texts[source], texts[code], source)
+                    bar.update(1)
             if folder.exists():  # moved, not emptied: who has it open goes on with it
                 folder.rename(unfinished / "damaged")
             made.rename(folder)

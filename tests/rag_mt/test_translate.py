@@ -195,6 +195,30 @@ def test_mistakes_are_one_sentence(
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("options", "data", "told"),
+    [([], b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "PNG image"), (["--format", "xliff"], b"no xml", "not well-formed")],
+)
+def test_standard_input_is_named_in_errors(
+    options: list[str], data: bytes, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data), isatty=lambda: False))
+    code, _, err = command(["--src", "de", *options], capsys)
+    assert code == 2
+    assert told in err
+    assert "standard input" in err and "rag-mt-" not in err
+
+
+def test_a_cache_that_cannot_be_made_is_named(
+    tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "file" / "cache"))
+    code, _, err = command(["--src", "de", "--quiet", str(text)], capsys)
+    assert code == 2
+    assert "file/cache cannot be made (Not a directory)" in err and "RAG_MT_CACHE" in err.splitlines()[-1]
+
+
 def test_bad_lines_are_reported_and_passed_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out = tmp_path / "in.txt", tmp_path / "out.txt"
     long = b"wort " * 210_000  # 1 MB on one line
