@@ -149,7 +149,8 @@ def search(options: argparse.Namespace) -> int:
         given = options.text or sys.stdin.buffer.read().decode("utf-8").splitlines()
         texts = [text.strip() for text in given if text.strip() and text.encode("utf-8")]
     except UnicodeError:
-        raise UserError("the text to search for is not valid UTF-8: convert it with `iconv -t utf-8`") from None
+        origin = "the text to search for" if options.text else "standard input"
+        raise UserError(f"{origin} is not valid UTF-8: convert it with `iconv -t utf-8`") from None
     for text, hints in zip(texts, retriever.retrieve([Sentence(t, source) for t in texts]), strict=True):
         for hint in hints:
             context = " ".join(hint.context().marked("[[", "]]").splitlines())
@@ -183,7 +184,7 @@ def parser() -> Parser:
     top.add_argument("--version", action="version", version=__version__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    add = commands.add_parser("translate", help="translate files or standard input", description=translate.__doc__)
+    add = commands.add_parser("translate", help="translate files or standard input", description=translate.DESCRIPTION)
     translate.add_options(add)
     add.set_defaults(run=translate.translate)
 

@@ -44,7 +44,9 @@ def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as stop:
         main([*command, "--help"])
     assert stop.value.code == 0
-    assert "usage: rag-mt" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "usage: rag-mt" in out
+    assert "python -m" not in out
 
 
 def test_info_and_verify(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
