@@ -44,7 +44,7 @@ def locked(path: Path, wait: bool = False) -> FileLock | None:
 def release(lock: FileLock) -> None:
     """Give a lock back and remove its file; who waits for it notices that and makes a new one."""
     with suppress(OSError):  # Windows removes no file that is open: there the library does it after the release
-        os.unlink(lock.lock_file)  # noqa: PTH108
+        Path(lock.lock_file).unlink()
     lock.release(force=True)
 
 

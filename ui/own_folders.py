@@ -25,7 +25,10 @@ class OwnFolder:
         for left in parent.glob(f".{escape(prefix)}*.lock"):
             _remove_unused(left)
         self.path = parent / f"{prefix}{secrets.token_hex(8)}"
-        lock = locked(parent / f".{self.path.name}.lock", wait=True)  # before there is a folder to remove
+        try:  # before there is a folder to remove
+            lock = locked(parent / f".{self.path.name}.lock", wait=True)
+        except OSError:  # a file system without locks, where nothing is ever removed after a kill
+            lock = None
         self.path.mkdir(mode=0o700)
         self._end = weakref.finalize(self, _remove, self.path, lock)  # at the end of the process at the latest
 
