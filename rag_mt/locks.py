@@ -18,14 +18,14 @@ def alone_in(folder: Path, job: str, wait: bool = False) -> Iterator[None]:
 
     If another process holds it, raises UserError that names that process and the `job`, or waits for its end.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     folder = folder.resolve()  # one lock for all names of a folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.with_name(f".{folder.name}.lock")
     lock = locked(path, wait)
     if lock is None:
         raise UserError(f"{job} is running already (process {_holder(path)}): wait for it or stop it first")
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)  # its last holder may have removed it
         yield
     finally:
         release(lock)

@@ -68,6 +68,7 @@ def test_who_waits_comes_next(tmp_path: Path) -> None:
 
 
 def test_a_folder_has_one_lock_by_all_its_names_and_can_be_removed_while_held(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "folder")
     with alone_in(tmp_path / "folder", "the job"):
         with pytest.raises(UserError, match=f"process {os.getpid()}"), alone_in(tmp_path / "link", "the job"):
