@@ -19,8 +19,9 @@ from rag_mt.errors import UserError
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 MAX_DOCUMENT = 512 * 2**20
 _SAFE = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
-_MISC = r"(?:\s|<!--.*?-->|<\?.*?\?>)*"
-_SUBSET = re.compile(rf"{_MISC}<!DOCTYPE(?:\"[^\"]*\"|'[^']*'|[^\"'\[>])*\[", re.DOTALL)
+# `*+` never tries other pieces of what it has read: n comments could be cut in 2^n ways.
+_MISC = r"(?:\s|<!--.*?-->|<\?.*?\?>)*+"
+_SUBSET = re.compile(rf"{_MISC}<!DOCTYPE(?:\"[^\"]*\"|'[^']*'|[^\"'\[>])*+\[", re.DOTALL)
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
