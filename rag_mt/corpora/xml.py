@@ -122,7 +122,7 @@ def legal(text: str) -> str:
 
 def local_name(element: Any) -> str:
     """The tag without its namespace; an empty string for comments and processing instructions."""
-    return etree.QName(element).localname if isinstance(element.tag, str) else ""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
 def insert_after(element: Any, new: Any) -> None:
