@@ -6,7 +6,6 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
@@ -18,155 +17,20 @@ MOST = 4000
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("rag_mt", "prompts", "retrievers", "ui", "eval", "finetune")
 
+# fmt: off
 REPEATED = [
-    *("<!--a-->", "<!--", "-->", "<?xml?>", "<?a?>", "<?", "<!DOCTYPE a>", "<!DOCTYPE ", "<![CDATA[", "]]>", "&amp;"),
-    *(
-        "&a;",
-        "&",
-        "&#x1F600;",
-        "<a>",
-        "</a>",
-        "<a ",
-        '<a b="',
-        "<a/>",
-        "<b>a",
-        "<div>",
-        "<p>a<br>",
-        "<script>",
-        "<!",
-        "<",
-    ),
-    *(
-        "[[",
-        "]]",
-        "[",
-        "[[ ",
-        "a [[b]]",
-        "{",
-        "}",
-        "{{",
-        "{{ ",
-        "{a",
-        "${",
-        "%",
-        "%(",
-        "%1$",
-        "%0",
-        "<x",
-        "<x ",
-        "'",
-        '"',
-    ),
-    *(
-        '\\"',
-        "\\",
-        "\\x",
-        '{"',
-        '{"a":',
-        "[1,",
-        '"a"\t',
-        "“",
-        "„",
-        "`",
-        "``",
-        "*",
-        "**",
-        "#",
-        "##",
-        "### ",
-        "|",
-        "<|",
-        "<|a|>",
-    ),
-    *(
-        "<s>",
-        "[INST]",
-        "<<SYS>>",
-        "German: ",
-        "German:",
-        "Haus: ",
-        "English: x ",
-        ":",
-        "a:",
-        "<think>",
-        "</think>",
-        "( ",
-        "1. ",
-    ),
-    *(
-        "\u0301",
-        "a\u0301",
-        "\u200d",
-        "\u2060",
-        "\u200b",
-        "\ufeff",
-        "\xa0",
-        "\u2028",
-        "\x85",
-        "\x1c",
-        "\x00",
-        " ",
-        "  a",
-        "\t",
-    ),
-    *(
-        "a\t",
-        "\t\t",
-        "\n",
-        "\r",
-        "\r\n",
-        "a\n",
-        " \n",
-        "0",
-        "1",
-        "1.",
-        "1,",
-        "1 ",
-        "1,234 ",
-        "a",
-        "A",
-        "a ",
-        "ab ",
-        "A. ",
-        "z.B. ",
-    ),
-    *(
-        "Dr. ",
-        "...",
-        ". ",
-        "-",
-        "- ",
-        "_",
-        "a-",
-        "a.",
-        "a'",
-        "%20",
-        "&a=1",
-        "a=1&",
-        "q=a&",
-        "/",
-        "../",
-        "ü",
-        "ß",
-        "漢",
-        "漢。",
-        "か",
-    ),
-    *(
-        "\U0001f600",
-        "\U0001f1e9",
-        "\ud800",
-        "\udc00",
-        "#, fuzzy\n",
-        'msgid "a"\n',
-        'msgstr "',
-        "msgid ",
-        '"',
-        '""\n',
-        "@",
-        "a@b.",
-    ),
+    "<!--a-->", "<!--", "-->", "<?xml?>", "<?a?>", "<?", "<!DOCTYPE a>", "<!DOCTYPE ", "<![CDATA[", "]]>", "&amp;",
+    "&a;", "&", "&#x1F600;", "<a>", "</a>", "<a ", '<a b="', "<a/>", "<b>a", "<div>", "<p>a<br>", "<script>", "<!",
+    "<", "</html>", "[[", "]]", "[", "[[ ", "a [[b]]", "{", "}", "{{", "{{ ", "{a", "${", "%", "%(", "%1$", "%0",
+    "<x", "<x ", "'", '"', '\\"', "\\", "\\x", '{"', '{"a":', "[1,", '"a"\t', "“", "„", "`", "``", "*", "**", "#",
+    "##", "### ", "|", "<|", "<|a|>", "<s>", "[INST]", "<<SYS>>", "German: ", "German:", "Haus: ", "English: x ", ":",
+    "a:", "<think>", "</think>", "( ", "1. ", "\u0301", "a\u0301", "\u200d", "\u2060", "\u200b", "\ufeff", "\xa0",
+    "\u2028", "\x85", "\x1c", "\x00", " ", "  a", "\t", "a\t", "\t\t", "\n", "\r", "\r\n", "a\n", " \n", "0", "1",
+    "1.", "1,", "1 ", "1,234 ", "a", "A", "a ", "ab ", "A. ", "z.B. ", "Dr. ", "...", ". ", "-", "- ", "_", "a-",
+    "a.", "a'", "%20", "&a=1", "a=1&", "q=a&", "/", "../", "ü", "ß", "漢", "漢。", "か", "\U0001f600", "\U0001f1e9",
+    "\ud800", "\udc00", "#, fuzzy\n", 'msgid "a"\n', 'msgstr "', '""\n', "@", "a@b.",
 ]
+# fmt: on
 """Beginnings, ends and pieces of all grammars that are read anywhere, a row for each."""
 
 PROLOGS = ["<!--a-->", "<?xml?>", "<?a?>", " \n", '<!DOCTYPE tmx SYSTEM "']
@@ -186,12 +50,8 @@ UNKNOWN |= {"lengths": {"<": {3}}, "wide": False, "parts": ["a", "b"], "hint": t
 def hostile_texts() -> Iterator[str]:
     """Texts of MOST characters at most."""
     for piece in REPEATED:
-        many = piece * ((MOST - 8) // len(piece))
-        yield from (many, f"a{many}", f"{many}x", f"{many}\n!", f"x {many} ")
-    pairs = [*pairwise(REPEATED), *zip(REPEATED, REPEATED[7:], strict=False)]
-    for one, other in pairs:
-        half = MOST // 2
-        yield one * (half // len(one)) + other * (half // len(other))
+        yield piece * ((MOST - 3) // len(piece)) + "\n!"
+    for one, other in zip(REPEATED[::3], REPEATED[7::3], strict=False):
         yield (one + other) * (MOST // len(one + other))
     for prolog in PROLOGS:
         yield from (prolog * ((MOST - len(root) - 1) // len(prolog)) + "\n" + root for root in ROOTS)
@@ -267,8 +127,7 @@ def _pumped(pattern: re.Pattern[Any]) -> Iterator[str]:
     _collect(parsed, "", before, pieces)
     for piece in sorted(pieces - {""}):
         for prefix in sorted(before):
-            for end in ("", "\x00", "\n!"):
-                yield prefix + piece * ((MOST - len(prefix)) // len(piece)) + end
+            yield prefix + piece * ((MOST - len(prefix) - 2) // len(piece)) + "\n!"
 
 
 def _collect(parsed: Any, prefix: str, before: set[str], pieces: set[str]) -> str:
@@ -328,6 +187,6 @@ def _set(items: Any) -> str:
                 parts.append("-".join(re.escape(chr(c)) for c in value))
             case "CATEGORY":
                 category = str(value).removeprefix("CATEGORY_").replace("UNI_", "")
-                letter = category.removeprefix("NOT_")[0].lower().replace("s", "s")
+                letter = category.removeprefix("NOT_")[0].lower()
                 parts.append("\\" + (letter.upper() if category.startswith("NOT_") else letter))
     return f"[{''.join(parts)}]"

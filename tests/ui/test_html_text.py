@@ -10,7 +10,9 @@ from rag_mt.errors import UserError
 from ui.html_text import MOST_DEPTH, HtmlText
 
 TAGS = "<p> </p> <b> </b> <br> <i> </i> <div> </div> <pre> </pre> <code>y</code> <script>a</script> <img> <g> <!--c-->"
-PIECES = st.lists(st.sampled_from([*TAGS.split(), "wort ", "&amp;", "<", "<b", "<!--", ">", "\n", "\x00", "ü"]), max_size=12)
+PIECES = st.lists(
+    st.sampled_from([*TAGS.split(), "wort ", "&amp;", "<", "<b", "<!--", ">", "\n", "\x00", "ü"]), max_size=12
+)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,9 @@ def test_markup_that_does_not_end_stays_as_it_is(end: str) -> None:
         assert made == f"<p>ONE</p>{end}"
 
 
-@pytest.mark.parametrize("markup", ["a <b<i>c</i> d", "<frameset><p>a</p></frameset>b", "<html<b>a", "</body>a</html>b"])
+@pytest.mark.parametrize(
+    "markup", ["a <b<i>c</i> d", "<frameset><p>a</p></frameset>b", "<html<b>a", "</body>a</html>b"]
+)
 def test_strange_markup_is_read(markup: str) -> None:
     page = HtmlText(markup)
     assert page.text
