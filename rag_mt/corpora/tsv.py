@@ -19,9 +19,6 @@ from rag_mt.languages import base_code, language
 from rag_mt.skips import Skips
 from rag_mt.types import Origin, TranslatedText
 
-MAX_CHARS = 100_000
-"""The longest row: it may hold several texts."""
-
 TOO_FEW = "too few cells"
 
 _SEPARATORS = re.compile(r"[\t\r\n]+")
@@ -78,7 +75,7 @@ class _Tsv:
 
 def _rows(file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
     column = 0
-    for line in read_lines(file, skips, MAX_CHARS):
+    for line in read_lines(file, skips):
         cells = None if line.text is None else line.text.split("\t")
         if line.number == 1:
             column, header = _column(file, side, cells or [])
