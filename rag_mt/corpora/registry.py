@@ -34,9 +34,9 @@ COMPRESSED = (".gz", ".xz", ".zst")
 READS = ", ".join(f"{name} ({', '.join(s for s, meant in SUFFIXES.items() if meant == name)})" for name in FORMATS)
 """What is read, in words."""
 
-STRUCTURED = frozenset(
-    [".adoc", ".arb", ".cfg", ".conf", ".csv", ".htm", ".html", ".ini", ".ipynb", ".json", ".less", ".markdown", ".md", ".mdx", ".org", ".php", ".plist", ".properties", ".resx", ".rst", ".rtf", ".strings", ".svg", ".tex", ".toml", ".ts", ".xhtml", ".xml", ".yaml", ".yml"]
-)
+_STRUCTURED = """.adoc .arb .cfg .conf .csv .htm .html .ini .ipynb .json .less .markdown .md .mdx .org .php .plist
+    .properties .resx .rst .rtf .strings .svg .tex .toml .ts .xhtml .xml .yaml .yml"""
+STRUCTURED = frozenset(_STRUCTURED.split())
 """Files of lines whose keys, markup or commas a translation line by line would damage."""
 
 _HEAD = 1 << 16

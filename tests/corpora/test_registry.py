@@ -80,10 +80,8 @@ def test_utf16_xml_by_content(tmp_path: Path) -> None:
         ("page", "<html><p>a"),
         ("a.json", '[\n  {"text": "a"}\n]'),
         ("app_de.arb", '{\n  "a": "b"\n}'),
-        *(
-            (f"a.{suffix}", "Hallo")
-            for suffix in ["html", "htm", "xhtml", "md", "yaml", "YML", "properties", "ini", "toml", "rst", "csv", "strings"]
-        ),
+        *((f"a.{suffix}", "Hallo") for suffix in ("html", "htm", "xhtml", "md", "yaml", "YML", "properties")),
+        *((f"a.{suffix}", "Hallo") for suffix in ("ini", "toml", "rst", "csv", "strings")),
         ("a.md.gz", "Hallo"),
     ],
 )
