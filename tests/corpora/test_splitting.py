@@ -115,3 +115,23 @@ def test_sentences_that_touch_get_a_space_unless_their_script_has_none() -> None
 def test_rejoin_wants_one_translation_per_span() -> None:
     with pytest.raises(ValueError):
         rejoin("A. B.", [Span(0, 2), Span(3, 5)], ["C."])
+
+
+@pytest.mark.parametrize("mark", ["- ", "* ", "+ ", "> ", "> > ", "- [ ] ", "[x] ", "  - ", "1) ", "• "])
+@pytest.mark.parametrize("language", ["de", "en"])
+def test_marks_of_lists_belong_to_no_sentence(mark: str, language: str) -> None:
+    text = f"{mark}Erst dies. Dann das."
+    spans = split(text, language)
+    assert [s.of(text) for s in spans] == ["Erst dies.", "Dann das."]
+    assert rejoin(text, spans, ["A.", "B."]) == f"{mark}A. B."
+
+
+def test_what_may_be_a_number_stays_in_its_sentence() -> None:
+    assert [s.start for s in split("1. Mai ist ein Feiertag.", "de")] == [0]
+    assert [s.start for s in split("-5 Grad", "de")] == [0]
+
+
+@pytest.mark.parametrize("text", ["anna@example.org", " https://example.org/Pfad?a=1 ", "www.example.org"])
+def test_addresses_are_no_sentences(text: str) -> None:
+    assert split(text, "de") == []
+    assert split(f"Schreib an {text}", "de")
