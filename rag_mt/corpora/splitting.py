@@ -24,7 +24,7 @@ MAX_CHARS = 1000
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _WORD = re.compile(r"[^\W_]")
 _LIST_NUMBER = re.compile(r"[(\[]?\d{1,3}[.)\]]+")
-_LIST_MARK = re.compile(r"[ \t]*(?:(?:[-*+>•‣◦]|\[[ xX]\]|\d{1,3}\))[ \t]+)+")
+_LIST_MARK = re.compile(r"[ \t]*(?:(?:[-*+>•‣◦]|\[ \])[ \t]+)+")
 _ADDRESS = re.compile(r"\s*(?:[^\s@]+@[^\s@]+\.\w+|(?:https?://|www\.)\S+)\s*")
 _NO_BREAK = re.compile(r"[\xa0\u2007\u202f]+")
 _LOWER_START = re.compile(r"[\W_]*([^\W\d_])")
@@ -66,9 +66,9 @@ def split(text: str, language: str, max_chars: int = MAX_CHARS) -> list[Span]:
     """The sentences of `text` as spans in order, without the white space around them.
 
     A line end always ends a sentence. A line without a letter or digit (a rule, bullets) and one that is an address of
-    mail or the web have none, so that `rejoin` leaves them alone. Marks of a list belong to none either, but for `1. `,
-    which can be a day. A sentence of more than `max_chars` characters is cut at its last clause end or space before
-    that.
+    mail or the web have none, so that `rejoin` leaves them alone. Marks of a list belong to none either, but for
+    numbers, which can be days. A sentence of more than `max_chars` characters is cut at its last clause end or space
+    before that.
     """
     code = base_code(language)
     spans: list[Span] = []
