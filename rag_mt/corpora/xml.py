@@ -158,6 +158,7 @@ def _xml_errors(file: Path) -> Iterator[None]:
     except etree.XMLSyntaxError as error:
         last = error.error_log.last_error
         line, message = (last.line, last.message) if last else (error.lineno or 1, error.msg)
+        message = " ".join(str(message).split())
         raise UserError(f"{file}:{line}: not well-formed XML ({message}): repair it or export it again") from None
 
 

@@ -195,13 +195,15 @@ BOMB = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdef", "bcd
         ("<tmx>\n<body><tu>&unknown;</tu></body></tmx>", ":2: not well-formed"),
         ("<tmx>\n<body>\n<tu>", ":3: not well-formed"),
         ("just text", ":1: not well-formed"),
+        ('<tmx>\n<body a="\n<b">', ":3: not well-formed"),
         ("", "is empty"),
         ("<xliff/>", "root element is <xliff>, expected <tmx>"),
     ],
 )
 def test_bad_documents_are_refused_in_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     file = write(tmp_path / "a.tmx", text)
-    with pytest.raises(UserError, match=sentence):
+    with pytest.raises(UserError, match=sentence) as caught:
         list(FORMAT.segments(file, Side("de"), Skips()))
+    assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=sentence):
         filled(file, "de", "en", [])
