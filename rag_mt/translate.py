@@ -84,8 +84,8 @@ def translate(options: argparse.Namespace) -> int:
                 jobs.append((path, form, output, total))
         if not jobs:
             raise unreadable[0]
-        for error in unreadable:
-            note(f"left out: {error}")
+        for reason in unreadable:
+            note(f"left out: {reason}")
         translator = _translator(options)
         for path, form, output, total in jobs:
             _one(translator, form, path, side, output, total, totals, options)
