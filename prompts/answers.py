@@ -33,6 +33,7 @@ _QUOTES = {
     "`": "`",
 }
 _QUOTE_CHARACTERS = frozenset(_QUOTES) | frozenset(_QUOTES.values())
+_MARKED = re.compile("(.*?)".join(map(re.escape, MARKS)))  # blanks beside the marks are not its task: n^3 steps
 _SENTENCE_END = re.compile(r"(?<=[.:])\s+")
 _ECHO_WORDS, _ECHOED_SENTENCE_WORDS = 4, 6
 
@@ -180,14 +181,13 @@ def _without_marks(text: str, source: str, prompt: Prompt) -> str:
     """The text without marks that the model copied from the hints' contexts; the user's own marks stay."""
     if not any(mark in prompt.text for mark in MARKS):
         return text
-    left, right = map(re.escape, MARKS)
     if any(mark in source for mark in MARKS):
         phrases = {_words(hint.phrase) for hint in prompt.hints}
-        return re.sub(
-            rf"{left}\s*(.*?)\s*{right}", lambda found: found[1] if _words(found[1]) in phrases else found[0], text
-        )
-    text = re.sub(rf"{left}\s*(.*?)\s*{right}", r"\1", text)
-    return re.sub(rf"{left}|{right}", "", text).strip()
+        return _MARKED.sub(lambda found: found[1].strip() if _words(found[1]) in phrases else found[0], text)
+    text = _MARKED.sub(lambda found: found[1].strip(), text)
+    for mark in MARKS:
+        text = text.replace(mark, "")
+    return text.strip()
 
 
 def _unwrapped(text: str, source: str) -> str:

@@ -62,14 +62,18 @@ class Guard:
 
     def _pass(self, text: str) -> str:
         text = _OWN.sub(lambda found: _broken(found[0]), text)
-        if self._firsts is None or not self._firsts.search(text):
+        if self._firsts is None:
             return text
-        for start, first in enumerate(text):
-            for length in self._lengths.get(first, ()):
+        parts, at = [], 0
+        for first in self._firsts.finditer(text):
+            start = first.start()
+            for length in self._lengths[first[0]] if start >= at else ():
                 token = text[start : start + length]
                 if token in self.reserved:
-                    return f"{text[:start]}{_broken(token)}{text[start + length :]}"
-        return text
+                    parts += [text[at:start], _broken(token)]
+                    at = start + length
+                    break
+        return "".join([*parts, text[at:]])
 
 
 def _broken(token: str) -> str:

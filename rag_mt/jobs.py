@@ -19,6 +19,9 @@ from rag_mt.journal import Journal
 from rag_mt.translator import Translator
 from rag_mt.types import Prompt, Sentence, Span, TranslatedText, Translation
 
+MOST_NAMED = 20
+"""Lost placeholders that are named by file and line; all are counted."""
+
 WINDOW = 256
 """Segments that are planned together: long enough to sort, short enough to give output early."""
 
@@ -33,6 +36,8 @@ class Counts:
     used: int = 0
     failed: int = 0
     noted: dict[str, int] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+    """Where a placeholder was lost or added, and which (`a.po:7: placeholder lost: %s`), of the first MOST_NAMED."""
 
     def add(self, translation: Translation) -> None:
         self.sentences += 1
@@ -43,6 +48,8 @@ class Counts:
         for note in translation.notes:
             reason = note.split(":")[0]
             self.noted[reason] = self.noted.get(reason, 0) + 1
+            if reason.startswith("placeholder") and len(self.lost) < MOST_NAMED:
+                self.lost.append(f"{translation.source.source}: {note}")
 
 
 def translate_segments(

@@ -73,9 +73,6 @@ def translate(options: argparse.Namespace) -> int:
     if language(options.src).code == language(options.tgt).code:
         raise UserError(f"source and target are both {language(options.src).name}: give another --src or --tgt")
     with _inputs(options.files) as inputs:
-        from rag_mt.corpora.registry import format_of
-
-        formats = [format_of(path, options.format) for path, _ in inputs]
         outputs = _outputs(options.output, [name for _, name in inputs])
         from rag_mt.corpora.formats import Side
         from rag_mt.jobs import Counts
@@ -83,15 +80,36 @@ def translate(options: argparse.Namespace) -> int:
         side = Side(language(options.src).code, options.column)
         spooled = [path.parent for path, name in inputs if name == "-"]
         totals, skips = Counts(), Skips(folder=f"{spooled[0]}{os.sep}" if spooled else "")
-        for (path, _), form in zip(inputs, formats, strict=True):
-            form.check(path, side, language(options.tgt).code)
-        plans = [
-            _count(form, path, side, skips) for (path, _), form in zip(inputs, formats, strict=True)
-        ]  # read everything once before a model is loaded: a wrong file costs a second, not a minute
+        jobs: list[tuple[Path, Format, Path | None, int]] = []
+        unreadable: list[UserError] = []
+        for (path, _), output in zip(inputs, outputs, strict=True):
+            # Read everything once before a model is loaded: a wrong file costs a second, not a minute.
+            try:
+                form, total = _checked(path, side, options, skips)
+            except UserError as error:
+                unreadable.append(error)
+            else:
+                jobs.append((path, form, output, total))
+        if not jobs:
+            raise unreadable[0]
+        for reason in unreadable:
+            note(f"left out: {reason}")
         translator = _translator(options)
-        for (path, _), form, output, total in zip(inputs, formats, outputs, plans, strict=True):
+        for path, form, output, total in jobs:
             _one(translator, form, path, side, output, total, totals, options)
-    return _closing_lines(totals, skips, options.show_hints)
+    code = _closing_lines(totals, skips, options.show_hints)
+    if unreadable:
+        note(f"{len(unreadable)} of {len(inputs)} files could not be read and are not translated")
+    return PARTLY if unreadable else code
+
+
+def _checked(path: Path, side: Side, options: argparse.Namespace, skips: Skips) -> tuple[Format, int]:
+    """A file's format and its number of sentences; raises UserError if it cannot be translated."""
+    from rag_mt.corpora.registry import format_of
+
+    form = format_of(path, options.format)
+    form.check(path, side, language(options.tgt).code)
+    return form, _count(form, path, side, skips)
 
 
 @contextmanager
@@ -280,13 +298,15 @@ def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:
         )
     if skips.counts:
         note(f"{skips.summary()} (passed through as they are)")
+    for place in counts.lost:
+        note(place.removeprefix(skips.folder))
     for reason, number in sorted(counts.noted.items()):
         note(f"{number} x {reason}")
     if counts.failed:
         note(
             f"{counts.failed} of {counts.sentences} sentences could not be translated and stand in the source language"
         )
-    return PARTLY if counts.failed or skips.counts else OK
+    return PARTLY if counts.failed or counts.lost or skips.counts else OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

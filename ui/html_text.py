@@ -12,6 +12,7 @@ from lxml import etree
 
 from rag_mt.corpora.inline import flatten, rebuild
 from rag_mt.corpora.xml import legal, local_name
+from rag_mt.errors import UserError
 
 _INLINE = """a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q s small span strike strong sub sup
     time tt u"""
@@ -21,33 +22,38 @@ INLINE = frozenset(_INLINE.split())
 """Elements whose text belongs to the sentence around them."""
 OPAQUE = frozenset(_OPAQUE.split())
 """Elements that are kept as they are, inside a sentence or not."""
-MOST_DEPTH = 200
-"""Elements inside one another; what lies deeper is kept as it is."""
+MOST_DEPTH = 500
+"""Elements inside one another: each takes a call of Python's, and of 2,048 libxml2 drops the rest without a word."""
 
 _DOCUMENT = re.compile(r"\s*<(!doctype|html|head|body)\b", re.IGNORECASE)
 _TYPE = re.compile(r"\s*<!doctype[^>]*>\s*", re.IGNORECASE)
+_AFTER_END = re.compile(r"</html\s*>.*?\w", re.IGNORECASE | re.DOTALL)
+_END = re.compile(r"</(?:html|body)\s*>", re.IGNORECASE)
+_TAG_START = re.compile(r"<[A-Za-z/!?]")
 _CODE, _TAG, _RUN = "g", "data-rag-mt-tag", "rag-mt-run"  # `g` is the inline code with text of rag_mt.corpora.inline
 _BLANK = re.compile(r"[ \t\r\n\f]+")
 _LETTER = re.compile(r"[^\W\d_]")
 
 
 class HtmlText:
-    """A piece of HTML or a whole document. `text` is what it says, a line for each run of text in a block (and one more
-    for each line end in preformatted text), without the inline elements; these go back to the word boundaries nearest
-    to where they were."""
+    """A piece of HTML or a whole document; UserError if more than MOST_DEPTH elements stand inside one another.
+
+    `text` is what it says, a line for each run of text in a block (and one more for each line end in preformatted
+    text), without the inline elements; these go back to the word boundaries nearest to where they were.
+    """
 
     def __init__(self, markup: str) -> None:
         self._markup, markup = markup, legal(markup)
+        markup, self._end = _ended(markup)
+        if _AFTER_END.search(markup):  # which a parser drops; without these ends, which HTML may leave out, it does not
+            markup = _END.sub("", markup)
         self._whole = bool(_DOCUMENT.match(markup))
-        try:
-            self._root: Any = (
-                lxml.html.document_fromstring(markup)
-                if self._whole
-                else lxml.html.fragment_fromstring(markup, create_parent="div")
+        self._root = _parsed(markup, self._whole)
+        if _depth(self._root) > MOST_DEPTH:
+            raise UserError(
+                f"the HTML has more than {MOST_DEPTH} elements inside one another: send its parts one by one"
             )
-        except etree.ParserError:  # nothing but a document type, say
-            self._root = lxml.html.Element("div")
-        runs = list(_runs(self._root, False, 0))
+        runs = list(_runs(self._root, False))
         read = [(run, *flatten(run)) for run in runs]
         self._read = [(run, text, codes) for run, text, codes in read if _LETTER.search(text)]
         self._runs = runs
@@ -68,14 +74,50 @@ class HtmlText:
         markup = str(lxml.html.tostring(self._root, encoding="unicode"))
         if self._whole:
             kind = _TYPE.match(self._markup)
-            return (kind[0] if kind else "") + markup
-        return markup.removeprefix("<div>").removesuffix("</div>")
+            return (kind[0] if kind else "") + markup + self._end
+        return markup.removeprefix("<div>").removesuffix("</div>") + self._end
 
 
-def _runs(block: Any, preformatted: bool, depth: int) -> Iterator[Any]:
+def _ended(markup: str) -> tuple[str, str]:
+    """The markup, and apart from it the comment or tag at its end that does not end: a parser drops it, or more."""
+    at = markup.find("<!--", markup.rfind("-->") + 1)
+    if at < 0:
+        at = markup.rfind("<")
+        if ">" in markup[at:] or not _TAG_START.match(markup, at):
+            return markup, ""
+    return markup[:at], markup[at:]
+
+
+def _parsed(markup: str, whole: bool) -> Any:
+    """The document, or a `div` with the content of a piece."""
+    parser = lxml.html.HTMLParser(huge_tree=True)
+    root = lxml.html.Element("div")
+    try:
+        document: Any = lxml.html.document_fromstring(markup if whole else f"<html><body>{markup}", parser)
+    except etree.ParserError:  # nothing but a document type, say
+        return root
+    if whole:
+        return document
+    for part in document:
+        if len(root):
+            root[-1].tail = (root[-1].tail or "") + (part.text or "")
+        else:
+            root.text = (root.text or "") + (part.text or "")
+        root.extend(list(part))
+    return root
+
+
+def _depth(root: Any) -> int:
+    """How many elements stand inside one another at most."""
+    depth = deepest = 0
+    for event, _ in etree.iterwalk(root, events=("start", "end")):
+        depth += 1 if event == "start" else -1
+        deepest = max(depth, deepest)
+    return deepest
+
+
+def _runs(block: Any, preformatted: bool) -> Iterator[Any]:
     """Set each run of text and inline elements of a block, and of the blocks in it, into an element of its own."""
-    if depth > MOST_DEPTH:
-        return
     preformatted = preformatted or local_name(block) == "pre"
     children, run = list(block), _new_run(block, block.text, preformatted)
     for child in children:
@@ -93,7 +135,7 @@ def _runs(block: Any, preformatted: bool, depth: int) -> Iterator[Any]:
             yield run
         block.append(child)
         if not _is_opaque(child):
-            yield from _runs(child, preformatted, depth + 1)
+            yield from _runs(child, preformatted)
         run = _new_run(block, tail, preformatted)
     if len(run) or run.text:
         block.append(run)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from rag_mt.corpora.opening import open_bytes
-from rag_mt.corpora.registry import COMPRESSED, SUFFIXES
+from rag_mt.corpora.registry import COMPRESSED, SUFFIXES, check_content
 from rag_mt.errors import UserError
 from ui.limits import LimitError, TooLargeError
 
@@ -38,12 +38,13 @@ def safe_suffix(name: str) -> str:
 
 def keep(source: Path, folder: Path, stem: str, name: str, most: int) -> Path:
     """Copy an upload to `folder/STEM` with the suffix of its `name`; raises LimitError if it holds more than `most`
-    bytes, packed or unpacked, and UserError if it cannot be read."""
+    bytes, packed or unpacked, and UserError if it cannot be read or is of a kind that is not."""
     place = folder / f"{stem}{safe_suffix(name)}"
     shutil.copyfile(source, place)
     with named(place, name):
         if unpacked_size(place, most) > most:
             raise TooLargeError(f"{shown_name(name)} holds more than {most} bytes and no more are allowed: split it")
+        check_content(place, PurePosixPath(shown_name(name)))
     return place
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ def _places(text: str, source: str, codes: Sequence[Code]) -> list[int]:
     first, last = len(source) - len(source.lstrip()), len(source.rstrip())
     starts = [lead] + [m.start() for m in _WORD_START.finditer(text)]
     ends = [m.start() for m in _WORD_END.finditer(text)] + [len(text) - trail]
+    both = sorted({*starts, *ends})
     places: list[int] = []
     opened: list[tuple[int, int]] = []  # positions of the open codes in source and text
     for code in codes:
@@ -116,8 +118,10 @@ def _places(text: str, source: str, codes: Sequence[Code]) -> list[int]:
         else:
             wanted = code.position / len(source) * len(text)
             name = local_name(code.element) if code.kind == "empty" else code.kind
-            allowed = starts if name in _BEFORE_WORDS else ends if name in _AFTER_WORDS else starts + ends
-            place = min((p for p in allowed if p >= least), key=lambda p: (abs(p - wanted), p), default=len(text))
+            allowed = starts if name in _BEFORE_WORDS else ends if name in _AFTER_WORDS else both
+            first_free, after = bisect_left(allowed, least), bisect_left(allowed, wanted)
+            nearest = allowed[max(first_free, after - 1) : max(first_free, after) + 1]
+            place = min(nearest, key=lambda p: (abs(p - wanted), p), default=len(text))
         places.append(max(place, places[-1] if places else 0))
         if code.kind == "open":
             opened.append((code.position, places[-1]))

@@ -28,8 +28,8 @@ from rag_mt.types import Origin
 
 log = logging.getLogger("rag_mt")
 
-MAX_CHARS = 10_000
-"""A longer line is not one segment of text."""
+MAX_CHARS = 100_000
+"""A longer line is no text of people; a long paragraph is cut into sentences like any other."""
 
 BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 18

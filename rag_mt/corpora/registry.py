@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from rag_mt.corpora.formats import Format
 from rag_mt.corpora.opening import open_bytes
@@ -31,8 +31,17 @@ SUFFIXES = {
 
 COMPRESSED = (".gz", ".xz", ".zst")
 
+READS = ", ".join(f"{name} ({', '.join(s for s, meant in SUFFIXES.items() if meant == name)})" for name in FORMATS)
+"""What is read, in words."""
+
+_STRUCTURED = """.adoc .arb .cfg .conf .csv .htm .html .ini .ipynb .json .less .markdown .md .mdx .org .php .plist
+    .properties .resx .rst .rtf .strings .svg .tex .toml .ts .xhtml .xml .yaml .yml"""
+STRUCTURED = frozenset(_STRUCTURED.split())
+"""Files of lines whose keys, markup or commas a translation line by line would damage."""
+
 _HEAD = 1 << 16
-_ROOT = re.compile(r"\A\s*(?:<\?xml.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>|\s)*<(?:[\w.-]+:)?([\w.-]+)", re.DOTALL)
+# `*+` takes what stands before the root once and for all: tried again in other pieces, n comments would take 2^n steps.
+_ROOT = re.compile(r"(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>|\s)*+<(?:[\w.-]+:)?([\w.-]+)", re.DOTALL)
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -47,50 +56,71 @@ def format_named(name: str) -> Format:
 def format_of(path: Path, name: str = "auto") -> Format:
     """The format called `name`; with `auto` that of the file's suffix below compression, else what its content shows.
 
-    Raises UserError for an unknown name, for a file that cannot be opened, and for XML or JSON of another kind.
+    Raises UserError for an unknown name, for a file that cannot be opened, and for a structured file of another kind.
     """
     if name != "auto":
         return format_named(name)
     return format_named(format_by_suffix(path) or _format_by_content(path))
 
 
-def format_by_suffix(path: Path) -> str:
+def format_by_suffix(path: PurePath) -> str:
     """The name of the format that the suffix means (`.txt.gz` is text), or an empty string."""
+    return SUFFIXES.get(_suffix(path), "")
+
+
+def check_content(path: Path, name: PurePath) -> None:
+    """Raise the UserError that `format_of` would for the content of `path`, were `name` its own: where the file of a
+    user is stored under another name."""
+    if not format_by_suffix(name):
+        _format_by_content(path, name)
+
+
+def _suffix(path: PurePath) -> str:
+    """The last suffix below compression, in lower case."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
-    return SUFFIXES.get(suffixes[-1], "") if suffixes else ""
+    return suffixes[-1] if suffixes else ""
 
 
-def _format_by_content(path: Path) -> str:
+def _refused(path: PurePath, kind: str) -> UserError:
+    return UserError(
+        f"{path} is {kind}, which would be damaged if it were translated line by line: expected {READS}, convert it to "
+        "one of these"
+    )
+
+
+def _format_by_content(path: Path, name: PurePath | None = None) -> str:
+    """The format of a file whose suffix means none; `name` is what its user calls it."""
+    name = name or path
     with open_bytes(path) as stream:
         head = stream.read(_HEAD)
     text = head.decode("utf-16" if head.startswith(_UTF16) else "utf-8-sig", "replace").lstrip()
-    if text.startswith("<"):
-        return _xml_format(path, text)
+    if text.startswith("<") and (found := _xml_format(name, text)):
+        return found
     if _is_po(text):
         return "po"
     first = text.splitlines()[0] if text else ""
     if first.startswith("{") and (_is_json(first) or len(first) == len(text)):
         return "jsonl"
-    if path.suffix.lower() == ".json":
-        raise UserError(
-            f"{path} is JSON but not one record per line: convert it with `jq -c '.[]'`, or add --format text"
-        )
+    if (suffix := _suffix(name)) in STRUCTURED:
+        raise _refused(name, f"a {suffix} file")
     return "text"
 
 
-def _xml_format(path: Path, text: str) -> str:
-    """TMX or XLIFF by the root element. Other XML is no text; a line of text may begin with `<` though."""
-    root = _ROOT.match(text)
-    if root and root[1] in ("tmx", "xliff"):
-        return root[1]
-    if text.startswith("<?xml"):
-        raise UserError(
-            f"{path} is XML with root <{root[1] if root else '?'}>: expected tmx or xliff; "
-            "to translate it line by line add --format text"
-        )
-    return "text"
+def _xml_format(name: PurePath, text: str) -> str:
+    """TMX or XLIFF by the root element; empty for what may be text: a line can begin with `<`. Raises UserError for
+    other XML and for HTML."""
+    match = _ROOT.match(text)
+    root = match[1] if match else ""
+    if root in ("tmx", "xliff"):
+        return root
+    lines = text.rstrip().splitlines()
+    if text.startswith("<?xml") or (root and len(lines) > 1 and lines[-1].endswith(f"</{root}>")):
+        raise _refused(name, f"XML with root <{root or '?'}>")
+    if text[:14].lower() == "<!doctype html" or root.lower() == "html":
+        raise _refused(name, "HTML")
+    return ""
 
 
 def _is_po(text: str) -> bool:

@@ -24,6 +24,8 @@ MAX_CHARS = 1000
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _WORD = re.compile(r"[^\W_]")
 _LIST_NUMBER = re.compile(r"[(\[]?\d{1,3}[.)\]]+")
+_LIST_MARK = re.compile(r"[ \t]*(?:(?:[-*+>•‣◦]|\[ \])[ \t]+)+")
+_ADDRESS = re.compile(r"\s*(?:[^\s@]+@[^\s@]+\.\w+|(?:https?://|www\.)\S+)\s*")
 _NO_BREAK = re.compile(r"[\xa0\u2007\u202f]+")
 _LOWER_START = re.compile(r"[\W_]*([^\W\d_])")
 _LAST_WORD = re.compile(r"(?:(\d)\W*\s)?(?:^|(?<=[\s(\[\"'’«„“‘-]))(\w[\w-]*)\.[\xa0\s]*$")
@@ -63,15 +65,20 @@ _SPACE = re.compile(r"\s+")
 def split(text: str, language: str, max_chars: int = MAX_CHARS) -> list[Span]:
     """The sentences of `text` as spans in order, without the white space around them.
 
-    A line end always ends a sentence. A line without a letter or digit (a rule, bullets) has none, so that `rejoin`
-    leaves it alone. A sentence of more than `max_chars` characters is cut at its last clause end or space before that.
+    A line end always ends a sentence. A line without a letter or digit (a rule, bullets) and one that is an address of
+    mail or the web have none, so that `rejoin` leaves them alone. Marks of a list belong to none either, but for
+    numbers, which can be days. A sentence of more than `max_chars` characters is cut at its last clause end or space
+    before that.
     """
     code = base_code(language)
     spans: list[Span] = []
     for line in _LINE.finditer(text):
-        if _WORD.search(line[0]):
-            for start, end in _repaired(line[0], _boundaries(line[0], language, code), code):
-                spans.extend(_capped(text, line.start() + start, line.start() + end, max_chars))
+        mark = _LIST_MARK.match(line[0])
+        first = line.start() + (mark.end() if mark else 0)
+        content = text[first : line.end()]
+        if _WORD.search(content) and not _ADDRESS.fullmatch(content):
+            for start, end in _repaired(content, _boundaries(content, language, code), code):
+                spans.extend(_capped(text, first + start, first + end, max_chars))
     return spans
 
 

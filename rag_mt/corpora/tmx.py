@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -19,14 +20,19 @@ from rag_mt.languages import base_code
 from rag_mt.skips import Skips
 from rag_mt.types import Origin, TranslatedText
 
+log = logging.getLogger("rag_mt")
+
+OURS = "rag-mt"
+"""What names the maker of a variant."""
+
 _CR = {"\r": "&#13;"}
 _PARENTS = {"tu": "body", "body": "tmx", "tmx": ""}
 
 
 @dataclass(frozen=True)
 class Tmx:
-    """TMX 1.1 to 1.4b. Filling adds the target variant to every unit, or replaces the one that is there;
-    the output is UTF-8 with the line ends of the input."""
+    """TMX 1.1 to 1.4b. Filling adds the target variant to every unit that has none with a text: a translation that is
+    there stays, unless it is an earlier one of ours. The output is UTF-8 with the line ends of the input."""
 
     name: str = "tmx"
     suffixes: tuple[str, ...] = (".tmx",)
@@ -65,8 +71,9 @@ class Tmx:
         """Nothing: such a file takes a translation into any language."""
 
     def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
-        """The memory with source and target variants; header, notes and other languages are kept."""
-        head = read_head(file, "tmx")
+        """The memory with source and target variants; header, notes, other languages and translations that are there
+        already (one in `en-GB` is one for `en`) are kept."""
+        head, kept = read_head(file, "tmx"), 0
 
         def write(text: str) -> None:
             out.write(head.encode(text, "utf-8"))
@@ -83,11 +90,13 @@ class Tmx:
                     if local_name(element) != "tu":
                         write(etree.tostring(shell(element), encoding="unicode").removesuffix("/>") + ">")
                 elif local_name(element) == "tu":
-                    _fill_unit(element, side.language, target, translations)
+                    kept += _fill_unit(element, side.language, target, translations)
                 else:
                     prefix = f"{element.prefix}:" if element.prefix else ""
                     write(f"{_take_content(element)}</{prefix}{local_name(element)}>")
             write(epilog(element))  # the root ended last
+        if kept:
+            log.info("%s: %d units have a translation into %s already, which is kept", file, kept, target)
 
 
 def _in_place(element: Any) -> bool:
@@ -133,32 +142,34 @@ def _segment(variant: Any) -> Any:
     return next((c for c in variant if local_name(c) == "seg"), None) if variant is not None else None
 
 
-def _fill_unit(unit: Any, source: str, target: str, translations: Iterator[TranslatedText]) -> None:
-    """Add or replace the target variant of a unit that has a source text."""
+def _fill_unit(unit: Any, source: str, target: str, translations: Iterator[TranslatedText]) -> bool:
+    """Give a unit with a source text its target variant; returns whether the translation that is there was kept."""
     variant = _variant(unit, source)
     if not _text(variant):
-        return
-    translated = next(translations)
+        return False
+    translated, old = next(translations), _present(unit, variant, target)
+    if _text(old) and old.get("creationtool") != OURS:
+        return True
     if not usable(translated):
-        return
+        return False
     segment = deepcopy(_segment(variant))
     text, codes = flatten(segment)
     rebuild(segment, translated.text, text, codes)
     key = XML_LANG if variant.get(XML_LANG) else "lang"
-    new = etree.Element(variant.tag, {key: target, "creationtool": "rag-mt", "creationid": "rag-mt"})
+    new = etree.Element(variant.tag, {key: target, "creationtool": OURS, "creationid": OURS})
     new.text = variant.text if not (variant.text or "").strip() else None
     new.append(segment)
     segment.tail = variant[-1].tail
-    old = _replaced(unit, variant, target)
     if old is None:
         insert_after(variant, new)
     else:
         new.set(key, old.get(XML_LANG) or old.get("lang"))
         new.tail = old.tail
         unit.replace(old, new)
+    return False
 
 
-def _replaced(unit: Any, source: Any, target: str) -> Any:
+def _present(unit: Any, source: Any, target: str) -> Any:
     """The variant in exactly the target language or, for a target without a region, in one of its regions."""
     others = [(code.lower(), v) for code, v in _variants(unit) if v is not source]
     exact = [v for code, v in others if code == target.lower()]

@@ -5,6 +5,7 @@ Tabs separate and line ends end, nothing else: quotes are characters like any ot
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,8 +20,11 @@ from rag_mt.languages import base_code, language
 from rag_mt.skips import Skips
 from rag_mt.types import Origin, TranslatedText
 
-MAX_CHARS = 100_000
-"""The longest row: it may hold several texts."""
+log = logging.getLogger("rag_mt")
+
+_HEADS = "id key text source target src tgt sentence translation context comment note notes domain"
+HEADS = frozenset(_HEADS.split())
+"""Cells of which one makes the first line a header, besides the name of the language."""
 
 TOO_FEW = "too few cells"
 
@@ -43,7 +47,8 @@ class _Tsv:
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
         """The cells of the side's column that are not blank; rows without that column are skips.
 
-        Without `side.column` it is the column whose header is the language's code or English name, else the first.
+        Without `side.column` it is the column whose header is the language's code or English name, else the first,
+        which the log notes if there are more.
         Raises UserError if a named column is not in the first line.
         """
         for row in _rows(file, side, skips):
@@ -57,31 +62,30 @@ class _Tsv:
         """The same rows with the translation as a new last cell; its header is the target's code, or `translation`
         where a column has that already.
 
-        A row whose cell is blank gets an empty one, and a row with fewer cells than the first one gets those too, so
-        that translations share a column. Rows that are skips stay as they are. Tabs in translations become spaces.
+        A row whose cell is blank gets an empty one. A row with fewer cells than the first one gets those too, and in
+        one with more of them the others come after it, so that translations share a column. Rows that are skips stay
+        as they are. Tabs in translations become spaces.
         """
-        width = 0
+        width = 0  # cells of the first row
         for row in _rows(file, side, Skips(shown=0)):
-            new, cells = None, (row.line.text or "").count("\t") + 1
-            if row.line.text:
-                width = width or cells
+            new, text = None, row.line.text or ""
+            if text:
+                width = width or text.count("\t") + 1
             if row.header:
-                new = _head(target, row.line.text or "")
+                new = _head(target, text)
             elif row.cell and not row.cell.isspace():
                 new = _SEPARATORS.sub(" ", next(translations).text)
-            elif row.cell is not None and row.line.text:
+            elif row.cell is not None and text:
                 new = ""
-            out.write(
-                row.line.raw if new is None else row.line.with_text(_extended(row.line.text or "", width - cells, new))
-            )
+            out.write(row.line.raw if new is None else row.line.with_text(_extended(text, width, new)))
 
 
 def _rows(file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
     column = 0
-    for line in read_lines(file, skips, MAX_CHARS):
+    for line in read_lines(file, skips):
         cells = None if line.text is None else line.text.split("\t")
         if line.number == 1:
-            column, header = _column(file, side, cells or [])
+            column, header = _column(file, side, cells or [], bool(skips.shown))
             if header:
                 yield _Row(line, None, True)
                 continue
@@ -94,9 +98,11 @@ def _rows(file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
             yield _Row(line, None)
 
 
-def _extended(row: str, missing: int, new: str) -> str:
-    """The row with a new last cell after `missing` empty ones."""
-    return row + "\t" * max(missing, 0) + "\t" + new
+def _extended(row: str, width: int, new: str) -> str:
+    """The row with a new cell after `width` others, of which those that are missing are empty."""
+    cells = row.split("\t")
+    cells += [""] * (width - len(cells))
+    return "\t".join([*cells[:width], new, *cells[width:]])
 
 
 def _head(target: str, header: str) -> str:
@@ -105,15 +111,17 @@ def _head(target: str, header: str) -> str:
     return target if target.casefold() not in taken else free_name("translation", target.casefold(), taken)
 
 
-def _column(file: Path, side: Side, first: list[str]) -> tuple[int, bool]:
-    """The side's column, counted from 0, and whether the first line is a header."""
+def _column(file: Path, side: Side, first: list[str], warn: bool) -> tuple[int, bool]:
+    """The side's column, counted from 0, and whether the first line is a header; says which one was guessed, if it is
+    to `warn`."""
     heads = [cell.strip().casefold() for cell in first]
     names = {side.language.casefold(), base_code(side.language), language(side.language).name.casefold()}
+    header = any(head in names | HEADS for head in heads)
     if side.column.isdecimal():
         column = int(side.column) - 1
         if column < 0:
             raise UserError(f"column 0 of {file} does not exist: columns are counted from 1")
-        return column, column < len(heads) and heads[column] in names
+        return column, header
     if side.column:
         wanted = side.column.strip().casefold()
         if wanted not in heads:
@@ -123,7 +131,16 @@ def _column(file: Path, side: Side, first: list[str]) -> tuple[int, bool]:
             )
         return heads.index(wanted), True
     found_at = [i for i, head in enumerate(heads) if head in names]
-    return (found_at[0], True) if found_at else (0, False)
+    if found_at:
+        return found_at[0], True
+    if warn and len(heads) > 1:
+        log.warning(
+            "%s: none of its %d columns is named %s, so the first one is read: give another with --column",
+            file,
+            len(heads),
+            side.language,
+        )
+    return 0, header
 
 
 FORMAT: Format = _Tsv()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -46,12 +47,13 @@ class Xliff:
         for scope in _scopes(file, parse(file).getroot()):
             targets = scope.is_target(file, side.language)
             for unit in scope.units():
-                part = unit.target if targets else unit.source
-                text = flatten(part)[0] if part is not None else ""
-                if text.strip() and unit.pending != targets:
-                    yield Segment(text, Origin(str(file), part.sourceline))
-                else:
-                    kept += bool(text.strip())
+                parts = ([unit.target] if unit.target is not None else []) if targets else unit.parts
+                for part in parts:
+                    text = flatten(part)[0]
+                    if text.strip() and unit.pending != targets:
+                        yield Segment(text, Origin(str(file), part.sourceline))
+                    else:
+                        kept += bool(text.strip())
         if kept and skips.shown:
             reason = "without a finished translation are left out" if targets else "that need no translation are kept"
             log.info("%s: %d units %s", file, kept, reason)
@@ -72,13 +74,13 @@ class Xliff:
         for scope in _scopes(file, tree.getroot()):
             scope.claim(file, side.language, target)
             for unit in scope.units():
-                text, codes = flatten(unit.source)
-                if not (text.strip() and unit.pending):
-                    continue
-                translated = next(translations)
-                if usable(translated):
-                    rebuild(unit.ready_target(target), translated.text, text, codes)
-                    unit.mark(guessed=has_inner(text, codes))
+                parts = [flatten(part) for part in unit.parts] if unit.pending else []
+                translated = [next(translations) if text.strip() else TranslatedText(text) for text, _ in parts]
+                if any(text.strip() for text, _ in parts) and all(map(usable, translated)):
+                    places = unit.ready_places(target)
+                    for place, (text, codes), made in zip(places, parts, translated, strict=True):
+                        rebuild(place, made.text, text, codes)
+                    unit.mark(guessed=any(has_inner(*part) for part in parts))
         write(tree, head, out)
 
 
@@ -104,7 +106,22 @@ class _Unit:
         marks = (e.get("translate") for e in (self.holder, *self.holder.iterancestors()))
         return next((m for m in marks if m), "yes") != "no"
 
-    def ready_target(self, language: str) -> Any:
+    @property
+    def parts(self) -> list[Any]:
+        """The elements whose texts are translated each by itself: the segments that `seg-source` is cut into, else the
+        source."""
+        return _segments(_child(self.holder, "seg-source")) or [self.source]
+
+    def ready_places(self, language: str) -> list[Any]:
+        """An element of the target for each of `parts`; segments get the `mrk` that they have in `seg-source`."""
+        target, cut = self._ready_target(language), _child(self.holder, "seg-source")
+        if not _segments(cut):
+            return [target]
+        target.text = cut.text
+        target[:] = [deepcopy(child) for child in cut]
+        return _segments(target)
+
+    def _ready_target(self, language: str) -> Any:
         """The target element, made if it is not there."""
         if self.target is not None:
             return self.target
@@ -188,6 +205,11 @@ def _scopes(file: Path, root: Any) -> list[_Scope]:
     if version[0] == "2":
         return [_Scope(root, "2")]
     return [_Scope(f, "1") for f in root.iter(_tag(root, "file"))]
+
+
+def _segments(cut: Any) -> list[Any]:
+    """The `mrk` elements that mark segments in a `seg-source` or its copy; none if `cut` is None."""
+    return [] if cut is None else [m for m in cut.iter(_tag(cut, "mrk")) if m.get("mtype") == "seg"]
 
 
 def _tag(element: Any, name: str) -> str:

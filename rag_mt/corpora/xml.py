@@ -19,8 +19,9 @@ from rag_mt.errors import UserError
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 MAX_DOCUMENT = 512 * 2**20
 _SAFE = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
-_MISC = r"(?:\s|<!--.*?-->|<\?.*?\?>)*"
-_SUBSET = re.compile(rf"{_MISC}<!DOCTYPE(?:\"[^\"]*\"|'[^']*'|[^\"'\[>])*\[", re.DOTALL)
+# `*+` never tries other pieces of what it has read: n comments could be cut in 2^n ways.
+_MISC = r"(?:\s|<!--.*?-->|<\?.*?\?>)*+"
+_SUBSET = re.compile(rf"{_MISC}<!DOCTYPE(?:\"[^\"]*\"|'[^']*'|[^\"'\[>])*+\[", re.DOTALL)
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -121,7 +122,7 @@ def legal(text: str) -> str:
 
 def local_name(element: Any) -> str:
     """The tag without its namespace; an empty string for comments and processing instructions."""
-    return etree.QName(element).localname if isinstance(element.tag, str) else ""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
 def insert_after(element: Any, new: Any) -> None:
@@ -157,6 +158,7 @@ def _xml_errors(file: Path) -> Iterator[None]:
     except etree.XMLSyntaxError as error:
         last = error.error_log.last_error
         line, message = (last.line, last.message) if last else (error.lineno or 1, error.msg)
+        message = " ".join(str(message).split())
         raise UserError(f"{file}:{line}: not well-formed XML ({message}): repair it or export it again") from None
 
 

@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rag_mt.corpora.opening import Line, compressed, open_bytes, read_lines
+from rag_mt.corpora.opening import MAX_CHARS, Line, compressed, open_bytes, read_lines
 from rag_mt.errors import UserError
 from rag_mt.skips import Skips
 
@@ -34,7 +34,7 @@ BYTES = st.lists(
 ).map(b"".join)
 
 
-def lines_of(data: bytes, max_chars: int = 10_000) -> tuple[list[Line], Skips]:
+def lines_of(data: bytes, max_chars: int = MAX_CHARS) -> tuple[list[Line], Skips]:
     skips = Skips(shown=0)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "text"
@@ -163,10 +163,10 @@ def test_only_lf_crlf_and_cr_end_lines() -> None:
         ("next\x85line".encode(), "control character"),
         ("\ufdd0".encode(), "noncharacter or unpaired surrogate"),
         ("\U0001ffff".encode(), "noncharacter or unpaired surrogate"),
-        (b"x" * 10_001, "over-long line"),
-        ("ä".encode() * 10_001, "over-long line"),
-        (b"x" * 10_000, ""),
-        ("😀".encode() * 10_000, ""),
+        (b"x" * (MAX_CHARS + 1), "over-long line"),
+        ("ä".encode() * (MAX_CHARS + 1), "over-long line"),
+        (b"x" * MAX_CHARS, ""),
+        ("😀".encode() * MAX_CHARS, ""),
         ("soft\u00adhyphen, zero\u200bwidth\u200d, \ufeff, tab\t, \U0010fffd".encode(), ""),
     ],
 )

@@ -71,17 +71,32 @@ def test_utf16_xml_by_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "sentence"),
+    ("file", "content"),
     [
-        ("a.xml", '<?xml version="1.0"?><resources/>', "root <resources>: expected tmx or xliff"),
-        ("a.json", '[\n  {"text": "a"}\n]', "jq -c"),
+        ("strings.xml", '<?xml version="1.0"?><resources/>'),
+        ("strings", '<?xml version="1.0"?><resources/>'),
+        ("strings", '<resources>\n  <string name="a">b</string>\n</resources>\n'),
+        ("page", "<!DOCTYPE html>\n<p>a"),
+        ("page", "<html><p>a"),
+        ("a.json", '[\n  {"text": "a"}\n]'),
+        ("app_de.arb", '{\n  "a": "b"\n}'),
+        *((f"a.{suffix}", "Hallo") for suffix in ("html", "htm", "xhtml", "md", "yaml", "YML", "properties")),
+        *((f"a.{suffix}", "Hallo") for suffix in ("ini", "toml", "rst", "csv", "strings")),
+        ("a.md.gz", "Hallo"),
     ],
 )
-def test_other_structured_files_are_not_taken_for_text(tmp_path: Path, file: str, content: str, sentence: str) -> None:
+def test_other_structured_files_are_not_taken_for_text(tmp_path: Path, file: str, content: str) -> None:
     (tmp_path / file).write_text(content)
-    with pytest.raises(UserError, match=sentence):
+    with pytest.raises(UserError, match=r"text \(.txt, .text\), tsv \(.tsv, .tab\).*xliff") as caught:
         format_of(tmp_path / file)
+    assert "--format" not in str(caught.value) and "\n" not in str(caught.value)
     assert format_of(tmp_path / file, "text").name == "text"
+
+
+@pytest.mark.parametrize("file", ["a.srt", "README", "notes.log", "a.1", "a.de"])
+def test_files_of_other_names_are_text(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).write_text("Hallo Welt.")
+    assert format_of(tmp_path / file).name == "text"
 
 
 def test_unknown_names_and_missing_files() -> None:

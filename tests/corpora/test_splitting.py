@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from rag_mt.corpora.splitting import MAX_CHARS, rejoin, split
@@ -81,6 +81,7 @@ def test_spans_in_other_scripts_and_spacing(language: str, text: str, sentences:
 @given(text=TEXTS, language=st.sampled_from(LANGUAGES), limit=st.sampled_from([1, 7, 50, MAX_CHARS]))
 @example(text="B\u00a0. C\u2028. D\ud800. E", language="en", limit=MAX_CHARS)  # bare sentencex panics here
 def test_spans_are_sound_and_rejoin_to_the_text(text: str, language: str, limit: int) -> None:
+    assume(not any(sign in text for sign in ("@", "://", "www.")))  # an address is no sentence
     spans = split(text, language, limit)
     assert rejoin(text, spans, [span.of(text) for span in spans]) == text
     assert all(0 < len(span) <= limit for span in spans)
@@ -115,3 +116,23 @@ def test_sentences_that_touch_get_a_space_unless_their_script_has_none() -> None
 def test_rejoin_wants_one_translation_per_span() -> None:
     with pytest.raises(ValueError):
         rejoin("A. B.", [Span(0, 2), Span(3, 5)], ["C."])
+
+
+@pytest.mark.parametrize("mark", ["- ", "* ", "+ ", "> ", "> > ", "- [ ] ", "[ ] ", "  - ", "• "])
+@pytest.mark.parametrize("language", ["de", "en"])
+def test_marks_of_lists_belong_to_no_sentence(mark: str, language: str) -> None:
+    text = f"{mark}Erst dies. Dann das."
+    spans = split(text, language)
+    assert [s.of(text) for s in spans] == ["Erst dies.", "Dann das."]
+    assert rejoin(text, spans, ["A.", "B."]) == f"{mark}A. B."
+
+
+def test_what_may_be_a_number_stays_in_its_sentence() -> None:
+    assert [s.start for s in split("1. Mai ist ein Feiertag.", "de")] == [0]
+    assert [s.start for s in split("-5 Grad", "de")] == [0]
+
+
+@pytest.mark.parametrize("text", ["anna@example.org", " https://example.org/Pfad?a=1 ", "www.example.org"])
+def test_addresses_are_no_sentences(text: str) -> None:
+    assert split(text, "de") == []
+    assert split(f"Schreib an {text}", "de")

@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rag_mt.corpora.formats import Side
+from rag_mt.corpora.splitting import split
 from rag_mt.corpora.text import FORMAT
 from rag_mt.errors import UserError
 from rag_mt.skips import Skips
@@ -79,3 +80,11 @@ def test_a_column_of_plain_text_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a\tb\n")
     with pytest.raises(UserError, match=r"no column '2': add --format tsv"):
         list(FORMAT.segments(tmp_path / "text", Side("de", "2"), Skips()))
+
+
+def test_a_paragraph_on_one_line_is_a_segment_however_long(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("Das ist ein Satz. " * 2000)
+    skips = Skips(shown=0)
+    (segment,) = FORMAT.segments(path, Side("de"), skips)
+    assert len(split(segment.text, "de")) == 2000 and not skips.counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,14 +77,35 @@ def test_one_segment_per_unit_with_the_language(tmp_path: Path) -> None:
     assert skips.counts == {"no de side": 1}
 
 
-def test_filling_adds_or_replaces_the_target_and_keeps_the_rest(tmp_path: Path) -> None:
+def test_filling_adds_the_target_and_keeps_the_rest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = write(tmp_path / "a.tmx", OMEGAT)
-    out = filled(file, "de", "en", [TranslatedText("The house is old."), TranslatedText("He comes & goes.")]).decode()
+    with caplog.at_level(logging.INFO, "rag_mt"):
+        out = filled(file, "de", "en", [TranslatedText("The house is old."), TranslatedText("He comes & goes.")])
     first = '      <tuv lang="en" creationtool="rag-mt" creationid="rag-mt">\n        <seg>The house is old.</seg>\n'
-    second = '<tuv lang="EN-US" creationtool="rag-mt" creationid="rag-mt">\n        <seg>He comes &amp; goes.</seg>'
-    expected = OMEGAT.replace("alt.</seg>\n      </tuv>\n", f"alt.</seg>\n      </tuv>\n{first}      </tuv>\n")
-    expected = expected.replace('<tuv lang="EN-US" changeid="eva">\n        <seg>Old.</seg>', second)
-    assert out == expected
+    assert out.decode() == OMEGAT.replace(
+        "alt.</seg>\n      </tuv>\n", f"alt.</seg>\n      </tuv>\n{first}      </tuv>\n"
+    )
+    assert caplog.messages == [f"{file}: 1 units have a translation into en already, which is kept"]
+
+
+@pytest.mark.parametrize(
+    ("variant", "target", "expected"),
+    [
+        ('xml:lang="en"><seg>old</seg>', "en", ["de", "old"]),
+        ('xml:lang="en-GB" creationid="eva"><seg>old</seg>', "en", ["de", "old"]),
+        ('xml:lang="en-GB"><seg>old</seg>', "en-US", ["de", "new", "old"]),
+        ('xml:lang="en"><seg> </seg>', "en", ["de", "new"]),
+        ('xml:lang="en-GB"><seg/>', "en", ["de", "new"]),
+        ('xml:lang="en" creationtool="rag-mt"><seg>old</seg>', "en", ["de", "new"]),
+    ],
+)
+def test_only_our_own_and_empty_variants_are_replaced(
+    tmp_path: Path, variant: str, target: str, expected: list[str]
+) -> None:
+    unit = f'<tu><tuv xml:lang="de"><seg>de</seg></tuv><tuv {variant}</tuv></tu>'
+    file = write(tmp_path / "a.tmx", f"<tmx><header/><body>{unit}</body></tmx>")
+    out = filled(file, "de", target, [TranslatedText("new")])
+    assert [s.text for s in etree.fromstring(out).iter("seg")] == expected
 
 
 def test_windows_line_ends_and_byte_order_mark_stay(tmp_path: Path) -> None:
@@ -117,7 +139,7 @@ def test_the_exact_language_is_preferred(tmp_path: Path) -> None:
     assert [s.text for s in FORMAT.segments(file, Side("pt-PT"), Skips())] == ["pt-PT"]
     assert [s.text for s in FORMAT.segments(file, Side("pt"), Skips())] == ["pt-BR"]
     out = filled(file, "pt-PT", "pt", [TranslatedText("new")])
-    assert [s.text for s in etree.fromstring(out).iter("seg")] == ["new", "pt-PT", "en"]
+    assert [s.text for s in etree.fromstring(out).iter("seg")] == ["pt-BR", "pt-PT", "en"]
 
 
 def resident() -> int:
@@ -173,13 +195,15 @@ BOMB = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdef", "bcd
         ("<tmx>\n<body><tu>&unknown;</tu></body></tmx>", ":2: not well-formed"),
         ("<tmx>\n<body>\n<tu>", ":3: not well-formed"),
         ("just text", ":1: not well-formed"),
+        ('<tmx>\n<body a="\n<b">', ":3: not well-formed"),
         ("", "is empty"),
         ("<xliff/>", "root element is <xliff>, expected <tmx>"),
     ],
 )
 def test_bad_documents_are_refused_in_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     file = write(tmp_path / "a.tmx", text)
-    with pytest.raises(UserError, match=sentence):
+    with pytest.raises(UserError, match=sentence) as caught:
         list(FORMAT.segments(file, Side("de"), Skips()))
+    assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=sentence):
         filled(file, "de", "en", [])

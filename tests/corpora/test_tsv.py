@@ -7,11 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rag_mt.corpora.formats import Side
-from rag_mt.corpora.tsv import FORMAT
+from rag_mt.corpora.tsv import FORMAT, HEADS
 from rag_mt.errors import UserError
 from rag_mt.skips import Skips
 from rag_mt.types import TranslatedText
@@ -45,7 +45,9 @@ def filled(path: Path, side: Side, translations: list[str]) -> str:
         ("it\tDE\nciao\tHallo\n", "", ["Hallo"]),
         ("Italian\tGerman \nciao\tHallo\n", "", ["Hallo"]),
         ("it\tde\nciao\tHallo\n", "2", ["Hallo"]),
-        ("it\tde\nciao\tHallo\n", "1", ["it", "ciao"]),
+        ("it\tde\nciao\tHallo\n", "1", ["ciao"]),
+        ("id\tdeutsch\n7\tHallo\n", "2", ["Hallo"]),
+        ("id\tdeutsch\nsieben\tHallo\n", "", ["sieben"]),
         ("id\ttitle\n7\tHallo\n", "Title", ["Hallo"]),
         ("\ufeffde\tit\r\nHallo\tciao\r\n", "", ["Hallo"]),
         ('"Er sagte ""ja""\t"\n', "", ['"Er sagte ""ja""']),
@@ -82,6 +84,7 @@ def test_fill_appends_a_column_and_leaves_skipped_rows_alone(tmp_path: Path) -> 
     column=st.sampled_from(["1", "2", "3"]),
 )
 def test_without_the_new_column_the_file_is_as_before(rows: list[str], end: str, column: str) -> None:
+    assume(not any(cell.strip().casefold() in HEADS | {"de", "german"} for row in rows for cell in row.split("\t")))
     with TemporaryDirectory() as folder:
         path, side = table(Path(folder), end.join(rows)), Side("de", column)
         cells = texts(path, side)
@@ -93,8 +96,9 @@ def test_without_the_new_column_the_file_is_as_before(rows: list[str], end: str,
         if not before.removeprefix("\ufeff") or len(old) <= index:
             assert row == before
         else:
-            padding = "\t" * (width - len(old))
-            assert row == f"{before}{padding}\t{next(left) if old[index].strip() else ''}"
+            old += [""] * (width - len(old))
+            old.insert(width, next(left) if old[index].strip() else "")
+            assert row == ("\ufeff" if before.startswith("\ufeff") else "") + "\t".join(old)
     assert next(left, None) is None
 
 
@@ -117,3 +121,18 @@ def test_the_new_column_is_one_column(tmp_path: Path) -> None:
     FORMAT.fill(file, Side("de"), "en", iter([TranslatedText("Hi"), TranslatedText("Bye")]), out)
     assert out.getvalue().decode().splitlines()[0].split("\t")[:2] == ["de", "en"]
     assert [line.split("\t")[2] for line in out.getvalue().decode().splitlines()] == ["translation", "Hi", "Bye"]
+
+
+def test_translations_share_a_column_whatever_the_rows_hold(tmp_path: Path) -> None:
+    file = table(tmp_path, "id\tde\n1\tHallo\textra\tmehr\n2\tTschüss\n")
+    assert filled(file, Side("de"), ["Hi", "Bye"]) == "id\tde\ten\n1\tHallo\tHi\textra\tmehr\n2\tTschüss\tBye\n"
+
+
+def test_a_guessed_column_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = table(tmp_path, "id\tdeutsch\n7\tHallo\n")
+    list(FORMAT.segments(file, Side("de"), Skips()))
+    assert "none of its 2 columns is named de, so the first one is read: give another with --column" in caplog.text
+    caplog.clear()
+    list(FORMAT.segments(file, Side("de", "2"), Skips()))
+    list(FORMAT.segments(file, Side("de"), Skips(shown=0)))
+    assert not caplog.text

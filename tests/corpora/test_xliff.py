@@ -136,7 +136,7 @@ def test_okapi(tmp_path: Path) -> None:
     out = filled(file, "de", "en", ["The old house."])
     assert (
         '</seg-source><target xml:lang="en" state="needs-review-translation" state-qualifier="mt-suggestion">'
-        'The <g id="1">old</g> house.</target>\n<alt-trans>' in out
+        '<mrk mid="0" mtype="seg">The <g id="1">old</g> house.</mrk></target>\n<alt-trans>' in out
     )
     assert 'okp:inputEncoding="UTF-8"' in out
 
@@ -209,3 +209,29 @@ def test_mistakes_are_named(tmp_path: Path, text: str, side: str, target: str, s
 @pytest.mark.parametrize(("text", "side", "target"), [(XCODE, "en", "de-AT"), (V2, "en", "fr"), (OKAPI, "de", "en")])
 def test_the_check_lets_through_what_can_be_filled(tmp_path: Path, text: str, side: str, target: str) -> None:
     FORMAT.check(write(tmp_path / "a.xlf", text), Side(side), target)
+
+
+def test_each_segment_of_a_seg_source_keeps_its_mark(tmp_path: Path) -> None:
+    cut = (
+        '<mrk mid="0" mtype="seg">Das <g id="1">alte</g> Haus.</mrk> <mrk mid="1" mtype="seg">Es steht.</mrk>'
+        '<x id="2"/><mrk mid="2" mtype="seg"><x id="3"/></mrk>'
+    )
+    whole = OKAPI[: OKAPI.index("<seg-source>")] + f"<seg-source>{cut}" + OKAPI[OKAPI.index("</seg-source>") :]
+    file = write(tmp_path / "a.xlf", whole)
+    assert texts(file, "de") == ["Das alte Haus.", "Es steht."]
+    out = filled(file, "de", "en", ["The old house.", "It stands."])
+    target = out[out.index("<target") : out.index("</target>")]
+    assert target.split(">", 1)[1] == (
+        '<mrk mid="0" mtype="seg">The <g id="1">old</g> house.</mrk> <mrk mid="1" mtype="seg">It stands.</mrk>'
+        '<x id="2"/><mrk mid="2" mtype="seg"><x id="3"/></mrk>'
+    )
+    assert 'xml:lang="en"' in target and cut in out
+
+
+def test_a_unit_with_a_failed_segment_stays_open(tmp_path: Path) -> None:
+    mark = '<mrk mid="1" mtype="seg">Es steht.</mrk></seg-source>'
+    file = write(tmp_path / "a.xlf", OKAPI.replace("</seg-source>", mark))
+    failed = TranslatedText("x", (Translation(Sentence("x", "de"), "x", ok=False),))
+    out = io.BytesIO()
+    FORMAT.fill(file, Side("de"), "en", iter([TranslatedText("The old house."), failed]), out)
+    assert "needs-review" not in out.getvalue().decode() and "<mrk" not in out.getvalue().decode().split("</seg-")[1]

@@ -219,6 +219,21 @@ def test_a_cache_that_cannot_be_made_is_named(
     assert "file/cache cannot be made (Not a directory)" in err and "RAG_MT_CACHE" in err.splitlines()[-1]
 
 
+def test_a_file_that_cannot_be_read_does_not_stop_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad, out = tmp_path / "good.txt", tmp_path / "bad.txt", tmp_path / "out"
+    good.write_text("Guten Morgen.\n")
+    bad.write_bytes("Guten Morgen.\n".encode("utf-16"))
+    out.mkdir()
+    names = [str(bad), str(good)]
+    code, _, err = command(["--src", "de", "--retriever", "none", "--quiet", "-o", str(out), *names], capsys)
+    assert code == 1 and [path.name for path in out.iterdir()] == ["good.txt"]
+    assert f"left out: {bad} looks like UTF-16" in err and "1 of 2 files could not be read" in err
+    code, _, err = command(["--src", "de", "--retriever", "none", "--quiet", "-o", str(out), str(bad)], capsys)
+    assert code == 2 and "looks like UTF-16" in err
+
+
 def test_bad_lines_are_reported_and_passed_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, out = tmp_path / "in.txt", tmp_path / "out.txt"
     long = b"wort " * 210_000  # 1 MB on one line

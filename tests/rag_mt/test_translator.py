@@ -8,9 +8,11 @@ import pytest
 
 from rag_mt.corpora.formats import Segment
 from rag_mt.errors import UserError
-from rag_mt.jobs import Counts, plan, translate_segments
+from rag_mt.jobs import MOST_NAMED, Counts, plan, translate_segments
+from rag_mt.skips import Skips
+from rag_mt.translate import _closing_lines
 from rag_mt.translator import Translator, takes_up
-from rag_mt.types import Completion, Hint, Hit, Origin, Prompt, Sentence, Span
+from rag_mt.types import Completion, Hint, Hit, Origin, Prompt, Sentence, Span, Translation
 from retrievers.registry import NoHints
 
 TEXT = "  Das Museum öffnet um zehn Uhr. Der Eintritt ist frei.\n\nWo ist der Bahnhof?\n"
@@ -136,3 +138,14 @@ def test_equal_sentences_of_a_window_are_asked_once(translator: Translator, monk
     assert counts.sentences == 4
     assert texts[2].text == f"{texts[0].text} {texts[0].text}"
     assert [s.source.source.line for s in texts[2].sentences] == [3, 3]
+
+
+def test_lost_placeholders_are_named_with_their_place_and_leave_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = Counts()
+    source = Sentence("Noch %s.", "de", Origin("a.po", 7))
+    counts.add(Translation(source, "Still.", notes=("placeholder lost: %s",)))
+    assert _closing_lines(counts, Skips(), False) == 1
+    assert "a.po:7: placeholder lost: %s" in capsys.readouterr().err
+    for _ in range(100):
+        counts.add(Translation(source, "Still.", notes=("placeholder lost: %s",)))
+    assert len(counts.lost) == MOST_NAMED and counts.noted == {"placeholder lost": 101}

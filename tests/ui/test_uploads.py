@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ui.uploads import MOST_NAME_CHARS, safe_suffix, shown_name, shown_title
+from rag_mt.errors import UserError
+from ui.uploads import MOST_NAME_CHARS, keep, safe_suffix, shown_name, shown_title
 
 
 @pytest.mark.parametrize(
@@ -38,3 +40,14 @@ def test_any_name_can_be_shown_and_written(name: str) -> None:
         assert all(unicodedata.category(c)[0] != "C" for c in shown)
         assert shown.encode()
     assert "/" not in safe_suffix(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["page.html", "readme.md", "de.yaml", "messages_de.properties", "strings.xml", "a.md.gz"]
+)
+def test_structured_files_are_refused_as_by_the_command_line(tmp_path: Path, name: str) -> None:
+    upload = tmp_path / "upload"
+    upload.write_text("Hallo")
+    with pytest.raises(UserError, match=rf"^{name} is a .* file, .* expected text \(.txt, .text\), tsv"):
+        keep(upload, tmp_path, "source", name, 1000)
+    assert keep(upload, tmp_path, "source", "notes.srt", 1000).read_text() == "Hallo"
