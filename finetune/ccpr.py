@@ -21,7 +21,7 @@ import torch
 from accelerate import Accelerator
 
 from finetune.ccpr_config import Config, read_config
-from finetune.checkpoints import queue_tensors, queues_of, restore_training, training_tensors, write_training
+from finetune.checkpoints import restore_training, training_tensors, write_training
 from finetune.curves import plot_scores
 from finetune.neighbours import Neighbours, training_order
 from finetune.other_contexts import OtherContexts
@@ -198,8 +198,8 @@ class Trainer:
         return losses | self.evaluate() if self.accelerator.is_main_process else losses
 
     def state(self) -> dict[str, torch.Tensor]:
-        """All tensors that a run needs to go on: weights, AdamW's moments, queues."""
-        return training_tensors(self.parameters, self.optimizer) | queue_tensors(self.loss.queues)
+        """All tensors that a run needs to go on: weights and AdamW's moments."""
+        return training_tensors(self.parameters, self.optimizer)
 
     def facts(self) -> dict[str, Any]:
         """What a checkpoint keeps beside `state()`."""
@@ -208,7 +208,6 @@ class Trainer:
     def restore(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
         """Go on from `state()` and `facts()`."""
         restore_training(self.parameters, self.optimizer, tensors)
-        self.loss.queues = queues_of(tensors, self.device) or self.loss.queues
         self.losses = Losses(**facts.get("losses", {}))
 
     def save(self) -> None:

@@ -64,7 +64,6 @@ class TrainingConfig:
     sentence_weight: float = 0.0
     both_sides: bool = True
     span_negatives: bool = False
-    queue: int = 0
     seed: int = 1
     dtype: str = "auto"
     evaluate_every: int = 500

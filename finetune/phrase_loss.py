@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from torch.nn.functional import binary_cross_entropy_with_logits, linear, normalize
 
 from finetune.ccpr_config import TrainingConfig
-from finetune.losses.phrase_contrastive import Negatives, phrase_contrastive
+from finetune.losses.phrase_contrastive import NO_TRANSLATION, Negatives, phrase_contrastive
 from finetune.phrase_batches import PhraseBatch, Spans
 from retrievers.ccpr.heads import PhraseHeads
 
@@ -31,7 +31,6 @@ class PhraseLoss:
 
     def __init__(self, heads: PhraseHeads, training: TrainingConfig, accelerator: Accelerator) -> None:
         self.heads, self.training, self.accelerator = heads, training, accelerator
-        self.queues: list[Negatives] = []
 
     def __call__(self, batch: PhraseBatch, features: Sequence[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
         """The loss and its parts. `features` are [h_start; h_end] (spans, 2 * hidden) of the four kinds of spans and
@@ -51,14 +50,14 @@ class PhraseLoss:
                 self.training.both_sides,
                 *(self._negatives(side, vectors, surfaces) for side in (0, 1)),
             ),
-            "segmentation": binary_cross_entropy_with_logits(self.heads.logits(made), labels),
+            # A mean of no spans would be NaN.
+            "segmentation": binary_cross_entropy_with_logits(self.heads.logits(made), labels, reduction="sum")
+            / max(1, len(made)),
         }
         if self.training.sentence_weight:
             source, target = normalize(means.float(), dim=-1).chunk(2)
             rows = torch.arange(len(source), device=source.device)
             parts["sentences"] = phrase_contrastive(source, target, rows, rows, SENTENCE_TEMPERATURE, both_sides=False)
-        if self.training.queue:
-            self._remember(vectors, surfaces)
         weights = {
             "contrastive": 1.0,
             "segmentation": self.training.segmentation_weight,
@@ -70,34 +69,20 @@ class PhraseLoss:
     def _negatives(
         self, side: int, vectors: Sequence[torch.Tensor], surfaces: Sequence[torch.Tensor]
     ) -> Negatives | None:
-        """Further negatives of a side (0 source, 1 target): spans that are no phrases, phrases of other processes,
-        phrases of earlier batches."""
-        parts = [self.queues[side]] if self.queues else []
+        """Further negatives of a side (0 source, 1 target): spans that are no phrases, phrases of other processes."""
+        parts: list[tuple[torch.Tensor, ...]] = []
         if self.training.span_negatives:
-            parts.append(Negatives(vectors[2 + side], surfaces[2 + side]))
+            unpaired = torch.full_like(surfaces[2 + side], NO_TRANSLATION)
+            parts.append((vectors[2 + side], surfaces[2 + side], unpaired))
         if self.accelerator.num_processes > 1:
-            parts.append(self._elsewhere(vectors[side].detach(), surfaces[side]))
-        if not parts:
-            return None
-        return Negatives(torch.cat([p.vectors for p in parts]), torch.cat([p.surfaces for p in parts]))
+            parts.append(self._elsewhere(vectors[side], surfaces[side], surfaces[1 - side]))
+        return Negatives(*map(torch.cat, zip(*parts, strict=True))) if parts else None
 
-    def _elsewhere(self, vectors: torch.Tensor, surfaces: torch.Tensor) -> Negatives:
-        """The phrases of the other processes, without gradients."""
-        counts = self.accelerator.gather(torch.tensor([len(vectors)], device=vectors.device))
+    def _elsewhere(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The rows that the other processes have in these tensors, without gradients."""
+        device = tensors[0].device
+        counts = self.accelerator.gather(torch.tensor([len(tensors[0])], device=device))
         own = self.accelerator.process_index
         kept = torch.cat([torch.arange(int(counts.max())) < (0 if i == own else int(n)) for i, n in enumerate(counts)])
-        found = [
-            self.accelerator.gather(self.accelerator.pad_across_processes(tensor))[kept.to(vectors.device)]
-            for tensor in (vectors, surfaces)
-        ]
-        return Negatives(*found)
-
-    def _remember(self, vectors: Sequence[torch.Tensor], surfaces: Sequence[torch.Tensor]) -> None:
-        """Keep the last `queue` phrases of each side as negatives of the next batches."""
-        new = [Negatives(v.detach(), s) for v, s in zip(vectors[:2], surfaces[:2], strict=True)]
-        old = self.queues or [Negatives(n.vectors[:0], n.surfaces[:0]) for n in new]
-        keep = self.training.queue
-        self.queues = [
-            Negatives(torch.cat([q.vectors, n.vectors])[-keep:], torch.cat([q.surfaces, n.surfaces])[-keep:])
-            for q, n in zip(old, new, strict=True)
-        ]
+        gathered = (self.accelerator.gather(self.accelerator.pad_across_processes(t.detach())) for t in tensors)
+        return tuple(tensor[kept.to(device)] for tensor in gathered)
