@@ -44,7 +44,7 @@ from retrievers.ccpr.heads import ENCODER, PhraseHeads, PhraseSettings
 
 log = logging.getLogger("rag_mt")
 
-LOSSES = ("contrastive", "segmentation", "sentences")
+LOSSES = ("contrastive", "segmentation")
 
 
 class Trainer:
@@ -137,8 +137,7 @@ class Trainer:
     def _whole(self, batch: PhraseBatch) -> dict[str, float]:
         self._seed(0)
         states = self.encode(batch.input_ids, batch.mask)
-        features = [_edges(states, spans.places) for spans in spans_of(batch)]
-        loss, losses = self.loss(batch, [*features, _means(states, batch.mask)])
+        loss, losses = self.loss(batch, [_edges(states, spans.places) for spans in spans_of(batch)])
         loss.backward()
         return losses
 
@@ -146,13 +145,9 @@ class Trainer:
         """The same loss with the memory of one chunk: what the loss reads is made without gradients, the loss gives
         theirs, and each chunk is run again to pass them on (gradient caching)."""
         rows = torch.arange(len(batch.input_ids)).chunk(self.config.training.chunks)
-        parts, hidden = spans_of(batch), self.settings.hidden
-        features = [torch.zeros(len(s), 2 * hidden, device=self.device) for s in parts]
-        features.append(torch.zeros(len(batch.input_ids), hidden, device=self.device))
-        inside = [
-            [*((s.places[:, 0] >= r[0]) & (s.places[:, 0] <= r[-1]) for s in parts), torch.isin(torch.cat(rows), r)]
-            for r in rows
-        ]
+        parts = spans_of(batch)
+        features = [torch.zeros(len(s), 2 * self.settings.hidden, device=self.device) for s in parts]
+        inside = [[(s.places[:, 0] >= r[0]) & (s.places[:, 0] <= r[-1]) for s in parts] for r in rows]
 
         def run(number: int) -> list[torch.Tensor]:
             own = rows[number]
@@ -160,8 +155,7 @@ class Trainer:
             self._seed(number)
             states = self.encode(batch.input_ids[own, :width], batch.mask[own, :width])
             shift = torch.tensor([int(own[0]), 0, 0])
-            edges = [_edges(states, s.places[m] - shift) for s, m in zip(parts, inside[number][:-1], strict=True)]
-            return [*edges, _means(states, batch.mask[own, :width])]
+            return [_edges(states, s.places[m] - shift) for s, m in zip(parts, inside[number], strict=True)]
 
         with torch.no_grad():
             for number in range(len(rows)):
@@ -240,12 +234,6 @@ def _edges(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 def _gradient(tensor: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
-
-
-def _means(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Mean states of the tokens of each text, shape (texts, hidden)."""
-    weights = mask.to(states.device, states.dtype).unsqueeze(-1)
-    return (states * weights).sum(1) / weights.sum(1)
 
 
 def train(options: argparse.Namespace) -> int:

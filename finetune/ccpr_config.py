@@ -61,7 +61,6 @@ class TrainingConfig:
     clip: float = 1.0
     temperature: float = 1.0
     segmentation_weight: float = 1.0
-    sentence_weight: float = 0.0
     both_sides: bool = True
     span_negatives: bool = False
     seed: int = 1

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import torch
 from accelerate import Accelerator
-from torch.nn.functional import binary_cross_entropy_with_logits, linear, normalize
+from torch.nn.functional import binary_cross_entropy_with_logits, linear
 
 from finetune.ccpr_config import TrainingConfig
 from finetune.losses.phrase_contrastive import NO_TRANSLATION, Negatives, phrase_contrastive
 from finetune.phrase_batches import PhraseBatch, Spans
 from retrievers.ccpr.heads import PhraseHeads
-
-SENTENCE_TEMPERATURE = 0.05
 
 
 def spans_of(batch: PhraseBatch) -> tuple[Spans, Spans, Spans, Spans]:
@@ -22,20 +20,17 @@ def spans_of(batch: PhraseBatch) -> tuple[Spans, Spans, Spans, Spans]:
 
 
 class PhraseLoss:
-    """L = L_phrases + w_seg * L_segmentation + w_sent * L_sentences of what an encoder makes of a batch.
+    """L = L_phrases + w_seg * L_segmentation of what an encoder makes of a batch.
 
     L_phrases is `phrase_contrastive`; L_segmentation the cross-entropy of the segmentation head on phrases against
-    other spans (equation 6; two classes of the paper are one log-odds); L_sentences, which is ours and off by default,
-    the same contrastive loss on the means of both sentences' states.
+    other spans (equation 6; two classes of the paper are one log-odds).
     """
 
     def __init__(self, heads: PhraseHeads, training: TrainingConfig, accelerator: Accelerator) -> None:
         self.heads, self.training, self.accelerator = heads, training, accelerator
 
-    def __call__(self, batch: PhraseBatch, features: Sequence[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
-        """The loss and its parts. `features` are [h_start; h_end] (spans, 2 * hidden) of the four kinds of spans and
-        the means of all sentences' states (2 * sentence pairs, hidden)."""
-        *edges, means = features
+    def __call__(self, batch: PhraseBatch, edges: Sequence[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
+        """The loss and its parts. `edges` are [h_start; h_end] (spans, 2 * hidden) of the four kinds of spans."""
         made = linear(torch.cat(edges).float(), *self.heads.weights())
         vectors = self.heads.vectors(made).split([len(e) for e in edges])
         labels = (torch.arange(len(made), device=made.device) < len(edges[0]) + len(edges[1])).float()
@@ -54,16 +49,7 @@ class PhraseLoss:
             "segmentation": binary_cross_entropy_with_logits(self.heads.logits(made), labels, reduction="sum")
             / max(1, len(made)),
         }
-        if self.training.sentence_weight:
-            source, target = normalize(means.float(), dim=-1).chunk(2)
-            rows = torch.arange(len(source), device=source.device)
-            parts["sentences"] = phrase_contrastive(source, target, rows, rows, SENTENCE_TEMPERATURE, both_sides=False)
-        weights = {
-            "contrastive": 1.0,
-            "segmentation": self.training.segmentation_weight,
-            "sentences": self.training.sentence_weight,
-        }
-        loss = torch.stack([weights[name] * part for name, part in parts.items()]).sum()
+        loss = parts["contrastive"] + self.training.segmentation_weight * parts["segmentation"]
         return loss, {name: float(part.detach()) for name, part in parts.items()}
 
     def _negatives(

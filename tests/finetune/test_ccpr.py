@@ -160,15 +160,14 @@ def test_other_settings_do_not_go_on(tmp_path, config, pairs, capsys):
 def test_cached_gradients_are_those_of_the_whole_batch(tmp_path, config, pairs):
     gradients = []
     for chunks in ("1", "3"):
-        changes = {"training.chunks": chunks, "training.sentence_weight": "0.5"}
-        trainer = Trainer(read_config(config, changes), pairs, tmp_path / "m", "cpu")
+        trainer = Trainer(read_config(config, {"training.chunks": chunks}), pairs, tmp_path / "m", "cpu")
         batch = trainer.collate(trainer.rows_of(0), np.random.default_rng(1))
         trainer.encoder.train()
         losses = trainer._chunked(batch) if chunks == "3" else trainer._whole(batch)
         gradients.append((losses, {n: p.grad for n, p in trainer.parameters.items()}))
     (loss, whole), (cached_loss, cached) = gradients
     assert cached_loss == pytest.approx(loss, rel=1e-5)
-    assert loss.keys() == {"contrastive", "segmentation", "sentences"}
+    assert loss.keys() == {"contrastive", "segmentation"}
     assert whole.keys() == cached.keys()
     moving = [n for n, g in whole.items() if g.abs().max() > 0]
     assert len(moving) > 10
