@@ -23,7 +23,6 @@ from accelerate import Accelerator
 from finetune.ccpr_config import Config, read_config
 from finetune.checkpoints import restore_training, training_tensors, write_training
 from finetune.curves import plot_scores
-from finetune.neighbours import Neighbours, training_order
 from finetune.other_contexts import OtherContexts
 from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_of
 from finetune.phrase_dev import dev_rows, dev_scores
@@ -86,11 +85,8 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(groups, weight_decay=training.weight_decay)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.pool = PhrasePool([pairs / name for name in config.data.languages])
-        order = training_order(self.pool, config)
-        self.neighbours = Neighbours(Path(config.data.neighbours), self.pool) if config.data.neighbours else None
-        order = order if self.neighbours is None else self.neighbours.kept(order)
-        size = training.batch if self.neighbours is None else training.batch // 2
-        self.batches = batches_of(order, self.pool.lengths(), size, training.seed)
+        order = self.pool.order(training.seed, config.data.domain_weights, config.data.language_power)
+        self.batches = batches_of(order, self.pool.lengths(), training.batch, training.seed)
         if not self.batches:
             raise UserError(f"{len(order)} sentence pairs in {pairs} do not fill one batch of {training.batch}")
         self.others = OtherContexts(self.pool, order) if config.data.other_contexts else None
@@ -100,8 +96,8 @@ class Trainer:
         self.dev = [row for n in config.data.languages for row in dev_rows(pairs, n, config.data.dev_sentences)]
         self.step, self.curve, self.seconds, self.losses = 0, list[dict[str, Any]](), 0.0, Losses()
         self.loss = PhraseLoss(self.heads, training, self.accelerator)
-        further = self.before and self.before["weights"], self.neighbours and self.neighbours.fingerprint
-        self.key = settings_hash([config.as_dict(), self.fingerprint, len(self.pool), further])
+        started_from = self.before and self.before["weights"]
+        self.key = settings_hash([config.as_dict(), self.fingerprint, len(self.pool), started_from])
 
     @property
     def pairs_a_step(self) -> int:
@@ -112,8 +108,6 @@ class Trainer:
         """The sentence pairs of a step of this process; after the last batch the first one comes again."""
         number = step * self.accelerator.num_processes + self.accelerator.process_index
         chosen = self.batches[number % len(self.batches)].tolist()
-        if self.neighbours is not None:
-            chosen += self.neighbours.of(chosen)
         if self.others is None:
             return self.pool.rows(chosen)
         return self.others.swapped(self.pool, chosen, np.random.default_rng([self.config.training.seed, number]))

@@ -34,8 +34,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which phrase pairs, in what mixture. `languages` name folders of phrase pairs. With `neighbours`, a file of
-    `finetune.neighbours`, half of each batch are the rows that a phrase of the other half is confused with."""
+    """Which phrase pairs, in what mixture. `languages` name folders of phrase pairs."""
 
     languages: tuple[str, ...] = ("de-en", "cs-en", "fi-en", "ru-en", "ro-en", "tr-en")
     domain_weights: Mapping[str, float] = field(default_factory=dict)
@@ -43,7 +42,6 @@ class DataConfig:
     max_tokens: int = 96
     per_sentence: int = 16
     other_contexts: bool = False
-    neighbours: str = ""
     dev_sentences: int = 120
 
 
