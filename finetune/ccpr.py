@@ -29,9 +29,8 @@ from finetune.phrase_dev import dev_rows, dev_scores
 from finetune.phrase_loss import PhraseLoss, spans_of
 from finetune.run_loop import Losses, run_to_end
 from finetune.run_options import add_run_options, changes_in, shown_options
-from finetune.schedule import rate_share
+from finetune.schedule import rate_share, share_gradients, take_step
 from finetune.trainable import first_layers, save_trained, trainable
-from finetune.updates import average_gradients, take_step
 from finetune.warm_start import continued, start_from
 from rag_mt import __version__
 from rag_mt.console import Parser, run
@@ -117,12 +116,12 @@ class Trainer:
         training = self.config.training
         rng = np.random.default_rng([training.seed, self.step, self.accelerator.process_index])
         batch = self.collate(self.rows_of(self.step), rng)
-        share = rate_share(self.step, training.warm_up, training.steps)
+        share = rate_share(self.step, training.steps, training.warm_up)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * share
         self.encoder.train()
         losses = self._chunked(batch) if training.chunks > 1 else self._whole(batch)
-        average_gradients(self.accelerator, self.parameters)
+        share_gradients(self.accelerator, self.parameters)
         take_step(self.optimizer, self.parameters, training.clip)
         self.step += 1
         self.losses.add(losses)

@@ -19,8 +19,7 @@ from finetune.lora_config import Config
 from finetune.lora_examples import Example
 from finetune.lora_model import open_trainable, save_adapter
 from finetune.run_loop import run_to_end
-from finetune.schedule import rate_share
-from finetune.updates import take_step
+from finetune.schedule import rate_share, share_gradients, take_step
 from finetune.warm_start import continued
 from rag_mt import __version__
 from rag_mt.fingerprints import settings_hash
@@ -98,8 +97,8 @@ class Trainer:
     def update(self) -> None:
         """Change the weights by the gradients of all processes."""
         training = self.config.training
-        self._add_gradients()
-        share = rate_share(self.step, training.warm_up, training.steps)
+        share_gradients(self.accelerator, self.parameters, "sum")  # the loss is divided by the tokens of all processes
+        share = rate_share(self.step, training.steps, training.warm_up)
         for group in self.optimizer.param_groups:
             group["lr"] = training.learning_rate * share
         take_step(self.optimizer, self.parameters, training.clip)
@@ -109,12 +108,6 @@ class Trainer:
         """The parts of a batch that this process computes, with their numbers."""
         every, own = self.accelerator.num_processes, self.accelerator.process_index
         return [(number, part) for number, part in enumerate(parts) if number % every == own]
-
-    def _add_gradients(self) -> None:
-        if self.accelerator.num_processes > 1:
-            for parameter in self.parameters.values():
-                own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                parameter.grad = self._sum(own)
 
     def _sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum of all processes' tensors."""

@@ -71,6 +71,11 @@ class TrainingConfig:
     evaluate_every: int = 100
     checkpoint_every: int = 50
 
+    @property
+    def warm_up_steps(self) -> int:
+        """The steps (at least one) over which the learning rate rises."""
+        return max(1, round(self.warm_up * self.steps))
+
 
 @dataclass(frozen=True)
 class Config(Sections):

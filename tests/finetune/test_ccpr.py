@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from finetune.ccpr import Trainer, main
 from finetune.ccpr_config import read_config
 from finetune.checkpoints import load_checkpoint
-from finetune.updates import take_step
+from finetune.schedule import take_step
 from finetune.warm_start import continued
 from rag_mt.errors import UserError
 from retrievers.ccpr import load_ccpr
