@@ -111,16 +111,6 @@ def _end(llm: TransformersLLM, prompt: Prompt) -> int:
     return end
 
 
-def rows_of(step: int, batch: int, examples: int, seed: int) -> list[int]:
-    """The examples of a step (from 0): one random order after the other, so that each is seen equally often."""
-    made: list[int] = []
-    for at in range(step * batch, (step + 1) * batch):
-        if not made or at % examples == 0:
-            order = np.random.default_rng([seed, at // examples]).permutation(examples)
-        made.append(int(order[at % examples]))
-    return made
-
-
 def micro_batches(rows: Iterable[int], tokens: Sequence[Tokens], most: int, budget: int) -> list[list[int]]:
     """Rows in parts of similar length, the longest first: `most` at a time or, if `budget` is not 0, as many as have so
     many tokens together with their padding (at least one)."""

@@ -19,9 +19,10 @@ from pathlib import Path
 import torch
 
 from finetune.lora import data_of
-from finetune.lora_batches import collated, rows_of
+from finetune.lora_batches import collated
 from finetune.lora_config import read_config
 from finetune.lora_trainer import Trainer
+from finetune.sampling import rows_of
 from rag_mt.console import OK, Parser, positive, run
 from rag_mt.progress import progress
 from rag_mt.toml_settings import changes_of

@@ -14,11 +14,12 @@ from accelerate import Accelerator
 
 from finetune.checkpoints import restore_training, training_tensors, write_training
 from finetune.curves import plot_losses
-from finetune.lora_batches import ExamplePrompts, Tokens, collated, micro_batches, rows_of, tokens_of
+from finetune.lora_batches import ExamplePrompts, Tokens, collated, micro_batches, tokens_of
 from finetune.lora_config import Config
 from finetune.lora_examples import Example
 from finetune.lora_model import open_trainable, save_adapter
 from finetune.run_loop import run_to_end
+from finetune.sampling import rows_of
 from finetune.schedule import rate_share, share_gradients, take_step
 from finetune.warm_start import continued
 from rag_mt import __version__
