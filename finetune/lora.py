@@ -16,8 +16,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from finetune.lora_config import Config, DataConfig, read_config
 from finetune.lora_examples import facts_of, read_examples
 from finetune.lora_model import write_merged
@@ -82,8 +80,8 @@ def tune(options: argparse.Namespace) -> int:
         log.info(
             "%d examples of %.0f tokens, %.0f of them learnt; left out, having over %d tokens: %d, to measure on %d",
             len(tokens),
-            np.mean([len(own) for own in tokens]),
-            np.mean([own.answers for own in tokens]),
+            tokens.lengths.mean(),
+            tokens.answers.mean(),
             min(config.training.cutoff, trainer.model.llm.context_length),
             trainer.left_out,
             trainer.dev_left_out,

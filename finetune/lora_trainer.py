@@ -14,7 +14,7 @@ from accelerate import Accelerator
 
 from finetune.checkpoints import restore_training, training_tensors, write_training
 from finetune.curves import plot_losses
-from finetune.lora_batches import ExamplePrompts, Tokens, collated, micro_batches, tokens_of
+from finetune.lora_batches import ExamplePrompts, Tokens, TokenTable, collated, micro_batches, tokens_of
 from finetune.lora_config import Config
 from finetune.lora_examples import Example
 from finetune.lora_model import open_trainable, save_adapter
@@ -47,7 +47,7 @@ class Trainer:
         training, show = config.training, self.accelerator.is_main_process
         self.prompts = ExamplePrompts(self.model.llm, training.wrapper)
         self.tokens, self.left_out = tokens_of(self.prompts, data.train, training.cutoff, show)
-        dev = tokens_of(self.prompts, data.dev, training.cutoff, show) if data.dev else ([], 0)
+        dev = tokens_of(self.prompts, data.dev, training.cutoff, show) if data.dev else (TokenTable(), 0)
         self.dev, self.dev_left_out = dev
         self.pad: int = self.model.loaded.tokenizer.pad_token_id or 0
         self.parameters = self.model.parameters
@@ -81,7 +81,7 @@ class Trainer:
         """One step of optimisation; returns the loss per response token of its batch."""
         training = self.config.training
         rows = rows_of(self.step, training.batch, len(self.tokens), training.seed)
-        learnt = sum(self.tokens[row].answers for row in rows)
+        learnt = int(self.tokens.answers[rows].sum())
         total = torch.zeros((), device=self.model.loaded.device)
         self.model.adapted.train()
         for number, part in self._own(micro_batches(rows, self.tokens, training.micro, training.micro_tokens)):
@@ -120,7 +120,7 @@ class Trainer:
     def evaluate(self) -> dict[str, float]:
         """The loss per response token of the development examples: `dev`, and by direction where there are several."""
         training = self.config.training
-        names = sorted({own.direction for own in self.dev})
+        names = self.dev.directions
         sums = torch.zeros(2, len(names), device=self.model.loaded.device)
         self.model.adapted.eval()
         for _, part in self._own(micro_batches(range(len(self.dev)), self.dev, training.micro, training.micro_tokens)):
@@ -174,8 +174,8 @@ class Trainer:
             "examples_too_long": self.left_out,
             "dev_examples_used": len(self.dev),
             "dev_examples_too_long": self.dev_left_out,
-            "tokens_per_example": round(float(np.mean([len(own) for own in self.tokens])), 1),
-            "response_tokens_per_example": round(float(np.mean([own.answers for own in self.tokens])), 1),
+            "tokens_per_example": round(float(self.tokens.lengths.mean()), 1),
+            "response_tokens_per_example": round(float(self.tokens.answers.mean()), 1),
             "prompts": self.prompts.settings,
             "steps": self.step,
             "sentence_pairs_seen": self.step * self.pairs_a_step,
