@@ -28,8 +28,8 @@ from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_o
 from finetune.phrase_dev import dev_rows, dev_scores
 from finetune.phrase_loss import PhraseLoss, spans_of
 from finetune.run_loop import Losses, run_to_end
-from finetune.run_options import add_run_options, changes_in, shown_options
 from finetune.schedule import rate_share, share_gradients, take_step
+from finetune.settings import add_run_options, changes_in, shown_options
 from finetune.trainable import first_layers, save_trained, trainable
 from finetune.warm_start import continued, start_from
 from rag_mt import __version__

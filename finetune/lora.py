@@ -22,7 +22,7 @@ from finetune.lora_model import write_merged
 from finetune.lora_quick import quick_data
 from finetune.lora_trainer import Data, Trainer
 from finetune.run_loop import CHECKPOINT
-from finetune.run_options import add_run_options, changes_in, shown_options
+from finetune.settings import add_run_options, changes_in, shown_options
 from rag_mt.adapters import WEIGHTS
 from rag_mt.console import OK, Parser, note, run
 from rag_mt.errors import UserError

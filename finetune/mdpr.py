@@ -30,8 +30,8 @@ from finetune.mdpr_config import EXAMPLE, Config, read_config
 from finetune.mdpr_dev import dev_scores, read_dev
 from finetune.mdpr_model import Towers
 from finetune.run_loop import Losses, run_to_end
-from finetune.run_options import add_run_options, changes_in, shown_options
 from finetune.schedule import rate_share, share_gradients, take_step
+from finetune.settings import add_run_options, changes_in, shown_options
 from finetune.warm_start import continued
 from rag_mt import __version__
 from rag_mt.console import OK, Parser, run

@@ -31,8 +31,8 @@ from finetune.curves import plot_scores
 from finetune.losses.phrase_contrastive import Negatives
 from finetune.losses.xpco import xpco
 from finetune.run_loop import Losses, run_to_end
-from finetune.run_options import add_run_options, changes_in, shown_options
 from finetune.schedule import rate_share, share_gradients, take_step
+from finetune.settings import add_run_options, changes_in, shown_options
 from finetune.trainable import first_layers, save_trained, trainable
 from finetune.xpr_batches import Chunk, Collator, XprBatch, XprPool
 from finetune.xpr_config import Config, read_config
