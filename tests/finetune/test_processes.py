@@ -68,7 +68,7 @@ def test_two_processes_train_one_passage_model(tmp_path, quick_encoder, prepared
     made = subprocess.run([*LAUNCH, *run, *options], capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stderr[-2000:]
     facts = json.loads((model / "training.json").read_text())
-    assert facts["sentence_pairs_seen"] == 4 * 8 * 2
+    assert facts["questions_seen"] == 4 * 8 * 2
     assert [point["pairs"] for point in facts["curve"]] == [0, 32, 64]
 
 
