@@ -21,18 +21,16 @@ import torch
 from accelerate import Accelerator
 
 from finetune.ccpr_config import Config, read_config
-from finetune.checkpoints import queue_tensors, queues_of, restore_training, training_tensors, write_training
+from finetune.checkpoints import restore_training, training_tensors, write_training
 from finetune.curves import plot_scores
-from finetune.neighbours import Neighbours, training_order
 from finetune.other_contexts import OtherContexts
 from finetune.phrase_batches import Collator, PhraseBatch, PhrasePool, batches_of
 from finetune.phrase_dev import dev_rows, dev_scores
 from finetune.phrase_loss import PhraseLoss, spans_of
 from finetune.run_loop import Losses, run_to_end
-from finetune.run_options import add_run_options, changes_in, shown_options
-from finetune.schedule import rate_share
+from finetune.schedule import rate_share, share_gradients, take_step
+from finetune.settings import add_run_options, changes_in, shown_options
 from finetune.trainable import first_layers, save_trained, trainable
-from finetune.updates import average_gradients, take_step
 from finetune.warm_start import continued, start_from
 from rag_mt import __version__
 from rag_mt.console import Parser, run
@@ -44,7 +42,7 @@ from retrievers.ccpr.heads import ENCODER, PhraseHeads, PhraseSettings
 
 log = logging.getLogger("rag_mt")
 
-LOSSES = ("contrastive", "segmentation", "sentences")
+LOSSES = ("contrastive", "segmentation")
 
 
 class Trainer:
@@ -86,11 +84,8 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(groups, weight_decay=training.weight_decay)
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         self.pool = PhrasePool([pairs / name for name in config.data.languages])
-        order = training_order(self.pool, config)
-        self.neighbours = Neighbours(Path(config.data.neighbours), self.pool) if config.data.neighbours else None
-        order = order if self.neighbours is None else self.neighbours.kept(order)
-        size = training.batch if self.neighbours is None else training.batch // 2
-        self.batches = batches_of(order, self.pool.lengths(), size, training.seed)
+        order = self.pool.order(training.seed, config.data.domain_weights, config.data.language_power)
+        self.batches = batches_of(order, self.pool.lengths(), training.batch, training.seed)
         if not self.batches:
             raise UserError(f"{len(order)} sentence pairs in {pairs} do not fill one batch of {training.batch}")
         self.others = OtherContexts(self.pool, order) if config.data.other_contexts else None
@@ -100,8 +95,8 @@ class Trainer:
         self.dev = [row for n in config.data.languages for row in dev_rows(pairs, n, config.data.dev_sentences)]
         self.step, self.curve, self.seconds, self.losses = 0, list[dict[str, Any]](), 0.0, Losses()
         self.loss = PhraseLoss(self.heads, training, self.accelerator)
-        further = self.before and self.before["weights"], self.neighbours and self.neighbours.fingerprint
-        self.key = settings_hash([config.as_dict(), self.fingerprint, len(self.pool), further])
+        started_from = self.before and self.before["weights"]
+        self.key = settings_hash([config.as_dict(), self.fingerprint, len(self.pool), started_from])
 
     @property
     def pairs_a_step(self) -> int:
@@ -112,8 +107,6 @@ class Trainer:
         """The sentence pairs of a step of this process; after the last batch the first one comes again."""
         number = step * self.accelerator.num_processes + self.accelerator.process_index
         chosen = self.batches[number % len(self.batches)].tolist()
-        if self.neighbours is not None:
-            chosen += self.neighbours.of(chosen)
         if self.others is None:
             return self.pool.rows(chosen)
         return self.others.swapped(self.pool, chosen, np.random.default_rng([self.config.training.seed, number]))
@@ -123,12 +116,12 @@ class Trainer:
         training = self.config.training
         rng = np.random.default_rng([training.seed, self.step, self.accelerator.process_index])
         batch = self.collate(self.rows_of(self.step), rng)
-        share = rate_share(self.step, training.warm_up, training.steps)
+        share = rate_share(self.step, training.steps, training.warm_up)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * share
         self.encoder.train()
         losses = self._chunked(batch) if training.chunks > 1 else self._whole(batch)
-        average_gradients(self.accelerator, self.parameters)
+        share_gradients(self.accelerator, self.parameters)
         take_step(self.optimizer, self.parameters, training.clip)
         self.step += 1
         self.losses.add(losses)
@@ -137,8 +130,7 @@ class Trainer:
     def _whole(self, batch: PhraseBatch) -> dict[str, float]:
         self._seed(0)
         states = self.encode(batch.input_ids, batch.mask)
-        features = [_edges(states, spans.places) for spans in spans_of(batch)]
-        loss, losses = self.loss(batch, [*features, _means(states, batch.mask)])
+        loss, losses = self.loss(batch, [_edges(states, spans.places) for spans in spans_of(batch)])
         loss.backward()
         return losses
 
@@ -146,13 +138,9 @@ class Trainer:
         """The same loss with the memory of one chunk: what the loss reads is made without gradients, the loss gives
         theirs, and each chunk is run again to pass them on (gradient caching)."""
         rows = torch.arange(len(batch.input_ids)).chunk(self.config.training.chunks)
-        parts, hidden = spans_of(batch), self.settings.hidden
-        features = [torch.zeros(len(s), 2 * hidden, device=self.device) for s in parts]
-        features.append(torch.zeros(len(batch.input_ids), hidden, device=self.device))
-        inside = [
-            [*((s.places[:, 0] >= r[0]) & (s.places[:, 0] <= r[-1]) for s in parts), torch.isin(torch.cat(rows), r)]
-            for r in rows
-        ]
+        parts = spans_of(batch)
+        features = [torch.zeros(len(s), 2 * self.settings.hidden, device=self.device) for s in parts]
+        inside = [[(s.places[:, 0] >= r[0]) & (s.places[:, 0] <= r[-1]) for s in parts] for r in rows]
 
         def run(number: int) -> list[torch.Tensor]:
             own = rows[number]
@@ -160,8 +148,7 @@ class Trainer:
             self._seed(number)
             states = self.encode(batch.input_ids[own, :width], batch.mask[own, :width])
             shift = torch.tensor([int(own[0]), 0, 0])
-            edges = [_edges(states, s.places[m] - shift) for s, m in zip(parts, inside[number][:-1], strict=True)]
-            return [*edges, _means(states, batch.mask[own, :width])]
+            return [_edges(states, s.places[m] - shift) for s, m in zip(parts, inside[number], strict=True)]
 
         with torch.no_grad():
             for number in range(len(rows)):
@@ -198,8 +185,8 @@ class Trainer:
         return losses | self.evaluate() if self.accelerator.is_main_process else losses
 
     def state(self) -> dict[str, torch.Tensor]:
-        """All tensors that a run needs to go on: weights, AdamW's moments, queues."""
-        return training_tensors(self.parameters, self.optimizer) | queue_tensors(self.loss.queues)
+        """All tensors that a run needs to go on: weights and AdamW's moments."""
+        return training_tensors(self.parameters, self.optimizer)
 
     def facts(self) -> dict[str, Any]:
         """What a checkpoint keeps beside `state()`."""
@@ -208,7 +195,6 @@ class Trainer:
     def restore(self, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
         """Go on from `state()` and `facts()`."""
         restore_training(self.parameters, self.optimizer, tensors)
-        self.loss.queues = queues_of(tensors, self.device) or self.loss.queues
         self.losses = Losses(**facts.get("losses", {}))
 
     def save(self) -> None:
@@ -241,12 +227,6 @@ def _edges(states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
 
 def _gradient(tensor: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
-
-
-def _means(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Mean states of the tokens of each text, shape (texts, hidden)."""
-    weights = mask.to(states.device, states.dtype).unsqueeze(-1)
-    return (states * weights).sum(1) / weights.sum(1)
 
 
 def train(options: argparse.Namespace) -> int:

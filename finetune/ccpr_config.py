@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from finetune.config_rows import above_zero, token_rows, tuning_rows
+from finetune.settings import above_zero, token_rows, tuning_rows
 from rag_mt.toml_settings import Sections, at_least, check_values, read_settings, seed_row
 
 
@@ -34,8 +34,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which phrase pairs, in what mixture. `languages` name folders of phrase pairs. With `neighbours`, a file of
-    `finetune.neighbours`, half of each batch are the rows that a phrase of the other half is confused with."""
+    """Which phrase pairs, in what mixture. `languages` name folders of phrase pairs."""
 
     languages: tuple[str, ...] = ("de-en", "cs-en", "fi-en", "ru-en", "ro-en", "tr-en")
     domain_weights: Mapping[str, float] = field(default_factory=dict)
@@ -43,7 +42,6 @@ class DataConfig:
     max_tokens: int = 96
     per_sentence: int = 16
     other_contexts: bool = False
-    neighbours: str = ""
     dev_sentences: int = 120
 
 
@@ -61,10 +59,8 @@ class TrainingConfig:
     clip: float = 1.0
     temperature: float = 1.0
     segmentation_weight: float = 1.0
-    sentence_weight: float = 0.0
     both_sides: bool = True
     span_negatives: bool = False
-    queue: int = 0
     seed: int = 1
     dtype: str = "auto"
     evaluate_every: int = 500

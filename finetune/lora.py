@@ -16,15 +16,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from finetune.lora_config import Config, DataConfig, read_config
 from finetune.lora_examples import facts_of, read_examples
 from finetune.lora_model import write_merged
 from finetune.lora_quick import quick_data
 from finetune.lora_trainer import Data, Trainer
 from finetune.run_loop import CHECKPOINT
-from finetune.run_options import add_run_options, changes_in, shown_options
+from finetune.settings import add_run_options, changes_in, shown_options
 from rag_mt.adapters import WEIGHTS
 from rag_mt.console import OK, Parser, note, run
 from rag_mt.errors import UserError
@@ -82,8 +80,8 @@ def tune(options: argparse.Namespace) -> int:
         log.info(
             "%d examples of %.0f tokens, %.0f of them learnt; left out, having over %d tokens: %d, to measure on %d",
             len(tokens),
-            np.mean([len(own) for own in tokens]),
-            np.mean([own.answers for own in tokens]),
+            tokens.lengths.mean(),
+            tokens.answers.mean(),
             min(config.training.cutoff, trainer.model.llm.context_length),
             trainer.left_out,
             trainer.dev_left_out,

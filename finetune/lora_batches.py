@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 import torch
@@ -34,6 +36,43 @@ class Tokens:
     def answers(self) -> int:
         """The number of tokens that are learnt."""
         return len(self.ids) - self.response
+
+
+class TokenTable(Sequence[Tokens]):
+    """The tokens of many examples in a few arrays: 4 bytes a token, where a tuple of Python's numbers takes about 36.
+
+    `lengths` (examples,) are numbers of tokens, `answers` (examples,) of those that are learnt; `directions` are those
+    that occur, in alphabetical order.
+    """
+
+    def __init__(self, examples: Iterable[Tokens] = ()) -> None:
+        """Reads `examples` once, one at a time."""
+        ids, bounds, responses, numbers = array("i"), array("q", [0]), array("i"), array("i")
+        names: dict[str, int] = {}
+        for example in examples:
+            ids.extend(example.ids)
+            bounds.append(len(ids))
+            responses.append(example.response)
+            numbers.append(names.setdefault(example.direction, len(names)))
+        self._ids, self._bounds, self._responses = np.asarray(ids), np.asarray(bounds), np.asarray(responses)
+        self._names, self._numbers = tuple(names), np.asarray(numbers)
+        self.lengths = np.diff(self._bounds)
+        self.answers = self.lengths - self._responses
+        self.directions = tuple(sorted(names))
+
+    def __len__(self) -> int:
+        return len(self._responses)
+
+    @overload
+    def __getitem__(self, row: int) -> Tokens: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Tokens]: ...
+    def __getitem__(self, row: int | slice) -> Tokens | list[Tokens]:
+        if isinstance(row, slice):
+            return [self[n] for n in range(len(self))[row]]
+        number = range(len(self))[row]
+        ids = self._ids[self._bounds[number] : self._bounds[number + 1]].tolist()
+        return Tokens(tuple(ids), int(self._responses[number]), self._names[self._numbers[number]])
 
 
 @dataclass(frozen=True)
@@ -76,15 +115,26 @@ class ExamplePrompts:
 
 def tokens_of(
     prompts: ExamplePrompts, examples: Sequence[Example], cutoff: int, show: bool = True
-) -> tuple[list[Tokens], int]:
+) -> tuple[TokenTable, int]:
     """The tokens of the examples that have at most `cutoff` of them and fit the model's window, and how many have more.
 
     An answer is on one line with the prompt's look-alikes for control tokens, and ends with the token at which the
     model stops. Raises UserError if no example is left or the model has no such token.
     """
+    longest = min(cutoff, prompts.llm.context_length)
+    tokens = TokenTable(_shorter(prompts, examples, longest, show))
+    if not tokens:
+        raise UserError(
+            f"none of {len(examples)} examples has at most {longest} tokens: give a larger training.cutoff or shorter "
+            "examples"
+        )
+    return tokens, len(examples) - len(tokens)
+
+
+def _shorter(prompts: ExamplePrompts, examples: Sequence[Example], longest: int, show: bool) -> Iterator[Tokens]:
+    """The tokens of the examples that have at most `longest`."""
     llm = prompts.llm
-    guard, longest = Guard(llm.reserved), min(cutoff, llm.context_length)
-    made = []
+    guard = Guard(llm.reserved)
     bar = progress(len(examples), "examples", "reading examples", show=show)
     for example in examples:
         prompt, answer = prompts.prompt(example), guard.neutral(one_line(example.pair.target))
@@ -92,15 +142,9 @@ def tokens_of(
         if whole[: len(asked)] != asked:  # the first word of the answer joined the prompt's last token
             whole = (*asked, *llm.tokenizer(answer, add_special_tokens=False)["input_ids"])
         if len(whole) < longest:
-            made.append(Tokens((*whole, _end(llm, prompt)), len(asked), example.pair.direction))
+            yield Tokens((*whole, _end(llm, prompt)), len(asked), example.pair.direction)
         bar.update()
     bar.close()
-    if not made:
-        raise UserError(
-            f"none of {len(examples)} examples has at most {longest} tokens: give a larger training.cutoff or shorter "
-            "examples"
-        )
-    return made, len(examples) - len(made)
 
 
 def _end(llm: TransformersLLM, prompt: Prompt) -> int:
@@ -109,16 +153,6 @@ def _end(llm: TransformersLLM, prompt: Prompt) -> int:
     if end is None:
         raise UserError(f"the tokenizer of {llm.id} has no end-of-text token, which answers must end with")
     return end
-
-
-def rows_of(step: int, batch: int, examples: int, seed: int) -> list[int]:
-    """The examples of a step (from 0): one random order after the other, so that each is seen equally often."""
-    made: list[int] = []
-    for at in range(step * batch, (step + 1) * batch):
-        if not made or at % examples == 0:
-            order = np.random.default_rng([seed, at // examples]).permutation(examples)
-        made.append(int(order[at % examples]))
-    return made
 
 
 def micro_batches(rows: Iterable[int], tokens: Sequence[Tokens], most: int, budget: int) -> list[list[int]]:

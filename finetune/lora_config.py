@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Literal
 
-from finetune.config_rows import above_zero
+from finetune.settings import above_zero
 from rag_mt.defaults import DEFAULT_LLM
 from rag_mt.languages import WMT16
 from rag_mt.toml_settings import Sections, at_least, check_values, drop_row, read_settings, seed_row

@@ -15,6 +15,7 @@ import numpy as np
 from eval.phrase_sets import HALVES, development_half
 from finetune.held_out import held_out
 from finetune.lora_config import DataConfig
+from finetune.sampling import weighted_order
 from rag_mt.errors import UserError
 from rag_mt.skips import Skips
 from rag_mt.types import Origin
@@ -68,10 +69,7 @@ def sampled_pairs(data: Path, part: Part, group: Group, settings: DataConfig, sk
                 f"{data}/{part}/{language}-en.tsv has no usable pair{f' ({left})' if left else ''}: give more "
                 "data, or other data.languages"
             )
-        # A weighted random order without repetition (Efraimidis and Spirakis).
-        rng = np.random.default_rng([settings.seed, *f"{part} {language}".encode()])
-        keys = np.log(rng.random(len(rows))) / np.maximum(weights, 1e-300)
-        order = [n for n in np.argsort(-keys, kind="stable").tolist() if weights[n] > 0]
+        order = weighted_order(weights, [settings.seed, *f"{part} {language}".encode()])
         made += [_pair(language, group, *rows[n]) for n in order[: settings.pairs]]
     return made
 

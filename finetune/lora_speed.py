@@ -19,9 +19,10 @@ from pathlib import Path
 import torch
 
 from finetune.lora import data_of
-from finetune.lora_batches import collated, rows_of
+from finetune.lora_batches import collated
 from finetune.lora_config import read_config
 from finetune.lora_trainer import Trainer
+from finetune.sampling import rows_of
 from rag_mt.console import OK, Parser, positive, run
 from rag_mt.progress import progress
 from rag_mt.toml_settings import changes_of
@@ -35,7 +36,7 @@ def plain_step(trainer: Trainer) -> float:
     own loss, for which it computes the logits of every position."""
     training, model = trainer.config.training, trainer.model
     rows = rows_of(trainer.step, training.batch, len(trainer.tokens), training.seed)
-    learnt, total = sum(trainer.tokens[row].answers for row in rows), 0.0
+    learnt, total = int(trainer.tokens.answers[rows].sum()), 0.0
     model.adapted.train()
     for begin in range(0, len(rows), training.micro):
         batch = collated([trainer.tokens[row] for row in rows[begin : begin + training.micro]], trainer.pad)
@@ -67,13 +68,13 @@ def compare(options: argparse.Namespace) -> int:
             bar.update()
     bar.close()
     training, device = config.training, trainer.model.loaded.device
-    tokens = [len(own) for own in trainer.tokens]
+    tokens = trainer.tokens.lengths
     parts = f"{training.micro} at a time"
     parts += f" (ours: {training.micro_tokens} tokens)" if training.micro_tokens else ""
     where = f"{device} with {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
     sys.stdout.write(
         f"{config.model.llm}, {str(trainer.model.loaded.dtype).removeprefix('torch.')} on {where}, batches of "
-        f"{training.batch} examples of {statistics.mean(tokens):.0f} tokens, {parts}, median of "
+        f"{training.batch} examples of {tokens.mean():.0f} tokens, {parts}, median of "
         f"{options.steps} steps\n"
     )
     slow = statistics.median(seconds["plain recipe"][1:])

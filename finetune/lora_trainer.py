@@ -14,13 +14,13 @@ from accelerate import Accelerator
 
 from finetune.checkpoints import restore_training, training_tensors, write_training
 from finetune.curves import plot_losses
-from finetune.lora_batches import ExamplePrompts, Tokens, collated, micro_batches, rows_of, tokens_of
+from finetune.lora_batches import ExamplePrompts, Tokens, TokenTable, collated, micro_batches, tokens_of
 from finetune.lora_config import Config
 from finetune.lora_examples import Example
 from finetune.lora_model import open_trainable, save_adapter
 from finetune.run_loop import run_to_end
-from finetune.schedule import rate_share
-from finetune.updates import take_step
+from finetune.sampling import rows_of
+from finetune.schedule import rate_share, share_gradients, take_step
 from finetune.warm_start import continued
 from rag_mt import __version__
 from rag_mt.fingerprints import settings_hash
@@ -47,7 +47,7 @@ class Trainer:
         training, show = config.training, self.accelerator.is_main_process
         self.prompts = ExamplePrompts(self.model.llm, training.wrapper)
         self.tokens, self.left_out = tokens_of(self.prompts, data.train, training.cutoff, show)
-        dev = tokens_of(self.prompts, data.dev, training.cutoff, show) if data.dev else ([], 0)
+        dev = tokens_of(self.prompts, data.dev, training.cutoff, show) if data.dev else (TokenTable(), 0)
         self.dev, self.dev_left_out = dev
         self.pad: int = self.model.loaded.tokenizer.pad_token_id or 0
         self.parameters = self.model.parameters
@@ -81,7 +81,7 @@ class Trainer:
         """One step of optimisation; returns the loss per response token of its batch."""
         training = self.config.training
         rows = rows_of(self.step, training.batch, len(self.tokens), training.seed)
-        learnt = sum(self.tokens[row].answers for row in rows)
+        learnt = int(self.tokens.answers[rows].sum())
         total = torch.zeros((), device=self.model.loaded.device)
         self.model.adapted.train()
         for number, part in self._own(micro_batches(rows, self.tokens, training.micro, training.micro_tokens)):
@@ -98,8 +98,8 @@ class Trainer:
     def update(self) -> None:
         """Change the weights by the gradients of all processes."""
         training = self.config.training
-        self._add_gradients()
-        share = rate_share(self.step, training.warm_up, training.steps)
+        share_gradients(self.accelerator, self.parameters, "sum")  # the loss is divided by the tokens of all processes
+        share = rate_share(self.step, training.steps, training.warm_up)
         for group in self.optimizer.param_groups:
             group["lr"] = training.learning_rate * share
         take_step(self.optimizer, self.parameters, training.clip)
@@ -109,12 +109,6 @@ class Trainer:
         """The parts of a batch that this process computes, with their numbers."""
         every, own = self.accelerator.num_processes, self.accelerator.process_index
         return [(number, part) for number, part in enumerate(parts) if number % every == own]
-
-    def _add_gradients(self) -> None:
-        if self.accelerator.num_processes > 1:
-            for parameter in self.parameters.values():
-                own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                parameter.grad = self._sum(own)
 
     def _sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum of all processes' tensors."""
@@ -126,7 +120,7 @@ class Trainer:
     def evaluate(self) -> dict[str, float]:
         """The loss per response token of the development examples: `dev`, and by direction where there are several."""
         training = self.config.training
-        names = sorted({own.direction for own in self.dev})
+        names = self.dev.directions
         sums = torch.zeros(2, len(names), device=self.model.loaded.device)
         self.model.adapted.eval()
         for _, part in self._own(micro_batches(range(len(self.dev)), self.dev, training.micro, training.micro_tokens)):
@@ -180,8 +174,8 @@ class Trainer:
             "examples_too_long": self.left_out,
             "dev_examples_used": len(self.dev),
             "dev_examples_too_long": self.dev_left_out,
-            "tokens_per_example": round(float(np.mean([len(own) for own in self.tokens])), 1),
-            "response_tokens_per_example": round(float(np.mean([own.answers for own in self.tokens])), 1),
+            "tokens_per_example": round(float(self.tokens.lengths.mean()), 1),
+            "response_tokens_per_example": round(float(self.tokens.answers.mean()), 1),
             "prompts": self.prompts.settings,
             "steps": self.step,
             "sentence_pairs_seen": self.step * self.pairs_a_step,

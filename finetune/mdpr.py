@@ -30,9 +30,8 @@ from finetune.mdpr_config import EXAMPLE, Config, read_config
 from finetune.mdpr_dev import dev_scores, read_dev
 from finetune.mdpr_model import Towers
 from finetune.run_loop import Losses, run_to_end
-from finetune.run_options import add_run_options, changes_in, shown_options
-from finetune.schedule import rate_share
-from finetune.updates import take_step
+from finetune.schedule import rate_share, share_gradients, take_step
+from finetune.settings import add_run_options, changes_in, shown_options
 from finetune.warm_start import continued
 from rag_mt import __version__
 from rag_mt.console import OK, Parser, run
@@ -89,8 +88,8 @@ class Trainer:
         losses = {"retrieval": self._retrieval(number)}
         if training.semantic_weight or training.language_weight:
             losses |= self._contrastive(self.data.sentences(number))
-        self._average_gradients()
-        share = rate_share(self.step, training.warm_up, training.steps)
+        share_gradients(self.accelerator, self.parameters)
+        share = rate_share(self.step, training.steps, training.warm_up)
         for group in self.optimizer.param_groups:
             group["lr"] = training.learning_rate * share
         take_step(self.optimizer, self.parameters, training.clip)
@@ -124,12 +123,6 @@ class Trainer:
         if parts:
             torch.stack([weights[name] * part for name, part in parts.items()]).sum().backward()
         return {name: float(part.detach()) for name, part in parts.items()}
-
-    def _average_gradients(self) -> None:
-        if self.accelerator.num_processes > 1:
-            for parameter in self.parameters.values():
-                own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                parameter.grad = self.accelerator.reduce(own, "mean")
 
     def evaluate(self) -> dict[str, float]:
         """The development scores of the model as it is."""

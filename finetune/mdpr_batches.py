@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from finetune.lora_batches import rows_of
 from finetune.mdpr_config import DataConfig, TrainingConfig
 from finetune.mdpr_relevance import Passage, read_examples
+from finetune.sampling import rows_of
 from rag_mt.errors import UserError
 from rag_mt.skips import Skips
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from finetune.config_rows import above_zero, token_rows, tuning_rows
+from finetune.settings import above_zero, token_rows, tuning_rows
 from rag_mt.toml_settings import Row, Sections, at_least, check_values, read_settings, seed_row
 
 EXAMPLE = "configs/mdpr-embedded.toml"

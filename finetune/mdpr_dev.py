@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetune.mdpr_relevance import Passage, read_examples
+from rag_mt.errors import UserError
 from rag_mt.skips import Skips
 from rag_mt.types import Floats, Kind
 
-DEPTH = 100
+MRR = "RR@100"
 
 Encode = Callable[[Sequence[str], Kind], Floats]
 
@@ -64,8 +65,8 @@ def dev_scores(sets: Sequence[DevSet], encode: Encode) -> dict[str, float]:
     for asked in sets:
         for searched in sets:
             hits = _hits(asked, searched)
-            scores[asked.language, searched.language] = _mrr(
-                queries[asked.language] @ passages[searched.language].T, hits
+            scores[asked.language, searched.language] = _mean(
+                MRR, queries[asked.language] @ passages[searched.language].T, hits
             )
     found = {code: scores[code, code] for code in queries}
     if len(sets) < 2:
@@ -74,9 +75,7 @@ def dev_scores(sets: Sequence[DevSet], encode: Encode) -> dict[str, float]:
     found["cross"] = mean(score for (asked, searched), score in scores.items() if asked != searched)
     together = np.concatenate(list(passages.values()))
     mixed = [
-        _average_precision(
-            queries[s.language] @ together.T, np.concatenate([_hits(s, other) for other in sets], axis=1)
-        )
+        _mean("AP", queries[s.language] @ together.T, np.concatenate([_hits(s, other) for other in sets], axis=1))
         for s in sets
     ]
     found["mixed"] = mean(mixed)
@@ -94,17 +93,16 @@ def _hits(asked: DevSet, searched: DevSet) -> NDArray[np.bool_]:
     return np.array([[key in relevant for key in ids] for relevant in asked.relevant], dtype=bool).reshape(-1, len(ids))
 
 
-def _mrr(scores: Floats, hits: NDArray[np.bool_]) -> float:
-    """The mean of 1 / rank of the first relevant passage, 0 beyond rank 100."""
-    best = np.where(hits, scores, -np.inf).max(axis=1, keepdims=True)
-    ranks = 1 + ((scores > best) & ~hits).sum(axis=1)
-    found = hits.any(axis=1) & (ranks <= DEPTH)
-    return float(np.where(found, 1 / ranks, 0.0).mean())
-
-
-def _average_precision(scores: Floats, hits: NDArray[np.bool_]) -> float:
-    """The mean over questions of the precision at the ranks of their relevant passages."""
-    order = np.argsort(-scores, axis=1, kind="stable")
-    ranked = np.take_along_axis(hits, order, axis=1)
-    precision = np.cumsum(ranked, axis=1) / np.arange(1, ranked.shape[1] + 1)
-    return float(((precision * ranked).sum(axis=1) / np.maximum(1, ranked.sum(axis=1))).mean())
+def _mean(measure: str, scores: Floats, hits: NDArray[np.bool_]) -> float:
+    """The mean over questions of a measure of ir-measures, 0 for a question without a relevant passage."""
+    try:
+        import ir_measures
+    except ImportError:
+        raise UserError(
+            "development scores need the package ir-measures: `pip install -c constraints.txt ir-measures`"
+        ) from None
+    columns = [str(n) for n in range(hits.shape[1])]
+    run = {str(n): dict(zip(columns, row, strict=True)) for n, row in enumerate(scores.tolist())}
+    qrels = {str(n): {columns[place]: 1 for place in np.flatnonzero(row)} for n, row in enumerate(hits)}
+    values = [found.value for found in ir_measures.iter_calc([ir_measures.parse_measure(measure)], qrels, run)]
+    return float(sum(values) / len(hits))

@@ -10,6 +10,7 @@ import numpy as np
 
 from finetune.lora_config import NEWS_FIRST, DataConfig
 from finetune.lora_sample import unusable
+from finetune.sampling import weighted_order
 from rag_mt.corpora.splitting import split
 from rag_mt.errors import UserError
 from rag_mt.skips import Skips
@@ -79,10 +80,7 @@ def ordered_pairs(data: Path, language: str, excluded: set[str], seed: int, skip
         weights.append(weight)
     if not made:
         raise UserError(f"{path} has no usable pair ({skips.summary()}): give English, then the other language")
-    # A weighted random order without repetition (Efraimidis and Spirakis).
-    rng = np.random.default_rng([seed, *language.encode()])
-    keys_ = np.log(rng.random(len(made))) / np.array(weights)
-    return [made[n] for n in np.argsort(-keys_, kind="stable").tolist()]
+    return [made[n] for n in weighted_order(np.array(weights), [seed, *language.encode()])]
 
 
 def joined_pairs(first: Iterable[PairedSentence], second: Iterable[PairedSentence]) -> list[tuple[str, str]]:

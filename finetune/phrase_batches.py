@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
+from finetune.sampling import weighted_order
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json
 from retrievers.ccpr.tokens import Tokenised, tokenise
@@ -80,7 +81,7 @@ class PhrasePool:
         return len(self.usable)
 
     def order(self, seed: int, domain_weights: Mapping[str, float], language_power: float) -> NDArray[np.int64]:
-        """The rows in the order of training: a weighted random order without repetition (Efraimidis and Spirakis).
+        """The rows in the order of training (see `weighted_order`).
 
         A row's weight is that of its domain (1 if none is given, left out if 0) times its language pair's weighted
         size to the power of `language_power` - 1: 1 takes languages as they come, 0 all alike.
@@ -92,9 +93,8 @@ class PhrasePool:
         languages, numbers = np.unique(pairs, return_inverse=True)
         sizes = np.bincount(numbers, weights=weights, minlength=len(languages))
         weights *= np.maximum(sizes, 1e-9)[numbers] ** (language_power - 1)
-        keys = np.log(np.random.default_rng(seed).random(len(weights))) / np.maximum(weights, 1e-300)
-        found: NDArray[np.int64] = self.usable[np.argsort(-keys, kind="stable")]
-        return found[: int((weights > 0).sum())]
+        found: NDArray[np.int64] = self.usable[weighted_order(weights, seed)]
+        return found
 
     def lengths(self) -> NDArray[np.int64]:
         """Characters of the longer side of every row, for batches of similar length."""

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import torch
 from accelerate import Accelerator
-from torch.nn.functional import binary_cross_entropy_with_logits, linear, normalize
+from torch.nn.functional import binary_cross_entropy_with_logits, linear
 
 from finetune.ccpr_config import TrainingConfig
-from finetune.losses.phrase_contrastive import Negatives, phrase_contrastive
+from finetune.losses.phrase_contrastive import NO_TRANSLATION, Negatives, phrase_contrastive
 from finetune.phrase_batches import PhraseBatch, Spans
 from retrievers.ccpr.heads import PhraseHeads
-
-SENTENCE_TEMPERATURE = 0.05
 
 
 def spans_of(batch: PhraseBatch) -> tuple[Spans, Spans, Spans, Spans]:
@@ -22,21 +20,17 @@ def spans_of(batch: PhraseBatch) -> tuple[Spans, Spans, Spans, Spans]:
 
 
 class PhraseLoss:
-    """L = L_phrases + w_seg * L_segmentation + w_sent * L_sentences of what an encoder makes of a batch.
+    """L = L_phrases + w_seg * L_segmentation of what an encoder makes of a batch.
 
     L_phrases is `phrase_contrastive`; L_segmentation the cross-entropy of the segmentation head on phrases against
-    other spans (equation 6; two classes of the paper are one log-odds); L_sentences, which is ours and off by default,
-    the same contrastive loss on the means of both sentences' states.
+    other spans (equation 6; two classes of the paper are one log-odds).
     """
 
     def __init__(self, heads: PhraseHeads, training: TrainingConfig, accelerator: Accelerator) -> None:
         self.heads, self.training, self.accelerator = heads, training, accelerator
-        self.queues: list[Negatives] = []
 
-    def __call__(self, batch: PhraseBatch, features: Sequence[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
-        """The loss and its parts. `features` are [h_start; h_end] (spans, 2 * hidden) of the four kinds of spans and
-        the means of all sentences' states (2 * sentence pairs, hidden)."""
-        *edges, means = features
+    def __call__(self, batch: PhraseBatch, edges: Sequence[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
+        """The loss and its parts. `edges` are [h_start; h_end] (spans, 2 * hidden) of the four kinds of spans."""
         made = linear(torch.cat(edges).float(), *self.heads.weights())
         vectors = self.heads.vectors(made).split([len(e) for e in edges])
         labels = (torch.arange(len(made), device=made.device) < len(edges[0]) + len(edges[1])).float()
@@ -51,53 +45,30 @@ class PhraseLoss:
                 self.training.both_sides,
                 *(self._negatives(side, vectors, surfaces) for side in (0, 1)),
             ),
-            "segmentation": binary_cross_entropy_with_logits(self.heads.logits(made), labels),
+            # A mean of no spans would be NaN.
+            "segmentation": binary_cross_entropy_with_logits(self.heads.logits(made), labels, reduction="sum")
+            / max(1, len(made)),
         }
-        if self.training.sentence_weight:
-            source, target = normalize(means.float(), dim=-1).chunk(2)
-            rows = torch.arange(len(source), device=source.device)
-            parts["sentences"] = phrase_contrastive(source, target, rows, rows, SENTENCE_TEMPERATURE, both_sides=False)
-        if self.training.queue:
-            self._remember(vectors, surfaces)
-        weights = {
-            "contrastive": 1.0,
-            "segmentation": self.training.segmentation_weight,
-            "sentences": self.training.sentence_weight,
-        }
-        loss = torch.stack([weights[name] * part for name, part in parts.items()]).sum()
+        loss = parts["contrastive"] + self.training.segmentation_weight * parts["segmentation"]
         return loss, {name: float(part.detach()) for name, part in parts.items()}
 
     def _negatives(
         self, side: int, vectors: Sequence[torch.Tensor], surfaces: Sequence[torch.Tensor]
     ) -> Negatives | None:
-        """Further negatives of a side (0 source, 1 target): spans that are no phrases, phrases of other processes,
-        phrases of earlier batches."""
-        parts = [self.queues[side]] if self.queues else []
+        """Further negatives of a side (0 source, 1 target): spans that are no phrases, phrases of other processes."""
+        parts: list[tuple[torch.Tensor, ...]] = []
         if self.training.span_negatives:
-            parts.append(Negatives(vectors[2 + side], surfaces[2 + side]))
+            unpaired = torch.full_like(surfaces[2 + side], NO_TRANSLATION)
+            parts.append((vectors[2 + side], surfaces[2 + side], unpaired))
         if self.accelerator.num_processes > 1:
-            parts.append(self._elsewhere(vectors[side].detach(), surfaces[side]))
-        if not parts:
-            return None
-        return Negatives(torch.cat([p.vectors for p in parts]), torch.cat([p.surfaces for p in parts]))
+            parts.append(self._elsewhere(vectors[side], surfaces[side], surfaces[1 - side]))
+        return Negatives(*map(torch.cat, zip(*parts, strict=True))) if parts else None
 
-    def _elsewhere(self, vectors: torch.Tensor, surfaces: torch.Tensor) -> Negatives:
-        """The phrases of the other processes, without gradients."""
-        counts = self.accelerator.gather(torch.tensor([len(vectors)], device=vectors.device))
+    def _elsewhere(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The rows that the other processes have in these tensors, without gradients."""
+        device = tensors[0].device
+        counts = self.accelerator.gather(torch.tensor([len(tensors[0])], device=device))
         own = self.accelerator.process_index
         kept = torch.cat([torch.arange(int(counts.max())) < (0 if i == own else int(n)) for i, n in enumerate(counts)])
-        found = [
-            self.accelerator.gather(self.accelerator.pad_across_processes(tensor))[kept.to(vectors.device)]
-            for tensor in (vectors, surfaces)
-        ]
-        return Negatives(*found)
-
-    def _remember(self, vectors: Sequence[torch.Tensor], surfaces: Sequence[torch.Tensor]) -> None:
-        """Keep the last `queue` phrases of each side as negatives of the next batches."""
-        new = [Negatives(v.detach(), s) for v, s in zip(vectors[:2], surfaces[:2], strict=True)]
-        old = self.queues or [Negatives(n.vectors[:0], n.surfaces[:0]) for n in new]
-        keep = self.training.queue
-        self.queues = [
-            Negatives(torch.cat([q.vectors, n.vectors])[-keep:], torch.cat([q.surfaces, n.surfaces])[-keep:])
-            for q, n in zip(old, new, strict=True)
-        ]
+        gathered = (self.accelerator.gather(self.accelerator.pad_across_processes(t.detach())) for t in tensors)
+        return tuple(tensor[kept.to(device)] for tensor in gathered)

@@ -31,10 +31,9 @@ from finetune.curves import plot_scores
 from finetune.losses.phrase_contrastive import Negatives
 from finetune.losses.xpco import xpco
 from finetune.run_loop import Losses, run_to_end
-from finetune.run_options import add_run_options, changes_in, shown_options
-from finetune.schedule import linear_share
+from finetune.schedule import rate_share, share_gradients, take_step
+from finetune.settings import add_run_options, changes_in, shown_options
 from finetune.trainable import first_layers, save_trained, trainable
-from finetune.updates import average_gradients, take_step
 from finetune.xpr_batches import Chunk, Collator, XprBatch, XprPool
 from finetune.xpr_config import Config, read_config
 from finetune.xpr_dev import dev_accuracy
@@ -115,12 +114,13 @@ class Trainer:
         rng = np.random.default_rng([training.seed, number])
         pairs = self.pool.batch(number, training.batch, training.seed)
         batch = self.collate([own.sides for own in self.pool.sets], pairs, rng)
+        share = rate_share(self.step, training.steps, training.warm_up_steps, "linear")
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * linear_share(self.step, training.steps, training.warm_up)
+            group["lr"] = rate * share
         self.encoder.train()
         slow = self._slow_vectors(batch) if self.slow else None
         loss = self._cached(batch, slow) if training.cached else self._whole(batch, slow)
-        average_gradients(self.accelerator, self.parameters)
+        share_gradients(self.accelerator, self.parameters)
         take_step(self.optimizer, self.parameters, training.clip)
         for name, tensor in self.slow.items():
             tensor.lerp_(self.parameters[name].detach(), 1 - training.momentum)

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from finetune.losses.xpco import LEFT_OUT
 from finetune.phrase_batches import surface_hash
+from finetune.sampling import epoch_order
 from finetune.xpr_sentences import window
 from rag_mt.errors import UserError
 from retrievers.encoders import padded, trim
@@ -64,7 +65,7 @@ class XprPool:
         if not a_round:
             raise UserError(f"{len(self)} phrase pairs do not fill one batch of {size}: lower training.batch")
         epoch, place = divmod(number, a_round)
-        order = np.random.default_rng([seed, epoch]).permutation(len(self))
+        order = epoch_order(len(self), epoch, seed)
         return self.rows[order[place * size : (place + 1) * size]]
 
     def facts(self) -> list[dict[str, Any]]:

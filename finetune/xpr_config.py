@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from finetune.config_rows import above_zero, token_rows, tuning_rows
+from finetune.settings import above_zero, token_rows, tuning_rows
 from rag_mt.toml_settings import Sections, at_least, check_values, drop_row, read_settings, seed_row
 
 
@@ -70,6 +70,11 @@ class TrainingConfig:
     dtype: str = "auto"
     evaluate_every: int = 100
     checkpoint_every: int = 50
+
+    @property
+    def warm_up_steps(self) -> int:
+        """The steps (at least one) over which the learning rate rises."""
+        return max(1, round(self.warm_up * self.steps))
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,19 @@ from dataclasses import dataclass, field
 import torch
 from torch.nn.functional import cross_entropy
 
+NO_TRANSLATION = -(2**63)
+"""In place of a hash, for a span that is not paired."""
+
 
 @dataclass(frozen=True)
 class Negatives:
     """Further vectors (n, dimension) with the hashes of their surfaces (n,): spans that are no phrases, or phrases of
-    earlier batches."""
+    other processes or earlier batches. `translations` (n,) are the hashes of what their own translations say,
+    `NO_TRANSLATION` for spans without one; None if no vector has one."""
 
     vectors: torch.Tensor
     surfaces: torch.Tensor = field(repr=False)
+    translations: torch.Tensor | None = field(default=None, repr=False)
 
 
 def phrase_contrastive(
@@ -35,12 +40,12 @@ def phrase_contrastive(
         L = -mean_i log( exp(s(x_i, y_i) / t) / sum_c exp(s(x_i, c) / t) )
 
     where s is the inner product and c runs over y_i and the negatives: all other y_j, with `both_sides` all other x_j,
-    and the further negatives of the side that is searched (and, with `both_sides`, of the own side). A negative that
-    says the same as what it stands beside (a y like y_i, an x like x_i) is left out: it is a translation as well, or
-    the phrase itself in another place.
+    and the further negatives of the side that is searched (and, with `both_sides`, of the own side). Left out is every
+    pair j of which either side says the same as that of pair i (y_j like y_i, or x_j like x_i), with both its vectors:
+    y_j is a translation of x_i as well, and x_j has the translation that x_i has, also in another language.
 
-    Source: Cross-lingual Contextualized Phrase Retrieval, section 5.1; the temperature is ours (1 for the paper's
-    inner product of unnormalised vectors).
+    The loss of no pairs is 0. Source: Cross-lingual Contextualized Phrase Retrieval, section 5.1, which leaves nothing
+    out; the temperature is ours (1 for the paper's inner product of unnormalised vectors).
     """
     there = _direction(
         source, target, source_surfaces, target_surfaces, temperature, both_sides, source_negatives, target_negatives
@@ -62,19 +67,27 @@ def _direction(
     key_negatives: Negatives | None,
 ) -> torch.Tensor:
     own = torch.eye(len(queries), dtype=torch.bool, device=queries.device)
-    columns, left_out = [keys], [_same(key_surfaces, key_surfaces) & ~own]
+    equal = _same(query_surfaces, query_surfaces) | _same(key_surfaces, key_surfaces)
+    columns, left_out = [keys], [equal & ~own]
     if key_negatives is not None:
         columns.append(key_negatives.vectors)
-        left_out.append(_same(key_surfaces, key_negatives.surfaces))
+        left_out.append(_equal_to(key_negatives, key_surfaces, query_surfaces))
     if both_sides:
         columns.append(queries)
-        left_out.append(_same(query_surfaces, query_surfaces))
+        left_out.append(equal)
         if query_negatives is not None:
             columns.append(query_negatives.vectors)
-            left_out.append(_same(query_surfaces, query_negatives.surfaces))
+            left_out.append(_equal_to(query_negatives, query_surfaces, key_surfaces))
     scores = queries @ torch.cat(columns).T / temperature
     scores = scores.masked_fill(torch.cat(left_out, dim=1), -torch.inf)
-    return cross_entropy(scores, torch.arange(len(queries), device=queries.device))
+    total = cross_entropy(scores, torch.arange(len(queries), device=queries.device), reduction="sum")
+    return total / max(1, len(queries))  # the mean of no pairs would be NaN
+
+
+def _equal_to(negatives: Negatives, surfaces: torch.Tensor, translations: torch.Tensor) -> torch.Tensor:
+    """Which negatives (pairs, n) say the same as a phrase of their side, or have its translation."""
+    equal = _same(surfaces, negatives.surfaces)
+    return equal if negatives.translations is None else equal | _same(translations, negatives.translations)
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

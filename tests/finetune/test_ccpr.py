@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from finetune.ccpr import Trainer, main
 from finetune.ccpr_config import read_config
 from finetune.checkpoints import load_checkpoint
+from finetune.schedule import take_step
 from finetune.warm_start import continued
 from rag_mt.errors import UserError
 from retrievers.ccpr import load_ccpr
@@ -91,12 +92,10 @@ def test_the_saved_model_computes_what_the_trained_one_did(tmp_path, config, pai
     torch.testing.assert_close(opened_ends, ends, atol=3e-3, rtol=3e-3)
 
 
-@pytest.mark.parametrize("more", [[], pytest.param(["--set", "training.queue=32"], marks=pytest.mark.slow)])
-def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, pairs, more):
+def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, pairs):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert main(arguments(config, pairs, whole, *more)) == 0
-    settings = dict(text.split("=") for text in more[1::2])
-    trainer = Trainer(read_config(config, settings), pairs, parts, "cpu")
+    assert main(arguments(config, pairs, whole)) == 0
+    trainer = Trainer(read_config(config), pairs, parts, "cpu")
     run_step, steps = Trainer.run_step, 0
 
     class StoppedError(Exception):
@@ -112,10 +111,10 @@ def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, pairs, more)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "run_step", stops)
         with pytest.raises(StoppedError):
-            main(arguments(config, pairs, parts, *more))
+            main(arguments(config, pairs, parts))
     _, facts = load_checkpoint(parts / "checkpoint", trainer.key)
     assert facts["step"] == 10
-    assert main(arguments(config, pairs, parts, *more)) == 0
+    assert main(arguments(config, pairs, parts)) == 0
     for file in ("adapter_model.safetensors", "heads.safetensors"):
         first, second = load_file(whole / file), load_file(parts / file)
         assert all(torch.equal(first[name], second[name]) for name in first)
@@ -161,20 +160,31 @@ def test_other_settings_do_not_go_on(tmp_path, config, pairs, capsys):
 def test_cached_gradients_are_those_of_the_whole_batch(tmp_path, config, pairs):
     gradients = []
     for chunks in ("1", "3"):
-        changes = {"training.chunks": chunks, "training.sentence_weight": "0.5"}
-        trainer = Trainer(read_config(config, changes), pairs, tmp_path / "m", "cpu")
+        trainer = Trainer(read_config(config, {"training.chunks": chunks}), pairs, tmp_path / "m", "cpu")
         batch = trainer.collate(trainer.rows_of(0), np.random.default_rng(1))
         trainer.encoder.train()
         losses = trainer._chunked(batch) if chunks == "3" else trainer._whole(batch)
         gradients.append((losses, {n: p.grad for n, p in trainer.parameters.items()}))
     (loss, whole), (cached_loss, cached) = gradients
     assert cached_loss == pytest.approx(loss, rel=1e-5)
-    assert loss.keys() == {"contrastive", "segmentation", "sentences"}
+    assert loss.keys() == {"contrastive", "segmentation"}
     assert whole.keys() == cached.keys()
     moving = [n for n, g in whole.items() if g.abs().max() > 0]
     assert len(moving) > 10
     for name in moving:
         torch.testing.assert_close(cached[name], whole[name], atol=1e-6, rtol=1e-4)
+
+
+def test_a_batch_without_phrases_leaves_the_weights_finite(tmp_path, config, pairs):
+    """Rows of other contexts may hold no phrase pair at all."""
+    trainer = Trainer(read_config(config), pairs, tmp_path / "m", "cpu")
+    rows = [{**row, "spans": []} for row in trainer.rows_of(0)]
+    batch = trainer.collate(rows, np.random.default_rng(1))
+    assert len(batch.source) == len(batch.source_others) == 0
+    trainer.encoder.train()
+    assert set(trainer._whole(batch).values()) == {0.0}
+    take_step(trainer.optimizer, trainer.parameters, 1.0)
+    assert all(torch.isfinite(p).all() for p in trainer.parameters.values())
 
 
 def test_full_tuning_leaves_the_frozen_layers_alone(tmp_path, config, pairs):

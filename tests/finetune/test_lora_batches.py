@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from finetune.lora_batches import ExamplePrompts, Tokens, collated, micro_batches, rows_of, tokens_of
+from finetune.lora_batches import ExamplePrompts, Tokens, TokenTable, collated, micro_batches, tokens_of
 from rag_mt.errors import UserError
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models import load_llm
@@ -92,20 +92,22 @@ def test_long_examples_are_left_out_and_counted(llm, examples):
     lengths = sorted(map(len, tokens))
     cutoff = lengths[9]
     kept, left_out = tokens_of(ExamplePrompts(llm), own, cutoff, show=False)
-    assert kept == [t for t in tokens if len(t) <= cutoff]
+    assert list(kept) == [t for t in tokens if len(t) <= cutoff]
     assert left_out == len(own) - len(kept) > 0
     with pytest.raises(UserError, match=r"none of 20 examples has at most 9 tokens: give a larger training.cutoff"):
         tokens_of(ExamplePrompts(llm), own, 9, show=False)
 
 
-@given(st.integers(1, 20), st.integers(1, 9), st.integers(0, 5))
-@settings(max_examples=30)
-def test_each_example_is_seen_equally_often(examples, batch, seed):
-    steps = 3 * examples
-    seen = [row for step in range(steps) for row in rows_of(step, batch, examples, seed)]
-    assert len(seen) == steps * batch
-    for begin in range(0, len(seen) - examples + 1, examples):
-        assert sorted(seen[begin : begin + examples]) == list(range(examples))
+@given(st.lists(st.tuples(st.lists(st.integers(0, 300_000), min_size=1), st.sampled_from(["de-en", "en-de"]))))
+def test_a_table_of_tokens_is_the_list_of_them(rows):
+    examples = [Tokens(tuple(ids), len(ids) // 2, direction) for ids, direction in rows]
+    table = TokenTable(iter(examples))
+    assert list(table) == examples and table[::-2] == examples[::-2]
+    assert table.lengths.tolist() == [len(e) for e in examples]
+    assert table.answers.tolist() == [e.answers for e in examples]
+    assert table.directions == tuple(sorted({e.direction for e in examples}))
+    with pytest.raises(IndexError):
+        table[len(examples)]
 
 
 @given(st.lists(st.integers(2, 60), min_size=1, max_size=30), st.integers(1, 6), st.integers(0, 150))

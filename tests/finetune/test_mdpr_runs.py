@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from finetune import mdpr_runs
+from finetune.mdpr_config import read_config
 from finetune.mdpr_plan import read_plan
 from finetune.mdpr_runs import main, score_table
 from rag_mt.errors import UserError
@@ -166,3 +168,11 @@ def test_the_plan_of_the_report(monkeypatch):
     assert by_name["setting-5"].data.pairs == ("de-tr",)
     assert by_name["titles"].model.start == "RUNS/sema.seed2"
     assert by_name["infoxlm-sema"].model.encoder == "microsoft/infoxlm-base"
+    paper = read_config(Path("configs/mdpr-paper.toml"))
+    for item in runs:
+        if item.group == "backbones":  # tuned as in the paper, not with the settings for two cores
+            settings = item.settings()
+            assert replace(settings.model, encoder="") == replace(paper.model, encoder="")
+            assert settings.data == paper.data
+            assert settings.training.learning_rate == paper.training.learning_rate
+            assert settings.training.steps == paper.training.steps

@@ -19,14 +19,17 @@ def slow_direction(x, y, sx, sy, t, both_sides, own_negatives, other_negatives):
         positive = math.exp(float(x[i] @ y[i]) / t)
         below = positive
         for j in range(len(y)):
-            if j != i and sy[j] != sy[i]:
+            if sy[j] != sy[i] and sx[j] != sx[i]:
                 below += math.exp(float(x[i] @ y[j]) / t)
-            if both_sides and j != i and sx[j] != sx[i]:
-                below += math.exp(float(x[i] @ x[j]) / t)
-        for vectors, surfaces, same in ((other_negatives, sy, True), (own_negatives, sx, both_sides)):
-            if vectors is not None and same:
-                for v, s in zip(vectors.vectors, vectors.surfaces.tolist(), strict=True):
-                    if s != surfaces[i]:
+                below += math.exp(float(x[i] @ x[j]) / t) if both_sides else 0.0
+        for negatives, same, translated, counted in (
+            (other_negatives, sy, sx, True),
+            (own_negatives, sx, sy, both_sides),
+        ):
+            if negatives is not None and counted:
+                further = (negatives.vectors, negatives.surfaces.tolist(), negatives.translations.tolist())
+                for v, surface, translation in zip(*further, strict=True):
+                    if surface != same[i] and translation != translated[i]:
                         below += math.exp(float(x[i] @ v) / t)
         total -= math.log(positive / below)
     return total / len(x)
@@ -47,6 +50,7 @@ def test_value_and_gradient_are_those_of_the_formula(seed, size, both_sides, fur
         Negatives(
             torch.randn(further, 4, generator=generator, dtype=torch.float64),
             torch.randint(0, 4, (further,), generator=generator),
+            torch.randint(-1, 4, (further,), generator=generator),
         )
         for _ in range(2)
     ]
@@ -69,6 +73,23 @@ def test_the_same_surface_elsewhere_is_no_negative():
     same = phrase_contrastive(vectors, vectors, torch.tensor([1, 1, 1]), torch.tensor([4, 4, 4]), both_sides=False)
     assert float(same) == 0
     assert float(different) == pytest.approx(math.log(1 + 2 / math.e))
+
+
+@pytest.mark.parametrize("both_sides", [False, True])
+def test_translations_of_one_phrase_into_two_languages_do_not_repel_each_other(both_sides):
+    """`Haus` (German) and `dům` (Czech) both translate `house`: neither is a negative of `house` or of the other."""
+    vectors, foreign, english = torch.eye(3), torch.tensor([1, 2, 3]), torch.tensor([9, 9, 9])
+    mixed = phrase_contrastive(vectors, vectors, foreign, english, both_sides=both_sides)
+    assert float(mixed) == 0
+
+
+def test_the_loss_of_no_phrases_is_zero_and_leaves_finite_gradients():
+    source, target = (torch.zeros(0, 4, requires_grad=True) for _ in range(2))
+    none = torch.zeros(0, dtype=torch.int64)
+    loss = phrase_contrastive(source, target, none, none)
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert source.grad is not None and torch.isfinite(source.grad).all()
 
 
 def test_aligned_vectors_have_a_lower_loss_than_swapped_ones():

@@ -31,6 +31,33 @@ def test_two_processes_train_one_model(tmp_path, tiny_encoder, pairs):
     assert [point["pairs"] for point in facts["curve"]] == [32, 64]
 
 
+WITHOUT_GRADIENTS = """
+import torch
+from accelerate import Accelerator
+from finetune.schedule import share_gradients
+
+accelerator = Accelerator(cpu=True)
+number = accelerator.process_index
+for reduction in ("mean", "sum"):
+    parameters = {name: torch.zeros(2, requires_grad=True) for name in "abc"}
+    parameters["a"].grad = torch.full((2,), 1.0 + number)
+    parameters["b" if number else "c"].grad = torch.full((2,), 4.0)
+    share_gradients(accelerator, parameters, reduction)
+    made = {name: parameter.grad.tolist() for name, parameter in parameters.items()}
+    wanted = {"a": [1.5, 1.5], "b": [2.0, 2.0], "c": [2.0, 2.0]}
+    factor = 1 if reduction == "mean" else 2
+    assert made == {name: [factor * v for v in values] for name, values in wanted.items()}, (number, made)
+"""
+
+
+def test_a_parameter_without_a_gradient_in_one_process_counts_as_zero_there(tmp_path):
+    """Each process skips another parameter: all of them still take part in the exchange of every gradient."""
+    script = tmp_path / "without_gradients.py"
+    script.write_text(WITHOUT_GRADIENTS)
+    made = subprocess.run([*LAUNCH, str(script)], capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr[-2000:]
+
+
 @pytest.mark.slow
 def test_two_processes_train_one_passage_model(tmp_path, quick_encoder, prepared):
     config = tmp_path / "config.toml"
@@ -41,7 +68,7 @@ def test_two_processes_train_one_passage_model(tmp_path, quick_encoder, prepared
     made = subprocess.run([*LAUNCH, *run, *options], capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stderr[-2000:]
     facts = json.loads((model / "training.json").read_text())
-    assert facts["sentence_pairs_seen"] == 4 * 8 * 2
+    assert facts["questions_seen"] == 4 * 8 * 2
     assert [point["pairs"] for point in facts["curve"]] == [0, 32, 64]
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from finetune.losses.phrase_contrastive import Negatives
 from finetune.losses.xpco import LEFT_OUT, xpco
-from finetune.schedule import linear_share
+from finetune.schedule import rate_share
 from finetune.xpr import Trainer, main
 from finetune.xpr_batches import Collator, XprPool
 from finetune.xpr_config import read_config
@@ -316,7 +316,7 @@ def test_collator_looks_closer_where_tokens_run_out(trainer: Callable[..., Train
     ("step", "share"), [(0, 0.5), (1, 1.0), (2, 1.0), (11, 0.5), (19, 1 / 18)], ids=lambda value: f"{value:.3g}"
 )
 def test_learning_rate_rises_then_falls_linearly(step: int, share: float) -> None:
-    assert linear_share(step, 20, 0.1) == pytest.approx(share)
+    assert rate_share(step, 20, 2, "linear") == pytest.approx(share)
 
 
 @pytest.mark.parametrize(
