@@ -40,7 +40,7 @@ from ui.bodies import (
 )
 from ui.html_text import HtmlText
 from ui.languages import Detected
-from ui.limits import BusyError, MissingError, TooLargeError
+from ui.limits import BusyError, MissingError, StoppedError, TooLargeError
 from ui.metrics import Measured, Metrics
 from ui.service import Service
 from ui.work import Job, Order
@@ -61,6 +61,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     500: {"model": ErrorAnswer, "description": "A fault of the server"},
 }
 
+    503: {"model": ErrorAnswer, "description": "The server translates nothing until it is started again"},
 
 def make_app(
     service: Service,
@@ -190,8 +191,11 @@ async def detect(request: Request) -> list[DetectedLanguage]:
 
 @router.get("/health", summary="Whether the server answers, and what is loaded")
 async def health(request: Request) -> HealthAnswer:
-    """Needs no key. Models are loaded when they are first asked for."""
-    loaded = service_of(request).translators.states()
+    """Needs no key; 503 where nothing can be translated any more. Models are loaded when they are first asked for."""
+    service = service_of(request)
+    if service.engine.fault:
+        raise StoppedError(service.engine.fault)
+    loaded = service.translators.states()
     states: dict[str, str] = {}
     for one in loaded:
         pair = f"{one.choice.source}-{one.choice.target} {one.choice.retriever}"
@@ -341,8 +345,8 @@ def _failed(status: int, message: str, **headers: str) -> JSONResponse:
 async def _user_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, BusyError):
         return _failed(429, str(error), **{"Retry-After": str(error.retry_after)})
-    status = 413 if isinstance(error, TooLargeError) else 404 if isinstance(error, MissingError) else 400
-    return _failed(status, str(error))
+    statuses = {TooLargeError: 413, MissingError: 404, StoppedError: 503}
+    return _failed(statuses.get(type(error), 400), str(error))
 
 
 async def _access_error(request: Request, error: Exception) -> JSONResponse:

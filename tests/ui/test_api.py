@@ -190,6 +190,22 @@ def test_a_file_that_gave_way_to_another_is_missing(run_server: Any) -> None:
         assert found.wait(10)
         found.result.unlink()  # as it is with a download that waits while the file gives way
         answer = api.get(begun["translatedFileUrl"])
+def test_a_dead_engine_is_told(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = api.server.service.engine
+
+    def fatal(*_: Any) -> Any:
+        raise SystemExit("a fault in native code")
+
+    monkeypatch.setattr(engine, "_fail_batch", fatal)
+    monkeypatch.setattr(api.server.opener.llm, "generate", fatal)
+    body = {"q": "Das Haus.", "source": "de", "target": "en"}
+    answer = api.post("/translate", json=body)
+    assert (answer.status_code, "a fault in native code" in answer.json()["error"]) == (503, True)
+    assert api.post("/translate", json=body).status_code == 503
+    health = api.get("/health")
+    assert (health.status_code, "a fault in native code" in health.json()["error"]) == (503, True)
+
+
         assert (answer.status_code, "deleted" in answer.json()["error"]) == (404, True)
 
 
