@@ -135,7 +135,11 @@ async def translate(request: Request) -> TranslateAnswer:
     check_unicode(*texts)
     service.limits.check_texts(texts)
     target = service.offer.known(body.target)
-    found = await asyncio.to_thread(_sources, service, texts, body.source)
+    found: Sequence[Detected | None]
+    if body.source.lower() == "auto":
+        found = await asyncio.to_thread(_detected_sources, service, texts)
+    else:
+        found = [Detected(service.offer.known(body.source), 1.0)] * len(texts)
     orders = [_order(service, owner, body, d.code if d else target, target) for d in found]
     pages = [HtmlText(text) for text in texts] if body.format == "html" else None
     plain = texts if pages is None else [page.text for page in pages]
@@ -272,11 +276,8 @@ def _order(service: Service, owner: str, body: TranslateBody, source: str, targe
     return Order(choice, "", max_hints=options.max, least_score=options.least_score)
 
 
-def _sources(service: Service, texts: Sequence[str], source: str) -> list[Detected | None]:
+def _detected_sources(service: Service, texts: Sequence[str]) -> list[Detected | None]:
     """The language of each text; None where nothing tells it."""
-    if source.lower() != "auto":
-        code = service.offer.known(source)
-        return [Detected(code, 1.0)] * len(texts)
     together = service.detector.best("\n".join(texts))
     return [service.detector.best(text) if len(text) > SHORT else together for text in texts]
 

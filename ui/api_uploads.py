@@ -199,8 +199,10 @@ async def rename_index(request: Request, id: Id) -> IndexAnswer:
 
 @router.delete("/index/{id}", status_code=204, summary="Delete an index, or end its build")
 async def delete_index(request: Request, id: Id, key: Key = "") -> Response:
-    """Translations that use it right now go on."""
-    await asyncio.to_thread(service_of(request).indexes.delete, owner_of(request, key), id)
+    """Translations that use it right now go on. The files of a build that runs go as soon as it has ended."""
+    owner, own = owner_of(request, key), service_of(request).indexes
+    if not own.forget_build(owner, id):
+        await asyncio.to_thread(own.delete, owner, id)
     return Response(status_code=204)
 
 

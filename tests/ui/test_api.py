@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -250,6 +251,52 @@ def test_an_own_index(api: Any) -> None:
     )
     assert begun.status_code == 202
     place = f"/index/{begun.json()['id']}"
+def test_deleting_what_runs_waits_for_nothing(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    indexes, load = api.server.service.indexes, threading.Event()
+    encoder = indexes._encoder
+
+    def loading(retriever: str) -> Any:
+        load.wait(20)
+        return encoder(retriever)
+
+    monkeypatch.setattr(indexes, "_encoder", loading)
+    form = {"language": "en", "retriever": "sentence"}
+    begun = [api.post("/index", files={"files": (f"{n}.txt", "The dog.")}, data=form).json()["id"] for n in range(2)]
+    until(lambda: api.get(f"/index/{begun[0]}").json()["state"] == "running")
+    asked = {"q": "Das Haus.", "source": "de", "target": "en"}
+    with ThreadPoolExecutor(20) as pool:  # more than the server has threads
+        deleted = [pool.submit(api.delete, f"/index/{begun[0]}") for _ in range(20)]
+        assert sorted({answer.result().status_code for answer in deleted}) == [204, 404]
+    assert api.post("/translate", json=asked).json() == {"translatedText": "DAS HAUS."}
+    assert api.get(f"/index/{begun[0]}").status_code == 404
+    assert api.delete(f"/index/{begun[1]}").status_code == 204
+    assert api.get("/index").json() == []
+    assert len(list(indexes.folder.glob(".uploads-*/*"))) == 1  # of the one whose encoder is being loaded
+    load.set()
+    until(lambda: not list(indexes.folder.glob(".uploads-*/*")))
+    assert not list(indexes.folder.glob("*/*/index"))
+
+
+def test_a_named_source_language_needs_no_other_thread(api: Any) -> None:
+    asked = {"q": "Das Haus.", "source": "de", "target": "en"}
+    held, threads = threading.Event(), []
+    api.post("/translate", json=asked)
+
+    def hold() -> None:
+        threads.append(1)
+        held.wait(20)
+
+    detector = api.server.service.detector
+    detect = detector.detect
+    detector.detect = lambda text: [hold(), *detect(text)][1:]
+    with ThreadPoolExecutor(40) as pool:
+        waiting = [pool.submit(api.post, "/detect", data={"q": "Guten Tag"}) for _ in range(40)]
+        until(lambda: len(threads) >= min(32, (os.cpu_count() or 1) + 4))  # all threads of the server are taken
+        assert api.post("/translate", json=asked).json() == {"translatedText": "DAS HAUS."}
+        held.set()
+        assert {answer.result().status_code for answer in waiting} == {200}
+
+
     until(lambda: api.get(place).json()["state"] == "done")
     assert api.get(place).json()["done"] == 3
     assert api.patch(place, json={"name": "Häuser"}).json()["name"] == "Häuser"
