@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -249,7 +250,7 @@ def owner_of(request: Request, key: str) -> str:
     """Whom a request is from, by its key; raises AccessError, and BusyError for a client in too great a hurry."""
     told = key or bearer_of(request)
     keys, pace = request.app.state.keys, request.app.state.pace
-    place = request.client.host if request.client else ""
+    place = client_of(request)
     try:
         owner: str = keys.owner(told)
     except AccessError:
@@ -266,6 +267,18 @@ def bearer_of(request: Request) -> str:
 
 
 def _order(service: Service, owner: str, body: TranslateBody, source: str, target: str) -> Order | None:
+def client_of(request: Request) -> str:
+    """Where a request comes from: its address, or the network of 2^64 addresses that an IPv6 client has for itself."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:  # a socket file, say
+        return host
+    if address.version == 4 or address.ipv4_mapped:
+        return host
+    return str(ipaddress.ip_network((int(address), 64), strict=False))
+
+
     """How to translate from a source; None for a text that is in the target language already."""
     if source == target:
         return None

@@ -10,9 +10,8 @@ from typing import Any
 
 import gradio as gr
 
-from rag_mt.corpora.registry import COMPRESSED, SUFFIXES
 from rag_mt.errors import UserError
-from ui.documents import Document
+from ui.document_records import Document
 from ui.markup import escaped
 from ui.parts import FAST, LONG, Parts, asked_from, html_part
 from ui.service import Service
@@ -24,7 +23,6 @@ from ui.work import Order
 SHOWN = 8
 """Segments of a document that are shown while it is translated: the newest."""
 
-FILE_TYPES = [*SUFFIXES, *COMPRESSED]
 SAYS = {
     "waiting": "Waiting to begin",
     "running": "Translating",
@@ -44,7 +42,7 @@ def documents_tab(service: Service, sessions: Sessions, parts: Parts) -> list[An
         )
         with gr.Row():
             with gr.Column(min_width=260):
-                upload = gr.File(label="File to translate", file_types=FILE_TYPES, elem_id="document-file", height=140)
+                upload = gr.File(label="File to translate", elem_id="document-file", height=140)
                 column = gr.Textbox(
                     label="Column",
                     info="Only for TSV and JSONL: a number from 1, or a name.",
