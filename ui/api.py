@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 
 from rag_mt import __version__
 from rag_mt.corpora.jsonl import added_fields
@@ -385,8 +386,13 @@ async def _fault(request: Request, error: Exception) -> JSONResponse:
 
 HANDLERS: dict[Any, Any] = {
     UserError: _user_error,
+async def _gone(request: Request, error: Exception) -> JSONResponse:
+    return _failed(CLIENT_GONE, "the client has hung up")
+
+
     AccessError: _access_error,
     HTTPException: _http_error,
     RequestValidationError: _invalid,
     Exception: _fault,
 }
+    ClientDisconnect: _gone,

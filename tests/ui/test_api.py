@@ -13,9 +13,11 @@ from typing import Any
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
+from starlette.requests import Request
 
 from ui.access import ANONYMOUS, Keys
 
+from ui.api import client_of
 PO = 'msgid ""\nmsgstr ""\n\nmsgid "Das Haus."\nmsgstr ""\n'
 
 
@@ -450,3 +452,86 @@ def test_foreign_names_of_a_local_server_are_refused(run_server: Any) -> None:
     refused = httpx.get(f"{running.url}/health", headers={"Host": "evil.example"})
     assert refused.status_code == 400
     assert "--allowed-host" in refused.json()["error"]
+@pytest.mark.parametrize("path", ["/translate", "/detect", "/translate_file", "/index"])
+@pytest.mark.parametrize("sent", [b"", b"--x\r\nConte"])
+def test_hanging_up_before_the_body_has_come_is_no_fault(
+    run_server: Any, capfd: pytest.CaptureFixture[str], path: str, sent: bytes
+) -> None:
+    running = run_server()
+    host, port = running.url.removeprefix("http://").split(":")
+    kind = "multipart/form-data; boundary=x" if path in ("/translate_file", "/index") else "application/json"
+    with socket.create_connection((host, int(port)), timeout=10) as line:
+        head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\nContent-Length: 1000\r\n\r\n"
+        line.sendall(head.encode() + sent)
+    until(lambda: f'path="{path}"' in httpx.get(f"{running.url}/metrics").text)
+    told = httpx.get(f"{running.url}/metrics").text
+    assert f'rag_mt_requests_total{{method="POST",path="{path}",status="499"}} 1.0' in told
+    assert 'status="500"' not in told
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("first", [b"x" * 70_000, b"--x\r\nno header\r\n\r\n"])
+@pytest.mark.parametrize("path", ["/translate_file", "/translate", "/detect"])
+def test_a_body_that_is_no_use_is_not_read_to_its_end(run_server: Any, path: str, first: bytes) -> None:
+    running = run_server()
+    host, port = running.url.removeprefix("http://").split(":")
+    whole, piece, sent = 100_000_000, b"y" * 100_000, 0
+    with socket.create_connection((host, int(port)), timeout=20) as line:
+        line.sendall(
+            f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+            "Transfer-Encoding: chunked\r\n\r\n".encode()
+        )
+        try:
+            line.sendall(b"%x\r\n%s\r\n" % (len(first), first))
+            while sent < whole:
+                line.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+                sent += len(piece)
+        except OSError:  # the server has closed the connection
+            pass
+    assert sent < 20_000_000  # what the buffers of the system hold
+    assert httpx.get(f"{running.url}/health").status_code == 200
+
+
+def test_a_connection_lives_on_after_an_answer(run_server: Any) -> None:
+    with httpx.Client(base_url=run_server().url) as api:
+        answers = [api.get("/health"), api.post("/translate", json={}), api.post("/detect", data={"q": "Guten Tag"})]
+        assert [answer.status_code for answer in answers] == [200, 400, 200]
+        assert not [answer for answer in answers if answer.headers.get("connection") == "close"]
+
+
+def test_methods_that_clients_make_up_are_not_counted_by_name(api: Any) -> None:
+    for method in ("FROBNICATE", "PUT"):
+        assert api.request(method, "/translate").status_code == 405
+    told = api.get("/metrics").text
+    assert "FROBNICATE" not in told
+    assert 'rag_mt_requests_total{method="PUT",path="/translate",status="405"} 1.0' in told
+
+
+@pytest.mark.parametrize(
+    ("addresses", "clients"),
+    [
+        (["192.0.2.1", "192.0.2.2"], 2),
+        (["2001:db8::1", "2001:db8::2"], 1),
+        (["2001:db8::1", "2001:db8:0:1::1"], 2),
+        (["::ffff:192.0.2.1", "::ffff:192.0.2.2"], 2),
+        (["", "/run/socket"], 2),
+    ],
+)
+def test_clients_are_told_apart_by_address(addresses: list[str], clients: int) -> None:
+    requests = [Request({"type": "http", "client": (address, 1)}) for address in addresses]
+    assert len({client_of(request) for request in requests}) == clients
+
+
+def test_a_client_without_a_key_cannot_take_all_places(run_server: Any, slow: Callable[[float], Any]) -> None:
+    running = run_server(slow(0), documents=1)
+    running.opener.llm.hold.clear()
+    form = {"data": {"source": "de", "target": "en"}, "files": {"file": ("a.txt", "Das Haus.")}}
+
+    def send(address: str) -> int:
+        with httpx.Client(transport=httpx.HTTPTransport(local_address=address)) as client:
+            return client.post(f"{running.url}/translate_file", timeout=20, **form).status_code
+
+    assert [send("127.0.0.1"), send("127.0.0.1"), send("127.0.0.2")] == [200, 429, 200]
+    running.opener.llm.hold.set()
+
+
