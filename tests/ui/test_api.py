@@ -15,6 +15,7 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 from starlette.requests import Request
 
+from rag_mt.languages import language
 from ui.access import ANONYMOUS, Keys
 
 from ui.api import client_of
@@ -154,6 +155,21 @@ def test_unknown_paths_and_methods(api: Any) -> None:
 
 def test_health_settings_and_metrics(api: Any) -> None:
     assert api.get("/health").json() == {"status": "ok", "translators": {}}
+def test_the_address_alone_tells_where_to_read_on(api: Any) -> None:
+    answer = api.get("/")
+    assert (answer.status_code, answer.json()["docs"]) == (200, "/docs")
+
+
+def test_what_clients_call_languages_is_not_remembered(api: Any) -> None:
+    body = {"q": "Das Haus.", "source": "de", "target": "en"}
+    api.post("/translate", json=body)
+    known = language.cache_info().currsize
+    for n in range(1, 20):
+        answer = api.post("/translate", json={**body, "target": " " * n + "en\n", "source": "\tde" + " " * n})
+        assert answer.json() == {"translatedText": "DAS HAUS."}
+    assert language.cache_info().currsize == known
+
+
     api.post("/translate", json={"q": "Das Haus. Ja.", "source": "de", "target": "en"})
     assert api.get("/health").json()["translators"] == {"de-en ccpr": "ready"}
     settings = api.get("/frontend/settings").json()
