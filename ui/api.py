@@ -61,9 +61,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     413: {"model": ErrorAnswer, "description": "The body is too large"},
     429: {"model": ErrorAnswer, "description": "Too much at once: try again after `Retry-After` seconds"},
     500: {"model": ErrorAnswer, "description": "A fault of the server"},
+    503: {"model": ErrorAnswer, "description": "The server translates nothing until it is started again"},
 }
 
-    503: {"model": ErrorAnswer, "description": "The server translates nothing until it is started again"},
 
 def make_app(
     service: Service,
@@ -161,6 +161,12 @@ async def translate(request: Request) -> TranslateAnswer:
         notes = [list(fields["notes"]) for fields in added]
         answer.hints, answer.notes = (hints, notes) if several else (hints[0], notes[0])
     return answer
+
+
+@router.get("/", include_in_schema=False)
+async def home() -> dict[str, str]:
+    """For whoever opens the address in a browser."""
+    return {"name": "rag_mt", "version": __version__, "docs": "/docs", "languages": "/languages"}
 
 
 @router.get("/languages", summary="The languages and what each is translated into")
@@ -261,13 +267,6 @@ def owner_of(request: Request, key: str) -> str:
     return owner
 
 
-def bearer_of(request: Request) -> str:
-    """The key in the header of a request, or an empty text."""
-    given = request.headers.get("authorization", "")
-    return given[7:].strip() if given.lower().startswith("bearer ") else ""
-
-
-def _order(service: Service, owner: str, body: TranslateBody, source: str, target: str) -> Order | None:
 def client_of(request: Request) -> str:
     """Where a request comes from: its address, or the network of 2^64 addresses that an IPv6 client has for itself."""
     host = request.client.host if request.client else ""
@@ -280,6 +279,13 @@ def client_of(request: Request) -> str:
     return str(ipaddress.ip_network((int(address), 64), strict=False))
 
 
+def bearer_of(request: Request) -> str:
+    """The key in the header of a request, or an empty text."""
+    given = request.headers.get("authorization", "")
+    return given[7:].strip() if given.lower().startswith("bearer ") else ""
+
+
+def _order(service: Service, owner: str, body: TranslateBody, source: str, target: str) -> Order | None:
     """How to translate from a source; None for a text that is in the target language already."""
     if source == target:
         return None
@@ -380,19 +386,19 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     return _failed(400, f"Invalid request: {first['loc'][-1]}: {first['msg']}")
 
 
+async def _gone(request: Request, error: Exception) -> JSONResponse:
+    return _failed(CLIENT_GONE, "the client has hung up")
+
+
 async def _fault(request: Request, error: Exception) -> JSONResponse:
     return _failed(500, "the server failed: look at its log")
 
 
 HANDLERS: dict[Any, Any] = {
     UserError: _user_error,
-async def _gone(request: Request, error: Exception) -> JSONResponse:
-    return _failed(CLIENT_GONE, "the client has hung up")
-
-
     AccessError: _access_error,
     HTTPException: _http_error,
     RequestValidationError: _invalid,
+    ClientDisconnect: _gone,
     Exception: _fault,
 }
-    ClientDisconnect: _gone,

@@ -11,7 +11,7 @@ import gradio as gr
 from rag_mt.errors import UserError
 from rag_mt.languages import language
 from ui.choices import first_target, index_entries, index_retriever_entries, own_index_entries, target_entries
-from ui.documents_tab import FILE_TYPES, SAYS, progress_bar
+from ui.documents_tab import SAYS, progress_bar
 from ui.markup import escaped
 from ui.parts import FAST, LONG, Parts, html_part
 from ui.service import Service
@@ -35,7 +35,6 @@ def indexes_tab(service: Service, sessions: Sessions, parts: Parts) -> list[Any]
                 upload = gr.File(
                     label="Files in the target language",
                     file_count="multiple",
-                    file_types=FILE_TYPES,
                     elem_id="index-files",
                     height=140,
                 )

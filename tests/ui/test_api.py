@@ -17,8 +17,8 @@ from starlette.requests import Request
 
 from rag_mt.languages import language
 from ui.access import ANONYMOUS, Keys
-
 from ui.api import client_of
+
 PO = 'msgid ""\nmsgstr ""\n\nmsgid "Das Haus."\nmsgstr ""\n'
 
 
@@ -132,6 +132,14 @@ def test_hints_are_told_when_they_are_asked_for(api: Any) -> None:
         ({"q": "x", "source": "de", "target": "en", "llm": "gpt2"}, 400, "choose one of embedded:gemma-3-270m"),
         ({"q": "x", "source": "de", "target": "en", "adapter": "../x"}, 400, "choose one of auto, none"),
         ({"q": "x", "source": "de", "target": "en", "hints": {"max": -1}}, 400, "hints"),
+        ({"q": "x", "source": "de", "target": "en", "hints": {"max": 33}}, 400, "hints.max: Input should be less than"),
+        ({"q": "x", "source": "de", "target": "en", "hints": "maybe"}, 400, "hints: Input should be a valid boolean"),
+        (
+            b'{"q": "x", "source": "de", "target": "en", "hints": {"max": 1e99}}',
+            400,
+            "hints.max: Input should be a valid",
+        ),
+        ({"q": "x", "source": "de", "target": "e" * 36}, 400, "is not offered"),
         (b"{", 400, "no JSON"),
         (b"[" * 100_000, 400, "no JSON"),
         (b"[]", 400, "no object"),
@@ -147,14 +155,6 @@ def test_mistakes_are_told_in_one_sentence(api: Any, body: Any, status: int, sai
     assert said in answer.json()["error"]
 
 
-def test_unknown_paths_and_methods(api: Any) -> None:
-    assert api.get("/nowhere").json() == {"error": "Not Found"}
-    answer = api.get("/translate")
-    assert (answer.status_code, answer.json()) == (405, {"error": "Method Not Allowed"})
-
-
-def test_health_settings_and_metrics(api: Any) -> None:
-    assert api.get("/health").json() == {"status": "ok", "translators": {}}
 def test_the_address_alone_tells_where_to_read_on(api: Any) -> None:
     answer = api.get("/")
     assert (answer.status_code, answer.json()["docs"]) == (200, "/docs")
@@ -170,6 +170,14 @@ def test_what_clients_call_languages_is_not_remembered(api: Any) -> None:
     assert language.cache_info().currsize == known
 
 
+def test_unknown_paths_and_methods(api: Any) -> None:
+    assert api.get("/nowhere").json() == {"error": "Not Found"}
+    answer = api.get("/translate")
+    assert (answer.status_code, answer.json()) == (405, {"error": "Method Not Allowed"})
+
+
+def test_health_settings_and_metrics(api: Any) -> None:
+    assert api.get("/health").json() == {"status": "ok", "translators": {}}
     api.post("/translate", json={"q": "Das Haus. Ja.", "source": "de", "target": "en"})
     assert api.get("/health").json()["translators"] == {"de-en ccpr": "ready"}
     settings = api.get("/frontend/settings").json()
@@ -180,6 +188,22 @@ def test_what_clients_call_languages_is_not_remembered(api: Any) -> None:
     assert 'path="other"' in text and "nowhere" not in text
     assert "rag_mt_tokens_total 3.0" in text
     assert "rag_mt_waiting 0.0" in text
+
+
+def test_a_dead_engine_is_told(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = api.server.service.engine
+
+    def fatal(*_: Any) -> Any:
+        raise SystemExit("a fault in native code")
+
+    monkeypatch.setattr(engine, "_fail_batch", fatal)
+    monkeypatch.setattr(api.server.opener.llm, "generate", fatal)
+    body = {"q": "Das Haus.", "source": "de", "target": "en"}
+    answer = api.post("/translate", json=body)
+    assert (answer.status_code, "a fault in native code" in answer.json()["error"]) == (503, True)
+    assert api.post("/translate", json=body).status_code == 503
+    health = api.get("/health")
+    assert (health.status_code, "a fault in native code" in health.json()["error"]) == (503, True)
 
 
 def test_a_file_as_a_job(api: Any) -> None:
@@ -209,22 +233,6 @@ def test_a_file_that_gave_way_to_another_is_missing(run_server: Any) -> None:
         assert found.wait(10)
         found.result.unlink()  # as it is with a download that waits while the file gives way
         answer = api.get(begun["translatedFileUrl"])
-def test_a_dead_engine_is_told(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = api.server.service.engine
-
-    def fatal(*_: Any) -> Any:
-        raise SystemExit("a fault in native code")
-
-    monkeypatch.setattr(engine, "_fail_batch", fatal)
-    monkeypatch.setattr(api.server.opener.llm, "generate", fatal)
-    body = {"q": "Das Haus.", "source": "de", "target": "en"}
-    answer = api.post("/translate", json=body)
-    assert (answer.status_code, "a fault in native code" in answer.json()["error"]) == (503, True)
-    assert api.post("/translate", json=body).status_code == 503
-    health = api.get("/health")
-    assert (health.status_code, "a fault in native code" in health.json()["error"]) == (503, True)
-
-
         assert (answer.status_code, "deleted" in answer.json()["error"]) == (404, True)
 
 
@@ -243,32 +251,6 @@ def test_a_job_is_cancelled(run_server: Any, slow: Callable[[float], Any]) -> No
         assert running.opener.llm.rounds <= rounds + 1
 
 
-@pytest.mark.parametrize(
-    ("files", "data", "status", "said"),
-    [
-        ({}, {"source": "de", "target": "en"}, 400, "no multipart form"),
-        ({"file": ("a.pdf", b"%PDF-1.7")}, {"source": "de", "target": "en"}, 400, "a.pdf looks like a PDF"),
-        ({"file": ("a.txt", b"x")}, {"source": "de"}, 400, "missing target"),
-        ({"other": (None, b"x")}, {"source": "de", "target": "en"}, 400, "missing file"),
-        ({"file": ("a.txt", b"x" * 2_000_001)}, {"source": "de", "target": "en"}, 413, "at most 2000000"),
-        ({"file": ("a.txt", b"x" * 2_100_000)}, {"source": "de", "target": "en"}, 413, "no more are allowed"),
-    ],
-)
-def test_files_that_are_refused(api: Any, files: Any, data: Any, status: int, said: str) -> None:
-    answer = api.post("/translate_file", files=files, data=data)
-    assert answer.status_code == status
-    assert said in answer.json()["error"]
-
-
-def test_an_own_index(api: Any) -> None:
-    text = "The old house stands on the hill.\nThe dog sleeps.\n"
-    begun = api.post(
-        "/index",
-        files=[("files", ("houses.txt", text)), ("files", ("more.txt", "The train leaves at noon.\n"))],
-        data={"language": "en", "retriever": "sentence"},
-    )
-    assert begun.status_code == 202
-    place = f"/index/{begun.json()['id']}"
 def test_deleting_what_runs_waits_for_nothing(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     indexes, load = api.server.service.indexes, threading.Event()
     encoder = indexes._encoder
@@ -315,6 +297,32 @@ def test_a_named_source_language_needs_no_other_thread(api: Any) -> None:
         assert {answer.result().status_code for answer in waiting} == {200}
 
 
+@pytest.mark.parametrize(
+    ("files", "data", "status", "said"),
+    [
+        ({}, {"source": "de", "target": "en"}, 400, "no multipart form"),
+        ({"file": ("a.pdf", b"%PDF-1.7")}, {"source": "de", "target": "en"}, 400, "a.pdf looks like a PDF"),
+        ({"file": ("a.txt", b"x")}, {"source": "de"}, 400, "missing target"),
+        ({"other": (None, b"x")}, {"source": "de", "target": "en"}, 400, "missing file"),
+        ({"file": ("a.txt", b"x" * 2_000_001)}, {"source": "de", "target": "en"}, 413, "at most 2000000"),
+        ({"file": ("a.txt", b"x" * 2_100_000)}, {"source": "de", "target": "en"}, 413, "no more are allowed"),
+    ],
+)
+def test_files_that_are_refused(api: Any, files: Any, data: Any, status: int, said: str) -> None:
+    answer = api.post("/translate_file", files=files, data=data)
+    assert answer.status_code == status
+    assert said in answer.json()["error"]
+
+
+def test_an_own_index(api: Any) -> None:
+    text = "The old house stands on the hill.\nThe dog sleeps.\n"
+    begun = api.post(
+        "/index",
+        files=[("files", ("houses.txt", text)), ("files", ("more.txt", "The train leaves at noon.\n"))],
+        data={"language": "en", "retriever": "sentence"},
+    )
+    assert begun.status_code == 202
+    place = f"/index/{begun.json()['id']}"
     until(lambda: api.get(place).json()["state"] == "done")
     assert api.get(place).json()["done"] == 3
     assert api.patch(place, json={"name": "Häuser"}).json()["name"] == "Häuser"
@@ -462,12 +470,6 @@ def test_a_stopped_server_finishes_what_it_accepted(run_server: Any, slow: Calla
     until(lambda: not any(thread.name == "engine" and thread.is_alive() for thread in threading.enumerate()))
 
 
-def test_foreign_names_of_a_local_server_are_refused(run_server: Any) -> None:
-    running = run_server(app_options={"hosts": ["127.0.0.1"]})
-    assert httpx.get(f"{running.url}/health").status_code == 200
-    refused = httpx.get(f"{running.url}/health", headers={"Host": "evil.example"})
-    assert refused.status_code == 400
-    assert "--allowed-host" in refused.json()["error"]
 @pytest.mark.parametrize("path", ["/translate", "/detect", "/translate_file", "/index"])
 @pytest.mark.parametrize("sent", [b"", b"--x\r\nConte"])
 def test_hanging_up_before_the_body_has_come_is_no_fault(
@@ -551,3 +553,9 @@ def test_a_client_without_a_key_cannot_take_all_places(run_server: Any, slow: Ca
     running.opener.llm.hold.set()
 
 
+def test_foreign_names_of_a_local_server_are_refused(run_server: Any) -> None:
+    running = run_server(app_options={"hosts": ["127.0.0.1"]})
+    assert httpx.get(f"{running.url}/health").status_code == 200
+    refused = httpx.get(f"{running.url}/health", headers={"Host": "evil.example"})
+    assert refused.status_code == 400
+    assert "--allowed-host" in refused.json()["error"]
