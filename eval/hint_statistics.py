@@ -14,7 +14,7 @@ from eval.metrics.chrf import open_chrf
 from eval.metrics.formulas import Rows, chrf
 from eval.translation_records import Record
 from rag_mt.languages import base_code
-from rag_mt.translator import takes_up
+from rag_mt.phrase_places import takes_up
 from rag_mt.types import Hint
 
 

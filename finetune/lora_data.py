@@ -30,9 +30,9 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256, read_json, settings_hash
 from rag_mt.journal import Journal
 from rag_mt.paths import whole_file
+from rag_mt.phrase_places import takes_up
 from rag_mt.skips import Skips
 from rag_mt.toml_settings import changes_of
-from rag_mt.translator import takes_up
 
 
 def make_examples(options: argparse.Namespace) -> int:

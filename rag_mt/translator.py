@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,10 +16,10 @@ from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import language
 from rag_mt.llm import open_llm
+from rag_mt.phrase_places import takes_up
 from rag_mt.shipped_adapters import chosen_adapters
 from rag_mt.types import (
     Completion,
-    Hint,
     LanguageModel,
     Origin,
     Prompt,
@@ -242,11 +240,3 @@ class Translator:
             notes = (*notes, *missing(sentence.text, text))
         used = tuple(answer.ok and takes_up(text, hint) for hint in prompt.hints)
         return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok)
-
-
-def takes_up(text: str, hint: Hint) -> bool:
-    """Whether the hint's phrase stands in `text`, letter case aside, as whole words where words have spaces."""
-    if any(unicodedata.east_asian_width(c) in "WF" for c in hint.phrase):
-        return hint.phrase in text
-    phrase = re.escape(hint.phrase.casefold())
-    return re.search(rf"(?<!\w){phrase}(?!\w)", text.casefold()) is not None

@@ -88,7 +88,8 @@ class Pace:
 
 
 class Bodies:
-    """ASGI middleware that answers 413 as soon as a body proves to be larger than its route can use."""
+    """ASGI middleware that answers 413 as soon as a body proves to be larger than its route can use. Whoever is
+    answered before all of the body has come is cut off: what is still coming would be read to its end."""
 
     def __init__(self, app: Any, limits: Limits) -> None:
         self._app = app
@@ -100,12 +101,16 @@ class Bodies:
             await self._app(scope, receive, send)
             return
         most = self._uploads.get(scope["path"].rstrip("/"), self._text)
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"0")
         size, refused, begun = 0, False, False
+        coming = length.strip(b"0") != b"" or b"transfer-encoding" in headers
 
         async def counted() -> Any:
-            nonlocal size, refused
+            nonlocal size, refused, coming
             message = await receive()
             size += len(message.get("body", b""))
+            coming = coming and message.get("more_body", False)
             if size > most:
                 refused = True
                 return {"type": "http.disconnect"}  # whoever reads the body stops
@@ -115,9 +120,10 @@ class Bodies:
             nonlocal begun
             if not refused:
                 begun = True
+                if coming and message["type"] == "http.response.start":
+                    message = {**message, "headers": [*message.get("headers", []), (b"connection", b"close")]}
                 await send(message)
 
-        length = dict(scope["headers"]).get(b"content-length", b"0")
         if length.isdigit() and int(length) > most:
             refused = True
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 
 from rag_mt import __version__
 from rag_mt.corpora.jsonl import added_fields
@@ -40,7 +42,7 @@ from ui.bodies import (
 )
 from ui.html_text import HtmlText
 from ui.languages import Detected
-from ui.limits import BusyError, MissingError, TooLargeError
+from ui.limits import BusyError, MissingError, StoppedError, TooLargeError
 from ui.metrics import Measured, Metrics
 from ui.service import Service
 from ui.work import Job, Order
@@ -59,6 +61,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     413: {"model": ErrorAnswer, "description": "The body is too large"},
     429: {"model": ErrorAnswer, "description": "Too much at once: try again after `Retry-After` seconds"},
     500: {"model": ErrorAnswer, "description": "A fault of the server"},
+    503: {"model": ErrorAnswer, "description": "The server translates nothing until it is started again"},
 }
 
 
@@ -134,7 +137,11 @@ async def translate(request: Request) -> TranslateAnswer:
     check_unicode(*texts)
     service.limits.check_texts(texts)
     target = service.offer.known(body.target)
-    found = await asyncio.to_thread(_sources, service, texts, body.source)
+    found: Sequence[Detected | None]
+    if body.source.lower() == "auto":
+        found = await asyncio.to_thread(_detected_sources, service, texts)
+    else:
+        found = [Detected(service.offer.known(body.source), 1.0)] * len(texts)
     orders = [_order(service, owner, body, d.code if d else target, target) for d in found]
     pages = [HtmlText(text) for text in texts] if body.format == "html" else None
     plain = texts if pages is None else [page.text for page in pages]
@@ -154,6 +161,12 @@ async def translate(request: Request) -> TranslateAnswer:
         notes = [list(fields["notes"]) for fields in added]
         answer.hints, answer.notes = (hints, notes) if several else (hints[0], notes[0])
     return answer
+
+
+@router.get("/", include_in_schema=False)
+async def home() -> dict[str, str]:
+    """For whoever opens the address in a browser."""
+    return {"name": "rag_mt", "version": __version__, "docs": "/docs", "languages": "/languages"}
 
 
 @router.get("/languages", summary="The languages and what each is translated into")
@@ -190,8 +203,11 @@ async def detect(request: Request) -> list[DetectedLanguage]:
 
 @router.get("/health", summary="Whether the server answers, and what is loaded")
 async def health(request: Request) -> HealthAnswer:
-    """Needs no key. Models are loaded when they are first asked for."""
-    loaded = service_of(request).translators.states()
+    """Needs no key; 503 where nothing can be translated any more. Models are loaded when they are first asked for."""
+    service = service_of(request)
+    if service.engine.fault:
+        raise StoppedError(service.engine.fault)
+    loaded = service.translators.states()
     states: dict[str, str] = {}
     for one in loaded:
         pair = f"{one.choice.source}-{one.choice.target} {one.choice.retriever}"
@@ -241,7 +257,7 @@ def owner_of(request: Request, key: str) -> str:
     """Whom a request is from, by its key; raises AccessError, and BusyError for a client in too great a hurry."""
     told = key or bearer_of(request)
     keys, pace = request.app.state.keys, request.app.state.pace
-    place = request.client.host if request.client else ""
+    place = client_of(request)
     try:
         owner: str = keys.owner(told)
     except AccessError:
@@ -249,6 +265,18 @@ def owner_of(request: Request, key: str) -> str:
         raise
     pace.ask(owner if keys.needed else place)
     return owner
+
+
+def client_of(request: Request) -> str:
+    """Where a request comes from: its address, or the network of 2^64 addresses that an IPv6 client has for itself."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:  # a socket file, say
+        return host
+    if address.version == 4 or address.ipv4_mapped:
+        return host
+    return str(ipaddress.ip_network((int(address), 64), strict=False))
 
 
 def bearer_of(request: Request) -> str:
@@ -268,11 +296,8 @@ def _order(service: Service, owner: str, body: TranslateBody, source: str, targe
     return Order(choice, "", max_hints=options.max, least_score=options.least_score)
 
 
-def _sources(service: Service, texts: Sequence[str], source: str) -> list[Detected | None]:
+def _detected_sources(service: Service, texts: Sequence[str]) -> list[Detected | None]:
     """The language of each text; None where nothing tells it."""
-    if source.lower() != "auto":
-        code = service.offer.known(source)
-        return [Detected(code, 1.0)] * len(texts)
     together = service.detector.best("\n".join(texts))
     return [service.detector.best(text) if len(text) > SHORT else together for text in texts]
 
@@ -341,8 +366,8 @@ def _failed(status: int, message: str, **headers: str) -> JSONResponse:
 async def _user_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, BusyError):
         return _failed(429, str(error), **{"Retry-After": str(error.retry_after)})
-    status = 413 if isinstance(error, TooLargeError) else 404 if isinstance(error, MissingError) else 400
-    return _failed(status, str(error))
+    statuses = {TooLargeError: 413, MissingError: 404, StoppedError: 503}
+    return _failed(statuses.get(type(error), 400), str(error))
 
 
 async def _access_error(request: Request, error: Exception) -> JSONResponse:
@@ -361,6 +386,10 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     return _failed(400, f"Invalid request: {first['loc'][-1]}: {first['msg']}")
 
 
+async def _gone(request: Request, error: Exception) -> JSONResponse:
+    return _failed(CLIENT_GONE, "the client has hung up")
+
+
 async def _fault(request: Request, error: Exception) -> JSONResponse:
     return _failed(500, "the server failed: look at its log")
 
@@ -370,5 +399,6 @@ HANDLERS: dict[Any, Any] = {
     AccessError: _access_error,
     HTTPException: _http_error,
     RequestValidationError: _invalid,
+    ClientDisconnect: _gone,
     Exception: _fault,
 }

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 from rag_mt.errors import UserError
 from ui.access import MOST_FILES
-from ui.api import ERRORS, bearer_of, owner_of, service_of
+from ui.api import ERRORS, bearer_of, client_of, owner_of, service_of
 from ui.bodies import (
     ADAPTER,
     INDEXED,
@@ -34,7 +34,7 @@ from ui.bodies import (
     described,
     fields_of,
 )
-from ui.documents import Document
+from ui.document_records import Document
 from ui.limits import MissingError
 from ui.service import Service
 from ui.tasks import Task
@@ -104,7 +104,9 @@ async def translate_file(request: Request) -> DocumentAnswer:
                 )
             named = [_text(form, name) for name in ("retriever", "index", "adapter", "llm")]
             choice = service.choice(owner, source, target, *named)
-            document = await asyncio.to_thread(service.documents.start, owner, name, path, Order(choice, ""), column)
+            client = "" if request.app.state.keys.needed else client_of(request)
+            begun = (owner, name, path, Order(choice, ""), column, client)
+            document = await asyncio.to_thread(service.documents.start, *begun)
     return _document(request, document, 0)
 
 
@@ -139,8 +141,8 @@ async def download(
 
 @router.delete("/translate_file/{id}", status_code=204, summary="Cancel a job and delete its files")
 async def delete_document(request: Request, id: Id, key: Key = "") -> Response:
-    """The file that was sent and the translated one are deleted."""
-    await asyncio.to_thread(service_of(request).documents.delete, owner_of(request, key), id)
+    """The file that was sent and the translated one are deleted: those of a job that runs as soon as it has ended."""
+    service_of(request).documents.delete(owner_of(request, key), id)
     return Response(status_code=204)
 
 
@@ -199,8 +201,10 @@ async def rename_index(request: Request, id: Id) -> IndexAnswer:
 
 @router.delete("/index/{id}", status_code=204, summary="Delete an index, or end its build")
 async def delete_index(request: Request, id: Id, key: Key = "") -> Response:
-    """Translations that use it right now go on."""
-    await asyncio.to_thread(service_of(request).indexes.delete, owner_of(request, key), id)
+    """Translations that use it right now go on. The files of a build that runs go as soon as it has ended."""
+    owner, own = owner_of(request, key), service_of(request).indexes
+    if not own.forget_build(owner, id):
+        await asyncio.to_thread(own.delete, owner, id)
     return Response(status_code=204)
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from rag_mt.errors import UserError
 from retrievers.registry import RETRIEVERS
@@ -52,7 +52,10 @@ class TranslateBody(BaseModel):
     alternatives: Annotated[int, Field(description="Taken and not answered: there is one translation")] = 0
     api_key: Annotated[str, Field(description="Needed where the server has keys")] = ""
     hints: Annotated[
-        bool | HintOptions, BeforeValidator(_flag), Field(description="Whether the answer tells its hints, and which")
+        Annotated[bool, Tag("bool")] | Annotated[HintOptions, Tag("options")],
+        Discriminator(lambda value: "options" if isinstance(value, dict | HintOptions) else "bool"),
+        BeforeValidator(_flag),
+        Field(description="Whether the answer tells its hints, and which"),
     ] = False
     retriever: Annotated[str, Field(description=SEARCHING)] = ""
     index: Annotated[str, Field(description="The id of an index of your own")] = ""
@@ -196,7 +199,8 @@ def checked(kind: type[Model], fields: dict[str, Any]) -> Model:
         return kind.model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else "body"
+        path = [str(part) for part in first["loc"] if part in kind.model_fields or part in HintOptions.model_fields]
+        name = ".".join(path) or "body"
         if first["type"] == "missing":
             raise UserError(f"Invalid request: missing {name} parameter") from None
         raise UserError(f"Invalid request: {name}: {first['msg']}") from None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -22,11 +21,12 @@ from rag_mt.paths import whole_file
 from rag_mt.skips import Skips
 from rag_mt.types import TranslatedText
 from ui.access import ANONYMOUS
+from ui.document_records import Document, inherit, remove, write_record
 from ui.engine import Engine
 from ui.languages import MOST_CHARS, Detector
 from ui.limits import BusyError, Limits, MissingError
 from ui.own_folders import OwnFolder
-from ui.tasks import CancelledTaskError, Task, wait_for_all
+from ui.tasks import CancelledTaskError, State, wait_for_all
 from ui.uploads import keep, named, shown_name
 from ui.work import Job, Order
 
@@ -36,21 +36,6 @@ WINDOW = 32
 """Segments of a document that wait for the models at once."""
 AT_ONCE = 4
 """Documents that are translated at once."""
-
-
-@dataclass(eq=False)
-class Document(Task):
-    """A file on its way; `progress` counts sentences. `partial` grows by (source, translation) pairs in file order.
-
-    `result` is the translated file once the state is done; `output_name` is what to call it. `notes` tell what was
-    left out or went wrong.
-    """
-
-    name: str = ""
-    output_name: str = ""
-    partial: list[tuple[str, str]] = field(default_factory=list, repr=False)
-    notes: tuple[str, ...] = ()
-    result: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,27 +49,31 @@ class Plan:
 
 
 class Documents:
-    """The documents of all owners. All methods may be called from any thread; nobody sees another owner's."""
+    """The documents of all owners, and those of the last day of a server that had `folder` before. All methods may be
+    called from any thread; nobody sees another owner's."""
 
     def __init__(self, folder: Path, engine: Engine, limits: Limits) -> None:
-        self._own = OwnFolder(folder, "documents-")
+        self._documents: dict[str, Document] = {}
+        self._own = OwnFolder(folder, "documents-", self._inherit)
         self._folder = self._own.path
         self._engine, self._limits = engine, limits
-        self._documents: dict[str, Document] = {}
-        self._lock = threading.Lock()
+        self._closing = False
+        self._lock = threading.RLock()
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="document")
 
-    def start(self, owner: str, name: str, upload: Path, order: Order, column: str = "") -> Document:
+    def start(self, owner: str, name: str, upload: Path, order: Order, column: str = "", client: str = "") -> Document:
         """Begin to translate an uploaded file, whose user calls it `name`, as `order` says (its text is not used).
 
         The file is copied and read once before this returns. The oldest finished document, of the owner or of all,
-        gives way where there are too many. Raises LimitError, BusyError and, for a file that cannot be read, UserError.
+        gives way where there are too many; of clients without a key, who are one owner, each `client` counts for
+        itself. Raises LimitError, BusyError and, for a file that cannot be read, UserError.
         """
         choice = order.choice
-        document = Document(owner, name=shown_name(name), output_name=_output_name(shown_name(name), choice.target))
+        shown = shown_name(name)
+        document = Document(owner, name=shown, output_name=_output_name(shown, choice.target), client=client)
         place = self._folder / document.id
         with self._lock:
-            self._make_room(owner)
+            self._make_room(document)
             self._documents[document.id] = document
         try:
             self._limits.check_file(upload.stat().st_size)
@@ -100,6 +89,7 @@ class Documents:
             raise
         document.progress = (0, total)
         document.notes = (f"{skips.summary()} (passed through as they are)",) if skips.counts else ()
+        write_record(document, place)
         self._threads.submit(self._run, document, plan)
         return document
 
@@ -128,21 +118,24 @@ class Documents:
     def of(self, owner: str) -> list[Document]:
         """The owner's documents, the oldest first."""
         with self._lock:
-            return [d for d in self._documents.values() if d.owner == owner]
+            return [d for d in self._documents.values() if d.owner == owner and not d.forgotten]
 
     def get(self, owner: str, id: str) -> Document:
         """A document of the owner; raises MissingError if there is none of that id."""
         document = self._documents.get(id)
-        if document is None or document.owner != owner:
+        if document is None or document.owner != owner or document.forgotten:
             raise MissingError(f"there is no document {id[:40]!r}: it may have been deleted")
         return document
 
     def delete(self, owner: str, id: str) -> None:
-        """Cancel a document or forget a finished one, with its files."""
-        document = self.get(owner, id)
-        document.cancel()
-        document.wait(60)
-        self._remove(document)
+        """Cancel a document or forget a finished one, with its files; those of a running one are deleted by its own
+        thread, and it counts until then."""
+        with self._lock:
+            document = self.get(owner, id)
+            document.forgotten = True
+            document.cancel()
+            if document.ended:
+                self._forget(document)
 
     def delete_all(self, owner: str) -> None:
         """Delete everything of an owner."""
@@ -150,20 +143,30 @@ class Documents:
             self.delete(owner, document.id)
 
     def cancel(self) -> None:
-        """Cancel all documents."""
+        """Cancel all documents, since the server stops."""
+        self._closing = True
         for document in list(self._documents.values()):
             document.cancel()
 
     def close(self, timeout: float = 60.0) -> None:
-        """Cancel all documents, wait up to `timeout` seconds for their ends, and delete their files."""
+        """Cancel all documents and wait up to `timeout` seconds for their ends; the next server of the folder will know
+        of them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.cancel()
         wait_for_all(list(self._documents.values()), timeout)
-        self._own.close()
+        if self._documents:
+            self._own.leave()
+        else:
+            self._own.close()
 
-    def _make_room(self, owner: str) -> None:
+    def _inherit(self, left: Path, folder: Path) -> None:
+        self._documents |= {document.id: document for document in inherit(left, folder)}
+
+    def _make_room(self, new: Document) -> None:
         all_documents = list(self._documents.values())
-        own = [d for d in all_documents if d.owner == owner != ANONYMOUS]  # clients without a key are many
+        own = [d for d in all_documents if (d.owner, d.client) == (new.owner, new.client)]
+        if new.owner == ANONYMOUS and not new.client:
+            own = []  # many, who cannot be told from each other
         for documents, most in ((own, self._limits.documents), (all_documents, self._limits.all_documents)):
             if len(documents) >= most:
                 ended = next((d for d in documents if d.ended), None)
@@ -173,7 +176,7 @@ class Documents:
 
     def _forget(self, document: Document) -> None:
         self._documents.pop(document.id, None)
-        shutil.rmtree(self._folder / document.id, ignore_errors=True)
+        remove(self._folder / document.id)
 
     def _remove(self, document: Document) -> None:
         with self._lock:
@@ -182,47 +185,62 @@ class Documents:
     def _run(self, document: Document, plan: Plan) -> None:
         output = plan.path.with_name(f"result{''.join(plan.path.suffixes)}")
         counts = Counts()
-        jobs: deque[tuple[Segment, Job]] = deque()
+        ended: tuple[State, str] | None = None
         try:
             if not document.begin():
                 return
-            texts = self._translated(document, plan, counts, jobs)
+            texts = self._translated(document, plan, counts)
             with whole_file(output) as part, part.open("wb") as file, compressed(file, output) as packed:
                 plan.form.fill(plan.path, plan.side, plan.order.choice.target, texts, packed)
             document.result = output
             document.notes += _notes(counts)
-            document.end("done")
+            ended = ("done", "")
         except (CancelledTaskError, CancelledError):
-            document.end("cancelled")
+            ended = ("cancelled", "")
         except UserError as error:
-            document.end("failed", str(error).replace(str(plan.path), document.name))
-        except Exception:
+            ended = ("failed", str(error).replace(str(plan.path), document.name))
+        except BaseException:  # a panic in Rust is no Exception: the document is to end all the same
             log.exception("translating a document failed")
-            document.end("failed", "the file could not be translated (see the server's log)")
+            ended = ("failed", "the file could not be translated (see the server's log)")
         finally:
-            for _, job in jobs:
+            for job in document.jobs:
                 job.cancel()
+            with self._lock:
+                self._ended(document, plan, ended)
 
-    def _translated(
-        self, document: Document, plan: Plan, counts: Counts, jobs: deque[tuple[Segment, Job]]
-    ) -> Iterator[TranslatedText]:
-        """The translations of the segments in order, of which several wait for the models at once (`jobs`)."""
+    def _ended(self, document: Document, plan: Plan, ended: tuple[State, str] | None) -> None:
+        """Give a document its last state (None: it has it). One that the end of the server has cancelled is as it was
+        for the next one."""
+        interrupted = self._closing and document.result is None
+        if document.forgotten:
+            self._forget(document)
+        elif not interrupted:
+            plan.path.unlink(missing_ok=True)
+        if ended:
+            document.end(*ended)
+        if not document.forgotten and not interrupted and document.id in self._documents:
+            write_record(document, plan.path.parent)
+
+    def _translated(self, document: Document, plan: Plan, counts: Counts) -> Iterator[TranslatedText]:
+        """The translations of the segments in order, of which several wait for the models at once."""
         segments = plan.form.segments(plan.path, plan.side, Skips(shown=0))
+        waiting: deque[tuple[Segment, Job]] = deque()
         for segment in segments:
-            jobs.append((segment, self._engine.submit(replace(plan.order, text=segment.text))))
-            if len(jobs) >= WINDOW:
-                yield self._first(document, counts, jobs)
-        while jobs:
-            yield self._first(document, counts, jobs)
+            waiting.append((segment, self._engine.submit(replace(plan.order, text=segment.text))))
+            document.jobs = tuple(job for _, job in waiting)
+            if len(waiting) >= WINDOW:
+                yield self._first(document, counts, waiting)
+        while waiting:
+            yield self._first(document, counts, waiting)
 
-    def _first(self, document: Document, counts: Counts, jobs: deque[tuple[Segment, Job]]) -> TranslatedText:
+    def _first(self, document: Document, counts: Counts, waiting: deque[tuple[Segment, Job]]) -> TranslatedText:
         """Wait for the translation of the oldest job, or until the document is not wanted any more."""
-        segment, job = jobs[0]
+        segment, job = waiting[0]
         while not job.future.done():
             document.advance(0)
             wait([job.future], 0.2)
         made = job.result()
-        jobs.popleft()
+        waiting.popleft()
         for translation in made.sentences:
             counts.add(translation)
         document.partial.append((segment.text, made.text))

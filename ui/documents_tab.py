@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from rag_mt.errors import UserError
-from ui.documents import Document
+from ui.document_records import Document
 from ui.markup import escaped
 from ui.parts import FAST, LONG, Parts, asked_from, html_part
 from ui.service import Service

@@ -19,9 +19,9 @@ from itertools import count
 from rag_mt.errors import UserError
 from rag_mt.translator import Translator
 from rag_mt.types import Completion, LanguageModel, Prompt
-from ui.limits import BusyError, LimitError, Limits
+from ui.limits import BusyError, LimitError, Limits, StoppedError
 from ui.translators import Translators
-from ui.work import Item, Job, Order
+from ui.work import Item, Job, Order, named_fault
 
 log = logging.getLogger("rag_mt")
 
@@ -41,7 +41,11 @@ class BatchReport:
 
 
 class Engine:
-    """Translates orders in one thread. All methods may be called from any thread."""
+    """Translates orders in one thread. All methods may be called from any thread.
+
+    Whatever goes wrong fails the requests that it is about, and the thread goes on. Should it end all the same, `fault`
+    says why, and all who wait or come later get a StoppedError.
+    """
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class Engine:
         self._jobs: list[Job] = []  # accepted and not ended, in the order of their turns
         self._changed = threading.Condition()
         self._closing = False
+        self._fault = ""
         self._pace = 1.0  # seconds per sentence, smoothed
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -65,10 +70,15 @@ class Engine:
         with self._changed:
             return self._foreground()
 
+    @property
+    def fault(self) -> str:
+        """Why nothing is translated any more, in one sentence; empty while all is well."""
+        return self._fault
+
     def submit(self, order: Order) -> Job:
         """Accept an order, to be loaded for and translated soon.
 
-        Raises LimitError for a text that is too long, BusyError when too many wait.
+        Raises LimitError for a text that is too long, BusyError when too many wait, StoppedError after a fault.
         """
         return self.submit_all([order])[0]
 
@@ -80,6 +90,8 @@ class Engine:
             raise LimitError(f"the request has {len(asked)} texts and the queue holds {self.limits.queue}: send fewer")
         jobs = [Job(order) for order in orders]
         with self._changed:
+            if self._fault:
+                raise StoppedError(self._fault)
             if self._closing:
                 raise BusyError("the server is shutting down: try again later", 30)
             if asked and self._foreground() + len(asked) > self.limits.queue:
@@ -139,7 +151,7 @@ class Engine:
             return
         try:
             job.begin(future.result())
-        except Exception as problem:  # a text that cannot even be split must not stop the others
+        except BaseException as problem:  # a text that cannot even be split must not stop the loading of others
             log.exception("a text could not be split into sentences")
             job.fail(problem)
             return
@@ -148,16 +160,25 @@ class Engine:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        while True:
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._ready() or (self._closing and not self._jobs))
+                    ready = self._ready()
+                if not ready:
+                    return
+                self._translate(_translator(ready[0]))
+        except BaseException as error:
+            fault = f"the server makes no more translations ({named_fault(error)}): start it again"
             with self._changed:
-                self._changed.wait_for(lambda: self._ready() or (self._closing and not self._jobs))
-                ready = self._ready()
-            if not ready:
-                return
-            self._translate(_translator(ready[0]))
+                self._fault = fault
+                left = list(self._jobs)
+            for job in left:
+                job.fail(StoppedError(fault))
+            log.critical("the engine has ended", exc_info=True)
 
     def _ready(self) -> list[Job]:
-        """The jobs with sentences to translate, those in the background last."""
+        """The loaded jobs with sentences to translate, those in the background last."""
         ready = [job for job in self._jobs if not job.future.done() and any(not item.taken for item in job.items)]
         return sorted(ready, key=lambda job: job.order.background)
 
@@ -216,11 +237,21 @@ class Engine:
                 self._pace, last = 0.9 * self._pace + 0.1 * together.seconds, now
                 self._finish(going.pop(number), completion)
                 self.observe(together)
-        except Exception as error:
+            if going:
+                raise RuntimeError(f"the language model has ended without an answer to {len(going)} sentences")
+        except BaseException as error:  # a panic in Rust is no Exception, and must not end the engine either
             if not isinstance(error, UserError):
                 log.exception("a batch of %d sentences failed", len(going))
-            for item in going.values():
-                item.job.fail(error)
+            self._fail_batch(first.llm, error)
+
+    def _fail_batch(self, llm: LanguageModel, error: BaseException) -> None:
+        """Fail the jobs of all sentences that were taken and not translated; of a model that failed before it took any,
+        all that wait for it, since it would be asked again and again."""
+        with self._changed:
+            failed = [j for j in self._jobs if any(item.taken and item.translation is None for item in j.items)]
+            failed = failed or [job for job in self._ready() if _translator(job).llm is llm]
+        for job in failed:
+            job.fail(error)
 
     def _prepared(self, taken: Sequence[Item]) -> list[Item]:
         """The sentences with their prompts; hints for all of one translator are found in one call."""
@@ -237,7 +268,7 @@ class Engine:
                 for item, hints in zip(items, found, strict=True):
                     item.prompt = translator.prompts.build(item.sentence, item.job.order.shown(hints))
                     item.job.changed()
-            except Exception as error:
+            except BaseException as error:
                 if not isinstance(error, UserError):
                     log.exception("hints for %d sentences could not be found", len(items))
                 for item in items:
@@ -254,11 +285,12 @@ class Engine:
             item.translation = _translator(item.job).read(item.sentence, item.prompt, completion)
             item.job.changed()
             item.job.finish_if_complete()
-        except Exception as error:  # an answer that cannot be read must not stop the others
+        except BaseException as error:  # an answer that cannot be read must not stop the others
             log.exception("the answer for a sentence could not be read")
             item.job.fail(error)
 
 
 def _translator(job: Job) -> Translator:
-    assert job.translator is not None  # jobs are taken only when they have one
+    if job.translator is None:
+        raise RuntimeError("a sentence was taken before the translator of its text was loaded")
     return job.translator

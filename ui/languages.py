@@ -16,6 +16,9 @@ from rag_mt.languages import DIRECTIONS, Language, base_code, language
 MOST_CHARS = 2000
 """Characters that are looked at to tell a text's language."""
 
+LONGEST_CODE = 35
+"""Characters of the longest language tag (RFC 5646, section 4.4.1) or English name of a language."""
+
 
 @dataclass(frozen=True)
 class Offer:
@@ -40,10 +43,12 @@ class Offer:
     def known(self, code: str) -> str:
         """The code of an offered language, whatever case or name it was given by; raises UserError."""
         codes = [own.code for own in self.languages]
+        wanted = code.strip()
         try:
-            wanted = language(code).code
+            if len(wanted) <= LONGEST_CODE:  # what is longer is no code, and `language` would remember it
+                wanted = language(wanted).code
         except UserError:
-            wanted = code
+            pass  # it is none of the codes
         if wanted not in codes:
             raise UserError(f"language {code[:40]!r} is not offered: choose one of {', '.join(codes)}")
         return wanted

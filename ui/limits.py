@@ -28,14 +28,18 @@ class BusyError(UserError):
         self.retry_after = retry_after
 
 
+class StoppedError(UserError):
+    """The server cannot translate any more until it is started again."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """Numbers that the operator can change.
 
     Characters of all texts of a request (`text_chars`) and their number (`texts`); bytes of a file to translate
     (`file_bytes`) and of the files of one index (`index_bytes`); `requests` of one client in a minute; `indexes` and
-    `documents`, running or finished, of one owner, `all_indexes` and `all_documents` of all
-    (clients of the API without a key have no limit of their own to documents); texts that wait (`queue`);
+    `documents`, running or finished, of one owner (for clients of the API without a key: from one address),
+    `all_indexes` and `all_documents` of all; texts that wait (`queue`);
     sentences that a model reads at once (`batch`); `translators` and `llms` that stay in memory.
     """
 

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from ui.engine import BatchReport
 
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128)
+METHODS = ("GET", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "PUT")
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -71,6 +72,6 @@ class Measured:
         finally:
             self._metrics.running.dec()
             route = getattr(scope.get("route"), "path", "other")  # no path that a client made up
-            method = scope["method"] if route != "other" else "other"
+            method = scope["method"] if route != "other" and scope["method"] in METHODS else "other"
             self._metrics.requests.labels(route, method, str(status[0])).inc()
             self._metrics.seconds.labels(route).observe(time.perf_counter() - begin)

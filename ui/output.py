@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Sequence
 
+from rag_mt.phrase_places import phrase_places
 from rag_mt.types import Span
 from ui.markup import escaped
 from ui.shown import ShownHint
@@ -55,15 +54,8 @@ def used_places(text: str, hints: Sequence[ShownHint]) -> list[tuple[Span, Shown
     for shown in sorted(hints, key=lambda hint: -len(hint.hint.phrase)):
         if not shown.used or len(shown.hint.source_span) == len(shown.sentence):
             continue
-        for found in _pattern(shown.hint.phrase).finditer(text):
-            span = Span(*found.span())
+        for span in phrase_places(shown.hint.phrase, text):
             if not any(span.overlaps(taken) for taken, _ in places):
                 places.append((span, shown))
                 break
     return places
-
-
-def _pattern(phrase: str) -> re.Pattern[str]:
-    """The phrase in any letter case, as whole words where words have spaces between them."""
-    wide = any(unicodedata.east_asian_width(c) in "WF" for c in phrase)
-    return re.compile(re.escape(phrase) if wide else rf"(?<!\w){re.escape(phrase)}(?!\w)", re.IGNORECASE)

@@ -1,10 +1,11 @@
-"""Folders for users' files that are gone with their process: what a killed one left is removed by the next one."""
+"""Folders of a process that are removed once it has ended, by itself or, after a kill, by the next one."""
 
 from __future__ import annotations
 
 import secrets
 import shutil
 import weakref
+from collections.abc import Callable
 from glob import escape
 from pathlib import Path
 
@@ -17,33 +18,44 @@ class OwnFolder:
     """A new folder in `parent`, named PREFIX and random letters, whose lock `.NAME.lock` the process holds as long as
     it lives.
 
-    Folders there of the same prefix whose lock nobody holds any more are removed first.
+    Folders there of the same prefix whose lock nobody holds any more are removed; before that `inherit` may move out of
+    one (the first path) into the new folder (the second) what is to live on.
     """
 
-    def __init__(self, parent: Path, prefix: str) -> None:
+    def __init__(
+        self, parent: Path, prefix: str, inherit: Callable[[Path, Path], object] = lambda left, new: None
+    ) -> None:
         parent.mkdir(parents=True, exist_ok=True)
-        for left in parent.glob(f".{escape(prefix)}*.lock"):
-            _remove_unused(left)
         self.path = parent / f"{prefix}{secrets.token_hex(8)}"
+        own = parent / f".{self.path.name}.lock"
         try:  # before there is a folder to remove
-            lock = locked(parent / f".{self.path.name}.lock", wait=True)
+            self._lock = locked(own, wait=True)
         except OSError:  # a file system without locks, where nothing is ever removed after a kill
-            lock = None
+            self._lock = None
         self.path.mkdir(mode=0o700)
-        self._end = weakref.finalize(self, _remove, self.path, lock)  # at the end of the process at the latest
+        self._end = weakref.finalize(self, _remove, self.path, self._lock)  # at the end of the process at the latest
+        for path in parent.glob(f".{escape(prefix)}*.lock"):
+            if path != own and (lock := _lock_of_the_dead(path)) is not None:
+                left = path.with_name(path.name.removeprefix(".").removesuffix(".lock"))
+                if left.is_dir():
+                    inherit(left, self.path)
+                _remove(left, lock)
 
     def close(self) -> None:
         """Delete the folder with all that is in it."""
         self._end()
 
+    def leave(self) -> None:
+        """Leave the folder to the next process that makes one of its prefix."""
+        if self._end.detach() and self._lock is not None:
+            self._lock.release()
 
-def _remove_unused(path: Path) -> None:
+
+def _lock_of_the_dead(path: Path) -> FileLock | None:
     try:
-        lock = locked(path)
+        return locked(path)
     except OSError:  # another user's
-        return
-    if lock is not None:
-        _remove(path.with_name(path.name.removeprefix(".").removesuffix(".lock")), lock)
+        return None
 
 
 def _remove(folder: Path, lock: FileLock | None) -> None:

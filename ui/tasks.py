@@ -20,7 +20,8 @@ class CancelledTaskError(Exception):
 class Task:
     """What can be seen of a task from any thread. `progress` is (done, all); `error` is one sentence, if it failed.
 
-    `id` cannot be guessed. Ended means done, failed or cancelled.
+    `id` cannot be guessed. Ended means done, failed or cancelled. A `forgotten` one was deleted by its owner and is
+    there for nobody; its own thread cleans up after it.
     """
 
     owner: str
@@ -29,6 +30,7 @@ class Task:
     state: State = "waiting"
     progress: tuple[int, int] = (0, 0)
     error: str = ""
+    forgotten: bool = False
     _news: threading.Condition = field(default_factory=threading.Condition, repr=False)
     _version: int = 0
     _unwanted: bool = False

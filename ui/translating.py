@@ -108,7 +108,7 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
         yield replace(empty_view(asked.target), output=output_pane("", asked.target, busy=True), running=True)
         yield from _follow(service, session, job)
         result = _finished(service, session, job)
-        yield _last_view(result, job)
+        yield _last_view(result, job, asked.source == AUTO)
     except CancelledError:
         if job is not None and job is session.job:  # else another translation of the page goes on
             yield View(message("Stopped."), output_pane(job.text, asked.target), running=False)
@@ -210,12 +210,13 @@ def _finished(service: Service, session: Session, job: Job) -> Result:
     return result
 
 
-def _last_view(result: Result, job: Job) -> View:
+def _last_view(result: Result, job: Job, detected: bool) -> View:
     translated = result.translated or TranslatedText("")
     used = sum(bool(hint.used) for hint in result.hints)
     shown = sum(not hint.off for hint in result.hints)
     notes = [note for sentence in translated.sentences for note in sentence.notes]
-    said = f"Done: {shown} hint{'s' * (shown != 1)} shown to the model, {used} used word for word."
+    name = f"Detected: {language(result.source).name}. " if detected else ""
+    said = f"{name}Done: {shown} hint{'s' * (shown != 1)} shown to the model, {used} used word for word."
     return replace(
         hints_view(result),
         message=message(" ".join([said, *map(sentence_case, dict.fromkeys(notes))])),

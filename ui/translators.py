@@ -203,6 +203,9 @@ class Translators:
             with self._lock:
                 self._futures.pop(choice, None)
                 self._set(choice, "failed", said)
+                failed = [c for c, known in self._states.items() if known.state == "failed"]
+                for old in failed[: -self._most]:  # users can ask for ever new ones
+                    self._states.pop(old)
             raise
         log.info("loaded: %s, in %.1f s", choice, time.perf_counter() - begin)
         with self._lock:
@@ -223,4 +226,5 @@ class Translators:
         self._states.pop(choice, None)
 
     def _set(self, choice: Choice, state: State, error: str = "") -> None:
+        self._states.pop(choice, None)  # the newest last
         self._states[choice] = Loading(choice, state, time.time(), error)

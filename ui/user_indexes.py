@@ -131,14 +131,14 @@ class UserIndexes:
         return sorted(found, key=lambda index: (index.created, index.id))
 
     def builds(self, owner: str) -> list[Build]:
-        """The owner's builds since the start of the server that were not deleted, the oldest first."""
+        """The owner's builds that go on, and the last ones that failed or were cancelled; the oldest first."""
         with self._lock:
-            return [build for build in self._builds.values() if build.owner == owner]
+            return [build for build in self._builds.values() if build.owner == owner and not build.forgotten]
 
     def get_build(self, owner: str, id: str) -> Build:
         """A build of the owner; raises MissingError if there is none of that id."""
         build = self._builds.get(id)
-        if build is None or build.owner != owner:
+        if build is None or build.owner != owner or build.forgotten:
             raise MissingError(_missing(id))
         return build
 
@@ -162,25 +162,38 @@ class UserIndexes:
                 self._write(self.folder_of(owner, id).parent, index)
         return index
 
-    def delete(self, owner: str, id: str) -> None:
-        """Cancel the build of that id, or delete the finished index."""
-        build = self._builds.get(id)
-        if build is not None and build.owner == owner:
+    def forget_build(self, owner: str, id: str) -> bool:
+        """Cancel the build of that id and forget it, at once; false if there is none, or its index is finished.
+
+        What a running one has on disk is deleted by its own thread, and counts until then.
+        """
+        with self._lock:
+            build = self._builds.get(id)
+            if build is None or build.owner != owner or build.forgotten:
+                return False
+            build.forgotten = True
             build.cancel()
-            build.wait(60)
-            with self._lock:
-                self._builds.pop(id, None)
-            if build.state != "done":
-                return
-        place = self.folder_of(owner, id).parent
+            if build.ended:
+                del self._builds[id]
+                shutil.rmtree(self._work / id, ignore_errors=True)
+        return True
+
+    def delete(self, owner: str, id: str) -> None:
+        """Forget the build of that id, or delete the finished index; raises MissingError if there is neither."""
+        if not self.forget_build(owner, id):
+            self._delete_folder(self.folder_of(owner, id).parent)
+
+    def _delete_folder(self, place: Path) -> None:
+        """Delete a finished index: it goes out of sight first, so that a killed server leaves no half of it."""
         self._gone(place / INDEX)
-        (place / INFO).unlink(missing_ok=True)
-        shutil.rmtree(place, ignore_errors=True)
+        gone = self._work / f"deleted-{place.name}"
+        place.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
     def delete_all(self, owner: str) -> None:
         """Delete everything of an owner, running builds too."""
         for build in self.builds(owner):
-            self.delete(owner, build.id)
+            self.forget_build(owner, build.id)
         for index in self.of(owner):
             self.delete(owner, index.id)
         shutil.rmtree(self._place(owner), ignore_errors=True)
@@ -227,22 +240,24 @@ class UserIndexes:
 
     def _run(self, build: Build, column: str) -> None:
         work = self._work / build.id
+        whole = work / "whole"  # the folder as it will be, which is moved to its place in one step
         ended: tuple[State, str] | None = None
         try:
             if not build.begin():
                 return
+            whole.mkdir()
             skips = Skips(shown=0)
             encoder = self._encoder(build.retriever)
             manifest = build_for(
                 build.retriever,
-                work / INDEX,
+                whole / INDEX,
                 self._sentences(build, column, skips),
                 encoder,
                 build.language,
                 show=False,
                 advance=build.advance,
             )
-            self._calibrate(work / INDEX, build, encoder)
+            self._calibrate(whole / INDEX, build, encoder)
             build.advance(0)
             build.notes = (skips.summary(),) if skips.counts else ()
             made = UserIndex(
@@ -254,22 +269,40 @@ class UserIndexes:
                 manifest.units,
                 build.created,
             )
+            self._write(whole, made)
             place = self._place(build.owner) / build.id
-            place.mkdir(parents=True)
-            (work / INDEX).rename(place / INDEX)
-            self._write(place, made)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            whole.rename(place)
             ended = ("done", "")
         except CancelledTaskError:
             ended = ("cancelled", "")
         except UserError as error:
-            ended = ("failed", str(error).replace(str(work / INDEX), build.name))
-        except Exception:
+            ended = ("failed", str(error).replace(str(whole / INDEX), build.name))
+        except BaseException:  # a panic in Rust is no Exception: the build is to end all the same
             log.exception("building an index failed")
             ended = ("failed", "the index could not be built (see the server's log)")
         finally:
             shutil.rmtree(work, ignore_errors=True)
-            if ended:
-                build.end(*ended)  # who waits for the end finds nothing left
+            with self._lock:
+                self._ended(build, ended)
+
+    def _ended(self, build: Build, ended: tuple[State, str] | None) -> None:
+        """Give a build its last state (None: it has it), and forget it where nobody needs it any more: it is an index
+        now, its owner has deleted it, or it is one of too many that failed or were cancelled."""
+        done = ended is not None and ended[0] == "done"
+        if done or build.forgotten:
+            self._builds.pop(build.id, None)
+        if done and build.forgotten:  # deleted in the last moment
+            self._delete_folder(self._place(build.owner) / build.id)
+        if ended:
+            build.end(*ended)  # who waits for the end finds nothing left
+        self._forget_failed([one for one in self._builds.values() if one.owner == build.owner], self.limits.indexes)
+        self._forget_failed(list(self._builds.values()), self.limits.all_indexes)
+
+    def _forget_failed(self, builds: Sequence[Build], most: int) -> None:
+        """Forget the oldest of the builds that have ended until there are at most so many."""
+        for old in [build for build in builds if build.ended][:-most]:
+            del self._builds[old.id]
 
     def _calibrate(self, folder: Path, build: Build, encoder: Encoder) -> None:
         """Choose a cut-off for each language of the sample corpus, as strict as the sample index has it; hits that a

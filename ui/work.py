@@ -48,6 +48,11 @@ def hint_id(hint: Hint) -> str:
     return hashlib.blake2b(repr(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
+def named_fault(error: BaseException) -> str:
+    """An error by its kind and message."""
+    return f"{type(error).__name__}: {error}"
+
+
 @dataclass(eq=False)
 class Item:
     """One sentence of a job: its prompt once hints are found, the raw answer as far as it is, the translation."""
@@ -141,8 +146,8 @@ class Job:
         text = self.order.text
         spans = split(text, translator.source)
         self._spans = spans
+        self.translator = translator  # before the sentences: whoever sees these may ask for it
         self.items = [Item(self, Sentence(span.of(text), translator.source)) for span in spans]
-        self.translator = translator
         self.changed()
 
     def changed(self) -> None:
@@ -159,7 +164,9 @@ class Job:
             self._settle(lambda: self.future.set_result(TranslatedText(text, tuple(made))))
 
     def fail(self, error: BaseException) -> None:
-        """End with an error."""
+        """End with an error; one that is no Exception (a panic in Rust, an exit) would end who waits: it is wrapped."""
+        if not isinstance(error, Exception):
+            error = RuntimeError(named_fault(error))
         self._settle(lambda: self.future.set_exception(error))
 
     def _settle(self, step: Callable[[], None]) -> None:

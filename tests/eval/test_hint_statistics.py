@@ -10,7 +10,7 @@ from eval.hint_statistics import NewHints, covered, hint_statistics, new_hints, 
 from eval.translation_format import FAULTS, clean_counts
 from eval.translation_records import Record
 from prompts.answers import UNFINISHED
-from rag_mt.translator import takes_up
+from rag_mt.phrase_places import takes_up
 from rag_mt.types import Completion, Hint, Hit, Sentence, Span, Translation
 
 

@@ -11,8 +11,8 @@ from rag_mt.errors import UserError
 from rag_mt.jobs import MOST_NAMED, Counts, plan, translate_segments
 from rag_mt.skips import Skips
 from rag_mt.translate import _closing_lines
-from rag_mt.translator import Translator, takes_up
-from rag_mt.types import Completion, Hint, Hit, Origin, Prompt, Sentence, Span, Translation
+from rag_mt.translator import Translator
+from rag_mt.types import Completion, Origin, Prompt, Sentence, Translation
 from retrievers.registry import NoHints
 
 TEXT = "  Das Museum öffnet um zehn Uhr. Der Eintritt ist frei.\n\nWo ist der Bahnhof?\n"
@@ -96,24 +96,6 @@ def test_the_same_languages_and_unknown_names_are_refused() -> None:
         Translator.from_pretrained(src="de", retriever="magic")
     with pytest.raises(UserError, match="'xx'"):
         Translator.from_pretrained(src="xx")
-
-
-def hint(phrase: str) -> Hint:
-    return Hint(Span(0, 1), Hit(Sentence(phrase, "en"), Span(0, len(phrase)), 1.0))
-
-
-@pytest.mark.parametrize(
-    ("text", "phrase", "expected"),
-    [
-        ("The city council met.", "City Council", True),
-        ("The city councils met.", "city council", False),
-        ("It costs $5 (net).", "$5 (net)", True),
-        ("nothing", "something", False),
-        ("市議会は今日", "市議会", True),
-    ],
-)
-def test_taken_up_means_whole_words(text: str, phrase: str, expected: bool) -> None:
-    assert takes_up(text, hint(phrase)) is expected
 
 
 def test_a_plan_sorts_by_length_and_loses_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -12,8 +13,11 @@ from typing import Any
 import httpx
 import pytest
 from libretranslatepy import LibreTranslateAPI
+from starlette.requests import Request
 
+from rag_mt.languages import language
 from ui.access import ANONYMOUS, Keys
+from ui.api import client_of
 
 PO = 'msgid ""\nmsgstr ""\n\nmsgid "Das Haus."\nmsgstr ""\n'
 
@@ -128,6 +132,14 @@ def test_hints_are_told_when_they_are_asked_for(api: Any) -> None:
         ({"q": "x", "source": "de", "target": "en", "llm": "gpt2"}, 400, "choose one of embedded:gemma-3-270m"),
         ({"q": "x", "source": "de", "target": "en", "adapter": "../x"}, 400, "choose one of auto, none"),
         ({"q": "x", "source": "de", "target": "en", "hints": {"max": -1}}, 400, "hints"),
+        ({"q": "x", "source": "de", "target": "en", "hints": {"max": 33}}, 400, "hints.max: Input should be less than"),
+        ({"q": "x", "source": "de", "target": "en", "hints": "maybe"}, 400, "hints: Input should be a valid boolean"),
+        (
+            b'{"q": "x", "source": "de", "target": "en", "hints": {"max": 1e99}}',
+            400,
+            "hints.max: Input should be a valid",
+        ),
+        ({"q": "x", "source": "de", "target": "e" * 36}, 400, "is not offered"),
         (b"{", 400, "no JSON"),
         (b"[" * 100_000, 400, "no JSON"),
         (b"[]", 400, "no object"),
@@ -141,6 +153,21 @@ def test_mistakes_are_told_in_one_sentence(api: Any, body: Any, status: int, sai
     assert answer.status_code == status
     assert list(answer.json()) == ["error"]
     assert said in answer.json()["error"]
+
+
+def test_the_address_alone_tells_where_to_read_on(api: Any) -> None:
+    answer = api.get("/")
+    assert (answer.status_code, answer.json()["docs"]) == (200, "/docs")
+
+
+def test_what_clients_call_languages_is_not_remembered(api: Any) -> None:
+    body = {"q": "Das Haus.", "source": "de", "target": "en"}
+    api.post("/translate", json=body)
+    known = language.cache_info().currsize
+    for n in range(1, 20):
+        answer = api.post("/translate", json={**body, "target": " " * n + "en\n", "source": "\tde" + " " * n})
+        assert answer.json() == {"translatedText": "DAS HAUS."}
+    assert language.cache_info().currsize == known
 
 
 def test_unknown_paths_and_methods(api: Any) -> None:
@@ -161,6 +188,22 @@ def test_health_settings_and_metrics(api: Any) -> None:
     assert 'path="other"' in text and "nowhere" not in text
     assert "rag_mt_tokens_total 3.0" in text
     assert "rag_mt_waiting 0.0" in text
+
+
+def test_a_dead_engine_is_told(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = api.server.service.engine
+
+    def fatal(*_: Any) -> Any:
+        raise SystemExit("a fault in native code")
+
+    monkeypatch.setattr(engine, "_fail_batch", fatal)
+    monkeypatch.setattr(api.server.opener.llm, "generate", fatal)
+    body = {"q": "Das Haus.", "source": "de", "target": "en"}
+    answer = api.post("/translate", json=body)
+    assert (answer.status_code, "a fault in native code" in answer.json()["error"]) == (503, True)
+    assert api.post("/translate", json=body).status_code == 503
+    health = api.get("/health")
+    assert (health.status_code, "a fault in native code" in health.json()["error"]) == (503, True)
 
 
 def test_a_file_as_a_job(api: Any) -> None:
@@ -206,6 +249,52 @@ def test_a_job_is_cancelled(run_server: Any, slow: Callable[[float], Any]) -> No
         rounds = running.opener.llm.rounds
         time.sleep(0.3)
         assert running.opener.llm.rounds <= rounds + 1
+
+
+def test_deleting_what_runs_waits_for_nothing(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    indexes, load = api.server.service.indexes, threading.Event()
+    encoder = indexes._encoder
+
+    def loading(retriever: str) -> Any:
+        load.wait(20)
+        return encoder(retriever)
+
+    monkeypatch.setattr(indexes, "_encoder", loading)
+    form = {"language": "en", "retriever": "sentence"}
+    begun = [api.post("/index", files={"files": (f"{n}.txt", "The dog.")}, data=form).json()["id"] for n in range(2)]
+    until(lambda: api.get(f"/index/{begun[0]}").json()["state"] == "running")
+    asked = {"q": "Das Haus.", "source": "de", "target": "en"}
+    with ThreadPoolExecutor(20) as pool:  # more than the server has threads
+        deleted = [pool.submit(api.delete, f"/index/{begun[0]}") for _ in range(20)]
+        assert sorted({answer.result().status_code for answer in deleted}) == [204, 404]
+    assert api.post("/translate", json=asked).json() == {"translatedText": "DAS HAUS."}
+    assert api.get(f"/index/{begun[0]}").status_code == 404
+    assert api.delete(f"/index/{begun[1]}").status_code == 204
+    assert api.get("/index").json() == []
+    assert len(list(indexes.folder.glob(".uploads-*/*"))) == 1  # of the one whose encoder is being loaded
+    load.set()
+    until(lambda: not list(indexes.folder.glob(".uploads-*/*")))
+    assert not list(indexes.folder.glob("*/*/index"))
+
+
+def test_a_named_source_language_needs_no_other_thread(api: Any) -> None:
+    asked = {"q": "Das Haus.", "source": "de", "target": "en"}
+    held, threads = threading.Event(), []
+    api.post("/translate", json=asked)
+
+    def hold() -> None:
+        threads.append(1)
+        held.wait(20)
+
+    detector = api.server.service.detector
+    detect = detector.detect
+    detector.detect = lambda text: [hold(), *detect(text)][1:]
+    with ThreadPoolExecutor(40) as pool:
+        waiting = [pool.submit(api.post, "/detect", data={"q": "Guten Tag"}) for _ in range(40)]
+        until(lambda: len(threads) >= min(32, (os.cpu_count() or 1) + 4))  # all threads of the server are taken
+        assert api.post("/translate", json=asked).json() == {"translatedText": "DAS HAUS."}
+        held.set()
+        assert {answer.result().status_code for answer in waiting} == {200}
 
 
 @pytest.mark.parametrize(
@@ -379,6 +468,89 @@ def test_a_stopped_server_finishes_what_it_accepted(run_server: Any, slow: Calla
         running.server.should_exit = True
         assert answer.result().json() == {"translatedText": "EINS ZWEI DREI VIER FÜNF SECHS."}
     until(lambda: not any(thread.name == "engine" and thread.is_alive() for thread in threading.enumerate()))
+
+
+@pytest.mark.parametrize("path", ["/translate", "/detect", "/translate_file", "/index"])
+@pytest.mark.parametrize("sent", [b"", b"--x\r\nConte"])
+def test_hanging_up_before_the_body_has_come_is_no_fault(
+    run_server: Any, capfd: pytest.CaptureFixture[str], path: str, sent: bytes
+) -> None:
+    running = run_server()
+    host, port = running.url.removeprefix("http://").split(":")
+    kind = "multipart/form-data; boundary=x" if path in ("/translate_file", "/index") else "application/json"
+    with socket.create_connection((host, int(port)), timeout=10) as line:
+        head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\nContent-Length: 1000\r\n\r\n"
+        line.sendall(head.encode() + sent)
+    until(lambda: f'path="{path}"' in httpx.get(f"{running.url}/metrics").text)
+    told = httpx.get(f"{running.url}/metrics").text
+    assert f'rag_mt_requests_total{{method="POST",path="{path}",status="499"}} 1.0' in told
+    assert 'status="500"' not in told
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("first", [b"x" * 70_000, b"--x\r\nno header\r\n\r\n"])
+@pytest.mark.parametrize("path", ["/translate_file", "/translate", "/detect"])
+def test_a_body_that_is_no_use_is_not_read_to_its_end(run_server: Any, path: str, first: bytes) -> None:
+    running = run_server()
+    host, port = running.url.removeprefix("http://").split(":")
+    whole, piece, sent = 100_000_000, b"y" * 100_000, 0
+    with socket.create_connection((host, int(port)), timeout=20) as line:
+        line.sendall(
+            f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: multipart/form-data; boundary=x\r\n"
+            "Transfer-Encoding: chunked\r\n\r\n".encode()
+        )
+        try:
+            line.sendall(b"%x\r\n%s\r\n" % (len(first), first))
+            while sent < whole:
+                line.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+                sent += len(piece)
+        except OSError:  # the server has closed the connection
+            pass
+    assert sent < 20_000_000  # what the buffers of the system hold
+    assert httpx.get(f"{running.url}/health").status_code == 200
+
+
+def test_a_connection_lives_on_after_an_answer(run_server: Any) -> None:
+    with httpx.Client(base_url=run_server().url) as api:
+        answers = [api.get("/health"), api.post("/translate", json={}), api.post("/detect", data={"q": "Guten Tag"})]
+        assert [answer.status_code for answer in answers] == [200, 400, 200]
+        assert not [answer for answer in answers if answer.headers.get("connection") == "close"]
+
+
+def test_methods_that_clients_make_up_are_not_counted_by_name(api: Any) -> None:
+    for method in ("FROBNICATE", "PUT"):
+        assert api.request(method, "/translate").status_code == 405
+    told = api.get("/metrics").text
+    assert "FROBNICATE" not in told
+    assert 'rag_mt_requests_total{method="PUT",path="/translate",status="405"} 1.0' in told
+
+
+@pytest.mark.parametrize(
+    ("addresses", "clients"),
+    [
+        (["192.0.2.1", "192.0.2.2"], 2),
+        (["2001:db8::1", "2001:db8::2"], 1),
+        (["2001:db8::1", "2001:db8:0:1::1"], 2),
+        (["::ffff:192.0.2.1", "::ffff:192.0.2.2"], 2),
+        (["", "/run/socket"], 2),
+    ],
+)
+def test_clients_are_told_apart_by_address(addresses: list[str], clients: int) -> None:
+    requests = [Request({"type": "http", "client": (address, 1)}) for address in addresses]
+    assert len({client_of(request) for request in requests}) == clients
+
+
+def test_a_client_without_a_key_cannot_take_all_places(run_server: Any, slow: Callable[[float], Any]) -> None:
+    running = run_server(slow(0), documents=1)
+    running.opener.llm.hold.clear()
+    form = {"data": {"source": "de", "target": "en"}, "files": {"file": ("a.txt", "Das Haus.")}}
+
+    def send(address: str) -> int:
+        with httpx.Client(transport=httpx.HTTPTransport(local_address=address)) as client:
+            return client.post(f"{running.url}/translate_file", timeout=20, **form).status_code
+
+    assert [send("127.0.0.1"), send("127.0.0.1"), send("127.0.0.2")] == [200, 429, 200]
+    running.opener.llm.hold.set()
 
 
 def test_foreign_names_of_a_local_server_are_refused(run_server: Any) -> None:

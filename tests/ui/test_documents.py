@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +18,20 @@ from hypothesis import strategies as st
 
 from rag_mt.errors import UserError
 from ui.access import ANONYMOUS
-from ui.documents import Document
+from ui.document_records import Document
 from ui.limits import BusyError, LimitError, MissingError
 from ui.service import Service
 from ui.translators import Choice
 from ui.work import Order
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait for a condition; fails if it does not come true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
 
 DE = Order(Choice("de", "en", "phrases"), "")
 
@@ -169,6 +182,114 @@ def test_clients_without_a_key_do_not_push_each_other_out(make_service: Any, sta
     assert service.documents.of(ANONYMOUS) == made
     last = start(service, "3.txt", "Ein Satz.\n", owner=ANONYMOUS)
     assert service.documents.of(ANONYMOUS) == [*made[1:], last]
+
+
+def test_deleting_a_running_one_waits_for_nothing(
+    make_service: Any, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, go_on = make_service(documents=1), threading.Event()
+
+    def slowly(counts: Any) -> tuple[str, ...]:
+        go_on.wait(20)
+        return ()
+
+    monkeypatch.setattr("ui.documents._notes", slowly)
+    document = start(service, "a.txt", "Ein Satz.\n")
+    until(lambda: document.state == "running")
+    service.documents.delete("ann", document.id)
+    assert service.documents.of("ann") == [] and not document.ended
+    with pytest.raises(MissingError):
+        service.documents.get("ann", document.id)
+    with pytest.raises(BusyError):  # it counts until it has ended
+        start(service, "b.txt", "Ein Satz.\n")
+    place = service.documents._folder / document.id
+    assert place.is_dir()
+    go_on.set()
+    until(lambda: not place.exists())
+    assert start(service, "b.txt", "Ein Satz.\n").wait(10)
+
+
+def test_one_client_without_a_key_cannot_take_all_places(make_service: Any, start: Any, slow: Any) -> None:
+    opener = slow(0)
+    service = make_service(opener, documents=2, all_documents=10)
+    opener.llm.hold.clear()
+    made = [start(service, f"{n}.txt", "Ein Satz.\n", owner=ANONYMOUS, client="1.2.3.4") for n in range(2)]
+    with pytest.raises(BusyError, match="2 files are being translated"):
+        start(service, "2.txt", "Ein Satz.\n", owner=ANONYMOUS, client="1.2.3.4")
+    other = start(service, "3.txt", "Ein Satz.\n", owner=ANONYMOUS, client="1.2.3.5")
+    opener.llm.hold.set()
+    assert all(document.wait(10) for document in [*made, other])
+
+
+def test_documents_outlive_the_server(make_service: Any, start: Any, slow: Any, tmp_path: Path) -> None:
+    opener, folder = slow(0), tmp_path / "kept"
+    first = make_service(opener, folder=folder)
+    done = start(first, "done.txt", "Ein Satz.\n123 \n")
+    assert done.wait(10)
+    deleted = start(first, "deleted.txt", "Ein Satz.\n")
+    assert deleted.wait(10)
+    first.documents.delete("ann", deleted.id)
+    opener.llm.hold.clear()
+    running = start(first, "long.txt", "Ein Satz.\nNoch ein Satz.\n")
+    until(lambda: running.state == "running")
+    threading.Timer(0.5, opener.llm.hold.set).start()
+    first.close(0.1)
+    second = make_service(opener, folder=folder)
+    assert [own.id for own in second.documents.of("ann")] == [done.id, running.id]
+    found = second.documents.get("ann", done.id)
+    assert (found.state, found.progress, found.notes, found.output_name) == ("done", (2, 2), done.notes, "done.en.txt")
+    assert found.result.read_text() == "EIN SATZ.\n123 \n"
+    lost = second.documents.get("ann", running.id)
+    assert (lost.state, lost.error) == (
+        "failed",
+        "the server was restarted before long.txt was translated: send it again",
+    )
+    assert not list(folder.rglob("source*"))
+    second.documents.delete_all("ann")
+    second.close()
+    assert not list((folder / "documents").iterdir())
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from ui.documents import Documents
+from ui.engine import Engine
+from ui.limits import Limits
+from ui.translators import Choice, Translators
+from ui.work import Order
+folder = Path(sys.argv[1])
+(folder / "upload").write_text("Ein Satz.")
+documents = Documents(folder / "documents", Engine(Translators(lambda choice: time.sleep(60))), Limits())
+print(documents.start("ann", "a.txt", folder / "upload", Order(Choice("de", "en"), "")).id, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_killed_server_says_so_of_its_documents(make_service: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        id = process.stdout.readline().strip()
+        process.kill()
+    (tmp_path / "documents" / "documents-broken" / "x").mkdir(parents=True)
+    (tmp_path / "documents" / "documents-broken" / "x" / "document.json").write_text("{")
+    service = make_service(folder=tmp_path)
+    assert "restarted" in service.documents.get("ann", id).error
+    assert [own.id for own in service.documents.of("ann")] == [id]
+    assert not list(tmp_path.rglob("source*")) and not list(tmp_path.rglob("x"))
+
+
+def test_old_documents_do_not_outlive_the_server(make_service: Any, start: Any, tmp_path: Path) -> None:
+    first = make_service(folder=tmp_path / "kept")
+    document = start(first, "a.txt", "Ein Satz.\n")
+    assert document.wait(10)
+    first.close()
+    (record,) = (tmp_path / "kept").rglob("document.json")
+    record.write_text(record.read_text().replace(str(document.created), str(document.created - 86_401)))
+    second = make_service(folder=tmp_path / "kept")
+    assert second.documents.of("ann") == []
+    assert not list((tmp_path / "kept").rglob("result*"))
 
 
 @pytest.mark.parametrize(

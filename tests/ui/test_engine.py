@@ -16,7 +16,7 @@ from rag_mt.errors import UserError
 from rag_mt.translator import Translator
 from rag_mt.types import Completion, Prompt, Sentence, Translation
 from ui.engine import BatchReport, Engine
-from ui.limits import BusyError, LimitError, Limits
+from ui.limits import BusyError, LimitError, Limits, StoppedError
 from ui.translators import Choice, Translators
 from ui.work import Order, hint_id
 
@@ -216,6 +216,71 @@ def test_an_answer_that_cannot_be_read_fails_its_own_request_only(
         bad.result(5)
     assert good.result(5).text == "DAS IST GUT."
     until(lambda: engine.waiting == 0)
+
+
+class Panic(BaseException):
+    """What a panic in Rust arrives as: no Exception."""
+
+
+def panic(*_: Any) -> Any:
+    raise Panic("index out of bounds")
+
+
+@pytest.mark.parametrize("place", ["answer", "retrieve", "read", "split"])
+def test_a_panic_fails_its_request_and_the_next_is_translated(
+    engine: Engine, opener: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    engine.submit(order("Vorweg.")).result(5)
+    with monkeypatch.context() as broken:
+        target = {
+            "answer": (opener.llm, "answer"),
+            "retrieve": (engine.translators.load(DE).result().retriever, "retrieve"),
+            "read": (Translator, "read"),
+            "split": ("ui.work.split",),
+        }[place]
+        broken.setattr(*target, panic)  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError, match="Panic: index out of bounds"):
+            engine.submit(order("Hallo.")).result(5)
+    assert "Traceback" in caplog.text
+    assert engine.submit(order("Danach.")).result(5).text == "DANACH."
+    assert engine.fault == ""
+
+
+def test_a_panic_while_a_text_is_split_leaves_the_loading_thread_alive(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr("ui.work.split", panic)
+        with pytest.raises(RuntimeError, match="Panic"):  # the translator is loaded for it: it is split there
+            engine.submit(order("Hallo.")).result(5)
+    assert engine.submit(order("Hei.", choice=Choice("fi", "en", "phrases"))).result(5).text == "HEI."
+
+
+def test_a_model_that_leaves_an_answer_out_fails_the_request(engine: Engine, opener: Any) -> None:
+    opener.llm.answer = lambda more, *_: iter(more(4)[:0])
+    with pytest.raises(RuntimeError, match="without an answer"):
+        engine.submit(order("Hallo.")).result(5)
+
+
+def test_all_who_wait_hear_of_it_when_the_engine_ends(
+    opener: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = Engine(Translators(opener))
+    opener.llm.hold.clear()
+    first = engine.submit(order("Vorweg."))
+    until(lambda: opener.llm.calls)
+    waiting = engine.submit(order("Hei.", choice=Choice("fi", "en", "phrases", adapter="none")))
+    until(lambda: waiting.state == "waiting")
+    monkeypatch.setattr(engine, "_fail_batch", panic)  # what must not fail fails as well
+    monkeypatch.setattr(type(opener.llm), "generate", panic)
+    opener.llm.hold.set()
+    assert first.result(5).text == "VORWEG."
+    with pytest.raises(StoppedError, match="no more translations"):
+        waiting.result(5)
+    with pytest.raises(StoppedError, match="Panic: index out of bounds"):
+        engine.submit(order("Zu spät."))
+    assert "Panic" in engine.fault and "Traceback" in caplog.text
+    engine.close(1)
 
 
 def test_requests_that_have_ended_are_not_kept_while_others_go_on(engine: Engine, opener: Any) -> None:

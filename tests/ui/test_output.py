@@ -27,6 +27,7 @@ def shown(number: int, phrase: str, used: bool | None = True, whole: bool = Fals
         ("The city council.", [shown(1, "council"), shown(2, "city council")], [("city council", 2)]),
         ("a council, a council", [shown(1, "council"), shown(2, "council")], [("council", 1), ("council", 2)]),
         ("市议会今天开会", [shown(1, "议会")], [("议会", 1)]),
+        ("In der STRASSE.", [shown(1, "Straße")], [("STRASSE", 1)]),
         ("a (b) c", [shown(1, "(b)")], [("(b)", 1)]),
     ],
 )

@@ -45,6 +45,12 @@ def test_the_last_view_has_everything(service: Service, session: Session) -> Non
     assert [e.text for e in session.history] == [TEXT]
 
 
+def test_the_detected_language_is_told_with_the_result(service: Service, session: Session) -> None:
+    view = last(translate_views(service, session, Asked(TEXT, AUTO)))
+    assert "Detected: German. Done: 4 hints" in (view.message or "")
+    assert "Detected" not in (last(translate_views(service, session, Asked(TEXT, "de"))).message or "")
+
+
 def test_the_translation_grows_and_hints_come_before_its_end(
     service: Service, session: Session, slow: Callable[[float], Any]
 ) -> None:

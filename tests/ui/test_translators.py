@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rag_mt.errors import UserError
+from rag_mt.translator import Translator
 from ui.translators import Choice, SharedModels, Translators
 
 
@@ -93,3 +94,14 @@ def test_models_are_shared_as_long_as_they_are_used(monkeypatch: pytest.MonkeyPa
     del first, second
     gc.collect()
     assert gone() is None
+
+
+def test_failures_are_not_remembered_for_ever() -> None:
+    def failing(choice: Choice) -> Translator:
+        raise UserError("there is no such index")
+
+    translators = Translators(failing, most=3)
+    for n in range(5):
+        assert translators.load(Choice("de", "en", index=str(n))).exception(10)
+    assert [one.choice.index for one in translators.states()] == ["2", "3", "4"]
+    translators.close()

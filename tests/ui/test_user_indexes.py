@@ -32,6 +32,14 @@ def upload(tmp_path: Path) -> Callable[..., tuple[str, Path]]:
     return make
 
 
+def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait for a condition; fails if it does not come true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
 def built(service: Service, owner: str, name: str, *uploads: tuple[str, Path], **more: Any) -> UserIndex:
     """An index that was built to its end."""
     build = service.indexes.build(owner, name, "en", uploads, "sentence", **more)
@@ -203,3 +211,48 @@ def test_of_two_builds_of_one_name_at_once_one_is_refused(
     with ThreadPoolExecutor(2) as pool:
         builds = [pool.submit(service.indexes.build, "ann", "same", "en", [file], "sentence") for file in files]
     assert sorted(bool(build.exception()) for build in builds) == [False, True]
+
+
+def test_a_build_that_ends_while_it_is_deleted_leaves_nothing(
+    make_service: Any, upload: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = make_service()
+    write = service.indexes._write
+
+    def deleted_first(place: Path, index: UserIndex) -> None:
+        service.indexes.delete("ann", index.id)
+        write(place, index)
+
+    monkeypatch.setattr(service.indexes, "_write", deleted_first)
+    build = service.indexes.build("ann", "late", "en", [upload()], "sentence")
+    assert build.wait(20)
+    until(lambda: not list(service.indexes.folder.glob(".uploads-*/*")))
+    assert service.indexes.of("ann") == []
+    assert not list(service.indexes.folder.glob("*/*/index"))
+
+
+def test_an_index_appears_whole_or_not_at_all(make_service: Any, upload: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = make_service()
+
+    def killed(place: Path, index: UserIndex) -> None:
+        assert not list(service.indexes.folder.glob("[!.]*/*/*"))  # what has no info would be counted by nobody
+        raise SystemExit
+
+    monkeypatch.setattr(service.indexes, "_write", killed)
+    build = service.indexes.build("ann", "Houses", "en", [upload()], "sentence")
+    until(lambda: build.ended)
+    assert build.state == "failed"
+    assert not list(service.indexes.folder.glob("[!.]*/*/*"))
+
+
+def test_builds_that_have_ended_are_not_kept_for_ever(
+    make_service: Any, upload: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = make_service(indexes=2, all_indexes=4)
+    built(service, "ann", "good", upload())
+    assert service.indexes.builds("ann") == []  # it is among the indexes
+    monkeypatch.setattr("ui.user_indexes.build_for", refused)
+    for owner in ("ann", "bob", "eve"):
+        for _ in range(3):
+            assert service.indexes.build(owner, "odd", "en", [upload()], "sentence").wait(20)
+    assert [len(service.indexes.builds(owner)) for owner in ("ann", "bob", "eve")] == [0, 2, 2]
