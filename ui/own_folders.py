@@ -27,16 +27,17 @@ class OwnFolder:
     ) -> None:
         parent.mkdir(parents=True, exist_ok=True)
         self.path = parent / f"{prefix}{secrets.token_hex(8)}"
-        own = parent / f".{self.path.name}.lock"
         try:  # before there is a folder to remove
-            self._lock = locked(own, wait=True)
+            self._lock = locked(_lock_file(self.path), wait=True)
         except OSError:  # a file system without locks, where nothing is ever removed after a kill
             self._lock = None
         self.path.mkdir(mode=0o700)
         self._end = weakref.finalize(self, _remove, self.path, self._lock)  # at the end of the process at the latest
-        for path in parent.glob(f".{escape(prefix)}*.lock"):
-            if path != own and (lock := _lock_of_the_dead(path)) is not None:
-                left = path.with_name(path.name.removeprefix(".").removesuffix(".lock"))
+        locks = (
+            path.with_name(path.name[1:].removesuffix(".lock")) for path in parent.glob(f".{escape(prefix)}*.lock")
+        )
+        for left in {*locks, *parent.glob(f"{escape(prefix)}*")} - {self.path}:
+            if (lock := _lock_of_the_dead(left)) is not None:
                 if left.is_dir():
                     inherit(left, self.path)
                 _remove(left, lock)
@@ -51,9 +52,13 @@ class OwnFolder:
             self._lock.release()
 
 
-def _lock_of_the_dead(path: Path) -> FileLock | None:
+def _lock_file(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.lock")
+
+
+def _lock_of_the_dead(folder: Path) -> FileLock | None:
     try:
-        return locked(path)
+        return locked(_lock_file(folder))
     except OSError:  # another user's
         return None
 
