@@ -366,7 +366,7 @@ def _failed(status: int, message: str, **headers: str) -> JSONResponse:
 async def _user_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, BusyError):
         return _failed(429, str(error), **{"Retry-After": str(error.retry_after)})
-    statuses = {TooLargeError: 413, MissingError: 404, StoppedError: 503}
+    statuses: dict[type[Exception], int] = {TooLargeError: 413, MissingError: 404, StoppedError: 503}
     return _failed(statuses.get(type(error), 400), str(error))
 
 

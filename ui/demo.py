@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rag_mt.console import OK, Parser, note, run
 from rag_mt.errors import UserError
-from ui.serve import add_service_options, port
+from ui.serve import add_service_options, allowed_hosts, port
 
 NEEDED = "the demo needs packages that are not installed: pip install 'rag-mt[demo]'"
 
@@ -59,7 +59,8 @@ def demo(options: argparse.Namespace) -> int:
     page = build_page(service, sessions, service.llms[0])
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as with Ctrl+C, and uploads are deleted
     try:
-        url = launch(page, service.limits, options.host, options.port, users)
+        hosts = allowed_hosts(options.host, options.allowed_host)
+        url = launch(page, service.limits, options.host, options.port, users, hosts)
         note(f"rag-mt: the demo is at {url} (stop it with Ctrl+C)")
         page.block_thread()
     finally:

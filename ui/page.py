@@ -9,8 +9,10 @@ from threading import Thread
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from rag_mt.errors import UserError
+from ui.access import Hosts
 from ui.choices import first_target, index_entries
 from ui.documents_tab import documents_tab
 from ui.events import connect, warm_choice, watch_models
@@ -65,8 +67,16 @@ def build_page(service: Service, sessions: Sessions, llm: str) -> gr.Blocks:
     return page
 
 
-def launch(page: gr.Blocks, limits: Limits, host: str, port: int, users: Sequence[tuple[str, str]] = ()) -> str:
-    """Serve the page from a thread of its own and return its address; port 0 takes a free one.
+def launch(
+    page: gr.Blocks,
+    limits: Limits,
+    host: str,
+    port: int,
+    users: Sequence[tuple[str, str]] = (),
+    hosts: Sequence[str] = ("*",),
+) -> str:
+    """Serve the page from a thread of its own and return its address; port 0 takes a free one. `hosts` are the names
+    that the server may be called by.
 
     Raises UserError if the port is taken.
     """
@@ -84,6 +94,7 @@ def launch(page: gr.Blocks, limits: Limits, host: str, port: int, users: Sequenc
             footer_links=[],
             ssr_mode=False,
             pwa=False,
+            app_kwargs={} if "*" in hosts else {"middleware": [Middleware(Hosts, names=hosts)]},
             _frontend=False,  # no request for the own page with a limit of 3 s, which a busy machine exceeds
             theme=gr.themes.Base(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=MONO_FONTS),
             css=(HERE / "theme.css").read_text(encoding="utf-8"),

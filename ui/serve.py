@@ -20,7 +20,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--port", type=port, default=5000, help="port to listen at (default: 5000)")
     add("--api-keys", metavar="FILE", help="keys, one a line, of which requests need one (default: none needed)")
     add("--cors", action="append", default=[], metavar="ORIGIN", help="origin whose pages may ask; may be repeated")
-    add("--allowed-host", action="append", default=[], metavar="NAME", help="further name that the server is called by")
     add("--patience", type=positive, default=10, metavar="S", help="seconds to finish in when it is stopped (10)")
     add_service_options(parser, "the cache")
 
@@ -37,6 +36,7 @@ def add_service_options(parser: argparse.ArgumentParser, data: str) -> None:
     add("--adapter", action="append", default=[], metavar="DIR", help=adapter_help)
     add("--wrapper", default="auto", help="prompt family (default: auto)")
     add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
+    add("--allowed-host", action="append", default=[], metavar="NAME", help="further name that the server is called by")
     add("--data", metavar="DIR", help=f"folder for the indexes that users build (default: {data})")
     add("--limit", action="append", default=[], metavar="NAME=N", help="change a limit, such as text_chars=2000")
     add_model_options(parser)

@@ -21,7 +21,7 @@ from ui.events import warm_choice
 from ui.languages import Offer, offer_of
 from ui.limits import Limits
 from ui.page import build_page, launch
-from ui.serve import add_service_options, port
+from ui.serve import add_service_options, allowed_hosts, port
 from ui.service import Service
 from ui.service import service_of as service_from
 from ui.sessions import Sessions
@@ -156,6 +156,18 @@ def test_the_page_is_served_with_a_login_and_without_anything_from_elsewhere(ser
             assert config["title"] == "rag_mt"
             assert all(event["api_visibility"] == "private" for event in config["dependencies"] if event["targets"])
             assert "fonts.googleapis" not in client.get("/theme.css").text
+    finally:
+        page.close(verbose=False)
+
+
+def test_a_page_of_this_machine_is_not_reached_by_a_name_that_some_page_made_up(service: Service) -> None:
+    page = build_page(service, Sessions(), DEFAULT_LLM)
+    url = launch(page, service.limits, "127.0.0.1", 0, hosts=allowed_hosts("127.0.0.1", ["my.name"]))
+    try:
+        with httpx.Client(base_url=url) as client:
+            for name, status in (("evil.example:7860", 400), ("my.name", 200), ("localhost:1", 200)):
+                assert client.get("/config", headers={"Host": name}).status_code == status
+            assert client.get("/config").status_code == 200
     finally:
         page.close(verbose=False)
 
