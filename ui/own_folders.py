@@ -33,10 +33,10 @@ class OwnFolder:
             self._lock = None
         self.path.mkdir(mode=0o700)
         self._end = weakref.finalize(self, _remove, self.path, self._lock)  # at the end of the process at the latest
-        locks = (
+        locked_folders = (
             path.with_name(path.name[1:].removesuffix(".lock")) for path in parent.glob(f".{escape(prefix)}*.lock")
         )
-        for left in {*locks, *parent.glob(f"{escape(prefix)}*")} - {self.path}:
+        for left in {*locked_folders, *parent.glob(f"{escape(prefix)}*")} - {self.path}:
             if (lock := _lock_of_the_dead(left)) is not None:
                 if left.is_dir():
                     inherit(left, self.path)
