@@ -19,6 +19,7 @@ from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import language
 from rag_mt.llm import open_llm
 from rag_mt.shipped_adapters import chosen_adapters
+from rag_mt.streams import Returning
 from rag_mt.types import (
     Completion,
     Hint,
@@ -160,17 +161,13 @@ class Translator:
             if span.start > end:
                 yield text[end : span.start]
             touching = bool(made) and span.start == end
-            pieces = self.stream_sentence(Sentence(span.of(text), self.source, origin))
-            while True:
-                try:
-                    piece = next(pieces)
-                except StopIteration as stop:
-                    made.append(stop.value)
-                    break
+            pieces = Returning(self.stream_sentence(Sentence(span.of(text), self.source, origin)))
+            for piece in pieces:
                 if touching and piece and needs_space(made[-1].text, piece):
                     yield " "
                 touching = touching and not piece
                 yield piece
+            made.append(pieces.value)
             end = span.end
         yield text[end:]
         return TranslatedText(rejoin(text, spans, [t.text for t in made]), tuple(made))
@@ -183,14 +180,14 @@ class Translator:
         """
         prompt = self.prepare([sentence])[0]
         raw, given = "", ""
-        for piece in self.llm.stream(prompt, self.max_new_tokens):
+        pieces = Returning(self.llm.stream(prompt, self.max_new_tokens))
+        for piece in pieces:
             raw += piece
             stable = self.stable(sentence, prompt, raw)
             if stable.startswith(given):
                 yield stable[len(given) :]
                 given = stable
-        tokens = self.llm.count_tokens(Prompt(raw))
-        result = self.read(sentence, prompt, Completion(raw, tokens, tokens < self.max_new_tokens))
+        result = self.read(sentence, prompt, pieces.value)
         if LOOPED in result.notes:  # a loop stays in a stream, where `generate` leaves it
             result = self.complete([sentence], [prompt])[0]
         if result.text.startswith(given):

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -109,22 +109,25 @@ class OpenAILLM:
         """Completions of prompts that come on the way, numbered from 0: as many at once as there may be requests."""
         yield from in_rounds(self.generate, more, self.concurrency, max_new_tokens, watch)
 
-    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
-        """Pieces of the completion as the server sends them; closing the iterator closes the connection."""
+    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Generator[str, None, Completion]:
+        """Pieces of the completion as the server sends them; closing the generator closes the connection. The return
+        value is the completion, with an estimate of its tokens."""
         path, body = self._request(prompt, max_new_tokens)
-        text, given = "", 0
+        text, given, ended = "", 0, None
         with httpx.Client(headers=self._headers, timeout=TIMEOUT) as client:
-            for piece in self._pieces(client, path, {**body, "stream": True}):
+            for piece, reason in self._pieces(client, path, {**body, "stream": True}):
                 text += piece
+                ended = reason or ended
                 at = first_stop(text, prompt.stop)
                 safe = at if at >= 0 else safe_length(text, prompt.stop)
                 if safe > given:
                     yield text[given:safe]
                     given = safe
                 if at >= 0:
-                    return
+                    return Completion(text[:at], self.count_tokens(Prompt(text[:at])), True, True)
         if len(text) > given:
             yield text[given:]
+        return Completion(text, self.count_tokens(Prompt(text)), ended == "stop")
 
     def _served_context(self) -> int:
         """The model's window as the server's list of models tells it, else a cautious guess."""
@@ -206,8 +209,8 @@ class OpenAILLM:
         tokens = (body.get("usage") or {}).get("completion_tokens")
         return Completion(text, estimate if tokens is None else int(tokens), at >= 0 or reason == "stop", at >= 0)
 
-    def _pieces(self, client: httpx.Client, path: str, body: dict[str, Any]) -> Iterator[str]:
-        """The texts of a streamed response; attempts are repeated only before its first line."""
+    def _pieces(self, client: httpx.Client, path: str, body: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
+        """The texts of a streamed response, its finish reason at last; asked again only before its first line."""
         for attempt in range(ATTEMPTS):
             last = attempt == ATTEMPTS - 1
             headers = None
@@ -227,7 +230,7 @@ class OpenAILLM:
                     raise unreachable(error, self.url) from error
             time.sleep(delay(attempt, headers))
 
-    def _events(self, response: httpx.Response) -> Iterator[str]:
+    def _events(self, response: httpx.Response) -> Iterator[tuple[str, str | None]]:
         """The texts of server-sent events up to `[DONE]`."""
         try:
             for line in response.iter_lines():
@@ -239,7 +242,7 @@ class OpenAILLM:
                     said = message_in(event, self._key)
                     raise UserError(f"{self.url} failed in the middle of an answer ({said}): look at the server's log")
                 if event.get("choices"):
-                    yield _text_and_reason(event["choices"][0], "delta")[0]
+                    yield _text_and_reason(event["choices"][0], "delta")
         except httpx.TransportError as error:
             raise UserError(
                 f"{self.url} broke off in the middle of an answer: look at its log and try again"

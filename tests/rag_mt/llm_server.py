@@ -18,6 +18,7 @@ from typing import Any
 
 from rag_mt.llm import TransformersLLM
 from rag_mt.models import load_llm
+from rag_mt.streams import Returning
 from rag_mt.types import Prompt
 
 MODEL = "tiny"
@@ -110,7 +111,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         try:
-            for number, piece in enumerate(LLM.stream(prompt, limit)):
+            pieces = Returning(LLM.stream(prompt, limit))
+            for number, piece in enumerate(pieces):
                 if fault == "cut" and number == 3:
                     self.close_connection = True
                     return
@@ -118,6 +120,9 @@ class Handler(BaseHTTPRequestHandler):
                     self.event(json.dumps({"error": {"message": "out of blocks"}}))
                 self.event(json.dumps({"choices": [{"delta": {"content": piece}} if chat else {"text": piece}]}))
                 time.sleep(0.01)
+            choice: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
+            choice["finish_reason"] = "stop" if pieces.value.finished else "length"
+            self.event(json.dumps({"choices": [choice]}))
             self.event("[DONE]")
             self.wfile.write(b"0\r\n\r\n")
         except OSError:

@@ -21,6 +21,7 @@ import pytest
 from rag_mt.errors import UserError
 from rag_mt.llm import OpenAILLM, TransformersLLM, open_llm, retries
 from rag_mt.models import load_llm
+from rag_mt.streams import Returning
 from rag_mt.types import Completion, Prompt
 from tests.rag_mt.server_process import serving
 
@@ -150,7 +151,16 @@ def test_a_prompt_too_long_for_the_server(server: str, caplog: pytest.LogCapture
     assert found[0] == Completion("", 0, False)
     assert found[1].tokens > 0
     assert "maximum context length is 256 tokens" in caplog.text
-    assert list(llm.stream(Prompt("x" * 300))) == []
+    too_long = Returning(llm.stream(Prompt("x" * 300)))
+    assert list(too_long) == [] and too_long.value == Completion("", 0, False)
+
+
+def test_an_answer_that_the_window_cuts_did_not_end(server: str, local: TransformersLLM) -> None:
+    """Estimates of its tokens say nothing: six tokens are less than a hundred."""
+    prompt = Prompt("a" * 250)
+    stream = Returning(OpenAILLM("tiny", server, chat=False).stream(prompt, 100))
+    assert "".join(stream) == local.generate([prompt], 100)[0].text
+    assert not stream.value.finished
 
 
 @pytest.mark.parametrize("chat", [True, False])
@@ -160,9 +170,15 @@ def test_stream_joins_to_the_text_of_generate(server: str, chat: bool) -> None:
     for stop in ((), (free[5:8],)):
         prompt = Prompt("Ja", chat=chat, stop=stop)
         faults(server, 503, "drop")
-        pieces = list(llm.stream(prompt, 30))
+        stream = Returning(llm.stream(prompt, 30))
+        pieces = list(stream)
         assert len(pieces) > 2
-        assert "".join(pieces) == llm.generate([prompt], 30)[0].text
+        whole = llm.generate([prompt], 30)[0]
+        assert ("".join(pieces), stream.value.text) == (whole.text, whole.text)
+        assert stream.value.finished == whole.finished
+        assert stream.value.finished or not stop
+    short = Returning(llm.stream(Prompt("Ja", chat=chat), 5))
+    assert "".join(short) == short.value.text and not short.value.finished
 
 
 def test_stop_strings_beyond_what_the_protocol_takes(server: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import pytest
 
 from rag_mt.corpora.formats import Segment
 from rag_mt.errors import UserError
 from rag_mt.jobs import Counts, plan, translate_segments
+from rag_mt.streams import Returning
 from rag_mt.translator import Translator, takes_up
 from rag_mt.types import Completion, Hint, Hit, Origin, Prompt, Sentence, Span
 from retrievers.registry import NoHints
@@ -37,24 +38,34 @@ def test_a_stream_gives_the_same_text(translator: Translator) -> None:
     assert "".join(pieces) == translator.translate(TEXT).text
 
 
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_stream_knows_whether_the_answer_ended(translator: Translator, short: int) -> None:
+    """An answer with as many tokens as are allowed has ended; with one less allowed it has not."""
+    sentence = Sentence("Wo ist der Bahnhof?", "de")
+    tokens = translator.llm.generate(translator.prepare([sentence]), 60)[0].tokens
+    exact = Translator("de", "en", translator.retriever, translator.llm, max_new_tokens=tokens - short)
+    stream = Returning(exact.stream_sentence(sentence))
+    assert "".join(stream) == stream.value.text
+    assert stream.value == exact.translate_sentences([sentence])[0]
+
+
 def test_a_stream_that_ends_in_a_loop_has_the_result_of_translate(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given out is what stands before the loop's second round; the result is what generation makes of the prompt."""
     loop = "The mayor " + "of the town of the city " * 12
-    monkeypatch.setattr(translator.llm, "stream", lambda *_: iter([loop]))
+
+    def looping(*_: object) -> Generator[str, None, Completion]:
+        yield loop
+        return Completion(loop, 80, False)
+
+    monkeypatch.setattr(translator.llm, "stream", looping)
     monkeypatch.setattr(
         translator.llm, "generate", lambda prompts, *_: [Completion("The mayor speaks.", 4, True) for _ in prompts]
     )
     sentence = Sentence("Der Bürgermeister spricht.", "de")
-    stream = translator.stream_sentence(sentence)
-    given = ""
-    while True:
-        try:
-            given += next(stream)
-        except StopIteration as stop:
-            result = stop.value
-            break
+    stream = Returning(translator.stream_sentence(sentence))
+    given, result = "".join(stream), stream.value
     assert result == translator.translate_sentences([sentence])[0]
     assert result.text == "The mayor speaks." and loop.startswith(given)
 
