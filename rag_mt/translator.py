@@ -14,7 +14,7 @@ from prompts.builder import PromptBuilder
 from prompts.wrappers import resolved_wrapper
 from rag_mt.corpora.placeholders import missing
 from rag_mt.corpora.splitting import needs_space, rejoin, split
-from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import language
 from rag_mt.llm import open_llm
@@ -95,13 +95,16 @@ class Translator:
         quantization: str = "none",
         batch_size: int = 16,
         max_new_tokens: int = 256,
+        llm_timeout: float = LLM_TIMEOUT,
+        llm_concurrency: int = LLM_CONCURRENCY,
         show: bool = False,
         encoders: Callable[[str, str | None, str, str], ModelEncoder] = encoder_for,
     ) -> Translator:
         """A translator from names: hub ids, local folders or `embedded:NAME`; what is not named is the index's own
         retriever and encoder, or `ccpr` and the encoder of the retriever.
 
-        `llm` may also be `openai:MODEL@URL` or a ready LanguageModel; `adapter` is a folder, None, or `auto` for the
+        `llm` may also be `openai:MODEL@URL` (`llm_timeout`: seconds for an answer, `llm_concurrency`: requests at once;
+        OPENAI_API_KEY is sent to that host) or a ready LanguageModel; `adapter` is a folder, None, or `auto` for the
         ones that come with rag_mt, if any (see `chosen_adapters`); `encoders` opens encoders, so that several
         translators can share one.
 
@@ -132,7 +135,14 @@ class Translator:
         if isinstance(llm, str):
             own = chosen_adapters(adapter, llm, retriever, source, target)
             llm = open_llm(
-                llm, **own._asdict(), device=device, dtype=dtype, quantization=quantization, batch_size=batch_size
+                llm,
+                **own._asdict(),
+                device=device,
+                dtype=dtype,
+                quantization=quantization,
+                batch_size=batch_size,
+                timeout=llm_timeout,
+                concurrency=llm_concurrency,
             )
         return cls(source, target, opened, llm, wrapper, max_new_tokens, settings)
 
