@@ -32,6 +32,11 @@ def resolved_wrapper(wrapper: str, source: str, target: str, llm: LanguageModel 
     """The wrapper's name, with `auto` decided; raises UserError for an unknown one or a pair without shots."""
     trained: str | None = getattr(llm, "trained_wrapper", None)  # what the adapter, if any, has learnt
     if wrapper == "auto":
+        if trained and trained not in WRAPPERS:  # a foreign file: the name must not become a path
+            raise UserError(
+                f"the adapter's training.json names the prompt wrapper {trained[:60]!r}: expected one of "
+                f"{', '.join(WRAPPERS)}; choose one with --wrapper"
+            )
         if trained:
             return trained
         if llm is not None and llm.has_chat_template:

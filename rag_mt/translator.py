@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, overload
 
 from prompts.answers import LOOPED, read_answer
 from prompts.builder import PromptBuilder
+from prompts.safety import encodable
 from prompts.wrappers import resolved_wrapper
 from rag_mt.corpora.placeholders import missing
 from rag_mt.corpora.splitting import needs_space, rejoin, split
 from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
+from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import language
 from rag_mt.llm import open_llm
@@ -112,8 +114,12 @@ class Translator:
         Raises UserError for every name, language or index that cannot be used.
         """
         source, target = language(src).code, language(tgt).code
+        if source == target:
+            raise UserError(f"source and target are both {language(source).name}: give another src or tgt")
+        if index and retriever is not None and not retriever_spec(retriever).needs_index:
+            raise UserError(f"the retriever {retriever} searches no index, but {index} is given: leave one of them out")
         resolved_wrapper(wrapper, source, target, None)  # names and folders are checked before minutes of loading
-        if index and (retriever is None or retriever_spec(retriever).needs_index):
+        if index:
             manifest = read_manifest(Path(index))
             retriever = retriever or manifest.retriever
             if retriever == manifest.retriever:
@@ -220,7 +226,7 @@ class Translator:
 
     def prepare(self, sentences: Sequence[Sentence]) -> list[Prompt]:
         """The prompts of the sentences, with the retriever's hints."""
-        hints = self.retriever.retrieve(sentences)
+        hints = self.retriever.retrieve([replace(s, text=encodable(s.text)) for s in sentences])
         return [self.prompts.build(s, h) for s, h in zip(sentences, hints, strict=True)]
 
     def complete(self, sentences: Sequence[Sentence], prompts: Sequence[Prompt]) -> list[Translation]:

@@ -105,6 +105,18 @@ def test_the_same_languages_and_unknown_names_are_refused() -> None:
         Translator.from_pretrained(src="de", retriever="magic")
     with pytest.raises(UserError, match="'xx'"):
         Translator.from_pretrained(src="xx")
+    with pytest.raises(UserError, match="source and target are both German"):
+        Translator.from_pretrained(src="de", tgt="German")
+
+
+def test_an_index_that_nothing_searches_is_refused() -> None:
+    with pytest.raises(UserError, match="the retriever none searches no index, but /nowhere is given"):
+        Translator.from_pretrained(src="de", retriever="none", index="/nowhere")
+
+
+def test_half_a_surrogate_pair_is_a_replacement_character(translator: Translator) -> None:
+    made = translator.translate("Guten \ud83d Morgen.")
+    assert made.sentences[0].ok and "\ufffd" in made.sentences[0].prompt
 
 
 def hint(phrase: str) -> Hint:
