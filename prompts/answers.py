@@ -11,7 +11,7 @@ from rag_mt.languages import language
 from rag_mt.loops import without_loop
 from rag_mt.types import Completion, Prompt
 
-UNFINISHED = "the answer did not end, at the token limit or in a loop, and may be incomplete"
+UNFINISHED = "the answer did not end (token limit, end of the model's window, or a loop) and may be incomplete"
 LOOPED = "the answer repeated itself and was cut"
 
 _HEADING = re.compile(r"#{2,}\s*(?:(instruction|input)\b)?", re.IGNORECASE)

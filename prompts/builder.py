@@ -21,10 +21,10 @@ FORMAT = 2
 class PromptBuilder:
     """Builds the prompts of one direction, wrapper and unit.
 
-    `source` and `target` are language codes; `wrapper` is `alpaca`, `few-shot`, `chat` or `auto`; `unit` is what the
-    retriever's hits are. With `llm`, a prompt and its `max_new_tokens` fit the model's window wherever dropping hints
-    can make it so, and the model's control tokens cannot come in with the text. Raises UserError for an unknown
-    language, wrapper or unit.
+    `source` and `target` are language codes; `wrapper` is `alpaca`, `few-shot`, `chat`, `compact` or `auto`; `unit` is
+    what the retriever's hits are. With `llm`, a prompt and its `max_new_tokens` fit the model's window wherever
+    dropping hints can make it so, and the control tokens of the model cannot come in with the text. Raises UserError
+    for an unknown language, wrapper or unit.
     """
 
     def __init__(

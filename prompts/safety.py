@@ -34,7 +34,12 @@ def one_line(text: str) -> str:
 
     A lone surrogate, which no tokenizer can encode, becomes U+FFFD.
     """
-    return _SURROGATE.sub("\ufffd", _BLANKS.sub(lambda run: " " if _BREAK.search(run[0]) else run[0], text)).strip()
+    return encodable(_BLANKS.sub(lambda run: " " if _BREAK.search(run[0]) else run[0], text)).strip()
+
+
+def encodable(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate, so that its length and offsets stay."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 class Guard:

@@ -8,7 +8,7 @@ an adapter, which learn more from a second of training where a prompt has fewer 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 
 from prompts.hints import passage_window
 from prompts.safety import MARKS, Guard, one_line
@@ -32,6 +32,11 @@ def resolved_wrapper(wrapper: str, source: str, target: str, llm: LanguageModel 
     """The wrapper's name, with `auto` decided; raises UserError for an unknown one or a pair without shots."""
     trained: str | None = getattr(llm, "trained_wrapper", None)  # what the adapter, if any, has learnt
     if wrapper == "auto":
+        if trained and trained not in WRAPPERS:  # a foreign file: the name must not become a path
+            raise UserError(
+                f"the adapter's training.json names the prompt wrapper {trained[:60]!r}: expected one of "
+                f"{', '.join(WRAPPERS)}; choose one with --wrapper"
+            )
         if trained:
             return trained
         if llm is not None and llm.has_chat_template:
@@ -80,7 +85,7 @@ def _rendered(wrapper: str, kind: str, source: str, target: str, fields: dict[st
     return filled(f"few-shot.{kind}", fields | {"examples": "\n\n".join((*examples, asked))})
 
 
-@cache
+@lru_cache(256)
 def shared_length(wrapper: str, kind: str, source: str, target: str) -> int:
     """How many characters, whole lines, all prompts of this kind begin with."""
     text = _rendered(wrapper, kind, source, target, dict.fromkeys(("source", "hints", "related", "translation"), "\0"))
@@ -115,7 +120,7 @@ def _hint_line(family: str, source_phrase: str, phrase: str, before: str, after:
     return filled(f"{family}.hint", fields)
 
 
-@cache
+@lru_cache(256)
 def _examples(kind: str, source: str, target: str) -> tuple[str, ...]:
     """The shots of a pair in exactly the shape of the question, equal for every question of a job."""
     names, blocks = _names(source, target), []

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from rag_mt.defaults import LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.errors import UserError
 
 OK, PARTLY, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
@@ -66,6 +67,15 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """`--device` and `--dtype`."""
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: auto)")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16 (default: auto)")
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """`--llm-timeout` and `--llm-concurrency`, which are for `openai:` models."""
+    add = parser.add_argument
+    timeout_help = f"seconds in which a model server must answer (default: {LLM_TIMEOUT:g})"
+    add("--llm-timeout", type=positive, default=LLM_TIMEOUT, metavar="S", help=timeout_help)
+    concurrency_help = f"requests to a model server at once (default: {LLM_CONCURRENCY})"
+    add("--llm-concurrency", type=positive, default=LLM_CONCURRENCY, metavar="N", help=concurrency_help)
 
 
 def positive(text: str) -> int:

@@ -10,3 +10,5 @@ DEFAULT_ADAPTER = "auto"
 DEFAULT_PASSAGE_MODEL = "mdpr-e5-small"
 SEARCHING = "sentence, phrases, ccpr, xpr, passage, bm25 or hybrid"
 """The retrievers that have an index, for help texts: the registry loads libraries that help does without."""
+LLM_TIMEOUT, LLM_CONCURRENCY = 600.0, 8
+"""Of a model server: the seconds in which an answer must come, and the number of requests at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 
 from babel import Locale, UnknownLocaleError
 from babel.localedata import locale_identifiers
@@ -14,7 +14,12 @@ from rag_mt.errors import UserError
 WMT16 = ("de", "cs", "fi", "ru", "ro", "tr")
 """The languages that WMT16 pairs with English; both ways make the 12 directions of the papers."""
 
+LONGEST_NAME = 35
+"""Characters: no code and no English name of a language is longer."""
+
 DIRECTIONS = tuple((x, "en") for x in WMT16) + tuple(("en", x) for x in WMT16)
+
+_EXAMPLES = ", ".join(("en", *WMT16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +32,22 @@ class Language:
     right_to_left: bool = False
 
 
-@cache
 def language(text: str) -> Language:
-    """The language of a code (`de`, `pt-BR`, `zh-Hant`) or of an English name (`German`).
+    """The language of a code (`de`, `pt-BR`, `zh-Hant`) or of an English name (`German`), blanks around it aside.
 
     Raises UserError for anything else and proposes what is near it.
     """
     wanted = text.strip()
+    if len(wanted) > LONGEST_NAME:
+        raise UserError(
+            f"unknown language of {len(wanted)} characters: expected a code such as {_EXAMPLES}, or an English name"
+        )
+    return _known(wanted)
+
+
+# Clients choose the texts that come here, so neither their length nor their number may be without a bound.
+@lru_cache(1024)
+def _known(wanted: str) -> Language:
     code = _codes_by_name().get(wanted.casefold(), wanted)
     try:
         locale = Locale.parse(code, sep="-" if "-" in code else "_")
@@ -70,5 +84,4 @@ def _unknown(wanted: str) -> str:
     names = _codes_by_name()
     near = get_close_matches(wanted.casefold(), names, n=1, cutoff=0.75)
     hint = f"; did you mean `{names[near[0]]}` ({near[0].title()})?" if near else ""
-    examples = ", ".join(("en", *WMT16))
-    return f"unknown language {wanted!r}: expected a code such as {examples}, or an English name{hint}"
+    return f"unknown language {wanted!r}: expected a code such as {_EXAMPLES}, or an English name{hint}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from rag_mt.corpora.formats import Segment
 from rag_mt.corpora.opening import BOM
+from rag_mt.streams import Returning
 from rag_mt.types import TranslatedText, Translation
 
 if TYPE_CHECKING:
@@ -49,13 +50,9 @@ def stream_segments(
 ) -> Iterator[TranslatedText]:
     """One TranslatedText per segment, in order, each shown through `echo` while it is generated."""
     for segment in segments:
-        pieces = translator.stream(segment.text, segment.origin)
-        while True:
-            try:
-                echo.show(next(pieces))
-            except StopIteration as stop:
-                made: TranslatedText = stop.value
-                break
-        for translation in made.sentences:
+        pieces = Returning(translator.stream(segment.text, segment.origin))
+        for piece in pieces:
+            echo.show(piece)
+        for translation in pieces.value.sentences:
             finished(translation)
-        yield made
+        yield pieces.value

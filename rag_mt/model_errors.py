@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rag_mt.errors import UserError
 
@@ -72,7 +73,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (
         "SafetensorError",
         "",
-        "a weight file of {name} is damaged ({error}): delete it and fetch or save the model again",
+        "a weight file of {name} is damaged ({error}): delete {path} and fetch or save the model again",
     ),
     (
         "ValueError",
@@ -94,7 +95,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (
         "JSONDecodeError",
         "",
-        "a JSON file of {name} is damaged ({error}): fetch or save the model again",
+        "a JSON file of {name} is damaged ({error}): delete {path} and fetch or save the model again",
     ),
     (
         "OSError",
@@ -105,24 +106,25 @@ REASONS: tuple[tuple[str, str, str], ...] = (
 
 
 @contextmanager
-def model_errors(name: str) -> Iterator[None]:
-    """Turn the foreseeable errors of loading or running the model `name` into UserErrors, cause attached."""
+def model_errors(name: str, folder: Path | None = None) -> Iterator[None]:
+    """Turn the foreseeable errors of loading or running the model `name`, whose files are in `folder`, into UserErrors,
+    cause attached."""
     try:
         yield
     except UserError:
         raise
     except Exception as error:
-        sentence = _sentence(name, error)
+        sentence = _sentence(name, error, str(folder or name))
         if sentence is None:
             raise
         raise UserError(sentence) from error
 
 
-def _sentence(name: str, error: Exception) -> str | None:
+def _sentence(name: str, error: Exception, path: str) -> str | None:
     ancestry = {kind.__name__ for kind in type(error).__mro__}
     for kind, pattern, sentence in REASONS:
         if kind in ancestry and re.search(pattern, str(error), re.IGNORECASE):
-            return sentence.format(name=name, error=first_line(error))
+            return sentence.format(name=name, error=first_line(error), path=path)
     return None
 
 

@@ -134,7 +134,7 @@ def load_encoder(
     number = choose_dtype(dtype, target)
     with _LOADING:  # an embedded model may have to be loaded to be converted
         folder = resolve_model(name)
-    with _LOADING, model_errors(name), quiet_loading():
+    with _LOADING, model_errors(name, folder), quiet_loading():
         if AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).is_encoder_decoder:
             raise UserError(f"{name} is an encoder-decoder model: choose an encoder such as {DEFAULT_ENCODER}")
         model, missing = _load(AutoModel, name, folder, target, torch.float32)
@@ -165,7 +165,7 @@ def load_llm(
     config = _quantization_config(quantization, target, number)
     with _LOADING:  # an embedded model may have to be loaded to be converted
         folder = resolve_model(name)
-    with _LOADING, model_errors(name), quiet_loading():
+    with _LOADING, model_errors(name, folder), quiet_loading():
         settings = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if dtype == "auto" and number == torch.float16 and settings.model_type.startswith("gemma"):
             number = torch.float32  # Gemma's activations overflow float16

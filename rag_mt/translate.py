@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from rag_mt.console import INTERRUPTED, OK, PARTLY, Parser, add_model_options, note, positive, run
+from rag_mt.console import INTERRUPTED, OK, PARTLY, Parser, add_model_options, add_server_options, note, positive, run
 from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, SEARCHING
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256
@@ -63,6 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
     add("--batch-size", type=positive, default=16, metavar="N", help="sentences per model call (default: 16)")
     add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer (default: 256)")
+    add_server_options(parser)
     add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
     add("--quiet", action="store_true", help="no progress bar")
     add_model_options(parser)
@@ -195,6 +196,8 @@ def _translator(options: argparse.Namespace) -> Translator:
         quantization=options.quantization,
         batch_size=options.batch_size,
         max_new_tokens=options.max_new_tokens,
+        llm_timeout=options.llm_timeout,
+        llm_concurrency=options.llm_concurrency,
         show=not options.quiet,
     )
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, overload
 
 from prompts.answers import LOOPED, read_answer
 from prompts.builder import PromptBuilder
+from prompts.safety import encodable
 from prompts.wrappers import resolved_wrapper
 from rag_mt.corpora.placeholders import missing
 from rag_mt.corpora.splitting import needs_space, rejoin, split
-from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
+from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
 from rag_mt.languages import language
 from rag_mt.llm import open_llm
 from rag_mt.phrase_places import takes_up
 from rag_mt.shipped_adapters import chosen_adapters
+from rag_mt.streams import Returning
 from rag_mt.types import (
     Completion,
     LanguageModel,
@@ -92,13 +95,16 @@ class Translator:
         quantization: str = "none",
         batch_size: int = 16,
         max_new_tokens: int = 256,
+        llm_timeout: float = LLM_TIMEOUT,
+        llm_concurrency: int = LLM_CONCURRENCY,
         show: bool = False,
         encoders: Callable[[str, str | None, str, str], ModelEncoder] = encoder_for,
     ) -> Translator:
         """A translator from names: hub ids, local folders or `embedded:NAME`; what is not named is the index's own
         retriever and encoder, or `ccpr` and the encoder of the retriever.
 
-        `llm` may also be `openai:MODEL@URL` or a ready LanguageModel; `adapter` is a folder, None, or `auto` for the
+        `llm` may also be `openai:MODEL@URL` (`llm_timeout`: seconds for an answer, `llm_concurrency`: requests at once;
+        OPENAI_API_KEY is sent to that host) or a ready LanguageModel; `adapter` is a folder, None, or `auto` for the
         ones that come with rag_mt, if any (see `chosen_adapters`); `encoders` opens encoders, so that several
         translators can share one.
 
@@ -106,8 +112,12 @@ class Translator:
         Raises UserError for every name, language or index that cannot be used.
         """
         source, target = language(src).code, language(tgt).code
+        if source == target:
+            raise UserError(f"source and target are both {language(source).name}: give another src or tgt")
+        if index and retriever is not None and not retriever_spec(retriever).needs_index:
+            raise UserError(f"the retriever {retriever} searches no index, but {index} is given: leave one of them out")
         resolved_wrapper(wrapper, source, target, None)  # names and folders are checked before minutes of loading
-        if index and (retriever is None or retriever_spec(retriever).needs_index):
+        if index:
             manifest = read_manifest(Path(index))
             retriever = retriever or manifest.retriever
             if retriever == manifest.retriever:
@@ -129,7 +139,14 @@ class Translator:
         if isinstance(llm, str):
             own = chosen_adapters(adapter, llm, retriever, source, target)
             llm = open_llm(
-                llm, **own._asdict(), device=device, dtype=dtype, quantization=quantization, batch_size=batch_size
+                llm,
+                **own._asdict(),
+                device=device,
+                dtype=dtype,
+                quantization=quantization,
+                batch_size=batch_size,
+                timeout=llm_timeout,
+                concurrency=llm_concurrency,
             )
         return cls(source, target, opened, llm, wrapper, max_new_tokens, settings)
 
@@ -158,17 +175,13 @@ class Translator:
             if span.start > end:
                 yield text[end : span.start]
             touching = bool(made) and span.start == end
-            pieces = self.stream_sentence(Sentence(span.of(text), self.source, origin))
-            while True:
-                try:
-                    piece = next(pieces)
-                except StopIteration as stop:
-                    made.append(stop.value)
-                    break
+            pieces = Returning(self.stream_sentence(Sentence(span.of(text), self.source, origin)))
+            for piece in pieces:
                 if touching and piece and needs_space(made[-1].text, piece):
                     yield " "
                 touching = touching and not piece
                 yield piece
+            made.append(pieces.value)
             end = span.end
         yield text[end:]
         return TranslatedText(rejoin(text, spans, [t.text for t in made]), tuple(made))
@@ -181,14 +194,14 @@ class Translator:
         """
         prompt = self.prepare([sentence])[0]
         raw, given = "", ""
-        for piece in self.llm.stream(prompt, self.max_new_tokens):
+        pieces = Returning(self.llm.stream(prompt, self.max_new_tokens))
+        for piece in pieces:
             raw += piece
             stable = self.stable(sentence, prompt, raw)
             if stable.startswith(given):
                 yield stable[len(given) :]
                 given = stable
-        tokens = self.llm.count_tokens(Prompt(raw))
-        result = self.read(sentence, prompt, Completion(raw, tokens, tokens < self.max_new_tokens))
+        result = self.read(sentence, prompt, pieces.value)
         if LOOPED in result.notes:  # a loop stays in a stream, where `generate` leaves it
             result = self.complete([sentence], [prompt])[0]
         if result.text.startswith(given):
@@ -211,7 +224,7 @@ class Translator:
 
     def prepare(self, sentences: Sequence[Sentence]) -> list[Prompt]:
         """The prompts of the sentences, with the retriever's hints."""
-        hints = self.retriever.retrieve(sentences)
+        hints = self.retriever.retrieve([replace(s, text=encodable(s.text)) for s in sentences])
         return [self.prompts.build(s, h) for s, h in zip(sentences, hints, strict=True)]
 
     def complete(self, sentences: Sequence[Sentence], prompts: Sequence[Prompt]) -> list[Translation]:

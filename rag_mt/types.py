@@ -7,7 +7,7 @@ Token offsets never leave an encoder.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -273,8 +273,9 @@ class LanguageModel(Protocol):
         up to n prompts when there is room for them, gives none and all are answered."""
         ...
 
-    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
-        """Pieces of the completion as they are made; their concatenation is the completion's text."""
+    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Generator[str, None, Completion]:
+        """Pieces of the completion as they are made; the generator's return value is the completion, whose text is
+        their concatenation."""
         ...
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import lru_cache
 
 import Stemmer
 from anyascii import anyascii
@@ -21,8 +21,8 @@ _RUNS = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?:(?![{UNSPACED}_])\w|{MARK})
 _LEAST_FOREIGN = 4
 """Letters of a word that is looked for in another language: shorter ones are mostly function words of the source that
 happen to be spelled like a word of the target (`die`, `war`)."""
-_KEPT = 1 << 20
-"""Words whose term is remembered: bounds the memory."""
+_KEPT, _LONGEST_KEPT = 1 << 20, 40
+"""Words whose term is remembered, and their letters: together they bound the memory."""
 
 
 def words_of(text: str) -> list[str]:
@@ -57,7 +57,9 @@ class Terms:
             if term is None:
                 if len(known) >= _KEPT:
                     known.clear()
-                term = known[word] = self.term(word)
+                term = self.term(word)
+                if len(word) <= _LONGEST_KEPT:
+                    known[word] = term
             made.append(term)
         return made
 
@@ -81,7 +83,7 @@ class Terms:
         return made
 
 
-@cache
+@lru_cache(64)
 def terms_in(code: str) -> Terms:
     """The terms of a language, which remember the words they have seen."""
     return Terms(code)

@@ -7,7 +7,7 @@ import ipaddress
 import socket
 from pathlib import Path
 
-from rag_mt.console import OK, add_model_options, note, positive
+from rag_mt.console import OK, add_model_options, add_server_options, note, positive
 from rag_mt.errors import UserError
 
 NEEDED = "the server needs packages that are not installed: pip install 'rag-mt[serve]'"
@@ -34,6 +34,7 @@ def add_service_options(parser: argparse.ArgumentParser, data: str) -> None:
     add("--llm", action="append", default=[], metavar="ID", help=llm_help)
     adapter_help = "PEFT adapter, auto (ours) or none; of several, users choose: the first is the default"
     add("--adapter", action="append", default=[], metavar="DIR", help=adapter_help)
+    add_server_options(parser)
     add("--wrapper", default="auto", help="prompt family (default: auto)")
     add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
     add("--allowed-host", action="append", default=[], metavar="NAME", help="further name that the server is called by")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.errors import UserError
 from rag_mt.shipped_adapters import NONE
 from rag_mt.types import Encoder
@@ -138,6 +138,8 @@ def open_service(
     device: str = "auto",
     dtype: str = "auto",
     quantization: str = "none",
+    llm_timeout: float = LLM_TIMEOUT,
+    llm_concurrency: int = LLM_CONCURRENCY,
     languages: Sequence[str] = (),
     index: str = "",
     limits: Limits | None = None,
@@ -147,7 +149,13 @@ def open_service(
     """A service of real models, which are loaded when they are asked for. Raises UserError for what cannot be used."""
     limits = limits or Limits()
     models = SharedModels(
-        wrapper=wrapper, device=device, dtype=dtype, quantization=quantization, batch_size=limits.batch
+        wrapper=wrapper,
+        device=device,
+        dtype=dtype,
+        quantization=quantization,
+        batch_size=limits.batch,
+        llm_timeout=llm_timeout,
+        llm_concurrency=llm_concurrency,
     )
     return Service(
         models,
@@ -175,6 +183,8 @@ def service_of(
         device=options.device,
         dtype=options.dtype,
         quantization=options.quantization,
+        llm_timeout=options.llm_timeout,
+        llm_concurrency=options.llm_concurrency,
         languages=[code for code in options.languages.split(",") if code],
         index=options.index,
         limits=limits_of(options.limit),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 from weakref import WeakValueDictionary
 
-from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.errors import UserError
 from rag_mt.languages import language
 from rag_mt.llm import RoutedLLM, TransformersLLM, open_llm
@@ -78,6 +78,8 @@ class SharedModels:
         quantization: str = "none",
         batch_size: int = 16,
         max_new_tokens: int = 256,
+        llm_timeout: float = LLM_TIMEOUT,
+        llm_concurrency: int = LLM_CONCURRENCY,
     ) -> None:
         self._wrapper, self._max_new_tokens = wrapper, max_new_tokens
         self._options: dict[str, Any] = {
@@ -85,6 +87,8 @@ class SharedModels:
             "dtype": dtype,
             "quantization": quantization,
             "batch_size": batch_size,
+            "timeout": llm_timeout,
+            "concurrency": llm_concurrency,
         }
         self._llms: WeakValueDictionary[tuple[str | None, ...], Any] = WeakValueDictionary()
         self._encoders: WeakValueDictionary[tuple[Any, ...], ModelEncoder] = WeakValueDictionary()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -75,7 +75,7 @@ class RoutedLLM:
                 if lane.busy and (item := lane.step(other, pull, max_new_tokens, watch)) is not None:
                     yield item
 
-    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
+    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Generator[str, None, Completion]:
         """See `TransformersLLM.stream`."""
         return self.of(prompt).stream(prompt, max_new_tokens)
 

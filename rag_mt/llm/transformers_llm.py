@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -24,7 +24,7 @@ from rag_mt.types import Completion, Prompt, Watch
 
 log = logging.getLogger("rag_mt")
 
-ALGORITHM = 7  # raised whenever the decoding below may give other outputs
+ALGORITHM = 8  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072
@@ -203,28 +203,32 @@ class TransformersLLM:
             again[:0] = going
             going.clear()
 
-    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
+    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Generator[str, None, Completion]:
         """Pieces of the completion as they are decoded: whole characters, and never part of a stop string.
 
-        Joined they are the text that `generate([prompt])` gives, save that a loop stays in it, and ends an answer that
-        does not end by itself: what was given out cannot be taken back. Closing the iterator ends the computation.
-        Raises UserError if the prompt does not fit into memory.
+        The return value is the completion that `generate([prompt])` gives, save that a loop stays in it, and ends an
+        answer that does not end by itself: what was given out cannot be taken back. Closing the generator ends the
+        computation. Raises UserError if the prompt does not fit into memory.
         """
-        for encoded in self._encode_all([prompt]):
-            row, given = self._row(encoded, prompt, max_new_tokens), 0
-            if row.limit < 1:
-                return
-            try:
-                alone = once([(row, self._prefix(encoded.prefix))])
-                for _ in decode(self.model, alone, 1, self._ends, self._pad):
-                    safe = len(row.answer.text) if row.done else row.answer.safe
-                    if safe > given:
-                        yield row.answer.text[given:safe]
-                        given = safe
-            except RuntimeError as error:
-                if not _is_lack_of_memory(error):
-                    raise
-                raise UserError(self._too_large(encoded)) from error
+        fitting = self._encode_all([prompt])
+        if not fitting:
+            return Completion("", 0, False)
+        encoded, shown = fitting[0], 0
+        row = self._row(encoded, prompt, max_new_tokens)
+        if row.limit < 1:
+            return _completion(row)
+        try:
+            alone = once([(row, self._prefix(encoded.prefix))])
+            for _ in decode(self.model, alone, 1, self._ends, self._pad):
+                safe = len(row.answer.text) if row.done else row.answer.safe
+                if safe > shown:
+                    yield row.answer.text[shown:safe]
+                    shown = safe
+        except RuntimeError as error:
+            if not _is_lack_of_memory(error):
+                raise
+            raise UserError(self._too_large(encoded)) from error
+        return _completion(row)
 
     def _encode_all(self, prompts: Sequence[Prompt], first: int = 0) -> list[EncodedPrompt]:
         """The tokens of prompts that are numbered from `first`, without those that leave no room for an answer."""

@@ -174,6 +174,15 @@ def test_auto_wrapper_of_a_model_with_an_adapter(
     assert PromptBuilder("de", "en", "auto", llm=llm).wrapper == expected
 
 
+@pytest.mark.parametrize("trained", ["zephyr", "../../secret"])
+def test_an_unknown_wrapper_of_a_foreign_adapter_is_refused(trained: str) -> None:
+    llm = Words()
+    llm.adapter, llm.trained_wrapper = "foreign", trained  # type: ignore[attr-defined]
+    said = f"training.json names the prompt wrapper {trained!r}: expected one of alpaca, few-shot, chat, compact"
+    with pytest.raises(UserError, match=re.escape(said)):
+        PromptBuilder("de", "en", "auto", llm=llm)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

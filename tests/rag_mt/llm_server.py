@@ -2,7 +2,8 @@
 
 Prints its port and serves until its standard input ends. `POST /faults` with a list sets what happens to the next
 requests, one each: a status code, `drop` (the connection is closed without an answer), `slow` (half a second late),
-`cut` (a stream ends in the middle) or `error` (it reports an error there). `GET /log` tells what was asked. With
+`later` (503, to be asked again after a second), `cut` (a stream ends in the middle) or `error` (it reports an error
+there). `GET /log` tells what was asked. With
 API_KEY set, requests need it; with CHAT_ONLY set, there is no /completions.
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 
 from rag_mt.llm import TransformersLLM
 from rag_mt.models import load_llm
+from rag_mt.streams import Returning
 from rag_mt.types import Prompt
 
 MODEL = "tiny"
@@ -25,7 +27,7 @@ LLM = TransformersLLM(load_llm(sys.argv[1], device="cpu", dtype="float32"), 1)
 KEY = os.environ.get("API_KEY")
 COMPLETIONS = not os.environ.get("CHAT_ONLY")
 faults: list[Any] = []
-log: dict[str, Any] = {"requests": 0, "at_once": 0, "most_at_once": 0, "cancelled": 0, "bodies": []}
+log: dict[str, Any] = {"requests": 0, "at_once": 0, "most_at_once": 0, "cancelled": 0, "bodies": [], "keys": []}
 lock = threading.Lock()
 
 
@@ -38,7 +40,8 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
         data = json.dumps(body).encode()
         self.send_response(status)
-        for name, value in {"Content-Length": str(len(data)), **(headers or {})}.items():
+        own = {"Content-Type": "application/json", "Content-Length": str(len(data))}
+        for name, value in {**own, **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
@@ -63,13 +66,14 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/faults":
             faults[:] = body
-            log.update(requests=0, most_at_once=0, cancelled=0, bodies=[])
+            log.update(requests=0, most_at_once=0, cancelled=0, bodies=[], keys=[])
             return self.answer(200, {})
         with lock:
             log["requests"] += 1
             log["at_once"] += 1
             log["most_at_once"] = max(log["most_at_once"], log["at_once"])
             log["bodies"].append(body)
+            log["keys"].append(self.headers.get("Authorization"))
             fault = faults.pop(0) if faults else None
         try:
             self.complete(body, fault)
@@ -82,6 +86,8 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "drop":
             self.close_connection = True
             return None
+        if fault == "later":
+            return self.refuse(503, "not now", {"Retry-After": "1"})
         if isinstance(fault, int):
             return self.refuse(fault, f"fault {fault}", {"Retry-After": "0"} if fault == 429 else {})
         if fault == "slow":
@@ -110,7 +116,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         try:
-            for number, piece in enumerate(LLM.stream(prompt, limit)):
+            pieces = Returning(LLM.stream(prompt, limit))
+            for number, piece in enumerate(pieces):
                 if fault == "cut" and number == 3:
                     self.close_connection = True
                     return
@@ -118,6 +125,9 @@ class Handler(BaseHTTPRequestHandler):
                     self.event(json.dumps({"error": {"message": "out of blocks"}}))
                 self.event(json.dumps({"choices": [{"delta": {"content": piece}} if chat else {"text": piece}]}))
                 time.sleep(0.01)
+            choice: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
+            choice["finish_reason"] = "stop" if pieces.value.finished else "length"
+            self.event(json.dumps({"choices": [choice]}))
             self.event("[DONE]")
             self.wfile.write(b"0\r\n\r\n")
         except OSError:

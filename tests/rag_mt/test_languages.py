@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rag_mt import languages
 from rag_mt.errors import UserError
-from rag_mt.languages import DIRECTIONS, base_code, language
+from rag_mt.languages import DIRECTIONS, LONGEST_NAME, _codes_by_name, base_code, language
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,22 @@ def test_the_twelve_directions() -> None:
     assert len(set(DIRECTIONS)) == 12
     assert all("en" in pair for pair in DIRECTIONS)
     assert base_code("pt-BR") == "pt"
+
+
+def test_what_clients_send_does_not_stay_in_memory() -> None:
+    """Blanks around a name are no new name, a long text is none at all, and not all names are remembered."""
+    size = _remembered()
+    for blanks in range(50):
+        assert language(" " * blanks + "en").code == "en"
+        with pytest.raises(UserError, match=r"language of \d+ characters: expected a code such as en"):
+            language("x" * (LONGEST_NAME + 1 + blanks))
+    assert _remembered() <= size + 1
+    assert languages._known.cache_info().maxsize is not None
+
+
+def test_every_english_name_is_short_enough() -> None:
+    assert max(map(len, _codes_by_name())) <= LONGEST_NAME
+
+
+def _remembered() -> int:
+    return languages._known.cache_info().currsize

@@ -268,7 +268,7 @@ def test_errors_of_the_hub_and_the_machine(monkeypatch: pytest.MonkeyPatch, erro
 
 def test_every_reason_is_one_whole_sentence() -> None:
     for _, _, sentence in REASONS:
-        text = sentence.format(name="o/m", error="why")
+        text = sentence.format(name="o/m", error="why", path="/cache/o-m")
         assert "o/m" in text and "\n" not in text and not text.endswith(".")
 
 
@@ -308,7 +308,7 @@ def own_code(folder: Path) -> None:
         (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer of .* cannot be loaded"),
         (lambda folder: (folder / "tokenizer.json").write_text("no JSON"), "tokenizer of .* cannot be loaded"),
         (only_pickle, r"only pickled weights .*save_pretrained"),
-        (cut_weights, "weight file of .* is damaged"),
+        (cut_weights, r"weight file of .* is damaged .*: delete /\S+ and fetch"),
         (lambda folder: (folder / "config.json").write_text("{"), "cannot be read .*config.json"),
         (lambda folder: change_config(folder, model_type="mine"), "cannot load .* for this job"),
         (lambda folder: change_config(folder, hidden_size=32), "other sizes than its config.json"),

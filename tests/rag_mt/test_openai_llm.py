@@ -10,8 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,11 @@ import httpx
 import pytest
 
 from rag_mt.errors import UserError
-from rag_mt.llm import OpenAILLM, TransformersLLM, open_llm, retries
+from rag_mt.llm import TransformersLLM, open_llm
+from rag_mt.llm.openai_llm import OpenAILLM
+from rag_mt.llm.server_names import warn_of_open_key
 from rag_mt.models import load_llm
+from rag_mt.streams import Returning
 from rag_mt.types import Completion, Prompt
 from tests.rag_mt.server_process import serving
 
@@ -46,7 +47,7 @@ def local(folder: Path) -> TransformersLLM:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
 
@@ -150,7 +151,16 @@ def test_a_prompt_too_long_for_the_server(server: str, caplog: pytest.LogCapture
     assert found[0] == Completion("", 0, False)
     assert found[1].tokens > 0
     assert "maximum context length is 256 tokens" in caplog.text
-    assert list(llm.stream(Prompt("x" * 300))) == []
+    too_long = Returning(llm.stream(Prompt("x" * 300)))
+    assert list(too_long) == [] and too_long.value == Completion("", 0, False)
+
+
+def test_an_answer_that_the_window_cuts_did_not_end(server: str, local: TransformersLLM) -> None:
+    """Estimates of its tokens say nothing: six tokens are less than a hundred."""
+    prompt = Prompt("a" * 250)
+    stream = Returning(OpenAILLM("tiny", server, chat=False).stream(prompt, 100))
+    assert "".join(stream) == local.generate([prompt], 100)[0].text
+    assert not stream.value.finished
 
 
 @pytest.mark.parametrize("chat", [True, False])
@@ -160,9 +170,15 @@ def test_stream_joins_to_the_text_of_generate(server: str, chat: bool) -> None:
     for stop in ((), (free[5:8],)):
         prompt = Prompt("Ja", chat=chat, stop=stop)
         faults(server, 503, "drop")
-        pieces = list(llm.stream(prompt, 30))
+        stream = Returning(llm.stream(prompt, 30))
+        pieces = list(stream)
         assert len(pieces) > 2
-        assert "".join(pieces) == llm.generate([prompt], 30)[0].text
+        whole = llm.generate([prompt], 30)[0]
+        assert ("".join(pieces), stream.value.text) == (whole.text, whole.text)
+        assert stream.value.finished == whole.finished
+        assert stream.value.finished or not stop
+    short = Returning(llm.stream(Prompt("Ja", chat=chat), 5))
+    assert "".join(short) == short.value.text and not short.value.finished
 
 
 def test_stop_strings_beyond_what_the_protocol_takes(server: str) -> None:
@@ -208,7 +224,7 @@ def test_inside_a_running_event_loop(server: str) -> None:
 def test_interrupt_cancels_what_is_in_flight(server: str, tmp_path: Path) -> None:
     faults(server, *[503] * 1000)
     code = (
-        "import signal\nfrom rag_mt.llm import OpenAILLM\nfrom rag_mt.types import Prompt\n"
+        "import signal\nfrom rag_mt.llm.openai_llm import OpenAILLM\nfrom rag_mt.types import Prompt\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell hands down `ignored`
         f"llm = OpenAILLM('tiny', {server!r})\nprint('ready', flush=True)\nllm.generate([Prompt('Ja')] * 50)\n"
     )
@@ -271,10 +287,62 @@ def test_an_adapter_cannot_be_sent() -> None:
         open_llm("openai:tiny@http://localhost:1/v1", adapter="lora")
 
 
-def test_delays() -> None:
-    assert retries.delay(0, {"retry-after": "7"}) == 7
-    assert retries.delay(0, {"retry-after": "100000"}) == 60
-    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
-    assert 15 < retries.delay(0, {"retry-after": soon}) <= 20
-    for attempt in range(4):
-        assert 0.01 * 2**attempt <= retries.delay(attempt, {"retry-after": "later"}) <= 0.015 * 2**attempt
+def test_an_answer_that_takes_too_long_is_computed_once(server: str) -> None:
+    llm = OpenAILLM("tiny", server, timeout=0.2)
+    faults(server, "slow", "slow")
+    said = "did not answer in 0.2 seconds: give it more with --llm-timeout, or less at once with --llm-concurrency"
+    with pytest.raises(UserError, match=said):
+        llm.generate([Prompt("Ja")], 2)
+    with pytest.raises(UserError, match=said):
+        list(llm.stream(Prompt("Ja"), 2))
+    assert seen(server)["requests"] == 2
+
+
+def test_a_server_is_asked_again_when_it_says(server: str) -> None:
+    faults(server, "later")
+    begin = time.monotonic()
+    OpenAILLM("tiny", server).generate([Prompt("Ja")], 2)
+    assert time.monotonic() - begin >= 1
+    assert seen(server)["requests"] == 2
+
+
+def test_without_a_key_none_is_sent(server: str) -> None:
+    faults(server)
+    OpenAILLM("tiny", server).generate([Prompt("Ja")], 2)
+    assert seen(server)["keys"] == [None]
+    OpenAILLM("tiny", server, api_key=KEY).generate([Prompt("Ja")], 2)
+    assert seen(server)["keys"] == [None, f"Bearer {KEY}"]
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://models.example/v1", True),
+        ("http://192.168.1.5:8000/v1", True),
+        ("https://models.example/v1", False),
+        ("http://127.0.0.1:8000/v1", False),
+        ("http://[::1]:8000/v1", False),
+        ("http://localhost/v1", False),
+    ],
+)
+def test_a_key_that_others_can_read_is_warned_of_once(url: str, warned: bool, caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_open_key.cache_clear()
+    for _ in range(2):
+        warn_of_open_key(url)
+    assert [url in line for line in caplog.messages] == [True] * warned
+    assert all("without encryption: use https" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"timeout": 0}, "0 is no time-out"), ({"concurrency": 0}, "0 is no num")]
+)
+def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        OpenAILLM("tiny", "http://localhost:1/v1", **options)
+
+
+def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.delitem(sys.modules, "rag_mt.llm.openai_llm")
+    with pytest.raises(UserError, match=r"pip install 'rag-mt\[openai\]'"):
+        open_llm("openai:tiny@http://localhost:1/v1")

@@ -15,8 +15,8 @@ from rag_mt.errors import UserError
 from rag_mt.llm import TransformersLLM, decoding, open_llm
 from rag_mt.llm.batching import EncodedPrompt, common_prefix, longest_first, share_unmarked, shared_tokens
 from rag_mt.llm.decoding import LOOK_EVERY, NEVER_AGAIN, loop_at_end
-from rag_mt.llm.shortlist import chooser_of
 from rag_mt.models import LoadedLLM, load_llm
+from rag_mt.streams import Returning
 from rag_mt.types import Completion, Prompt
 
 Tiny = Callable[..., LoadedLLM]
@@ -283,12 +283,9 @@ def leaving_loops(loaded: LoadedLLM, prompt: Prompt, limit: int) -> tuple[list[i
     return made, left
 
 
-@pytest.mark.parametrize("by_shortlist", [False, True])
-def test_stuck_answers_go_on_differently(tiny: Tiny, by_shortlist: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_mt.llm.shortlist.LEAST_TOKENS", 1 if by_shortlist else 10**9)
+def test_stuck_answers_go_on_differently(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded, prompts, limit = tiny("gemma3"), prompts_of(HEAD)[:4], 110
     model: Any = loaded.model
-    assert (chooser_of(model) is not None) == by_shortlist
     tokenizer: Any = loaded.tokenizer
     model.generation_config.eos_token_id = []
     expected = [leaving_loops(loaded, prompt, limit) for prompt in prompts]
@@ -343,8 +340,10 @@ def test_stream_joins_to_the_text_of_generate(llama: LoadedLLM) -> None:
         free = llm.generate([prompt], 30)[0].text
         for stop in ((), (free[5:8],), ("~",)):
             asked = Prompt(prompt.text, shared=prompt.shared, stop=stop)
-            pieces = list(llm.stream(asked, 30))
-            assert "".join(pieces) == llm.generate([asked], 30)[0].text
+            stream = Returning(llm.stream(asked, 30))
+            pieces = list(stream)
+            assert "".join(pieces) == stream.value.text
+            assert stream.value == llm.generate([asked], 30)[0]
             assert all(pieces) and not any(s and s in "".join(pieces) for s in stop)
 
 
@@ -403,7 +402,10 @@ def test_prompt_that_fills_the_window(llama: LoadedLLM, caplog: pytest.LogCaptur
     assert "301 tokens" in caplog.text and "prompt 1" in caplog.text
     assert found[1] == llm.generate([Prompt("Ja")], 100)[0]
     assert llm.count_tokens(near) + found[2].tokens <= llm.context_length == 256
-    assert list(llm.stream(long)) == []
+    for prompt in (long, near):
+        stream = Returning(llm.stream(prompt, 100))
+        assert "".join(stream) == stream.value.text
+        assert stream.value == llm.generate([prompt], 100)[0] and not stream.value.finished
 
 
 def test_little_and_nothing_to_do(llama: LoadedLLM) -> None:

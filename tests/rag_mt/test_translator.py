@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import pytest
 
@@ -10,6 +10,7 @@ from rag_mt.corpora.formats import Segment
 from rag_mt.errors import UserError
 from rag_mt.jobs import MOST_NAMED, Counts, plan, translate_segments
 from rag_mt.skips import Skips
+from rag_mt.streams import Returning
 from rag_mt.translate import _closing_lines
 from rag_mt.translator import Translator
 from rag_mt.types import Completion, Origin, Prompt, Sentence, Translation
@@ -39,24 +40,34 @@ def test_a_stream_gives_the_same_text(translator: Translator) -> None:
     assert "".join(pieces) == translator.translate(TEXT).text
 
 
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_stream_knows_whether_the_answer_ended(translator: Translator, short: int) -> None:
+    """An answer with as many tokens as are allowed has ended; with one less allowed it has not."""
+    sentence = Sentence("Wo ist der Bahnhof?", "de")
+    tokens = translator.llm.generate(translator.prepare([sentence]), 60)[0].tokens
+    exact = Translator("de", "en", translator.retriever, translator.llm, max_new_tokens=tokens - short)
+    stream = Returning(exact.stream_sentence(sentence))
+    assert "".join(stream) == stream.value.text
+    assert stream.value == exact.translate_sentences([sentence])[0]
+
+
 def test_a_stream_that_ends_in_a_loop_has_the_result_of_translate(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given out is what stands before the loop's second round; the result is what generation makes of the prompt."""
     loop = "The mayor " + "of the town of the city " * 12
-    monkeypatch.setattr(translator.llm, "stream", lambda *_: iter([loop]))
+
+    def looping(*_: object) -> Generator[str, None, Completion]:
+        yield loop
+        return Completion(loop, 80, False)
+
+    monkeypatch.setattr(translator.llm, "stream", looping)
     monkeypatch.setattr(
         translator.llm, "generate", lambda prompts, *_: [Completion("The mayor speaks.", 4, True) for _ in prompts]
     )
     sentence = Sentence("Der Bürgermeister spricht.", "de")
-    stream = translator.stream_sentence(sentence)
-    given = ""
-    while True:
-        try:
-            given += next(stream)
-        except StopIteration as stop:
-            result = stop.value
-            break
+    stream = Returning(translator.stream_sentence(sentence))
+    given, result = "".join(stream), stream.value
     assert result == translator.translate_sentences([sentence])[0]
     assert result.text == "The mayor speaks." and loop.startswith(given)
 
@@ -96,6 +107,18 @@ def test_the_same_languages_and_unknown_names_are_refused() -> None:
         Translator.from_pretrained(src="de", retriever="magic")
     with pytest.raises(UserError, match="'xx'"):
         Translator.from_pretrained(src="xx")
+    with pytest.raises(UserError, match="source and target are both German"):
+        Translator.from_pretrained(src="de", tgt="German")
+
+
+def test_an_index_that_nothing_searches_is_refused() -> None:
+    with pytest.raises(UserError, match="the retriever none searches no index, but /nowhere is given"):
+        Translator.from_pretrained(src="de", retriever="none", index="/nowhere")
+
+
+def test_half_a_surrogate_pair_is_a_replacement_character(translator: Translator) -> None:
+    made = translator.translate("Guten \ud83d Morgen.")
+    assert made.sentences[0].ok and "\ufffd" in made.sentences[0].prompt
 
 
 def test_a_plan_sorts_by_length_and_loses_nothing() -> None:

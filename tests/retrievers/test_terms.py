@@ -62,3 +62,9 @@ def test_words_stand_in_the_text_and_terms_are_not_empty(text):
         assert len(terms) == len(words_of(text))
         assert terms == terms_in(code).of(text)
         assert all(terms)
+
+
+def test_long_words_are_not_remembered():
+    terms, size = terms_in("en"), len(terms_in("en")._known)
+    assert terms.of("x" * 100_000) == ["x" * 100_000]
+    assert len(terms._known) == size

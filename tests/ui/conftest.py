@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -97,8 +97,10 @@ class RuleLLM:
         # looked up in each round, since tests replace `generate`
         yield from in_rounds(lambda *given: self.generate(*given), more, 64, max_new_tokens, watch)
 
-    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Iterator[str]:
-        yield from self._answer(prompt)
+    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Generator[str, None, Completion]:
+        words = self._answer(prompt)
+        yield from words
+        return Completion("".join(words), len(words), True)
 
     def _answer(self, prompt: Prompt) -> list[str]:
         line = prompt.text.splitlines()[-2]
