@@ -154,10 +154,11 @@ class Documents:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.cancel()
         wait_for_all(list(self._documents.values()), timeout)
-        if self._documents:
-            self._own.leave()
-        else:
-            self._own.close()
+        with self._lock:  # which whoever writes the record of a document that has just ended holds
+            if self._documents:
+                self._own.leave()
+            else:
+                self._own.close()
 
     def _inherit(self, left: Path, folder: Path) -> None:
         self._documents |= {document.id: document for document in inherit(left, folder)}
