@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
+from rag_mt.llm.shortlist import chooser_of
 from rag_mt.llm.stopping import AnswerText
 from rag_mt.loops import loop_in
 
@@ -407,8 +408,17 @@ def _next_tokens(
         "use_cache": True,
     }
     banned = [(n, list(row.banned)) for n, row in enumerate(rows) if not row.done and row.barred is not None]
-    # On CPUs argmax is four times faster in float32, which holds every bfloat16 exactly.
-    scores: Tensor = model(**given, logits_to_keep=1).logits[:, -1].float()
+    chooser = chooser_of(model)
+    if chooser is None:
+        # On CPUs argmax is four times faster in float32, which holds every bfloat16 exactly.
+        scores: Tensor = model(**given, logits_to_keep=1).logits[:, -1].float()
+        for n, tokens_out in banned:
+            scores[n, tokens_out] = -torch.inf
+        return scores.argmax(dim=-1).to(tokens.device)
+    states = model.get_decoder()(**given).last_hidden_state[:, -1]
+    chosen = chooser.likeliest(states)
     for n, tokens_out in banned:
-        scores[n, tokens_out] = -torch.inf
-    return scores.argmax(dim=-1).to(tokens.device)
+        own: Tensor = model.get_output_embeddings()(states[n])
+        own[tokens_out] = -torch.inf
+        chosen[n] = own.argmax()
+    return chosen

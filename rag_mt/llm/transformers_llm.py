@@ -24,7 +24,7 @@ from rag_mt.types import Completion, Prompt, Watch
 
 log = logging.getLogger("rag_mt")
 
-ALGORITHM = 8  # raised whenever the decoding below may give other outputs
+ALGORITHM = 7  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072

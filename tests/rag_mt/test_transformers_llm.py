@@ -15,6 +15,7 @@ from rag_mt.errors import UserError
 from rag_mt.llm import TransformersLLM, decoding, open_llm
 from rag_mt.llm.batching import EncodedPrompt, common_prefix, longest_first, share_unmarked, shared_tokens
 from rag_mt.llm.decoding import LOOK_EVERY, NEVER_AGAIN, loop_at_end
+from rag_mt.llm.shortlist import chooser_of
 from rag_mt.models import LoadedLLM, load_llm
 from rag_mt.streams import Returning
 from rag_mt.types import Completion, Prompt
@@ -283,9 +284,12 @@ def leaving_loops(loaded: LoadedLLM, prompt: Prompt, limit: int) -> tuple[list[i
     return made, left
 
 
-def test_stuck_answers_go_on_differently(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by_shortlist", [False, True])
+def test_stuck_answers_go_on_differently(tiny: Tiny, by_shortlist: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_mt.llm.shortlist.LEAST_TOKENS", 1 if by_shortlist else 10**9)
     loaded, prompts, limit = tiny("gemma3"), prompts_of(HEAD)[:4], 110
     model: Any = loaded.model
+    assert (chooser_of(model) is not None) == by_shortlist
     tokenizer: Any = loaded.tokenizer
     model.generation_config.eos_token_id = []
     expected = [leaving_loops(loaded, prompt, limit) for prompt in prompts]
