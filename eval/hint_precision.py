@@ -40,11 +40,10 @@ from eval.hint_systems import (
     reference_index,
 )
 from eval.hint_verdicts import RIGHT
-from eval.phrase_sets import LANGUAGES
 from rag_mt.console import OK, Parser, add_model_options, note, positive, run, share
 from rag_mt.defaults import DEFAULT_PHRASE_MODEL
 from rag_mt.errors import UserError
-from rag_mt.languages import base_code
+from rag_mt.languages import WMT16, base_code
 from rag_mt.paths import whole_file
 from rag_mt.types import Floats
 from retrievers.ccpr.confidence import Confidence, fit_confidence
@@ -96,9 +95,9 @@ def _features(system: System) -> tuple[str, ...]:
 def _halves(options: argparse.Namespace, index: Index, half: str) -> list[Development]:
     """The development data of all languages that fit to the index."""
     target = base_code(index.manifest.language)
-    wanted = options.languages.split(",") if options.languages else list(LANGUAGES)
-    if unknown := set(wanted) - set(LANGUAGES):
-        raise UserError(f"there is no development data of {', '.join(sorted(unknown))}: choose {', '.join(LANGUAGES)}")
+    wanted = options.languages.split(",") if options.languages else list(WMT16)
+    if unknown := set(wanted) - set(WMT16):
+        raise UserError(f"there is no development data of {', '.join(sorted(unknown))}: choose {', '.join(WMT16)}")
     if target != "en":
         wanted = [code for code in wanted if code == target]
     if not wanted:
@@ -214,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fit", metavar="OUT.json", help="fit on half A and write the confidence model")
     parser.add_argument("--penalty", type=float, default=1.0, help="L2 penalty of the fit (default: 1)")
     parser.add_argument("--minimum", type=share, default=0.65, help="with --fit: see above (default: 0.65)")
-    parser.add_argument("--languages", metavar="XX,...", help=f"default: {','.join(LANGUAGES)}")
+    parser.add_argument("--languages", metavar="XX,...", help=f"default: {','.join(WMT16)}")
     parser.add_argument("--limit", type=positive, metavar="N", help="sentences per language, spread over the half")
     parser.add_argument(
         "--conditions",
