@@ -31,7 +31,6 @@ from eval.bitext_known import ParallelText
 from eval.bitext_report import ENDINGS, Report, Timing, report_blocks, write_report
 from eval.bitext_runs import ModelRun, run_model, timed
 from eval.bitext_sets import PARTS, SETTINGS, BitextSet, Sizes, build_sets, read_set, sample_sets, write_set
-from eval.phrase_sets import LANGUAGES
 from eval.report_blocks import as_markdown
 from eval.suites import QUICK
 from rag_mt.console import OK, Parser, add_model_options, note, positive, run
@@ -39,6 +38,7 @@ from rag_mt.corpora.reading import input_stamp
 from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import settings_hash
+from rag_mt.languages import WMT16
 from rag_mt.paths import cache_dir
 from rag_mt.toml_settings import shown_path
 from retrievers.mdpr import is_passage_model
@@ -54,8 +54,8 @@ def sets_of(options: argparse.Namespace, work: Path) -> tuple[list[BitextSet], s
     if options.sets:
         folder = Path(options.sets)
         return [read_set(folder, code, part) for code in languages for part in PARTS], "a folder in BUCC's format"
-    if unknown := set(languages) - set(LANGUAGES):
-        raise UserError(f"there is no set of {', '.join(sorted(unknown))}: choose among {', '.join(LANGUAGES)}")
+    if unknown := set(languages) - set(WMT16):
+        raise UserError(f"there is no set of {', '.join(sorted(unknown))}: choose among {', '.join(WMT16)}")
     if not options.data:
         return [own for code in languages for own in sample_sets(code)], f"the sample corpus ({QUICK})"
     sizes = Sizes(options.training_size, options.size)

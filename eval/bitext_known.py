@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from eval.phrase_sets import LANGUAGES
+from rag_mt.languages import WMT16
 from rag_mt.skips import Skips
 from retrievers.phrase_shards import Corpus, bare, read_corpus, training_file
 
@@ -15,7 +15,7 @@ class ParallelText:
 
     def __init__(self, data: Path) -> None:
         self.data = data
-        there = [code for code in LANGUAGES if any((data / "train").glob(f"{code}-en.tsv*"))]
+        there = [code for code in WMT16 if any((data / "train").glob(f"{code}-en.tsv*"))]
         self.corpora = {code: read_corpus(training_file(data, f"{code}-en"), Skips(shown=0)) for code in there}
 
     def of(self, language: str) -> Corpus:

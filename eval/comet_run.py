@@ -16,8 +16,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-ALTERNATIVE = "give the .ckpt file of a checkpoint, or `--model embedded` for the small model that rag_mt brings"
-
 
 class RefusedError(Exception):
     """What the user has to change, in one sentence."""
@@ -56,7 +54,7 @@ def checkpoint_of(name: str) -> Path:
     except Exception as error:  # the package turns whatever went wrong into a KeyError of its own
         raise RefusedError(
             f"the COMET model {name!r} cannot be downloaded ({first_line(error)}): check the name, the network and, "
-            f"for a gated model, `hf auth login`; or {ALTERNATIVE}"
+            f"for a gated model, `hf auth login`; or give the .ckpt file of a model that is here"
         ) from None
 
 
@@ -67,13 +65,13 @@ def load(name: str, path: Path) -> Any:
     if not (path.is_file() and (path.parents[1] / "hparams.yaml").is_file()):
         raise RefusedError(
             f"{name} is no COMET checkpoint: expected a file such as MODEL/checkpoints/model.ckpt with "
-            f"MODEL/hparams.yaml; or {ALTERNATIVE}"
+            "MODEL/hparams.yaml"
         )
     try:
         return load_from_checkpoint(str(path))
     except Exception as error:
         raise RefusedError(
-            f"the COMET checkpoint {name} cannot be loaded ({first_line(error)}): {ALTERNATIVE}"
+            f"the COMET checkpoint {name} cannot be loaded ({first_line(error)}): download it again, or give another"
         ) from None
 
 

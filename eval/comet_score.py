@@ -2,10 +2,9 @@
 
     python -m eval.comet_score RUNS --model Unbabel/wmt22-comet-da --output SCORES.json
     python -m eval.comet_score RUNS --model MODEL/checkpoints/model.ckpt --output SCORES.json
-    python -m eval.comet_score RUNS --model embedded --output SCORES.json
 
-`embedded` is the small model that rag_mt brings; a folder is one of `python -m eval.comet_train`. Then give the scores
-to the harness: `python -m eval.translation ... --score-only --metrics bleu,chrf,comet --comet SCORES.json`.
+Then give the scores to the harness:
+`python -m eval.translation ... --score-only --metrics bleu,chrf,comet --comet SCORES.json`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.comet_checkpoint import EMBEDDED, SHIPPED, checkpoint_of
 from eval.comet_environment import comet_python, run_in_comet
 from eval.metrics.comet import Triple, read_scores
 from eval.translation_records import read_records
@@ -29,7 +27,6 @@ from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json
 from rag_mt.paths import whole_file
 
-EMBEDDED_NAME = "embedded"
 BATCH = 16
 BLOCK = 20_000
 """Translations that are scored before they are written; the model is loaded again for the next ones."""
@@ -48,7 +45,7 @@ def score(options: argparse.Namespace) -> int:
     if output.is_dir():
         raise UserError(f"--output {output} is a folder: name a file for the scores, such as {output / 'comet.json'}")
     triples = triples_of(folder)
-    comet_python()  # said before a checkpoint is built
+    comet_python()  # said before anything is scored
     facts, known = _earlier(output, _model(options.model)[0])
     kept = sum(t in known for t in triples)
     block = _missing(triples, known) or triples[:1]  # at least one: it tells whether the weights are the same
@@ -120,7 +117,6 @@ def comet_scores(model: str, triples: Sequence[Triple], batch_size: int = BATCH,
 
     Raises UserError for a missing environment and a model that cannot be had.
     """
-    comet_python()  # said before a checkpoint is built
     name, path = _model(model)
     rows = [{"src": s, "mt": t, "ref": r} for s, t, r in triples]
     answer = run_in_comet("comet_run", {"model": path, "rows": rows, "batch_size": batch_size, "quiet": quiet})
@@ -129,17 +125,12 @@ def comet_scores(model: str, triples: Sequence[Triple], batch_size: int = BATCH,
 
 def _model(model: str) -> tuple[str, str]:
     """The name of a model for signatures, and the checkpoint or hub id that unbabel-comet loads."""
-    if model == EMBEDDED_NAME:
-        return EMBEDDED, str(checkpoint_of(SHIPPED / EMBEDDED))
     path = Path(model)
-    if path.is_dir():
-        return path.resolve().name, str(checkpoint_of(path))
     if path.is_file():  # MODEL/checkpoints/NAME.ckpt
         return path.resolve().parents[1].name, str(path.resolve())
     if model.endswith(".ckpt") or model.count("/") != 1 or model.startswith((".", "/", "~")):
         raise UserError(
-            f"there is no COMET model {model!r}: give a hub id such as Unbabel/wmt22-comet-da, a .ckpt file, a folder "
-            f"of `python -m eval.comet_train`, or {EMBEDDED_NAME}"
+            f"there is no COMET model {model!r}: give a hub id such as Unbabel/wmt22-comet-da or a .ckpt file"
         )
     return model, model
 
@@ -150,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m eval.comet_score", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", metavar="RUNS", help="folder of finished runs")
-    parser.add_argument("--model", required=True, metavar="ID|FILE|FOLDER|embedded", help="the COMET model")
+    parser.add_argument("--model", required=True, metavar="ID|FILE", help="the COMET model")
     parser.add_argument("--output", required=True, metavar="SCORES.json", help="file of the sentence scores")
     parser.add_argument("--batch-size", type=positive, default=BATCH, metavar="N", help=f"sentences (default: {BATCH})")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")

@@ -14,8 +14,7 @@ eflomal, `XX-en.dev.jsonl`), strict if it is that very surface, partly right if 
 among theirs. Other wordings count as wrong, so that precision is understated.
 
 --segmentation ngrams asks for all spans of up to four words instead of the segmentation's phrases; --retriever phrases
-is the untrained baseline (with an INDEX of its own). Their confidence is fitted on half A in the same run. --sweep
-prints, on half A, what thresholds of the segmentation come to.
+is the untrained baseline (with an INDEX of its own). Their confidence is fitted on half A in the same run.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from typing import Any
 import numpy as np
 
 from eval.hint_coverage import COVERAGES, LEVELS, Judged, Line, by_coverage, by_level, joined
-from eval.hint_sweep import sweep
 from eval.hint_systems import (
     CONDITIONS,
     OTHERS,
@@ -42,11 +40,10 @@ from eval.hint_systems import (
     reference_index,
 )
 from eval.hint_verdicts import RIGHT
-from eval.phrase_sets import LANGUAGES
 from rag_mt.console import OK, Parser, add_model_options, note, positive, run, share
 from rag_mt.defaults import DEFAULT_PHRASE_MODEL
 from rag_mt.errors import UserError
-from rag_mt.languages import base_code
+from rag_mt.languages import WMT16, base_code
 from rag_mt.paths import whole_file
 from rag_mt.types import Floats
 from retrievers.ccpr.confidence import Confidence, fit_confidence
@@ -62,14 +59,8 @@ Found = dict[str, dict[str, tuple[Answers, Judged]]]
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """Fit, judge or sweep."""
+    """Fit or judge."""
     system, index = open_system(options)
-    if options.sweep:
-        if not isinstance(system.maker, CcprUnits):
-            raise UserError("--sweep chooses thresholds of the learned segmentation: use it with --retriever ccpr")
-        for text in sweep(system.maker, index, _halves(options, index, "A"), options.precision):
-            print(text)
-        return OK
     if options.fit:
         found = collect(options, system, index, "A")
         confidence = fitted(found, _features(system), options, index)
@@ -104,9 +95,9 @@ def _features(system: System) -> tuple[str, ...]:
 def _halves(options: argparse.Namespace, index: Index, half: str) -> list[Development]:
     """The development data of all languages that fit to the index."""
     target = base_code(index.manifest.language)
-    wanted = options.languages.split(",") if options.languages else list(LANGUAGES)
-    if unknown := set(wanted) - set(LANGUAGES):
-        raise UserError(f"there is no development data of {', '.join(sorted(unknown))}: choose {', '.join(LANGUAGES)}")
+    wanted = options.languages.split(",") if options.languages else list(WMT16)
+    if unknown := set(wanted) - set(WMT16):
+        raise UserError(f"there is no development data of {', '.join(sorted(unknown))}: choose {', '.join(WMT16)}")
     if target != "en":
         wanted = [code for code in wanted if code == target]
     if not wanted:
@@ -220,13 +211,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--retriever", choices=["ccpr", "phrases"], default="ccpr", help="default: ccpr")
     parser.add_argument("--segmentation", choices=["learned", "ngrams"], default="learned", help="default: learned")
     parser.add_argument("--fit", metavar="OUT.json", help="fit on half A and write the confidence model")
-    parser.add_argument("--sweep", action="store_true", help="thresholds of the segmentation, on half A")
     parser.add_argument("--penalty", type=float, default=1.0, help="L2 penalty of the fit (default: 1)")
     parser.add_argument("--minimum", type=share, default=0.65, help="with --fit: see above (default: 0.65)")
-    parser.add_argument(
-        "--precision", type=share, default=0.5, help="share of right hints at which --sweep counts (default: 0.5)"
-    )
-    parser.add_argument("--languages", metavar="XX,...", help=f"default: {','.join(LANGUAGES)}")
+    parser.add_argument("--languages", metavar="XX,...", help=f"default: {','.join(WMT16)}")
     parser.add_argument("--limit", type=positive, metavar="N", help="sentences per language, spread over the half")
     parser.add_argument(
         "--conditions",

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from eval.phrase_sets import LANGUAGES
 from rag_mt.console import OK, Parser, positive, run
 from rag_mt.errors import UserError
+from rag_mt.languages import WMT16
 from rag_mt.paths import whole_file
 from rag_mt.skips import Skips
 from rag_mt.types import Origin
@@ -32,9 +32,9 @@ SEED = 1
 
 def write_text(options: argparse.Namespace) -> int:
     """Write the text."""
-    if options.side != "en" and options.side not in LANGUAGES:
-        raise UserError(f"there is no side {options.side!r}: choose en, {', '.join(LANGUAGES)}")
-    data, languages = Path(options.data), LANGUAGES if options.side == "en" else (options.side,)
+    if options.side != "en" and options.side not in WMT16:
+        raise UserError(f"there is no side {options.side!r}: choose en, {', '.join(WMT16)}")
+    data, languages = Path(options.data), WMT16 if options.side == "en" else (options.side,)
     domains = set(options.domains.split(","))
     skips = Skips(shown=0)
     seen = excluded_texts(map(Path, options.exclude), skips)

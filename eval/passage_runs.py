@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.passage_sets import Collection, Query
-from eval.trec import DEPTH, average_precisions, measured, rankings_of, write_run
+from eval.trec import DEPTH, measured, rankings_of, write_run
 from eval.vector_cache import VectorCache
 from rag_mt.fingerprints import read_json
 from rag_mt.paths import whole_file
@@ -142,7 +142,11 @@ def cross_validated(terms: Rankings, dense: Rankings, cell: Cell) -> tuple[Ranki
     groups = {group: n for n, group in enumerate(dict.fromkeys(q.group for q in cell.queries))}
     fold = np.array([groups[q.group] % FOLDS for q in cell.queries])
     made = [weighted(terms, dense, alpha, CANDIDATES) for alpha in ALPHAS]
-    worth = np.stack([average_precisions(own, cell.relevant) for own in made])
+    names, passages = [q.id for q in cell.queries], [str(n) for n in range(cell.relevant.shape[1])]
+    relevant = {
+        name: {passages[n]: 1 for n in np.flatnonzero(row)} for name, row in zip(names, cell.relevant, strict=True)
+    }
+    worth = np.array([measured(own, names, passages, relevant, ["AP@100"])["AP@100"] for own in made])
     scores, ids, chosen = np.zeros_like(made[0].scores), np.zeros_like(made[0].ids), []
     for number in np.unique(fold).tolist():
         inside = fold == number

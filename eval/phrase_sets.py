@@ -26,7 +26,6 @@ from retrievers.phrase_pairs import MAX_WORDS, Frequent, all_phrase_pairs, frequ
 from retrievers.phrase_shards import Corpus, bare, read_corpus
 from retrievers.words import surface, word_spans
 
-LANGUAGES = ("de", "cs", "fi", "ru", "ro", "tr")
 QUERIES = 2000
 SEED = 12345
 HALVES = ("A", "B")

@@ -50,7 +50,6 @@ from eval.phrase_report import (
     write_report,
 )
 from eval.phrase_sets import (
-    LANGUAGES,
     QUERIES,
     PhraseSet,
     SilverSource,
@@ -63,6 +62,7 @@ from eval.xpr import add_options, evaluate_xpr
 from rag_mt.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL
 from rag_mt.errors import UserError
+from rag_mt.languages import WMT16
 from retrievers.alignment import EncoderAligner
 from retrievers.default_index import SAMPLE_CORPUS
 from retrievers.encoders import open_encoder
@@ -79,9 +79,9 @@ PHRASE_OPTIONS = ("pairs", "index", "distractors", "model", "layers", "queries",
 
 def sets_of(options: argparse.Namespace) -> list[PhraseSet]:
     """The sets of the suite; raises UserError where one is missing or has no query."""
-    wanted = options.languages.split(",") if options.languages else [*LANGUAGES, "fr"]
-    if unknown := set(wanted) - {*LANGUAGES, "fr"}:
-        raise UserError(f"there is no set of {', '.join(sorted(unknown))}: choose among {', '.join(LANGUAGES)} and fr")
+    wanted = options.languages.split(",") if options.languages else [*WMT16, "fr"]
+    if unknown := set(wanted) - {*WMT16, "fr"}:
+        raise UserError(f"there is no set of {', '.join(sorted(unknown))}: choose among {', '.join(WMT16)} and fr")
     pairs = Path(options.pairs) if options.pairs else None
     if not options.data:
         aligner = EncoderAligner(open_encoder(DEFAULT_ENCODER, options.device, options.dtype))
@@ -98,7 +98,7 @@ def sets_of(options: argparse.Namespace) -> list[PhraseSet]:
         source = SilverSource(Path(options.data), pairs, aligner, options.queries)
         dev = options.suite == "dev"
         sets = gold_sets(Path(options.data), pairs, wanted, dev=True, limit=options.queries) if dev else []
-        for code in (code for code in LANGUAGES if code in wanted):
+        for code in (code for code in WMT16 if code in wanted):
             note(f"aligning the development sentences of {code}-en")
             sets.append(silver_set(source, code, "A" if dev else "B"))
     empty = [own.name for own in sets if not len(own.queries)]

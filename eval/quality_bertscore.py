@@ -1,4 +1,4 @@
-"""BERTScore by every layer of an encoder at once, and the baselines that it is rescaled by.
+"""The baselines that BERTScore is rescaled by, for every layer of an encoder at once.
 
     python -m eval.quality_bertscore --data DIR --output eval/metrics/baselines/e5-small
 
@@ -67,21 +67,6 @@ def layer_scores(hypothesis: torch.Tensor, reference: torch.Tensor) -> NDArray[n
     precision = cosines[:, 1:-1].max(dim=2).values.mean(dim=1)
     recall = cosines[:, :, 1:-1].max(dim=1).values.mean(dim=1)
     return torch.stack([precision, recall, 2 * precision * recall / (precision + recall)]).double().cpu().numpy()
-
-
-def layer_f1(encoder: LoadedEncoder, pairs: Sequence[tuple[str, str]], show: bool = True) -> NDArray[np.float64]:
-    """F1 in percent of (translation, reference) pairs in every layer, (pairs, layers + 1); 0 for a blank text."""
-    layers = encoder.model.config.num_hidden_layers + 1
-    made = np.zeros((len(pairs), layers))
-    order = sorted((n for n, pair in enumerate(pairs) if all(map(str.strip, pair))), key=lambda n: pairs[n][1])
-    with closing(progress(len(order), "pairs", "BERTScore", show=show)) as bar:
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            states = layer_states(encoder, [text for n in rows for text in pairs[n]])
-            for place, n in enumerate(rows):
-                made[n] = 100 * layer_scores(*states[2 * place : 2 * place + 2])[2]
-            bar.update(len(rows))
-    return made
 
 
 def baselines(options: argparse.Namespace) -> int:

@@ -84,11 +84,18 @@ def _markdown(block: Block) -> str:
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
             return f"{fence}\n{text}\n{fence}"
         case Table(head, rows):
-            cells = [tuple(map(_plain, row)) for row in (head, *rows)]
-            lines = [cells[0], ("---", *["---:"] * (len(head) - 1)), *cells[1:]]
-            return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+            return markdown_table([*map(_plain, head)], [[*map(_plain, row)] for row in rows])
         case Figure():
             return ""
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose cells are Markdown already: the first column is text, the others are numbers. Ends without a line
+    break; raises ValueError for a row that is not as long as the head."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    if ragged := next((row for row in rows if len(row) != len(head)), None):
+        raise ValueError(f"a row has {len(ragged)} cells and the head {len(head)}: {ragged}")
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _plain(text: str) -> str:

@@ -1,35 +1,44 @@
-"""Training runs of phrase models side by side: what was set otherwise, and the development scores at their end.
+"""Training runs side by side, read from the `training.json` of each folder.
 
     python -m eval.training_report BASE OTHER ... [--output FILE.md]
 
-reads the `training.json` of each model folder. Scores are those of `finetune.ccpr`: strict accuracy@1 among all spans
-of the development sentences that are read during training (a small pool: for choices, not for results), and how well
-the segmentation head tells phrases from other spans (area under the ROC curve). The first run is the base.
+Of phrase models (`python -m finetune.ccpr`): what was set otherwise than in the first run, and the development scores
+at the end: strict accuracy@1 among all spans of the development sentences that are read during training (a small pool:
+for choices, not for results), and how well the segmentation head tells phrases from other spans (area under the ROC
+curve).
+
+Of adapters of a language model (`python -m finetune.lora`): a row per evaluation with the sentence pairs seen until
+then. Losses are natural logarithms per token of the answer, on development examples with the hints of the adapter's
+method.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from eval.report_blocks import markdown_table
+from rag_mt.adapters import seen_before
 from rag_mt.console import OK, Parser, run
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import read_json
 from rag_mt.paths import whole_file
 
-SCORES = ("average", "segmentation_auc")
 NOT_SETTINGS = ("evaluate_every", "checkpoint_every")
 
+Runs = Mapping[str, Mapping[str, Any]]
+"""The `training.json` of each run by the name of its folder."""
 
-def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
-    """A Markdown table, a row per run."""
+
+def phrase_table(runs: Runs) -> str:
+    """A Markdown table of phrase models, a row per run."""
     first = next(iter(runs.values()))
     languages = [name for name in first["curve"][-1] if name.endswith("-en")]
     heads = ["run", "set otherwise", "pairs seen", "minutes", *languages, "average", "change", "segmentation AUC"]
-    rows = [heads, ["---"] * len(heads)]
+    rows = []
     for name, own in runs.items():
         last = own["curve"][-1]
         scores = [f"{last[language]:.1f}" if language in last else "" for language in languages]
@@ -46,14 +55,32 @@ def table(runs: Mapping[str, Mapping[str, Any]]) -> str:
                 f"{last['segmentation_auc']:.1f}",
             ]
         )
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return markdown_table(heads, rows) + "\n"
+
+
+def adapter_table(runs: Runs) -> str:
+    """A Markdown table of adapters, a row per evaluation; pairs seen and minutes include those of the runs that one
+    began with. Raises UserError for a run without development losses."""
+    heads = ["run", "pairs seen", "minutes", "training loss", "dev loss", "by direction"]
+    return markdown_table(heads, list(_adapter_rows(runs))) + "\n"
+
+
+def _adapter_rows(runs: Runs) -> Iterator[list[str]]:
+    for name, own in runs.items():
+        if "dev" not in own["curve"][0]:
+            raise UserError(f"adapter {name} was trained without development examples: train it with --dev DEV.jsonl")
+        pairs, seconds = seen_before(own.get("started_from"))
+        for point in own["curve"]:
+            directions = ", ".join(f"{key} {point[key]:.2f}" for key in sorted(point) if "-" in key)
+            seen, minutes = pairs + point["pairs"], (seconds + point["seconds"]) / 60
+            yield [name, f"{seen:,}", f"{minutes:.0f}", f"{point['loss']:.3f}", f"{point['dev']:.3f}", directions]
 
 
 def changes(base: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """The settings of a run that are not those of the base; of paths the last part."""
-    differ = [name for name in sorted(base.keys() | own.keys()) if base.get(name) != own.get(name)]
-    kept = [name for name in differ if name.rpartition(".")[2] not in NOT_SETTINGS]
-    return ", ".join(f"`{name}={str(own.get(name, 'default')).rpartition('/')[2]}`" for name in kept)
+    names = [name for name in sorted(base.keys() | own.keys()) if base.get(name) != own.get(name)]
+    shown = [name for name in names if name.rpartition(".")[2] not in NOT_SETTINGS]
+    return ", ".join(f"`{name}={str(own.get(name, 'default')).rpartition('/')[2]}`" for name in shown)
 
 
 def flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -61,8 +88,8 @@ def flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {f"{section}.{name}": value for section, own in settings.items() for name, value in own.items()}
 
 
-def read_runs(folders: Sequence[str], program: str) -> dict[str, Mapping[str, Any]]:
-    """The `training.json` of each folder that `program` wrote, by the folders' names.
+def read_runs(folders: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The `training.json` of each folder, by the folders' names.
 
     Raises UserError for a folder without one or without a score, and for two of the same name.
     """
@@ -70,41 +97,45 @@ def read_runs(folders: Sequence[str], program: str) -> dict[str, Mapping[str, An
     for folder in map(Path, folders):
         path = folder / "training.json"
         if not path.is_file():
-            raise UserError(f"there is no {path}: give folders that `python -m {program}` wrote")
-        found = read_json(path)
-        if not found.get("curve"):
+            raise UserError(
+                f"there is no {path}: give folders of `python -m finetune.ccpr` or `python -m finetune.lora`"
+            )
+        facts = read_json(path)
+        if not facts.get("curve"):
             raise UserError(f"{path} has no scores yet: train until the first evaluation")
         if folder.name in runs:
             raise UserError(f"two of the folders are named {folder.name}: rename one, names are the rows of the table")
-        runs[folder.name] = found
+        runs[folder.name] = facts
     return runs
 
 
-def show(text: str, output: str | None) -> int:
-    """Print a table and maybe write it to a file; returns the exit code."""
-    print(text, end="")
-    if output:
-        with whole_file(Path(output)) as path:
-            path.write_text(text, encoding="utf-8")
-    return OK
-
-
-def arguments_parser(prog: str, description: str | None, folders: str) -> Parser:
-    """The arguments of a report about training runs, whose `folders` are named so in the help."""
-    parser = Parser(prog=prog, description=description, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("runs", nargs="+", metavar="FOLDER", help=folders)
-    parser.add_argument("--output", metavar="FILE.md", help="write the table here too")
-    return parser
+def table(runs: Runs) -> str:
+    """The table of these runs; raises UserError for runs of both kinds, which no table can hold."""
+    phrase_models = [name for name, own in runs.items() if "segmentation_auc" in own["curve"][-1]]
+    if not phrase_models:
+        return adapter_table(runs)
+    if other := next((name for name in runs if name not in phrase_models), None):
+        raise UserError(f"{phrase_models[0]} is a phrase model and {other} is none: give runs of one kind")
+    return phrase_table(runs)
 
 
 def report(options: argparse.Namespace) -> int:
     """Print the table and maybe write it."""
-    return show(table(read_runs(options.runs, "finetune.ccpr")), options.output)
+    text = table(read_runs(options.runs))
+    print(text, end="")
+    if options.output:
+        with whole_file(Path(options.output)) as path:
+            path.write_text(text, encoding="utf-8")
+    return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = arguments_parser("python -m eval.training_report", __doc__, "model folders, the base first")
+    parser = Parser(
+        prog="python -m eval.training_report", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", metavar="FOLDER", help="folders of models or adapters, the base first")
+    parser.add_argument("--output", metavar="FILE.md", help="write the table here too")
     return run(report, parser.parse_args(arguments))
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rag_mt.corpora.opening import read_lines
 from rag_mt.errors import UserError
@@ -37,9 +36,14 @@ def measures_library() -> Any:
 
 
 def measured(
-    rankings: Rankings, queries: Sequence[str], passages: Sequence[str], qrels: Qrels
+    rankings: Rankings,
+    queries: Sequence[str],
+    passages: Sequence[str],
+    qrels: Qrels,
+    measures: Sequence[str] = tuple(MEASURES),
 ) -> dict[str, list[float]]:
-    """Each measure's value for each query, in the order of the queries, of the first 100 passages.
+    """Each measure's value for each query, in the order of the queries, of the first 100 passages; 0 where no passage
+    is relevant.
 
     `rankings.ids` (queries, depth) are positions in `passages`. Equal scores count in the order of the ranking.
     """
@@ -51,22 +55,12 @@ def measured(
     }
     own = {query: dict(qrels[query]) for query in queries}
     row_of = {query: n for n, query in enumerate(queries)}
-    values = {name: np.zeros(len(queries)) for name in MEASURES}
+    values = {name: np.zeros(len(queries)) for name in measures}
     library = measures_library()
-    names = {library.parse_measure(measure): name for name, measure in MEASURES.items()}
+    names = {library.parse_measure(MEASURES[name]): name for name in measures}
     for found in library.iter_calc(list(names), own, run):
         values[names[found.measure]][row_of[found.query_id]] = found.value
     return {name: made.round(6).tolist() for name, made in values.items()}
-
-
-def average_precisions(rankings: Rankings, relevant: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """AP@100 of each query, 0 for one without a relevant passage; `relevant` (queries, passages). Where one passage is
-    relevant it is 1 / rank."""
-    ids = rankings.ids[:, :DEPTH]
-    there = np.take_along_axis(relevant, np.maximum(ids, 0), axis=1) & (ids >= 0)
-    precisions = np.cumsum(there, axis=1) / np.arange(1, ids.shape[1] + 1)
-    made: NDArray[np.float64] = (precisions * there).sum(axis=1) / np.maximum(1, relevant.sum(axis=1))
-    return made
 
 
 def write_run(path: Path, name: str, rankings: Rankings, queries: Sequence[str], passages: Sequence[str]) -> None:

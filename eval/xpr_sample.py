@@ -7,9 +7,10 @@ from zlib import crc32
 
 import numpy as np
 
-from eval.phrase_sets import LANGUAGES, PhraseSet, sample_sets
+from eval.phrase_sets import PhraseSet, sample_sets
 from rag_mt.defaults import DEFAULT_ENCODER
 from rag_mt.fingerprints import remembered_sha256, settings_hash
+from rag_mt.languages import WMT16
 from rag_mt.paths import cache_dir
 from retrievers.alignment import EncoderAligner
 from retrievers.default_index import SAMPLE_CORPUS
@@ -30,7 +31,7 @@ def sample_phrases(device: str = "auto", dtype: str = "auto") -> Path:
     """
     corpus = [remembered_sha256(path) for path in sorted(SAMPLE_CORPUS.glob("*.txt"))]
     folder = cache_dir() / "xpr-sample" / settings_hash([corpus, DEFAULT_ENCODER, PAIRS])
-    missing = [code for code in LANGUAGES if not (folder / f"{code}-en" / MANIFEST).is_file()]
+    missing = [code for code in WMT16 if not (folder / f"{code}-en" / MANIFEST).is_file()]
     if missing:
         aligner = EncoderAligner(open_encoder(DEFAULT_ENCODER, device, dtype))
         for own in sample_sets(SAMPLE_CORPUS, aligner, missing, PAIRS):

@@ -34,8 +34,8 @@ SAMPLE_CORPUS = Path(rag_mt.__file__).parent / "sample_corpus"
 
 SAMPLE_DROP = 0.9
 """The share of hits that is dropped: far above the paper's quarter, because a few hundred sentences hold little that
-fits and a small language model follows whatever it is shown. The best of five shares for both retrievers by `python -m
-eval.hint_cut_off --src de --adapter none`, on the example texts (table in the README)."""
+fits and a small language model follows whatever it is shown. The best of five shares for both retrievers, without an
+adapter, on the German example texts (table in the README)."""
 
 CALIBRATION_LINES = {"sentence": 96, "phrase": 32, "passage": 96}
 """Lines per source language that cut-offs are chosen on: enough hits for a quantile, few enough for a first run."""

@@ -30,7 +30,7 @@ class PhraseSettings:
     paper's, compared by inner product. `segment_width` is the hidden width of the segmentation head, 0 for the paper's
     single linear layer. Spans have up to `max_words` words. A span of the target text is indexed if its probability is
     above `index_threshold`, one of a source sentence is looked up if it is above `query_threshold` (0.9 in the paper's
-    code; here a confidence model judges the hits afterwards, and `eval.hint_precision --sweep` finds more at 0.5).
+    code; here a confidence model judges the hits afterwards, and 0.5 finds more: reports/segmentation-thresholds.md).
     """
 
     encoder: str

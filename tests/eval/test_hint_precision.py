@@ -196,16 +196,6 @@ def test_the_untrained_baseline(data, tiny_encoder, tmp_path, capsys) -> None:
     assert rows_of(tmp_path / "o.json", BOTH, "content by score")[0.5]["right"] > 0.95
 
 
-def test_the_sweep_prints_a_row_per_pair_of_thresholds(data, tmp_path, model, capsys) -> None:
-    index = indexed(tmp_path / "i", "ccpr", model, TEXTS[::3])
-    assert command(data, index, model, "--sweep", "--limit", "10") == 0
-    rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines()[2:]]
-    assert len(rows) == 8 * 7
-    assert rows[0][3].strip() == "100.0%"
-    kept = [float(row[3].strip().rstrip("%")) for row in rows[::7]]
-    assert kept == sorted(kept, reverse=True) and kept[-1] < kept[0]
-
-
 def test_two_indexes_are_searched_as_one(model, tmp_path) -> None:
     folders = [indexed(tmp_path / str(n), "ccpr", model, texts) for n, texts in enumerate((ELSEWHERE, TEXTS[:4]))]
     whole = open_index(indexed(tmp_path / "all", "ccpr", model, ELSEWHERE + TEXTS[:4]))
