@@ -58,7 +58,7 @@ lint: .venv/dev
 
 # unbabel-comet needs older libraries than the project: the two cannot share an environment.
 comet: .venv-comet/run
-	@echo "Score with: python -m eval.comet_score RUNS --model MODEL --output SCORES.json, where MODEL is a hub id (Unbabel/wmt22-comet-da) or a .ckpt file"
+	@echo "Score with: python -m eval.comet.score RUNS --model MODEL --output SCORES.json, where MODEL is a hub id (Unbabel/wmt22-comet-da) or a .ckpt file"
 
 .venv-comet/run: constraints-comet.txt
 	$(PYTHON) -m venv .venv-comet

@@ -25,16 +25,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.console import OK, Parser, add_model_options, note, positive, run
-from rag_mt.defaults import DEFAULT_ENCODER
-from rag_mt.errors import UserError
-from rag_mt.skips import Skips
-from retrievers.alignment import METHODS, EncoderAligner, Links, symmetrise
-from retrievers.eflomal import EflomalAligner
-from retrievers.encoders import open_encoder
-from retrievers.phrase_pairs import consistent_spans
-from retrievers.phrase_shards import read_corpus, training_file
-from retrievers.words import word_spans
+from eval.data.eflomal import EflomalAligner
+from eval.data.phrase_pairs import consistent_spans
+from finetune.ccpr.pair_shards import read_corpus, training_file
+from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run
+from rag_mt.base.defaults import DEFAULT_ENCODER
+from rag_mt.base.errors import UserError
+from rag_mt.base.skips import Skips
+from rag_mt.text.words import word_spans
+from retrievers.encoders.alignment import METHODS, EncoderAligner, Links, symmetrise
+from retrievers.encoders.encoder import open_encoder
 
 T = TypeVar("T")
 TokenLinks = frozenset[tuple[int, int]]

@@ -20,12 +20,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eval.report_blocks import markdown_table
-from rag_mt.adapters import seen_before
-from rag_mt.console import OK, Parser, run
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import read_json
-from rag_mt.paths import whole_file
+from eval.report.blocks import markdown_table
+from rag_mt.base.console import OK, Parser, run
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import read_json
+from rag_mt.base.paths import whole_file
+from rag_mt.models.adapters import seen_before
 
 NOT_SETTINGS = ("evaluate_every", "checkpoint_every")
 

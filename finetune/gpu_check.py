@@ -19,20 +19,20 @@ import faiss
 import numpy as np
 import torch
 
-from eval.index_speed import CENTRES, QUERIES, SyntheticUnits, milliseconds
-from finetune.lora_config import read_config
-from finetune.lora_quick import quick_data
-from finetune.lora_trainer import Data, Trainer
+from eval.speed.index import CENTRES, QUERIES, SyntheticUnits, milliseconds
+from finetune.lora.config import read_config
+from finetune.lora.quick import quick_data
+from finetune.lora.trainer import Data, Trainer
 from prompts.builder import PromptBuilder
-from rag_mt.console import OK, Parser, positive, run
-from rag_mt.defaults import DEFAULT_LLM
-from rag_mt.errors import UserError
+from rag_mt.base.console import OK, Parser, positive, run
+from rag_mt.base.defaults import DEFAULT_LLM
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Sentence
 from rag_mt.llm import open_llm
-from rag_mt.model_errors import first_line
-from rag_mt.models import Quantization
-from rag_mt.types import Sentence
-from retrievers.build import build_index
-from retrievers.index import open_index
+from rag_mt.models.errors import first_line
+from rag_mt.models.loading import Quantization
+from retrievers.index.build import build_index
+from retrievers.index.index import open_index
 
 CONFIG = Path(__file__).parents[1] / "configs" / "lora-embedded.toml"
 QUANTIZATIONS: tuple[Quantization, ...] = ("none", "8bit", "4bit")

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 
 from prompts.safety import CONTROL_TOKEN, MARKS, one_line, restored
-from rag_mt.errors import UserError
-from rag_mt.languages import language
-from rag_mt.loops import without_loop
-from rag_mt.types import Completion, Prompt
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import language
+from rag_mt.base.types import Completion, Prompt
+from rag_mt.text.loops import without_loop
 
 UNFINISHED = "the answer did not end (token limit, end of the model's window, or a loop) and may be incomplete"
 LOOPED = "the answer repeated itself and was cut"

@@ -9,10 +9,10 @@ from prompts.hints import chosen_hints, in_source_order
 from prompts.safety import Guard
 from prompts.templates import templates_hash
 from prompts.wrappers import STOPS, kind_of, question, resolved_wrapper, shared_length
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import settings_hash
-from rag_mt.languages import language
-from rag_mt.types import Hint, LanguageModel, Prompt, Sentence, Unit
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.languages import language
+from rag_mt.base.types import Hint, LanguageModel, Prompt, Sentence, Unit
 
 FORMAT = 2
 """Part of a job's fingerprint: raise it when code, not wording, changes the prompts."""

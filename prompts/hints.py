@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from rag_mt.types import ELLIPSIS, Hint, Hit, Span, Unit
+from rag_mt.base.types import ELLIPSIS, Hint, Hit, Span, Unit
 
 _WORD = re.compile(r"\w+")
 

@@ -7,8 +7,8 @@ from functools import cache
 
 from prompts.safety import Guard, one_line
 from prompts.templates import FOLDER, filled
-from rag_mt.languages import base_code, language
-from rag_mt.types import LanguageModel, Prompt
+from rag_mt.base.languages import base_code, language
+from rag_mt.base.types import LanguageModel, Prompt
 
 LONGEST_PASSAGE = 1200
 """Characters of a passage that a prompt shows."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from prompts.templates import FOLDER
-from rag_mt.languages import base_code
+from rag_mt.base.languages import base_code
 
 
 @dataclass(frozen=True, slots=True)

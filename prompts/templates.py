@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from rag_mt.fingerprints import settings_hash
+from rag_mt.base.fingerprints import settings_hash
 
 FOLDER = Path(__file__).parent / "templates"
 _SLOT = re.compile(r"\{(\w+)\}")

@@ -14,9 +14,9 @@ from prompts.hints import passage_window
 from prompts.safety import MARKS, Guard, one_line
 from prompts.shots import has_shots, shot_languages, shots
 from prompts.templates import filled
-from rag_mt.errors import UserError
-from rag_mt.languages import base_code, language
-from rag_mt.types import Hint, LanguageModel, Unit
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import base_code, language
+from rag_mt.base.types import Hint, LanguageModel, Unit
 
 WRAPPERS = ("alpaca", "few-shot", "chat", "compact")
 STOPS = {"alpaca": ("\n",), "few-shot": ("\n",), "chat": (), "compact": ("\n",)}

@@ -49,7 +49,7 @@ one() { echo "data.languages=[\"$1\"]"; }
 for step in $steps; do
   case $step in
     data)
-      "$python" -m finetune.xpr_data --data "$data" --output "$phrases" --pairs "${pairs// /,}" --report "$work/xpr-data.md"
+      "$python" -m finetune.xpr.data --data "$data" --output "$phrases" --pairs "${pairs// /,}" --report "$work/xpr-data.md"
       ;;
     train) for pair in $pairs; do train "supervised.$pair" xpr-embedded --set "$(one "$pair")"; done ;;
     seeds)

@@ -4,7 +4,7 @@
     idf(t) = ln(1 + (N - n(t) + 0.5) / (n(t) + 0.5))
 
 with f the count of t in d, |d| the number of terms of d, N the number of texts, n(t) how many of them have t, and w(t)
-the weight of t in the query: its count there, or what query expansion gives it (`retrievers.rm3`). This is Lucene's
+the weight of t in the query: its count there, or what query expansion gives it (`eval.passages.rm3`). This is Lucene's
 form, computed and stored by the package bm25s when the texts are read: a search only adds numbers up, for a block of
 queries in one sparse product.
 """
@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from rag_mt.errors import UserError
-from rag_mt.types import Floats
-from retrievers.store import (
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Floats
+from rag_mt.text.terms import terms_in
+from retrievers.index.store import (
     TERM_BOUNDS,
     TERM_LENGTHS,
     TERM_NAMES,
@@ -33,7 +34,6 @@ from retrievers.store import (
     TERM_TOKENS,
     TERM_UNITS,
 )
-from retrievers.terms import terms_in
 
 K1, B = 0.9, 0.4
 """The usual choice for passages (that of Anserini, with which Mr. TyDi's BM25 was measured)."""
@@ -109,7 +109,7 @@ class Bm25:
         return cls(model, settings, tokens, np.array([len(row) for row in rows], dtype=np.int32))
 
     def save(self, folder: Path) -> None:
-        """Write the files `retrievers.store.TERM_FILES` into an existing folder."""
+        """Write the files `retrievers.index.store.TERM_FILES` into an existing folder."""
         names = {
             "data_name": TERM_SCORES,
             "indices_name": TERM_UNITS,

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from rag_mt.errors import UserError
-from rag_mt.languages import base_code
-from rag_mt.types import Sentence
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import base_code
+from rag_mt.base.types import Sentence
 from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import DenseRetriever
-from retrievers.index import Index
-from retrievers.manifest import Manifest, change_manifest
+from retrievers.index.index import Index
+from retrievers.index.manifest import Manifest, change_manifest
+from retrievers.index.probing import QUERIES, tune_nprobe
 from retrievers.passage import PassageRetriever, ranked
-from retrievers.passages import PassageUnits
-from retrievers.probing import QUERIES, tune_nprobe
-from retrievers.units import UnitMaker
+from retrievers.units.passages import PassageUnits
+from retrievers.units.unit import UnitMaker
 
 DROP = 0.25
 """The share of hits that is dropped: the weakest quarter, as the CCPR authors' code does per test set. A stored score

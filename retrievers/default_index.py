@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import rag_mt
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import settings_hash
-from rag_mt.languages import base_code, language
-from rag_mt.locks import alone_in
-from rag_mt.paths import cache_dir, sync
-from rag_mt.progress import progress
-from rag_mt.types import Encoder, Origin, Sentence
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.languages import base_code, language
+from rag_mt.base.locks import alone_in
+from rag_mt.base.paths import cache_dir, sync
+from rag_mt.base.progress import progress
+from rag_mt.base.types import Encoder, Origin, Sentence
 from retrievers.bm25 import Bm25Settings
-from retrievers.build import build_index
 from retrievers.calibration import calibrate
-from retrievers.index import Index, open_index
-from retrievers.manifest import FORMAT
+from retrievers.index.build import build_index
+from retrievers.index.index import Index, open_index
+from retrievers.index.manifest import FORMAT
 from retrievers.registry import confidence_for, maker_for, terms_for
-from retrievers.units import UnitMaker
+from retrievers.units.unit import UnitMaker
 
 log = logging.getLogger("rag_mt")
 

@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.types import Floats, Hint, Hit, Sentence, Span
-from retrievers.index import Index, LeftOut
+from rag_mt.base.types import Floats, Hint, Hit, Sentence, Span
+from retrievers.index.index import Index, LeftOut
 from retrievers.overlap import best_apart
-from retrievers.units import UnitMaker
+from retrievers.units.unit import UnitMaker
 
 MAX_HINTS = 32
 """Hints per sentence (the CCPR authors' code)."""
@@ -22,7 +22,7 @@ class Searched(Protocol):
     """What is searched: an index, or several as one."""
 
     def search(self, vectors: Floats, k: int, without: LeftOut | None = None) -> tuple[Floats, NDArray[np.int64]]:
-        """See `retrievers.index.Index.search`."""
+        """See `retrievers.index.index.Index.search`."""
         ...
 
     def reconstruct(self, ids: NDArray[np.int64]) -> Floats:

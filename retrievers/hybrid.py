@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.errors import UserError
-from rag_mt.types import Floats
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Floats
 from retrievers.bm25 import Bm25Settings
 
 RRF_CONSTANT = 60

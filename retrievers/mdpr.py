@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rag_mt.adapters import WEIGHTS as ADAPTER
-from rag_mt.defaults import DEFAULT_PASSAGE_MODEL
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import read_json, settings_hash
-from rag_mt.models import load_encoder
-from rag_mt.types import Floats, Kind, TokenStates
-from retrievers.encoders import TransformerEncoder, open_encoder
-from retrievers.families import Family, Pooling, family_of
+from rag_mt.base.defaults import DEFAULT_PASSAGE_MODEL
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import read_json, settings_hash
+from rag_mt.base.types import Floats, Kind, TokenStates
+from rag_mt.models.adapters import WEIGHTS as ADAPTER
+from rag_mt.models.loading import load_encoder
+from retrievers.encoders.encoder import TransformerEncoder, open_encoder
+from retrievers.encoders.families import Family, Pooling, family_of
 
 SETTINGS = "mdpr.json"
 SHIPPED = Path(__file__).parent / "shipped"

@@ -22,14 +22,14 @@ from typing import Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.types import Floats, Hint, Hit, Sentence, Span, Unit
+from rag_mt.base.types import Floats, Hint, Hit, Sentence, Span, Unit
+from rag_mt.text.terms import terms_in
 from retrievers.bm25 import Query
 from retrievers.dense import in_blocks, search_each
 from retrievers.hybrid import ALPHA, CANDIDATES, Rankings, weighted
-from retrievers.index import Index, LeftOut
-from retrievers.passages import PassageUnits
-from retrievers.terms import terms_in
-from retrievers.windows import windows
+from retrievers.index.index import Index, LeftOut
+from retrievers.units.passages import PassageUnits
+from retrievers.units.windows import windows
 
 Ranked = Literal["passage", "bm25", "hybrid"]
 

@@ -8,27 +8,27 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from rag_mt.defaults import DEFAULT_ENCODER, DEFAULT_PASSAGE_MODEL, DEFAULT_PHRASE_MODEL, DEFAULT_XPR_MODEL
-from rag_mt.errors import UserError
-from rag_mt.languages import base_code, language
-from rag_mt.types import Encoder, Hint, Retriever, Sentence, Unit
+from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PASSAGE_MODEL, DEFAULT_PHRASE_MODEL, DEFAULT_XPR_MODEL
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import base_code, language
+from rag_mt.base.types import Encoder, Hint, Retriever, Sentence, Unit
 from retrievers.bm25 import Bm25Settings
-from retrievers.build import build_index
 from retrievers.calibration import DROP, calibrate, confidence_cut_off, score_cut_offs
 from retrievers.ccpr import CcprUnits, PhraseEncoder, is_phrase_model, open_phrase_encoder, phrase_model_folder
 from retrievers.ccpr.confidence import Confidence, confidence_in
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import DenseRetriever
-from retrievers.encoders import NO_ENCODER, ModelEncoder, NoEncoder, open_encoder
+from retrievers.encoders.encoder import NO_ENCODER, ModelEncoder, NoEncoder, open_encoder
 from retrievers.hybrid import HybridSettings
-from retrievers.index import open_index
-from retrievers.manifest import Manifest, read_manifest
+from retrievers.index.build import build_index
+from retrievers.index.index import open_index
+from retrievers.index.manifest import Manifest, read_manifest
 from retrievers.mdpr import is_passage_model, open_mdpr
 from retrievers.passage import PassageRetriever, ranked
-from retrievers.passages import PassageUnits
-from retrievers.phrases import NgramUnits
-from retrievers.sentence import SentenceUnits
-from retrievers.units import UnitMaker
+from retrievers.units.passages import PassageUnits
+from retrievers.units.phrases import NgramUnits
+from retrievers.units.sentence import SentenceUnits
+from retrievers.units.unit import UnitMaker
 from retrievers.xpr.model import BEST_LAYERS, is_xpr_model, open_xpr, untrained_xpr
 from retrievers.xpr.units import XprUnits
 
@@ -144,7 +144,7 @@ def build_for(
     terms: Mapping[str, float] | None = None,
     **options: Any,
 ) -> Manifest:
-    """Build the index of a system from target-language sentences, or passages (see `retrievers.passages`).
+    """Build the index of a system from target-language sentences, or passages (see `retrievers.units.passages`).
 
     `terms` are settings of BM25, where it searches; the other `options` are those of `build_index`.
     """
@@ -217,7 +217,7 @@ def open_retriever(
             return CcprRetriever(name, opened, maker, confidence, confidence_cut_off(opened.manifest, source_language))
         log.info(
             "phrase model %s has no confidence model: its hits are judged by their score alone "
-            "(`python -m eval.hint_precision --fit` makes one)",
+            "(`python -m eval.hints --fit` makes one)",
             encoder.id,
         )
     manifest = score_cut_offs(opened.manifest)

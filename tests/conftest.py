@@ -49,7 +49,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pad_token_id=1,
     )
     BertModel(config).save_pretrained(folder)
-    from rag_mt.models import resolve_model  # after the environment is set
+    from rag_mt.models.loading import resolve_model  # after the environment is set
 
     for file in resolve_model("embedded:e5-small").glob("*token*"):
         (folder / file.name).write_bytes(file.read_bytes())

@@ -60,7 +60,7 @@ def _process(load: Callable[[], Readers], seconds: float) -> Iterator[Connection
 
 
 def _serve(tasks: Connection, load: Callable[[], Readers], seconds: float) -> None:
-    from rag_mt.errors import UserError
+    from rag_mt.base.errors import UserError
 
     readers = load()
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends the process, whatever it holds
@@ -85,23 +85,23 @@ def readers() -> Readers:
 
     from prompts.answers import read_answer
     from prompts.safety import Guard, one_line, restored
-    from rag_mt.corpora.document_runs import document_runs, is_heading, passages
-    from rag_mt.corpora.formats import Side
-    from rag_mt.corpora.hub import hub_name
-    from rag_mt.corpora.placeholders import missing
-    from rag_mt.corpora.registry import format_of
-    from rag_mt.corpora.splitting import rejoin, split
-    from rag_mt.languages import language
-    from rag_mt.loops import without_loop
-    from rag_mt.skips import Skips
-    from rag_mt.types import Completion, Prompt, TranslatedText
+    from rag_mt.base.languages import language
+    from rag_mt.base.skips import Skips
+    from rag_mt.base.types import Completion, Prompt, TranslatedText
+    from rag_mt.formats.document_runs import document_runs, is_heading, passages
+    from rag_mt.formats.format import Side
+    from rag_mt.formats.html import HtmlText
+    from rag_mt.formats.hub import hub_name
+    from rag_mt.formats.registry import format_of
+    from rag_mt.text.loops import without_loop
+    from rag_mt.text.placeholders import missing
+    from rag_mt.text.splitting import rejoin, split
+    from rag_mt.text.terms import Terms
+    from rag_mt.text.words import surface, word_spans
     from retrievers.ccpr.features import _NUMBER
-    from retrievers.passages import passage_spans, titled
-    from retrievers.terms import Terms
-    from retrievers.words import surface, word_spans
-    from ui.bodies import TranslateBody, check_unicode, checked, fields_of
-    from ui.html_text import HtmlText
-    from ui.uploads import safe_suffix, shown_name
+    from retrievers.units.passages import passage_spans, titled
+    from ui.server.bodies import TranslateBody, check_unicode, checked, fields_of
+    from ui.server.uploads import safe_suffix, shown_name
 
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))
     prompt = Prompt("German: Das ist gut.\nEnglish: This is good.\n\nHint: a [[b]] c\nGerman: Haus\nEnglish:")

@@ -11,9 +11,9 @@ from eval.metrics.bleu import open_bleu
 from eval.metrics.chrf import open_chrf, open_chrf_words
 from eval.metrics.comet import open_comet
 from eval.metrics.formulas import FORMULAS, Formula
-from rag_mt.defaults import DEFAULT_ENCODER
-from rag_mt.errors import UserError
-from rag_mt.types import Metric
+from rag_mt.base.defaults import DEFAULT_ENCODER
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Metric
 
 __all__ = ["DEFAULT_METRICS", "FORMULAS", "METRICS", "Formula", "MetricSettings", "open_metrics"]
 

@@ -2,7 +2,7 @@
 
 F1 in percent. Rescaled by a baseline b it is (F1 - b) / (1 - b), as the package does: its baselines are files
 `LANG.tsv` with lines `layer,P,R,F`. There are none for most encoders and languages; where there is none the score is
-left as it is, and the signature says so. For the embedded encoder they are here, by `python -m eval.quality_bertscore`,
+left as it is, and the signature says so. For the embedded encoder they are here, by `python -m eval.quality.baselines`,
 and so is its layer, chosen by human scores (`reports/metrics.md`).
 """
 
@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rag_mt.defaults import DEFAULT_ENCODER
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import folder_fingerprint
-from rag_mt.languages import base_code
-from rag_mt.models import FINGERPRINTED, quiet_loading, resolve_model
+from rag_mt.base.defaults import DEFAULT_ENCODER
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import folder_fingerprint
+from rag_mt.base.languages import base_code
+from rag_mt.models.loading import FINGERPRINTED, quiet_loading, resolve_model
 
 BATCH = 64
 LAYERS = {DEFAULT_ENCODER: 12}

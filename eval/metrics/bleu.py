@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 
-from rag_mt.errors import UserError
-from rag_mt.languages import base_code, language
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import base_code, language
 
 
 class Bleu:

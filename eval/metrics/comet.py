@@ -1,7 +1,7 @@
 """COMET (Rei et al. 2020) as sentence scores that another program has written.
 
 unbabel-comet cannot live beside this program's libraries, so it runs in an environment of its own (`make comet`): what
-`python -m eval.comet_score` writes is read here, as are the files of its own command `comet-score --to_json FILE` and
+`python -m eval.comet.score` writes is read here, as are the files of its own command `comet-score --to_json FILE` and
 TSV files with the columns source, translation, reference and score. A score belongs to its three texts, whatever the
 order of a file. In percent.
 """
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import file_sha256, read_json, settings_hash
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import file_sha256, read_json, settings_hash
 
 Triple = tuple[str, str, str]
 
@@ -43,7 +43,7 @@ class Comet:
         if missing:
             raise UserError(
                 f"the COMET scores lack {len(missing)} of {len(triples)} outputs (such as {missing[0][1][:40]!r}): "
-                "score them with `python -m eval.comet_score` and give its file with --comet"
+                "score them with `python -m eval.comet.score` and give its file with --comet"
             )
         return np.array([(100 * self._scores[t], 1) for t in triples], np.float64).reshape(-1, 2)
 
@@ -54,7 +54,7 @@ def open_comet(files: Sequence[Path], model: str) -> Comet:
     Raises UserError for unreadable files, and where the model is not known.
     """
     if not files:
-        raise UserError("the metric comet needs scores of `python -m eval.comet_score`: give them with --comet FILE")
+        raise UserError("the metric comet needs scores of `python -m eval.comet.score`: give them with --comet FILE")
     scores: dict[Triple, float] = {}
     named = set()
     for path in files:
@@ -76,7 +76,7 @@ def read_scores(path: Path) -> dict[Triple, float]:
         return dict(rows)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{path} holds no COMET scores ({error!r}): expected the JSON of `python -m eval.comet_score` or "
+            f"{path} holds no COMET scores ({error!r}): expected the JSON of `python -m eval.comet.score` or "
             "`comet-score --to_json`, or a TSV file of source, translation, reference and score"
         ) from None
 
@@ -90,13 +90,13 @@ def _model_of(path: Path) -> str | None:
     if lacking:
         raise UserError(
             f"{path} does not name the {' and '.join(lacking)} of its model: make it again with "
-            "`python -m eval.comet_score`"
+            "`python -m eval.comet.score`"
         )
     return f"{found['model']}|weights:{found['weights']}|version:{found['version']}"
 
 
 def _named(found: Mapping[str, Any]) -> bool:
-    """Whether a file is one of `python -m eval.comet_score`: its rows are a step further in."""
+    """Whether a file is one of `python -m eval.comet.score`: its rows are a step further in."""
     return isinstance(found.get("model"), str)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rag_mt.types import Completion, Prompt, Watch
+from rag_mt.base.types import Completion, Prompt, Watch
 
 SHORTEST_PREFIX = 16
 """Tokens; a shorter shared beginning costs a computation of its own and saves less."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rag_mt.fingerprints import read_json
-from rag_mt.types import Prompt
+from rag_mt.base.fingerprints import read_json
+from rag_mt.base.types import Prompt
 
 
 def control_tokens(tokenizer: Any) -> frozenset[str]:

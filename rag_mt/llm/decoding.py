@@ -21,7 +21,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 
 from rag_mt.llm.shortlist import chooser_of
 from rag_mt.llm.stopping import AnswerText
-from rag_mt.loops import loop_in
+from rag_mt.text.loops import loop_in
 
 ROOM = 256
 """Columns that the cache has room for after the prompts before it must be copied into a larger one."""

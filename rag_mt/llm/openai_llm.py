@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 import httpx2
 import openai
 
-from rag_mt.defaults import LLM_CONCURRENCY, LLM_TIMEOUT
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import settings_hash
+from rag_mt.base.defaults import LLM_CONCURRENCY, LLM_TIMEOUT
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.types import Completion, Prompt, Watch
 from rag_mt.llm.batching import in_rounds
 from rag_mt.llm.server_names import PREFIX, model_and_url, warn_of_open_key
 from rag_mt.llm.stopping import first_stop, safe_length
-from rag_mt.types import Completion, Prompt, Watch
 
 log = logging.getLogger("rag_mt")
 T = TypeVar("T")

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import settings_hash
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.types import Completion, LanguageModel, Prompt, Watch
 from rag_mt.llm.transformers_llm import TransformersLLM
-from rag_mt.types import Completion, LanguageModel, Prompt, Watch
 
 
 class RoutedLLM:

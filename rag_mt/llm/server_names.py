@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from rag_mt.errors import UserError
+from rag_mt.base.errors import UserError
 
 log = logging.getLogger("rag_mt")
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from rag_mt.devices import cpu_has_bfloat16
+from rag_mt.models.devices import cpu_has_bfloat16
 
 ROUNDING = 2.0**-8
 """The largest relative error of a number that is rounded to bfloat16."""

@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from rag_mt.adapters import trained_wrapper
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import settings_hash
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.types import Completion, Prompt, Watch
 from rag_mt.llm.batching import EncodedPrompt, longest_first, share_unmarked, shared_tokens
 from rag_mt.llm.chat import chat_tuned, control_tokens, render_chat
 from rag_mt.llm.decoding import Newcomers, Prefix, Row, compute_prefix, decode, once
 from rag_mt.llm.stopping import AnswerText
-from rag_mt.models import LoadedLLM
-from rag_mt.types import Completion, Prompt, Watch
+from rag_mt.models.adapters import trained_wrapper
+from rag_mt.models.loading import LoadedLLM
 
 log = logging.getLogger("rag_mt")
 

@@ -2,7 +2,7 @@
 
 A search always finds something. Whether the nearest phrase is a translation shows in its score, in how far it is ahead
 of other phrases, in whether it leads back to the span that was asked for, and, for names and numbers, in its letters.
-`eval.hint_precision --fit` writes `confidence.json` beside the `ccpr.json` of a phrase model, for any index, or into
+`eval.hints --fit` writes `confidence.json` beside the `ccpr.json` of a phrase model, for any index, or into
 the folder of an index, for that one: how often a hit of some score is right depends on what an index holds.
 """
 
@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import read_json
-from rag_mt.paths import whole_file
-from rag_mt.types import Floats
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import read_json
+from rag_mt.base.paths import whole_file
+from rag_mt.base.types import Floats
 
 FILE = "confidence.json"
 
@@ -51,7 +51,7 @@ class Confidence:
         if missing:
             raise UserError(
                 f"the confidence model wants {', '.join(missing)}, which this version of rag_mt does not compute: "
-                "fit it again with `python -m eval.hint_precision --fit`"
+                "fit it again with `python -m eval.hints --fit`"
             )
         columns = np.stack([features[name] for name in self.features], axis=1).astype(np.float64)
         scaled = (columns - np.array(self.means)) / np.array(self.scales)
@@ -77,8 +77,7 @@ class Confidence:
                 raise ValueError("its numbers are out of range")
         except (ValueError, TypeError, AttributeError) as error:
             raise UserError(
-                f"{path} is no confidence model ({error}): fit it again with "
-                f"`python -m eval.hint_precision --fit {path}`"
+                f"{path} is no confidence model ({error}): fit it again with `python -m eval.hints --fit {path}`"
             ) from None
         return Confidence(**{**found, **lists})
 

@@ -11,8 +11,8 @@ import numpy as np
 from anyascii import anyascii
 from numpy.typing import NDArray
 
-from rag_mt.types import Floats
-from retrievers.words import word_spans
+from rag_mt.base.types import Floats
+from rag_mt.text.words import word_spans
 
 Rows = NDArray[np.int32]
 

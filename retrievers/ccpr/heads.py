@@ -13,8 +13,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import read_json
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import read_json
 
 SETTINGS, WEIGHTS = "ccpr.json", "heads.safetensors"
 ENCODER = "encoder"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import torch
 
-from rag_mt.adapters import WEIGHTS as ADAPTER
-from rag_mt.defaults import DEFAULT_PHRASE_MODEL
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import remembered_sha256, settings_hash
-from rag_mt.models import LoadedEncoder, load_encoder
+from rag_mt.base.defaults import DEFAULT_PHRASE_MODEL
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import remembered_sha256, settings_hash
+from rag_mt.models.adapters import WEIGHTS as ADAPTER
+from rag_mt.models.loading import LoadedEncoder, load_encoder
 from retrievers.ccpr.heads import ENCODER, SETTINGS, WEIGHTS, PhraseHeads
 from retrievers.ccpr.tokens import Tokenised, tokenised
-from retrievers.encoders import TransformerEncoder, batches
-from retrievers.families import Family, family_of
+from retrievers.encoders.encoder import TransformerEncoder, batches
+from retrievers.encoders.families import Family, family_of
 
 SHIPPED = Path(__file__).parent / "shipped"
 

@@ -10,15 +10,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.types import Floats, Hint, Hit, Sentence, Span, Unit
+from rag_mt.base.types import Floats, Hint, Hit, Sentence, Span, Unit
+from rag_mt.text.words import surface, words_in
 from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.features import CHANCE, back_features, joint_features, search_features, string_features
 from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import MAX_HINTS, Searched, in_blocks, search_each
-from retrievers.index import LeftOut
+from retrievers.index.index import LeftOut
 from retrievers.overlap import best_apart
-from retrievers.phrases import MAX_WORDS
-from retrievers.words import surface, words_in
+from retrievers.units.phrases import MAX_WORDS
 
 Segmentation = Literal["learned", "ngrams"]
 """Which spans of a sentence are looked up: those that the segmentation head sees, or all of up to four words."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from retrievers.encoders import trim
-from retrievers.words import token_words, word_spans
+from rag_mt.text.words import token_words, word_spans
+from retrievers.encoders.encoder import trim
 
 
 @dataclass(frozen=True, slots=True)

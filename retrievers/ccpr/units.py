@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rag_mt.errors import UserError
-from rag_mt.types import Encoder, Floats, Kind, Unit
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Encoder, Floats, Kind, Unit
 from retrievers.ccpr.model import PhraseEncoder
 from retrievers.ccpr.tokens import Tokenised
-from retrievers.phrases import ngrams
-from retrievers.units import QUERY_THRESHOLD
+from retrievers.units.phrases import ngrams
+from retrievers.units.unit import QUERY_THRESHOLD
 
 Rows = NDArray[np.int32]
 

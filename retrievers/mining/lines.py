@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from simplemma import LanguageDetector
 from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
 
-from rag_mt.errors import UserError
-from rag_mt.languages import base_code, language
-from rag_mt.types import Sentence
-from retrievers.phrase_shards import bare
+from finetune.ccpr.pair_shards import bare
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import base_code, language
+from rag_mt.base.types import Sentence
 
 CHUNK = 8192
 

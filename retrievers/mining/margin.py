@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.types import Floats
+from rag_mt.base.types import Floats
 from retrievers.mining.neighbours import Neighbours
 
 Strategy = Literal["max", "intersection", "forward", "backward"]

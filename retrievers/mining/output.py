@@ -11,12 +11,12 @@ from typing import BinaryIO
 from lxml import etree
 
 from rag_mt import __version__
-from rag_mt.corpora.opening import compressed
-from rag_mt.corpora.registry import format_by_suffix
-from rag_mt.corpora.xml import XML_LANG
-from rag_mt.errors import UserError
-from rag_mt.paths import whole_file
-from rag_mt.types import Sentence
+from rag_mt.base.errors import UserError
+from rag_mt.base.paths import whole_file
+from rag_mt.base.types import Sentence
+from rag_mt.formats.opening import compressed
+from rag_mt.formats.registry import format_by_suffix
+from rag_mt.formats.xml import XML_LANG
 
 _SEPARATORS = re.compile(r"[\t\r\n]+")
 

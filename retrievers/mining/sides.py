@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.types import Encoder, Floats, Kind, Sentence
-from retrievers.build import build_index
-from retrievers.index import open_index
+from rag_mt.base.types import Encoder, Floats, Kind, Sentence
+from retrievers.index.build import build_index
+from retrievers.index.index import open_index
+from retrievers.index.store import MANIFEST
 from retrievers.mining.neighbours import IndexSide
-from retrievers.sentence import SentenceUnits
-from retrievers.store import MANIFEST
+from retrievers.units.sentence import SentenceUnits
 
 KIND: Kind = "query"
 """What both sides are encoded as: neither of them asks and neither answers."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rag_mt.fingerprints import read_toml
-from rag_mt.languages import base_code
+from rag_mt.base.fingerprints import read_toml
+from rag_mt.base.languages import base_code
 
 FILE = Path(__file__).with_name("thresholds.toml")
 

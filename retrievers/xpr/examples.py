@@ -21,9 +21,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import file_sha256, read_json, remembered_sha256
-from rag_mt.paths import whole_folder
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import file_sha256, read_json, remembered_sha256
+from rag_mt.base.paths import whole_folder
 
 FORMAT = 1
 MANIFEST, PAIRS = "manifest.json", "pairs.npy"
@@ -154,15 +154,15 @@ def open_examples(folder: Path) -> ExampleSet:
     """The set in a folder, memory-mapped. Raises UserError where there is none, and for one that is damaged."""
     if not (folder / MANIFEST).is_file():
         raise UserError(
-            f"there are no phrase pairs with examples in {folder}: make them with `python -m finetune.xpr_data`"
+            f"there are no phrase pairs with examples in {folder}: make them with `python -m finetune.xpr.data`"
         )
     manifest = read_json(folder / MANIFEST)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise UserError(
-            f"{folder} is of another format than {FORMAT}: make it again with `python -m finetune.xpr_data`"
+            f"{folder} is of another format than {FORMAT}: make it again with `python -m finetune.xpr.data`"
         )
     if wrong := [name for name, own in manifest["files"].items() if not _is_whole(folder / name, own)]:
-        raise UserError(f"{folder} is damaged ({', '.join(wrong)}): make it again with `python -m finetune.xpr_data`")
+        raise UserError(f"{folder} is damaged ({', '.join(wrong)}): make it again with `python -m finetune.xpr.data`")
     source, target = (_open_side(folder, language) for language in manifest["languages"])
     rows: Rows = np.load(folder / PAIRS, allow_pickle=False)
     return ExampleSet(manifest["name"], source, target, rows, manifest)

@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rag_mt.adapters import WEIGHTS as ADAPTER
-from rag_mt.defaults import DEFAULT_ENCODER
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import remembered_sha256, settings_hash
-from rag_mt.models import LoadedEncoder, load_encoder
-from rag_mt.types import Floats
+from rag_mt.base.defaults import DEFAULT_ENCODER
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import remembered_sha256, settings_hash
+from rag_mt.base.types import Floats
+from rag_mt.models.adapters import WEIGHTS as ADAPTER
+from rag_mt.models.loading import LoadedEncoder, load_encoder
+from rag_mt.text.words import token_words
 from retrievers.ccpr.heads import ENCODER
-from retrievers.encoders import TransformerEncoder
-from retrievers.families import Family, family_of
-from retrievers.words import token_words
+from retrievers.encoders.encoder import TransformerEncoder
+from retrievers.encoders.families import Family, family_of
 from retrievers.xpr.examples import Rows, Side
 from retrievers.xpr.head import SETTINGS, WEIGHTS, XprHead, XprSettings
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
-from rag_mt.defaults import DEFAULT_LLM
+from rag_mt.base.defaults import DEFAULT_LLM
 from tests.browser.visitor import PATIENCE, Demo, Visitor
-from ui.limits import Limits
-from ui.page import build_page, launch
-from ui.service import open_service
-from ui.sessions import Sessions
+from ui.page.page import build_page, launch
+from ui.page.sessions import Sessions
+from ui.server.limits import Limits
+from ui.server.service import open_service
 
 FLAGS = [
     "--headless",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from playwright.sync_api import BrowserContext, Page
 
-from ui.service import Service
-from ui.sessions import Sessions
+from ui.page.sessions import Sessions
+from ui.server.service import Service
 
 PATIENCE = 180_000
 """Milliseconds that a step may take on a slow machine with models that are still loading."""

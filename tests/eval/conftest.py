@@ -10,7 +10,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from rag_mt.types import Origin, Sentence
+from rag_mt.base.types import Origin, Sentence
 from retrievers.registry import build_for, encoder_for
 
 SPECIAL = ["<pad>", "<s>", "</s>"]

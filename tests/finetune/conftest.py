@@ -15,14 +15,14 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig, PreTrainedTokenizerFast
 
 import rag_mt
-from finetune.lora_examples import Example
-from finetune.lora_sample import Pair
-from finetune.mdpr_relevance import Example as Question
-from finetune.mdpr_relevance import Passage
-from finetune.mdpr_relevance import write_examples as write_questions
+from finetune.lora.examples import Example
+from finetune.lora.sample import Pair
+from finetune.mdpr.relevance import Example as Question
+from finetune.mdpr.relevance import Passage
+from finetune.mdpr.relevance import write_examples as write_questions
 from prompts.templates import template
-from rag_mt.types import Hint, Hit, Sentence, Span
-from retrievers.words import word_spans
+from rag_mt.base.types import Hint, Hit, Sentence, Span
+from rag_mt.text.words import word_spans
 
 WORDS = [
     "stone",
@@ -67,7 +67,7 @@ def sentence_pair(rng: random.Random) -> tuple[str, str, list[int]]:
 
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Phrase pairs of two language pairs in two domains, as `retrievers.phrase_pairs` writes them."""
+    """Phrase pairs of two language pairs in two domains, as `eval.data.phrase_pairs` writes them."""
     folder = tmp_path_factory.mktemp("pairs")
     rng = random.Random(5)
     for name in ("xa-en", "xb-en"):

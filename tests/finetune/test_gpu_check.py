@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from finetune.gpu_check import main, searching, told
-from rag_mt.errors import UserError
+from rag_mt.base.errors import UserError
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rag_mt.adapters import merge_adapter
-from rag_mt.models import LoadedEncoder, choose_dtype, load_encoder
+from rag_mt.models.adapters import merge_adapter
+from rag_mt.models.loading import LoadedEncoder, choose_dtype, load_encoder
 from retrievers.xpr.examples import ExampleSet, Side, sentence_table, write_examples
 from tests.finetune.conftest import WORDS
 

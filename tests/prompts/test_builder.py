@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from prompts.builder import PromptBuilder
-from rag_mt.errors import UserError
-from rag_mt.types import Completion, Hint, Hit, Prompt, Sentence, Span, Unit
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Completion, Hint, Hit, Prompt, Sentence, Span, Unit
 
 GOLDEN = Path(__file__).parent / "golden"
 WRAPPERS = ("alpaca", "few-shot", "chat", "compact")

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prompts.hints import chosen_hints, in_source_order, passage_window
-from rag_mt.types import Hint, Hit, Sentence, Span
+from rag_mt.base.types import Hint, Hit, Sentence, Span
 
 TEXT = "one two three four five six seven eight nine ten"
 

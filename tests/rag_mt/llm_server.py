@@ -17,10 +17,10 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from rag_mt.base.streams import Returning
+from rag_mt.base.types import Prompt
 from rag_mt.llm import TransformersLLM
-from rag_mt.models import load_llm
-from rag_mt.streams import Returning
-from rag_mt.types import Prompt
+from rag_mt.models.loading import load_llm
 
 MODEL = "tiny"
 LLM = TransformersLLM(load_llm(sys.argv[1], device="cpu", dtype="float32"), 1)

@@ -28,7 +28,7 @@ def similarity(a: set[str], b: set[str]) -> float:
 
 
 def example_sentences(code: str) -> list[str]:
-    from rag_mt.corpora.splitting import split
+    from rag_mt.text.splitting import split
 
     texts = [p.read_text(encoding="utf-8") for p in sorted(EXAMPLES.glob(f"*.{code}.txt"))]
     return [span.of(t) for t in texts for span in split(t, code)]

@@ -8,8 +8,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from rag_mt.types import Encoder, Floats, Kind, Origin, Sentence, TokenStates
-from retrievers.words import word_spans
+from rag_mt.base.types import Encoder, Floats, Kind, Origin, Sentence, TokenStates
+from rag_mt.text.words import word_spans
 
 PARALLEL = {
     "en": """The central bank raised interest rates for the third time this year.
@@ -113,7 +113,7 @@ def fake() -> Callable[..., FakeEncoder]:
 @pytest.fixture(scope="session")
 def e5() -> Encoder:
     """The embedded encoder."""
-    from retrievers.encoders import open_encoder
+    from retrievers.encoders.encoder import open_encoder
 
     return open_encoder("embedded:e5-small")
 

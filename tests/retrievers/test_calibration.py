@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from rag_mt.errors import UserError
-from retrievers.build import build_index
+from rag_mt.base.errors import UserError
 from retrievers.calibration import calibrate
 from retrievers.default_index import default_index
 from retrievers.dense import DenseRetriever
-from retrievers.index import open_index, verify_index
-from retrievers.phrases import NgramUnits
+from retrievers.index.build import build_index
+from retrievers.index.index import open_index, verify_index
 from retrievers.registry import open_retriever
-from retrievers.sentence import SentenceUnits
+from retrievers.units.phrases import NgramUnits
+from retrievers.units.sentence import SentenceUnits
 
 
 @pytest.fixture

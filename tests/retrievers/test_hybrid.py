@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_mt.errors import UserError
+from rag_mt.base.errors import UserError
 from retrievers.hybrid import HybridSettings, Rankings, min_max, reciprocal_rank_fusion, weighted
 
 

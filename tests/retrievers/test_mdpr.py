@@ -11,11 +11,11 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import BertModel
 
-from rag_mt.defaults import DEFAULT_PASSAGE_MODEL
-from rag_mt.errors import UserError
+from rag_mt.base.defaults import DEFAULT_PASSAGE_MODEL
+from rag_mt.base.errors import UserError
 from retrievers.default_index import SAMPLE_CORPUS
-from retrievers.encoders import open_encoder
-from retrievers.families import Family
+from retrievers.encoders.encoder import open_encoder
+from retrievers.encoders.families import Family
 from retrievers.mdpr import MdprSettings, is_passage_model, open_mdpr, passage_model_folder
 from retrievers.registry import PASSAGE_ENCODER
 

@@ -7,20 +7,20 @@ import shutil
 import numpy as np
 import pytest
 
-from rag_mt.errors import UserError
-from rag_mt.types import Origin, Sentence, Span
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Origin, Sentence, Span
 from retrievers.bm25 import Bm25Settings
-from retrievers.build import build_index
 from retrievers.calibration import calibrate
 from retrievers.default_index import default_index
-from retrievers.encoders import NoEncoder
+from retrievers.encoders.encoder import NoEncoder
 from retrievers.hybrid import HybridSettings
-from retrievers.index import open_index, verify_index
-from retrievers.manifest import TERMS_FORMAT, read_manifest
+from retrievers.index.build import build_index
+from retrievers.index.index import open_index, verify_index
+from retrievers.index.manifest import TERMS_FORMAT, read_manifest
 from retrievers.mdpr import DualEncoder
 from retrievers.passage import PassageRetriever
-from retrievers.passages import PassageUnits, body_start
 from retrievers.registry import build_for, encoder_for, open_retriever
+from retrievers.units.passages import PassageUnits, body_start
 
 LONG = (
     "The Town Bank\nThe town is old and its streets are narrow, as everyone knows who has been there in summer. "

@@ -15,11 +15,8 @@ import numpy as np
 import pytest
 import uvicorn
 
-from rag_mt.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
-from rag_mt.llm.batching import in_rounds
-from rag_mt.llm.stopping import first_stop
-from rag_mt.translator import Translator
-from rag_mt.types import (
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
+from rag_mt.base.types import (
     Completion,
     Floats,
     Hint,
@@ -34,14 +31,17 @@ from rag_mt.types import (
     Unit,
     Watch,
 )
+from rag_mt.llm.batching import in_rounds
+from rag_mt.llm.stopping import first_stop
+from rag_mt.translation.translator import Translator
 from retrievers.registry import open_retriever
-from ui.api import make_app
-from ui.languages import offer_of
-from ui.limits import Limits
-from ui.metrics import Metrics
-from ui.serve import listening
-from ui.service import Service
-from ui.translators import Choice
+from ui.server.api import make_app
+from ui.server.languages import offer_of
+from ui.server.limits import Limits
+from ui.server.metrics import Metrics
+from ui.server.serve import listening
+from ui.server.service import Service
+from ui.server.translators import Choice
 
 
 class RuleLLM:

@@ -1,0 +1,95 @@
+"""Monolingual text for an index, from one side of the training data of several language pairs.
+
+    python -m eval.data.index_text --data DIR --output FILE [--side XX] [--domains news,mixed] [--limit N] [--exclude FILES]
+
+writes each different sentence once, in the order of the files, or a sample of --limit of them, and prints how many of
+each domain were taken and how many were left out for which reason. Sentences are equal if their casefolded letters and
+digits are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from finetune.ccpr.pair_shards import bare, excluded_texts, read_corpus, training_file
+from rag_mt.base.console import OK, Parser, positive, run
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import WMT16
+from rag_mt.base.paths import whole_file
+from rag_mt.base.skips import Skips
+from rag_mt.base.types import Origin
+from rag_mt.text.words import word_spans
+
+DOMAINS = "news,mixed,wiki/reddit,news+captions,conversation"
+FEWEST_WORDS = 8
+SEED = 1
+
+
+def write_text(options: argparse.Namespace) -> int:
+    """Write the text."""
+    if options.side != "en" and options.side not in WMT16:
+        raise UserError(f"there is no side {options.side!r}: choose en, {', '.join(WMT16)}")
+    data, languages = Path(options.data), WMT16 if options.side == "en" else (options.side,)
+    domains = set(options.domains.split(","))
+    skips = Skips(shown=0)
+    seen = excluded_texts(map(Path, options.exclude), skips)
+    found: list[tuple[str, str]] = []
+    for language in languages:
+        file = training_file(data, f"{language}-en")
+        corpus = read_corpus(file, skips)
+        texts = corpus.targets if options.side == "en" else corpus.sources
+        for line, domain, text in zip(corpus.lines, corpus.domains, texts, strict=True):
+            if domain not in domains:
+                continue
+            key = bare(text)
+            if key in seen:
+                skips.add(Origin(str(file), line), "seen before or excluded")
+            elif len(word_spans(text)) < options.words:
+                skips.add(Origin(str(file), line), f"with fewer than {options.words} words")
+            else:
+                seen.add(key)
+                found.append((domain, " ".join(text.split())))
+    if not found:
+        raise UserError(f"no sentence of {data}/train is of the domains {options.domains}: give other --domains")
+    taken = found
+    if options.limit and options.limit < len(found):
+        taken = [found[n] for n in sorted(random.Random(SEED).sample(range(len(found)), options.limit))]
+    with whole_file(Path(options.output)) as path:
+        path.write_text("".join(f"{text}\n" for _, text in taken), encoding="utf-8")
+    for domain, count in Counter(domain for domain, _ in taken).most_common():
+        print(f"{domain}: {count} sentences")
+    of = f" of {len(found)}" if len(taken) < len(found) else ""
+    print(f"{len(taken)}{of} sentences{f'; {left}' if (left := skips.summary()) else ''}")
+    return OK
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = Parser(
+        prog="python -m eval.data.index_text", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
+    parser.add_argument("--output", required=True, metavar="FILE", help="one sentence per line")
+    parser.add_argument("--side", default="en", metavar="XX", help="language of the text (default: en)")
+    parser.add_argument("--domains", default=DOMAINS, help=f"default: {DOMAINS}")
+    parser.add_argument(
+        "--words", type=positive, default=FEWEST_WORDS, metavar="N", help=f"fewest words (default: {FEWEST_WORDS})"
+    )
+    parser.add_argument("--limit", type=positive, metavar="N", help="a sample of N sentences, always the same")
+    parser.add_argument(
+        "--exclude",
+        nargs="*",
+        default=[],
+        metavar="FILE",
+        help="leave out what stands in a column of these files (tabs or ` ||| ` between columns)",
+    )
+    return run(write_text, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

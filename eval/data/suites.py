@@ -1,0 +1,226 @@
+"""What translation is measured on: sentence pairs by direction, and a fixed sample of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from finetune.ccpr.pair_shards import read_corpus
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import DIRECTIONS, base_code, language
+from rag_mt.base.skips import Skips
+from rag_mt.base.types import Origin
+from rag_mt.formats.format import Side
+from rag_mt.formats.hub import hub_segments
+from rag_mt.formats.opening import read_lines
+from rag_mt.formats.registry import format_named, format_of
+from rag_mt.formats.tmx import FORMAT as TMX
+from retrievers.default_index import SAMPLE_CORPUS
+
+log = logging.getLogger("rag_mt")
+
+SEED = 12345
+SAMPLE = "sample"
+QUICK = "quick form: measures nothing"
+"""The label of the sample corpus: it was written for this program, and a few hundred of its lines say little."""
+
+FOLDERS = {"wmt16": ("test", "test"), "dev": ("dev", "validation")}
+"""The suites of the 12 directions: their folder in the data and their split of `hf:wmt16`."""
+
+HUB_ROWS = {"fi": 3000}
+"""How many rows of `hf:wmt16@test` are newstest2016: behind the Finnish ones stand newstestB2016, other translations of
+the same English sentences."""
+
+USUAL_HEADS = (("source", "src"), ("target", "tgt", "reference", "ref", "translation"))
+"""What headers of a table call the two columns where they do not name languages."""
+
+Row = tuple[int, str, str]
+Direction = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Sentence pairs of one direction: `lines` of their file, sources and references, out of `available` pairs."""
+
+    source: str
+    target: str
+    lines: tuple[int, ...]
+    sources: tuple[str, ...]
+    references: tuple[str, ...]
+    available: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}-{self.target}"
+
+    @property
+    def sha256(self) -> str:
+        """A hash of all sources and references in order."""
+        pairs = list(zip(self.sources, self.references, strict=True))
+        return hashlib.sha256(json.dumps(pairs, ensure_ascii=False).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A named set of directions; `read` gives all pairs (line, source, reference) of one of them. `label` is what a
+    reader must be told first."""
+
+    name: str
+    directions: tuple[Direction, ...]
+    read: Callable[[str, str], list[Row]]
+    label: str = ""
+
+    @property
+    def quick(self) -> bool:
+        return self.name == SAMPLE
+
+    def part(self, source: str, target: str, limit: int | None = None, seed: int = SEED) -> Part:
+        """The pairs of a direction, or a sample of `limit` of them; raises UserError if there is none."""
+        rows = self.read(source, target)
+        if not rows:
+            raise UserError(f"the suite {self.name} has no sentence pair for {source}-{target}: give other data")
+        kept = sample(rows, limit, seed)
+        lines, sources, references = zip(*kept, strict=True)
+        return Part(source, target, lines, sources, references, len(rows))
+
+    def chosen(self, names: str | None) -> tuple[Direction, ...]:
+        """The directions of `de-en,en-de`, or all; raises UserError for one that the suite does not have."""
+        if names is None:
+            return self.directions
+        known = {f"{a}-{b}": (a, b) for a, b in self.directions}
+        for name in names.split(","):
+            if name not in known:
+                raise UserError(f"the suite {self.name} has no direction {name!r}: choose from {', '.join(known)}")
+        return tuple(known[name] for name in dict.fromkeys(names.split(",")))
+
+
+def sample(rows: Sequence[Row], limit: int | None, seed: int = SEED) -> list[Row]:
+    """At most `limit` of the rows in their order, the ones whose hashes are least.
+
+    A smaller limit gives a part of what a larger one gives, both directions of a language pair get the same pairs, and
+    a pair's luck does not depend on the others.
+    """
+    if limit is None or limit >= len(rows):
+        return list(rows)
+    order = sorted(range(len(rows)), key=lambda n: (_luck(rows[n], seed), n))
+    return [rows[n] for n in sorted(order[:limit])]
+
+
+def _luck(row: Row, seed: int) -> bytes:
+    text = json.dumps([seed, *sorted(row[1:])], ensure_ascii=False)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def open_suite(
+    name: str,
+    data: Path | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    columns: str | None = None,
+) -> Suite:
+    """The suite `sample`, `wmt16` or `dev`, or the one of a TSV or TMX file for a given direction.
+
+    `data` is the folder of wmt16 and dev, `columns` two columns of a TSV file (numbers from 1 or names, source first).
+    Raises UserError for a suite that is not there.
+    """
+    if name in (SAMPLE, *FOLDERS):
+        if source or target or columns:
+            raise UserError(
+                f"--src, --tgt and --columns are for a file of your own: choose from {name} with --directions"
+            )
+        if name == SAMPLE:
+            return Suite(SAMPLE, DIRECTIONS, _sample_rows, QUICK)
+        return Suite(name, DIRECTIONS, lambda a, b: _wmt_rows(name, data, a, b))
+    path = Path(name)
+    if not path.exists():
+        known = ", ".join((SAMPLE, *FOLDERS))
+        raise UserError(f"unknown suite {name!r}: choose one of {known}, or give a TSV or TMX file")
+    if not source or not target:
+        raise UserError(f"{name} is a file of your own: name its languages with --src LANG --tgt LANG")
+    direction = (language(source).code, language(target).code)
+    return Suite(path.name, (direction,), lambda a, b: file_rows(path, a, b, columns))
+
+
+def _sample_rows(source: str, target: str) -> list[Row]:
+    texts = [(SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines() for code in (source, target)]
+    return [(n, a, b) for n, (a, b) in enumerate(zip(*texts, strict=True), 1) if a.strip() and b.strip()]
+
+
+def _wmt_rows(suite: str, data: Path | None, source: str, target: str) -> list[Row]:
+    other = source if source != "en" else target
+    folder, split = FOLDERS[suite]
+    if data is None:
+        most = HUB_ROWS.get(other) if suite == "wmt16" else None
+        rows = [row for row in _hub_rows(suite, f"hf:wmt16/{other}-en@{split}", other) if not most or row[0] <= most]
+    else:
+        path = data / folder / f"{other}-en.tsv"
+        if not path.is_file():
+            raise UserError(f"there is no {path}: give --data DIR with {folder}/{other}-en.tsv, or other --directions")
+        corpus = read_corpus(path, Skips())
+        rows = list(zip(corpus.lines, corpus.sources, corpus.targets, strict=True))
+    return rows if target == "en" else [(n, b, a) for n, a, b in rows]
+
+
+def _hub_rows(suite: str, name: str, other: str) -> list[Row]:
+    """The rows (line, other language, English) of a data set of the hub."""
+    skips = Skips()
+    try:
+        sides = [
+            {s.origin.line: s.text.strip() for s in hub_segments(name, Side(code), skips)} for code in (other, "en")
+        ]
+    except UserError as error:
+        raise UserError(
+            f"the suite {suite} could not be read as {name}: give --data DIR with {FOLDERS[suite][0]}/{other}-en.tsv "
+            f"(English, tab, the other language), or connect to a network ({str(error).rpartition(': ')[0]})"
+        ) from None
+    return _both(name, sides[0], sides[1], skips)
+
+
+def file_rows(path: Path, source: str, target: str, columns: str | None = None) -> list[Row]:
+    """The pairs of a TSV file (columns by header, else the first two) or a TMX file, with their lines.
+
+    Raises UserError for other formats.
+    """
+    form = format_of(path).name
+    skips = Skips()
+    if form == "tmx":
+        if columns:
+            raise UserError(f"{path} is a TMX file, which has no columns: leave --columns out")
+        return [(a.origin.line, a.text.strip(), b.text.strip()) for a, b in TMX.pairs(path, source, target, skips)]
+    if form != "tsv":
+        raise UserError(f"{path} is {form}, which holds no sentence pairs: give a TSV (.tsv) or TMX (.tmx) file")
+    names = columns.split(",") if columns else _columns(path, source, target)
+    if len(names) != 2:
+        raise UserError(f"--columns {columns} are not two columns: give the source's and the target's, such as 1,2")
+    tsv = format_named("tsv")
+    sides = [
+        {s.origin.line: s.text.strip() for s in tsv.segments(path, Side(code, column), skips)}
+        for code, column in zip((source, target), names, strict=True)
+    ]
+    if all(side.get(1, "").casefold() in usual for side, usual in zip(sides, USUAL_HEADS, strict=True)):
+        del sides[0][1], sides[1][1]  # columns given by number: their header says `source` and `target`
+    return _both(str(path), sides[0], sides[1], skips)
+
+
+def _both(name: str, sources: Mapping[int, str], targets: Mapping[int, str], skips: Skips) -> list[Row]:
+    """The rows with text on both sides, by their numbers; others, told of and counted, are left out."""
+    for number in sorted(sources.keys() ^ targets.keys()):
+        skips.add(Origin(name, number), "text on one side only")
+    if left := skips.summary():
+        log.warning("%s: %s", name, left)
+    return [(n, sources[n], targets[n]) for n in sorted(sources.keys() & targets.keys())]
+
+
+def _columns(path: Path, source: str, target: str) -> list[str]:
+    """The columns whose headers name the languages or say source and target, else the first two."""
+    first = next((line.text for line in read_lines(path, Skips(shown=0))), None) or ""
+    heads = [cell.strip().casefold() for cell in first.split("\t")]
+    found = []
+    for code, usual in zip((source, target), USUAL_HEADS, strict=True):
+        names = (code.casefold(), base_code(code), language(code).name.casefold(), *usual)
+        found += next(([name] for name in names if name in heads), [])
+    return found if len(found) == 2 else ["1", "2"]

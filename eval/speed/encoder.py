@@ -1,0 +1,111 @@
+"""Sentences per second of our encoder against sentence-transformers' default on the same weights, in one run.
+
+    python -m eval.speed.encoder [--sentences 256] [--rounds 3] [--encoder ID] [--file FILE]
+
+The baseline is `SentenceTransformer(folder).encode(texts)` with its own defaults (float32, batches of 32).
+Sentences are those of the sample corpus (all languages, or FILE) that have at least 20 tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rag_mt.base.console import Parser, positive, run
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Floats
+from rag_mt.models.loading import DEFAULT_ENCODER
+from retrievers.encoders.encoder import TransformerEncoder, open_encoder
+
+MIN_TOKENS = 20
+
+
+def baseline(encoder: TransformerEncoder) -> Callable[[Sequence[str]], Floats]:
+    """sentence-transformers' `encode` on the same folder, with the pooling and prefix of our table."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    from rag_mt.models.loading import resolve_model
+
+    folder = resolve_model(encoder.id)
+    if (folder / "modules.json").is_file():
+        model = SentenceTransformer(str(folder), device=str(encoder.device))
+    else:
+        transformer = Transformer(str(folder))
+        pooling = Pooling(encoder.hidden, pooling_mode=encoder.family.pooling)
+        model = SentenceTransformer(modules=[transformer, pooling, Normalize()], device=str(encoder.device))
+    prefix = encoder.family.prefix("query")
+
+    def encode(texts: Sequence[str]) -> Floats:
+        vectors: Any = model.encode([prefix + t for t in texts], normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(vectors, dtype=np.float32)
+
+    return encode
+
+
+def long_sentences(encoder: TransformerEncoder, file: str | None, number: int) -> list[str]:
+    """The first `number` sentences of at least MIN_TOKENS tokens, languages taken in turn."""
+    if file:
+        texts = Path(file).read_text(encoding="utf-8").splitlines()
+    else:
+        sides = [p.read_text(encoding="utf-8").splitlines() for p in _sample_files()]
+        texts = [line for lines in zip(*sides, strict=True) for line in lines]
+    counts = [len(ids) for ids in encoder.tokenizer(texts, add_special_tokens=False)["input_ids"]]
+    found = [t for t, n in zip(texts, counts, strict=True) if n >= MIN_TOKENS][:number]
+    if not found:
+        raise UserError(f"{file} holds no sentence of {MIN_TOKENS} tokens: expected one sentence per line")
+    return found
+
+
+def _sample_files() -> list[Any]:
+    folder = resources.files("rag_mt") / "sample_corpus"
+    return sorted((p for p in folder.iterdir() if p.name.endswith(".txt")), key=lambda p: p.name)
+
+
+def report(options: argparse.Namespace) -> int:
+    """Time both in turn and print medians, ratio and how near the vectors are."""
+    encoder = open_encoder(options.encoder)
+    texts = long_sentences(encoder, options.file, options.sentences)
+    systems = {"sentence-transformers": baseline(encoder), "rag_mt": encoder.encode}
+    vectors = {name: encode(texts) for name, encode in systems.items()}  # also the warm-up
+    seconds: dict[str, list[float]] = {name: [] for name in systems}
+    for _ in range(options.rounds):
+        for name, encode in systems.items():
+            begin = time.perf_counter()
+            encode(texts)
+            seconds[name].append(time.perf_counter() - begin)
+    rates = {name: len(texts) / statistics.median(s) for name, s in seconds.items()}
+    cosine = float((vectors["rag_mt"] * vectors["sentence-transformers"]).sum(axis=1).min())
+    tokens = statistics.mean(len(i) for i in encoder.tokenizer(texts)["input_ids"])
+    print(
+        f"{encoder.id}, {len(texts)} sentences of {tokens:.0f} tokens on average, {encoder.device} with "
+        f"{torch.get_num_threads()} threads, ours in {str(encoder.dtype).removeprefix('torch.')}, "
+        f"median of {options.rounds} rounds"
+    )
+    for name, rate in rates.items():
+        print(f"{name:24s}{rate:8.1f} sentences/s")
+    print(f"ratio {rates['rag_mt'] / rates['sentence-transformers']:.2f}, lowest cosine of the vectors {cosine:.5f}")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point."""
+    parser = Parser(prog="python -m eval.speed.encoder", description=__doc__)
+    parser.add_argument("--encoder", default=DEFAULT_ENCODER)
+    parser.add_argument("--sentences", type=positive, default=256)
+    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--file", help="text file, one sentence per line (default: the sample corpus)")
+    return run(report, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

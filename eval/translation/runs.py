@@ -1,0 +1,215 @@
+"""Runs of systems on directions, each sentence kept as soon as its batch is done."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from eval.data.suites import Suite
+from eval.translation.format import clean_counts
+from eval.translation.models import Models, Run, open_translator
+from eval.translation.records import (
+    GENERATION,
+    RETRIEVAL,
+    note_time,
+    outputs_sha256,
+    read_records,
+    read_settings,
+    read_times,
+    record_of,
+    write_records,
+)
+from eval.translation.shared import asked, other_completions, repeatable
+from prompts.builder import FORMAT
+from prompts.templates import templates_hash
+from rag_mt import __version__
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import read_json, settings_hash
+from rag_mt.base.locks import alone_in
+from rag_mt.base.paths import whole_file
+from rag_mt.base.types import Completion, Origin, Sentence
+from rag_mt.llm.routed import answering
+from rag_mt.llm.transformers_llm import ALGORITHM
+from rag_mt.translation.jobs import plan
+from rag_mt.translation.journal import RecordJournal, check_settings
+from rag_mt.translation.translator import Translator
+
+log = logging.getLogger("rag_mt")
+
+RECORDS, TIMES, FACTS = ".jsonl", ".times.jsonl", ".json"
+JOURNAL = ".rag-mt-journal"
+"""The records of a run that is not finished."""
+COMMANDS = "commands.json"
+"""The commands that made a folder of runs, with the seconds that each took."""
+
+
+def translate_run(run: Run, suite: Suite, models: Models, bar: Any, restart: bool = False, show: bool = True) -> None:
+    """Translate what is missing of a run and write its facts; `bar` is told of every sentence.
+
+    All sentences are retrieved for as one call, sorted by the length of their prompts and cut into batches, so that a
+    run that was killed goes on with what is missing and ends with the same records. What another system of the folder
+    has asked already is not generated again where that changes nothing (see eval/translation/shared.py).
+    """
+    run.file(RECORDS).parent.mkdir(parents=True, exist_ok=True)
+    translator = open_translator(run, suite, models, show)
+    settings = run_settings(run, suite, translator)
+    if restart:
+        for kind in (RECORDS, FACTS, TIMES):
+            run.file(kind).unlink(missing_ok=True)
+    bar.set_postfix_str(f"{run.system.name} {run.part.name}")
+    if run.file(RECORDS).is_file():
+        check_settings(run.file(RECORDS), read_settings(run.file(RECORDS)), settings)
+        if len(read_records(run.file(RECORDS))) < len(run.part.sources):
+            raise UserError(f"{run.file(RECORDS)} lacks sentences of its run: use --restart to make it again")
+        _pass(bar, len(run.part.sources))
+    else:
+        journal = RecordJournal(run.file(JOURNAL), settings, restart)
+        with closing(journal):
+            _pass(bar, journal.kept)
+            if journal.finished < len(run.part.sources):
+                _translate(run, translator, journal, bar, settings)
+            write_records(run.file(RECORDS), settings, journal.records())
+        journal.finish()
+    if not finished(run, settings):
+        _write_facts(run, suite, translator, settings)
+
+
+def _pass(bar: Any, sentences: int) -> None:
+    """Move the bar over what was there before, which says nothing about the speed."""
+    if not bar.disable:
+        bar.initial += sentences
+        bar.n += sentences
+
+
+def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: Any, settings: Mapping[str, Any]) -> None:
+    part, times = run.part, run.file(TIMES)
+    sentences = [Sentence(text, part.source, Origin(part.name, n)) for n, text in enumerate(part.sources, 1)]
+    begin = time.perf_counter()
+    prompts = translator.prepare(sentences)
+    note_time(times, RETRIEVAL, time.perf_counter() - begin, len(sentences))
+
+    def by_whom(n: int) -> tuple[str, str]:
+        return answering(translator.llm, prompts[n]).fingerprint, asked(prompts[n])
+
+    def keep(numbers: Sequence[int], completions: Sequence[Completion]) -> None:
+        records = []
+        for n, completion in zip(numbers, completions, strict=True):
+            translation = translator.read(sentences[n], prompts[n], completion)
+            own = record_of(translation, part.references[n], part.lines[n], completion)
+            model, key = by_whom(n)
+            records.append(own | {"asked": key} | ({} if model == translator.llm.fingerprint else {"llm": model}))
+        journal.add_records(numbers, records)
+        bar.update(len(numbers))
+
+    missing = {n: prompt for n, prompt in enumerate(prompts) if n not in journal.found}
+    batches = plan(dict(enumerate(prompts)), run.system.batch_size)
+    if repeatable(translator.llm):
+        others = other_completions(run.file(RECORDS), settings)
+        known = {n: others[key] for n in missing if (key := by_whom(n)) in others}
+        if known:
+            keep(list(known), list(known.values()))
+        batches = plan({n: prompt for n, prompt in missing.items() if n not in known}, run.system.batch_size)
+    for batch in batches:
+        if missing.keys().isdisjoint(batch):
+            continue
+        begin = time.perf_counter()
+        completions = translator.llm.generate([prompts[n] for n in batch], translator.max_new_tokens)
+        seconds = time.perf_counter() - begin
+        note_time(times, GENERATION, seconds, len(batch), min(batch), sum(c.tokens for c in completions))
+        keep(batch, completions)
+
+
+def run_settings(run: Run, suite: Suite, translator: Translator) -> dict[str, Any]:
+    """All that could change a record of the run."""
+    own = {name: value for name, value in translator.settings.items() if name != "index"}
+    if "index" in translator.settings:
+        own["index"] = settings_hash(translator.settings["index"])
+    return own | {
+        "suite": suite.name,
+        "sample": run.part.sha256,
+        "lines": settings_hash(run.part.lines),
+        "batch_size": run.system.batch_size,
+        "versions": {"rag_mt": __version__, "torch": torch.__version__, "transformers": transformers.__version__},
+    }
+
+
+def finished(run: Run, settings: Mapping[str, Any]) -> bool:
+    """Whether the facts of a run are there and of these settings."""
+    path = run.file(FACTS)
+    return path.is_file() and read_json(path).get("fingerprint") == settings_hash(settings)
+
+
+def _write_facts(run: Run, suite: Suite, translator: Translator, settings: Mapping[str, Any]) -> None:
+    times, records = read_times(run.file(TIMES)), read_records(run.file(RECORDS))
+    index = json.loads(translator.settings["index"]) if "index" in translator.settings else {}
+    facts = {
+        "system": run.system.name,
+        "direction": [run.part.source, run.part.target],
+        "suite": suite.name,
+        "label": suite.label,
+        "fingerprint": settings_hash(settings),
+        "sample": {
+            "sentences": len(run.part.sources),
+            "available": run.part.available,
+            "sha256": run.part.sha256,
+        },
+        "settings": run.own.as_dict(),
+        "llm": translator.llm.fingerprint,
+        "wrapper": translator.prompts.wrapper,
+        "decoding": {"algorithm": ALGORITHM, "prompts": FORMAT, "templates": templates_hash()},
+        "index": {name: index[name] for name in ("retriever", "sentences", "units") if name in index},
+        "versions": settings["versions"],
+        "device": {"name": _device(translator), "threads": torch.get_num_threads()},
+        "seconds": {"retrieval": times.retrieval, "generation": times.generation},
+        "tokens": times.tokens,
+        "taken_over": len(records) - times.sentences,
+        "clean": asdict(clean_counts(records)),
+        "outputs": outputs_sha256(records),
+    }
+    with whole_file(run.file(FACTS)) as new:
+        new.write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _device(translator: Translator) -> str:
+    device = getattr(getattr(translator.llm, "model", None), "device", None)  # a server's model is a mere name
+    return "server" if device is None else str(device.type)
+
+
+def read_facts(run_file: Path) -> dict[str, Any]:
+    """The facts of a finished run; raises UserError where there are none."""
+    try:
+        found: dict[str, Any] = read_json(run_file)
+        found["system"], found["direction"], found["outputs"], found["sample"]["sha256"]
+        return found
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(
+            f"{run_file} is not there or is no finished run: run `python -m eval.translation` to its end"
+        ) from None
+
+
+def finished_runs(folder: Path) -> list[Path]:
+    """The fact files of all finished runs under a folder, by system and direction."""
+    return sorted(p for p in folder.glob("*/*-*.json") if p.with_suffix(RECORDS).is_file() and p.suffixes == [FACTS])
+
+
+def note_command(folder: Path, command: str, seconds: float) -> None:
+    """Add a finished command to those that made the folder; of several that end at once none is lost."""
+    path = folder / COMMANDS
+    with alone_in(folder, "eval", wait=True):
+        known = read_json(path) if path.is_file() else []
+        with whole_file(path) as new:
+            new.write_text(json.dumps([*known, {"command": command, "seconds": round(seconds, 1)}], indent=1) + "\n")
+
+
+def missing_runs(runs: Sequence[Run]) -> list[str]:
+    """The runs that are not finished, such as `ccpr de-en`."""
+    return [f"{run.system.name} {run.part.name}" for run in runs if not run.file(FACTS).is_file()]

@@ -1,0 +1,78 @@
+"""What hints are worth to adapters: their loss on development examples with and without them, by their least score.
+
+    python -m finetune.lora.cut_off ADAPTER ... --config configs/lora-embedded.toml --dev DEV.jsonl [--cut-offs 0.3,0.8]
+
+Only examples with hints count. Losses are natural logarithms per token of the answer; a cut-off whose loss is above
+that without hints shows hints that do harm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from finetune.lora.batches import tokens_of
+from finetune.lora.config import read_config
+from finetune.lora.examples import Example, read_examples
+from finetune.lora.trainer import Data, Trainer
+from rag_mt.base.console import OK, Parser, run
+from rag_mt.base.errors import UserError
+from rag_mt.base.settings import changes_of
+
+CUT_OFFS = "0.3,0.5,0.65,0.8"
+
+
+def above(examples: Sequence[Example], least: float) -> list[Example]:
+    """The examples with their hints of at least that score."""
+    return [replace(e, hints=tuple(hint for hint in e.hints if hint.hit.score >= least)) for e in examples]
+
+
+def measure(options: argparse.Namespace) -> int:
+    """Print a Markdown table: for each adapter a row without hints and one for each cut-off."""
+    try:
+        cut_offs = [float(text) for text in options.cut_offs.split(",")]
+    except ValueError:
+        raise UserError(f"--cut-offs {options.cut_offs} are no numbers: give some such as {CUT_OFFS}") from None
+    examples = [example for example in read_examples([Path(options.dev)]) if example.hints]
+    if not examples:
+        raise UserError(f"{options.dev} has no example with hints: make some with `python -m finetune.lora.data`")
+    sys.stdout.write("| adapter | least score | hints | loss | by direction |\n| --- | --- | --- | --- | --- |\n")
+    for adapter in options.adapters:
+        config = read_config(Path(options.config), {**changes_of(options.set), "model.start": adapter})
+        trainer = Trainer(config, Data(examples[:1]), Path("unused"), options.device)
+        for title, least in [("no hints", math.inf), *((str(cut_off), cut_off) for cut_off in cut_offs)]:
+            own = above(examples, least)
+            trainer.dev, left_out = tokens_of(trainer.prompts, own, config.training.cutoff, False)
+            if left_out:
+                raise UserError(f"{left_out} examples have over {config.training.cutoff} tokens: raise training.cutoff")
+            found = trainer.evaluate()
+            directions = ", ".join(f"{name} {value:.3f}" for name, value in found.items() if name != "dev")
+            hints = sum(len(example.hints) for example in own)
+            name = Path(adapter).resolve().name
+            sys.stdout.write(f"| {name} | {title} | {hints} | {found['dev']:.4f} | {directions} |\n")
+            sys.stdout.flush()
+    return OK
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = Parser(
+        prog="python -m finetune.lora.cut_off",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("adapters", nargs="+", metavar="ADAPTER", help="folders that `python -m finetune.lora` wrote")
+    parser.add_argument("--config", required=True, metavar="FILE", help="the settings that it was tuned with")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
+    parser.add_argument("--dev", required=True, metavar="FILE", help="examples of `python -m finetune.lora.data`")
+    parser.add_argument("--cut-offs", default=CUT_OFFS, metavar="C,...", help=f"least scores (default: {CUT_OFFS})")
+    parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
+    return run(measure, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,268 @@
+"""Questions in a target language for the second stage of training, without anybody's annotation.
+
+    python -m finetune.mdpr.queries --data DIR --language de --method titles --prepared PREPARED
+
+| method | question | relevant passage |
+|---|---|---|
+| `titles` | the title of a document | its first passage |
+| `first-sentences` | the first sentence of a passage | the rest of it |
+| `generated` | what a language model asks about a passage | the passage |
+
+The other passages of the language that BM25 finds for a question are its negatives, parts of the same document
+excepted. Documents are the runs of lines below a heading in `DIR/train/LL-en.tsv`, or `--documents FILE`: JSON lines
+with `title` and `text` (Wikipedia as WikiExtractor writes it), or `hf:wikimedia/wikipedia/20231101.de`. They go
+to `PREPARED/relevance/METHOD-LL.jsonl`. Generation goes on where it was stopped.
+
+Source: Shi et al. (2021), Cross-Lingual Training of Dense Retrievers for Document Retrieval, section 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from finetune.ccpr.pair_shards import bare, training_file
+from finetune.mdpr.negatives import with_bm25_negatives
+from finetune.mdpr.relevance import Example, Passage, json_rows, write_examples
+from finetune.mdpr.texts import texts_of_test_sets
+from prompts.queries import query_prompt, question_of
+from rag_mt.base.console import OK, Parser, add_model_options, positive, run
+from rag_mt.base.defaults import DEFAULT_LLM
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.progress import progress
+from rag_mt.base.skips import Skips
+from rag_mt.base.types import LanguageModel, Origin
+from rag_mt.formats.document_runs import Document, document_runs, passages
+from rag_mt.llm import open_llm
+from rag_mt.text.splitting import split
+from rag_mt.text.terms import words_of
+from rag_mt.translation.journal import RecordJournal
+from retrievers.bm25 import Bm25
+
+log = logging.getLogger("rag_mt")
+
+METHODS = ("titles", "first-sentences", "generated")
+NEW_TOKENS = 48
+AT_ONCE = 16
+"""Prompts of one batch."""
+FEWEST_WORDS, MOST_WORDS = 3, 40
+"""Words of a question; a title may be a single one."""
+MOST_DOCUMENTS = 100_000
+"""Documents that are read at most: all are held in memory, to be searched for negatives."""
+PASSAGE_WORDS = 20
+"""The least words of a passage."""
+
+
+def corpus_documents(data: Path, code: str, skips: Skips) -> Iterator[Document]:
+    """The documents of `DATA/train/LL-en.tsv` in the other language, without those that hold a sentence of a
+    development or test set."""
+    excluded = texts_of_test_sets(data)
+    path = training_file(data, f"{code}-en")
+    for found in document_runs(path, code, skips):
+        document = found.other
+        if excluded.isdisjoint(bare(sentence) for sentence in document.sentences):
+            yield document
+        else:
+            skips.add(document.origin, "documents that hold a sentence of a test set")
+
+
+def listed_documents(name: str, code: str, skips: Skips) -> Iterator[Document]:
+    """The documents of JSON lines (or of an `hf:` data set) with `title` and `text`."""
+    for number, row in enumerate(json_rows(name), 1):
+        title, text = row.get("title"), row.get("text")
+        if isinstance(title, str) and isinstance(text, str) and text.strip():
+            sentences = tuple(span.of(text) for span in split(text, code))
+            yield Document(title, sentences, code, Origin(Path(name).name, number))
+        else:
+            skips.add(Origin(name, number), "without title and text")
+
+
+def cut(documents: Iterable[Document]) -> list[list[Passage]]:
+    """The passages of each document that are long enough; their title is that of the document."""
+    made = []
+    for document in documents:
+        texts = [p.text for p in passages(document) if len(words_of(p.text)) >= PASSAGE_WORDS]
+        name = f"{document.language}:{document.origin}"
+        made.append([Passage(f"{name}#{n}", text, document.title) for n, text in enumerate(texts)])
+    return [own for own in made if own]
+
+
+def weak_examples(documents: Sequence[Sequence[Passage]], method: str, code: str, skips: Skips) -> list[Example]:
+    """One question per document: its title, or the first sentence of its first passage; questions that are too short or
+    too long, and those with nearly nothing to be found, go to `skips`."""
+    made = []
+    fewest = 1 if method == "titles" else FEWEST_WORDS
+    for number, own in enumerate(documents):
+        passage = own[0]
+        if method == "titles":
+            query, text = passage.title, passage.text
+        else:
+            first, *rest = [span.of(passage.text) for span in split(passage.text, code)]
+            query, text = first, " ".join(rest)
+        if not fewest <= len(words_of(query)) <= MOST_WORDS:
+            skips.add(Origin(passage.id), f"questions without {fewest} to {MOST_WORDS} words")
+        elif len(words_of(text)) < PASSAGE_WORDS // 2:
+            skips.add(Origin(passage.id), "questions with too little text below them")
+        else:
+            made.append(Example(str(number), query, (replace(passage, text=text),), (), code))
+    return made
+
+
+def generated_examples(
+    documents: Sequence[Sequence[Passage]], code: str, llm: LanguageModel, journal: RecordJournal, skips: Skips
+) -> Iterator[Example]:
+    """What a language model asks about the first passage of each document; answers without a question, questions that
+    are too short or too long and copies of the passage go to `skips`."""
+    chosen = [own[0] for own in documents]
+    bar = progress(len(chosen), "passages", "asking", initial=journal.kept)
+    left = [n for n in range(len(chosen)) if n not in journal.found]
+    answers = {n: str(record["answer"]) for n, record in journal.found.items()}
+    for begin in range(0, len(left), AT_ONCE):
+        numbers = left[begin : begin + AT_ONCE]
+        found = llm.generate([query_prompt(chosen[n].text, code, llm) for n in numbers], NEW_TOKENS)
+        records = [{"answer": completion.text} for completion in found]
+        journal.add_records(numbers, records)
+        answers |= {n: record["answer"] for n, record in zip(numbers, records, strict=True)}
+        bar.update(len(numbers))
+    bar.close()
+    for number, passage in enumerate(chosen):
+        query = question_of(answers[number])
+        if not FEWEST_WORDS <= len(words_of(query)) <= MOST_WORDS:
+            skips.add(Origin(passage.id), "answers without a question of 3 to 40 words")
+        elif bare(query) in bare(passage.text):
+            skips.add(Origin(passage.id), "questions that stand in their passage")
+        else:
+            yield Example(str(number), query, (passage,), (), code)
+
+
+def findable(examples: Sequence[Example], collection: Sequence[Passage], code: str, rank: int) -> list[Example]:
+    """The examples whose passage is among the `rank` best of the collection by BM25: a question that shares no rare
+    word with its passage is seldom about it."""
+    if not examples:
+        return []
+    found = Bm25.build([p.text for p in collection], code)
+    _, best = found.top(found.queries([e.query for e in examples], code), rank)
+    ids = [p.id for p in collection]
+    return [
+        e
+        for e, row in zip(examples, best.tolist(), strict=True)
+        if e.positives[0].id in {ids[n] for n in row if n >= 0}
+    ]
+
+
+def without_titles(examples: Iterable[Example]) -> Iterator[Example]:
+    """The examples with passages as bare text: a title that is the question would answer it."""
+    for e in examples:
+        positives, negatives = (tuple(replace(p, title="") for p in own) for own in (e.positives, e.negatives))
+        yield replace(e, positives=positives, negatives=negatives)
+
+
+def make(options: argparse.Namespace) -> int:
+    """Write the questions of a language."""
+    code, method, skips = options.language, options.method, Skips(shown=0)
+    folder = Path(options.prepared) / "relevance"
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}: make it with `python -m finetune.mdpr.data`")
+    if options.documents:
+        documents = listed_documents(options.documents, code, skips)
+    elif options.data:
+        documents = corpus_documents(Path(options.data), code, skips)
+    else:
+        raise UserError("no documents are named: give --data DIR or --documents FILE")
+    every = cut(islice(documents, options.read))
+    if not every:
+        raise UserError(f"there is no document with a heading in {code}: give others with --documents FILE")
+    if next(iter(documents), None) is not None:
+        log.warning("only the first %d documents are read: --read takes more", options.read)
+    order = np.random.default_rng(options.seed).permutation(len(every))[: options.limit]
+    chosen = [every[n] for n in sorted(order.tolist())]
+    collection = [passage for own in every for passage in own]
+    journal = folder / f"generated-{code}.journal"
+    if method == "generated":
+        made = findable(_generated(options, chosen, journal, skips), collection, code, options.rank)
+    else:
+        made = weak_examples(chosen, method, code, skips)
+    if not made:
+        raise UserError(f"no question could be made in {code} ({skips.summary()}): give more or other documents")
+    mined = with_bm25_negatives(made, collection, code, options.depth, related=False)
+    rng = np.random.default_rng([options.seed, 1])
+    kept = [replace(e, negatives=_drawn(e.negatives, options.negatives, rng)) for e in mined]
+    path = folder / f"{method}-{code}.jsonl"
+    write_examples(path, without_titles(kept))
+    if method == "generated":
+        journal.unlink()
+    sys.stdout.write(f"{path}: {len(kept)} questions from {len(chosen)} of {len(every)} documents\n")
+    if skips.total:
+        sys.stdout.write(skips.summary() + "\n")
+    return OK
+
+
+def _drawn(negatives: Sequence[Passage], count: int, rng: np.random.Generator) -> tuple[Passage, ...]:
+    """`count` of the negatives at random, best first."""
+    chosen = np.sort(rng.permutation(len(negatives))[:count]).tolist()
+    return tuple(negatives[n] for n in chosen)
+
+
+def _generated(
+    options: argparse.Namespace, chosen: Sequence[Sequence[Passage]], path: Path, skips: Skips
+) -> list[Example]:
+    """The examples of a language model, whose answers stay in the journal `path`."""
+    llm = open_llm(options.llm, adapter=options.adapter, device=options.device, dtype=options.dtype)
+    settings: Mapping[str, Any] = {
+        "llm": llm.fingerprint,
+        "prompts": settings_hash(query_prompt("", options.language, llm).text),
+        "passages": settings_hash([own[0].text for own in chosen]),
+    }
+    journal = RecordJournal(path, settings, options.restart)
+    try:
+        return list(generated_examples(chosen, options.language, llm, journal, skips))
+    finally:
+        journal.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line; returns the exit code."""
+    parser = Parser(
+        prog="python -m finetune.mdpr.queries", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--language", required=True, metavar="LL", help="the language of questions and passages")
+    parser.add_argument("--method", choices=METHODS, default="titles", help="where the questions come from")
+    parser.add_argument("--prepared", required=True, metavar="DIR", help="made by `python -m finetune.mdpr.data`")
+    parser.add_argument("--data", metavar="DIR", help="folder with train/LL-en.tsv, whose documents are taken")
+    parser.add_argument("--documents", metavar="FILE", help="documents instead: JSON lines, or an hf: data set")
+    parser.add_argument("--limit", type=positive, default=2000, metavar="N", help="documents (default: 2000)")
+    parser.add_argument(
+        "--read",
+        type=positive,
+        default=MOST_DOCUMENTS,
+        metavar="N",
+        help=f"documents to choose from ({MOST_DOCUMENTS})",
+    )
+    parser.add_argument("--depth", type=positive, default=1000, metavar="N", help="BM25 hits per question (1000)")
+    parser.add_argument("--negatives", type=positive, default=30, metavar="N", help="of them that are kept (30)")
+    parser.add_argument(
+        "--rank",
+        type=positive,
+        default=20,
+        metavar="N",
+        help="generated questions must find their passage\nby BM25 among the best N (20)",
+    )
+    parser.add_argument("--llm", default=DEFAULT_LLM, help="the language model that asks (default: %(default)s)")
+    parser.add_argument("--adapter", metavar="DIR", help="its adapter (default: none)")
+    parser.add_argument("--seed", type=int, default=1, help="of what is drawn (default: 1)")
+    parser.add_argument("--restart", action="store_true", help="forget what an interrupted run generated")
+    add_model_options(parser)
+    return run(make, parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""What all commands share: one-sentence errors, exit codes, notes on stderr, common options."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from rag_mt.base.defaults import LLM_CONCURRENCY, LLM_TIMEOUT
+from rag_mt.base.errors import UserError
+
+OK, PARTLY, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes: all done; done but something was skipped or failed; the user must change something; stopped."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG_USE, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+
+
+def note(text: str) -> None:
+    """A line on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+    """The exit code of a command; mistakes of the user become one sentence on stderr."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    quiet_libraries()
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("rag_mt")
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO)
+    try:
+        code = command(arguments)
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        note(f"rag-mt: {error}")
+        return WRONG_USE
+    except KeyboardInterrupt:
+        note("rag-mt: interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone: so do we, without a word
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        note(f"rag-mt: {place}{error.strerror or error}: check the path, its permissions and the free space")
+        return WRONG_USE
+
+
+def quiet_libraries() -> None:
+    """Leave stderr to our own lines: no progress bars and advice from the model libraries."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """`--device` and `--dtype`."""
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: auto)")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16 (default: auto)")
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """`--llm-timeout` and `--llm-concurrency`, which are for `openai:` models."""
+    add = parser.add_argument
+    timeout_help = f"seconds in which a model server must answer (default: {LLM_TIMEOUT:g})"
+    add("--llm-timeout", type=positive, default=LLM_TIMEOUT, metavar="S", help=timeout_help)
+    concurrency_help = f"requests to a model server at once (default: {LLM_CONCURRENCY})"
+    add("--llm-concurrency", type=positive, default=LLM_CONCURRENCY, metavar="N", help=concurrency_help)
+
+
+def positive(text: str) -> int:
+    """An argparse type: a whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def share(text: str) -> float:
+    """An argparse type: a number from 0 to below 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to below 1")
+    return value

@@ -1,0 +1,143 @@
+"""Settings from a TOML file: one frozen dataclass per section, checked key by key."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import read_toml
+
+T = TypeVar("T")
+LAST_SEED = 2**32 - 1
+"""The greatest seed that every library takes."""
+
+WORDS = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+}
+"""What a value of a type is, as said to a user, by the kind of error."""
+
+Row = tuple[str, Any, bool, str]
+"""A setting to check: its name, its value, whether that fits, and what was expected."""
+
+
+@dataclass(frozen=True)
+class Sections:
+    """Settings of a file: a dataclass with a field for each of its sections."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return asdict(self)
+
+
+def read_settings(kind: type[T], path: Path, changes: Mapping[str, str], example: str) -> T:
+    """The settings `kind`, a dataclass of sections (dataclasses, or mappings with any keys), from a file with `changes`
+    (`training.steps` -> `100`, values as in TOML) on top.
+
+    Raises UserError for a file that is missing (`example` is one to try) or no TOML, and for settings that do not
+    exist or are of another type.
+    """
+    found = read_toml(path, "configuration", example)
+    sections = get_type_hints(kind)
+    for name, text in changes.items():
+        section, _, key = name.partition(".")
+        try:
+            value = tomllib.loads(f"x = {text}")["x"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        own = found.setdefault(section, {})
+        if isinstance(own, dict):
+            own[key] = value
+    for section, values in found.items():
+        if section not in sections or not isinstance(values, dict):
+            raise UserError(f"{path} has no section [{section}] that is known: expected {', '.join(sections)}")
+    return kind(**{name: _section(path, name, part, found.get(name, {})) for name, part in sections.items()})
+
+
+def changes_of(texts: Sequence[str]) -> dict[str, str]:
+    """What `--set SECTION.KEY=VALUE` asks for; raises UserError for a text of another form."""
+    for text in texts:
+        if "=" not in text or "." not in text.partition("=")[0]:
+            raise UserError(f"--set {text!r} changes nothing: expected SECTION.KEY=VALUE, such as training.steps=100")
+    return dict(text.split("=", 1) for text in texts)
+
+
+def shown_changes(texts: Sequence[str]) -> str:
+    """The options that made such changes, for the record: files and folders by their last name."""
+    made = []
+    for name, value in changes_of(texts).items():
+        path = Path(value.strip("\"'"))
+        made.append(f" --set {name}={path.name if path.is_absolute() or path.exists() else value}")
+    return "".join(made)
+
+
+def shown_path(text: str) -> str:
+    """A path as it is recorded: as it was given, or by its last name if it begins at the root."""
+    return Path(text).name if Path(text).is_absolute() else text
+
+
+def at_least(least: int, section: str, settings: Any, *keys: str) -> list[Row]:
+    """The rows of settings that are counts."""
+    found = {key: getattr(settings, key) for key in keys}
+    return [(f"{section}.{key}", value, value >= least, f"at least {least}") for key, value in found.items()]
+
+
+def seed_row(name: str, value: int) -> Row:
+    """The row of a random seed."""
+    return name, value, 0 <= value <= LAST_SEED, f"0 to {LAST_SEED}"
+
+
+def drop_row(name: str, value: float) -> Row:
+    """The row of a dropout."""
+    return name, value, 0 <= value < 1, "a share from 0 to below 1"
+
+
+def check_values(path: Path, rows: Iterable[Row]) -> None:
+    """Raise UserError for the first setting that does not fit."""
+    for name, value, fits, wanted in rows:
+        if not fits:
+            raise UserError(f"{path} sets {name} to {value!r}: expected {wanted}")
+
+
+def _section(path: Path, name: str, kind: Any, found: Mapping[str, Any]) -> Any:
+    """One section: a dataclass, or a mapping whose keys are free."""
+    if get_origin(kind) is Mapping:
+        return dict(found)
+    defaults = kind()
+    types = get_type_hints(kind)
+    known = [f.name for f in fields(kind)]
+    for key, value in found.items():
+        if key not in known:
+            raise UserError(f"{path} sets {name}.{key}, which does not exist: expected one of {', '.join(known)}")
+        _check_type(path, f"{name}.{key}", value, types[key], getattr(defaults, key))
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in found.items()})
+
+
+def _check_type(path: Path, name: str, value: Any, kind: Any, example: Any) -> None:
+    """Raise UserError for a value, or the first one within it, that is of another type: a whole number is a float too.
+
+    Values are read as in JSON, where lists are tuples and nothing is turned into another type. The value stays as it
+    was written.
+    """
+    try:
+        TypeAdapter(kind).validate_json(json.dumps(value, default=str), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
+        wanted = WORDS.get(first["type"], first["msg"])
+        if first["type"] == "literal_error":
+            wanted = f"one of {', '.join(get_args(kind))}"
+        such = f", such as {json.dumps(example)}" if example and not place and not isinstance(example, bool) else ""
+        shown = first["input"] if place else value
+        raise UserError(f"{path} sets {name}{place} to {shown!r}: expected {wanted}{such}") from None

@@ -1,0 +1,226 @@
+"""Find sentence pairs that are translations of each other in two texts: `rag-mt mine A B --src de --tgt en`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rag_mt.base.console import OK, PARTLY, add_model_options, note, positive
+from rag_mt.base.defaults import DEFAULT_ENCODER
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import read_json
+from rag_mt.base.languages import base_code, language
+from rag_mt.base.paths import whole_file
+from rag_mt.base.progress import progress
+from rag_mt.base.skips import Skips
+from rag_mt.base.types import Sentence
+
+if TYPE_CHECKING:
+    from retrievers.mining.lines import Choice
+    from retrievers.mining.margin import Pairs
+    from retrievers.mining.neighbours import IndexSide, Neighbours
+    from retrievers.mining.output import MinedPair
+    from retrievers.mining.thresholds import Threshold
+
+PLAN = "mine.json"
+NO_LETTERS = "no letters"
+STRATEGIES = ("max", "intersection", "forward", "backward")
+"""Those of `retrievers.mining.margin`, for the help text, which loads no libraries."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All options of the command."""
+    add = parser.add_argument
+    add("first", metavar="A", help="file, folder or hf: data set of text in the source language")
+    add("second", metavar="B", help="the same in the target language")
+    add("--src", required=True, metavar="LANG", help="language of A")
+    add("--tgt", required=True, metavar="LANG", help="language of B")
+    add("-o", "--output", required=True, metavar="FILE", help="pairs.tsv or pairs.tmx (.gz, .xz or .zst may follow)")
+    add(
+        "--threshold",
+        type=number,
+        metavar="X",
+        help="least score of a pair (default: what was tuned for the encoder, else 1.04); 0 keeps all",
+    )
+    add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help=f"default: {DEFAULT_ENCODER}")
+    add(
+        "--neighbours", type=positive, metavar="K", help="neighbours in the score (default: as the threshold was tuned)"
+    )
+    add(
+        "--strategy",
+        choices=STRATEGIES,
+        default="max",
+        help="pairs that one side proposes (forward: A), both (intersection) or either, best first (default: max)",
+    )
+    add("--check-language", action="store_true", help="drop lines of which more words are known in the other language")
+    add("--no-split", action="store_true", help="every line or cell is one sentence already")
+    add("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
+    add("--column", default="", help="column of A, a TSV (number from 1, or name), or field of a JSONL")
+    add("--second-column", default="", metavar="COLUMN", help="the same of B")
+    add("--work", metavar="DIR", help="keep the vectors here for another run (default: beside FILE, until it is done)")
+    add("--restart", action="store_true", help="forget what an interrupted run had finished")
+    add("--quiet", action="store_true", help="no progress bar")
+    add_model_options(parser)
+
+
+def number(text: str) -> float:
+    """An argparse type: a number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return value
+
+
+def mine(options: argparse.Namespace) -> int:
+    """`rag-mt mine`: pairs of sentences of two texts that are probably translations of each other.
+
+    A pair scores by how far its cosine stands above the mean cosine of both sentences' nearest ones; each sentence
+    is in one pair at most, the best ones first. An interrupted run goes on where it was.
+    """
+    from retrievers.mining.lines import check_word_lists, choose, survey
+    from retrievers.mining.margin import mined
+    from retrievers.mining.output import write_pairs, writer_for
+
+    codes = language(options.src).code, language(options.tgt).code
+    if base_code(codes[0]) == base_code(codes[1]):
+        raise UserError(f"A and B are both {language(codes[0]).name}: give another --src or --tgt")
+    output = _output(options)
+    writer_for(output)
+    if options.check_language:
+        check_word_lists(codes)
+    threshold = _threshold(options, codes)
+    skips = Skips()
+    reads = [partial(_read, options, side, code) for side, code in enumerate(codes)]
+    others = codes[::-1] if options.check_language else ("", "")
+    surveys = [survey(read(skips), code, other) for read, code, other in zip(reads, codes, others, strict=True)]
+    choices = choose(*surveys)
+    for name, code, choice in zip((options.first, options.second), codes, choices, strict=True):
+        note(f"{name}: {choice.describe()}")
+        if not choice.count:
+            raise UserError(f"{name} has no line to compare: give a file with {language(code).name} text")
+    if skips.counts:
+        note(skips.summary())
+    work = Path(options.work) if options.work else output.with_name(output.name + ".mining")
+    sides = _encoded(options, work, codes, reads, choices)
+    ahead, back = _neighbours(options, sides, threshold.neighbours)
+    pairs = mined(ahead, back, options.strategy).at_least(threshold.score)
+    write_pairs(output, _rows(pairs, sides), *codes)
+    if not options.work:
+        shutil.rmtree(work)
+    note(f"{output}: {len(pairs)} pairs that score at least {threshold.score:.4f} ({threshold.origin})")
+    return PARTLY if set(skips.counts) - {NO_LETTERS} else OK
+
+
+def _output(options: argparse.Namespace) -> Path:
+    output = Path(options.output).absolute()
+    if output.is_dir():
+        raise UserError(f"-o {options.output} is a folder: give a file, such as {output / 'pairs.tsv'}")
+    if not os.access(output.parent, os.W_OK):
+        raise UserError(
+            f"folder {output.parent} of -o {options.output} does not exist or cannot be written: choose another"
+        )
+    for name in (options.first, options.second):
+        if output.exists() and Path(name).exists() and output.samefile(name):
+            raise UserError(f"-o {options.output} would overwrite the input {name}: give another file")
+    return output
+
+
+def _threshold(options: argparse.Namespace, codes: tuple[str, str]) -> Threshold:
+    """The score and the neighbours that were asked for, or else those that are known for the encoder."""
+    from retrievers.mining.thresholds import Threshold, known_threshold
+
+    known = known_threshold(options.encoder, *codes)
+    if options.threshold is not None:
+        return Threshold(options.threshold, options.neighbours or known.neighbours, "as given")
+    if options.neighbours not in (None, known.neighbours):
+        raise UserError(
+            f"the default threshold for {options.encoder} is one for {known.neighbours} neighbours: give --threshold "
+            f"with --neighbours {options.neighbours}, or leave it out"
+        )
+    return known
+
+
+def _read(options: argparse.Namespace, side: int, code: str, skips: Skips) -> Iterator[Sentence]:
+    """The sentences of A (side 0) or B (1)."""
+    from rag_mt.formats.reading import read_sentences
+
+    name, column = ((options.first, options.column), (options.second, options.second_column))[side]
+    return read_sentences([name], code, format=options.format, column=column, split=not options.no_split, skips=skips)
+
+
+def _encoded(
+    options: argparse.Namespace,
+    work: Path,
+    codes: tuple[str, str],
+    reads: Sequence[Callable[[Skips], Iterator[Sentence]]],
+    choices: tuple[Choice, Choice],
+) -> list[IndexSide]:
+    """Both sides as indexes in the folder `work`."""
+    from rag_mt.base.locks import alone_in
+    from rag_mt.formats.reading import input_stamp
+    from retrievers.mining.sides import encoded_side
+    from retrievers.registry import sentence_encoder
+
+    encoder = sentence_encoder(options.encoder, options.device, options.dtype)
+    plan = {
+        "encoder": [encoder.id, encoder.fingerprint],
+        "languages": list(codes),
+        "files": [input_stamp(name) for name in (options.first, options.second)],
+        "columns": [options.column, options.second_column],
+        "reading": [options.format, not options.no_split, options.check_language],
+    }
+    with alone_in(work, f"mining into {options.output}"):
+        _begin(options, work, plan)
+        return [
+            encoded_side(
+                work / name, choice.of(read(Skips(shown=0))), encoder, code, total=choice.count, show=not options.quiet
+            )
+            for name, code, read, choice in zip(("source", "target"), codes, reads, choices, strict=True)
+        ]
+
+
+def _begin(options: argparse.Namespace, work: Path, plan: Mapping[str, Any]) -> None:
+    """Compare the plan with that of what is in the folder, if it is to be used."""
+    from retrievers.index.manifest import differences
+
+    own = ("source", "target", "source.building", "target.building")
+    if options.restart:
+        for name in own:
+            shutil.rmtree(work / name, ignore_errors=True)
+    if any((work / name).exists() for name in own):
+        found = read_json(work / PLAN) if (work / PLAN).is_file() else {"plan": "missing"}
+        if different := differences(found, json.loads(json.dumps(plan))):
+            raise UserError(
+                f"the vectors in {work} are those of another run ({'; '.join(different)}): "
+                "give --restart to make them anew, or another folder with --work"
+            )
+    with whole_file(work / PLAN) as part:
+        part.write_text(json.dumps(plan, ensure_ascii=False, indent=2), encoding="utf-8")
+
+
+def _neighbours(options: argparse.Namespace, sides: list[IndexSide], k: int) -> tuple[Neighbours, Neighbours]:
+    """The nearest sentences of each side in the other one."""
+    from retrievers.mining.neighbours import nearest
+
+    source, target = sides
+    total = len(source) + len(target)
+    with closing(progress(total, "sentences", "comparing", show=not options.quiet)) as bar:
+        return nearest(source, target, k, bar.update), nearest(target, source, k, bar.update)
+
+
+def _rows(pairs: Pairs, sides: list[IndexSide]) -> Iterator[MinedPair]:
+    from retrievers.mining.output import MinedPair
+
+    for score, *units in zip(pairs.scores.tolist(), pairs.sources.tolist(), pairs.targets.tolist(), strict=True):
+        source, target = (side.sentence(unit) for side, unit in zip(sides, units, strict=True))
+        yield MinedPair(score, source, target)

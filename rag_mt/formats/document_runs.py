@@ -1,0 +1,103 @@
+"""Document-like runs of a sentence-aligned TSV file: a heading and the sentences below it.
+
+Files with the columns English, other language, domain and source keep the order of the texts that they were made from
+(a year of news, a manual), so that a line without a final full stop, short on both sides, begins a new document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rag_mt.base.skips import Skips
+from rag_mt.base.types import Origin, Sentence
+from rag_mt.formats.opening import read_lines
+
+DOCUMENT_DOMAINS = ("news", "medical", "fiction", "tech-docs")
+"""Domains whose lines stand in the order of their texts and have headings."""
+LONGEST_HEADING = 14
+FEWEST_SENTENCES = 3
+NOWHERE = Origin()
+
+_ENDED = re.compile(r"[.!?…:;,][\s\"'”»)\]]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A title and the sentences below it in one language; `origin` is the title's line."""
+
+    title: str
+    sentences: tuple[str, ...]
+    language: str
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelDocument:
+    """The same document in English and another language, sentence by sentence."""
+
+    english: Document
+    other: Document
+    domain: str
+    source: str
+
+
+def is_heading(text: str) -> bool:
+    """Whether a line looks like a heading: 2 to 14 words, a capital or a digit first and no full stop last. In scripts
+    without capitals only lines that begin with a digit do."""
+    words = text.split()
+    capital = text[:1].isupper() or text[:1].istitle() or text[:1].isdigit()
+    return 2 <= len(words) <= LONGEST_HEADING and capital and not _ENDED.search(text)
+
+
+def document_runs(
+    path: Path, language: str, skips: Skips, domains: Sequence[str] = DOCUMENT_DOMAINS
+) -> Iterator[ParallelDocument]:
+    """The documents of a TSV file (English, `language`, domain, source) in the order of its lines.
+
+    A document ends before the next heading, where the source changes, and at a line that has no two texts; runs with
+    fewer than three sentences below their heading are none. Lines that cannot be read go to `skips`.
+    """
+    run: list[tuple[int, str, str]] = []
+    key = ("", "")
+    for line in read_lines(path, skips):
+        english, other, *place = [*(line.text or "").split("\t"), "", "", ""][:4]
+        own = (place[0], place[1])
+        usable = bool(english.strip() and other.strip()) and own[0] in domains
+        heading = usable and is_heading(english) and is_heading(other)
+        if run and (heading or not usable or own != key):
+            yield from _made(run, language, path, key)
+            run = []
+        key = own
+        if heading or (run and usable):
+            run.append((line.number, english, other))
+    yield from _made(run, language, path, key)
+
+
+def _made(
+    run: Sequence[tuple[int, str, str]], language: str, path: Path, key: tuple[str, str]
+) -> Iterator[ParallelDocument]:
+    if len(run) > FEWEST_SENTENCES:
+        numbers, english, other = zip(*run, strict=True)
+        origin = Origin(path.name, numbers[0])
+        yield ParallelDocument(
+            Document(english[0], english[1:], "en", origin), Document(other[0], other[1:], language, origin), *key
+        )
+
+
+def passages(document: Document, words: int = 100) -> Iterator[Sentence]:
+    """A document cut into passages of whole sentences, at most `words` words each where its sentences allow, without
+    its title."""
+    part: list[str] = []
+    count = 0
+    for sentence in document.sentences:
+        own = len(sentence.split())
+        if part and count + own > words:
+            yield Sentence(" ".join(part), document.language, document.origin)
+            part, count = [], 0
+        part.append(sentence.strip())
+        count += own
+    if part:
+        yield Sentence(" ".join(part), document.language, document.origin)

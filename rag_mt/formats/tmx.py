@@ -1,0 +1,180 @@
+"""TMX translation memories, streamed: one segment per translation unit that has the wanted language."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from xml.sax.saxutils import escape
+
+from lxml import etree
+
+from rag_mt.base.languages import base_code
+from rag_mt.base.skips import Skips
+from rag_mt.base.types import Origin, TranslatedText
+from rag_mt.formats.format import Segment, Side, usable
+from rag_mt.formats.inline import flatten, rebuild
+from rag_mt.formats.opening import BOM, open_bytes
+from rag_mt.formats.xml import XML_LANG, epilog, forget, insert_after, iterate, local_name, read_head, shell
+
+log = logging.getLogger("rag_mt")
+
+OURS = "rag-mt"
+"""What names the maker of a variant."""
+
+_CR = {"\r": "&#13;"}
+_PARENTS = {"tu": "body", "body": "tmx", "tmx": ""}
+
+
+@dataclass(frozen=True)
+class Tmx:
+    """TMX 1.1 to 1.4b. Filling adds the target variant to every unit that has none with a text: a translation that is
+    there stays, unless it is an earlier one of ours. The output is UTF-8 with the line ends of the input."""
+
+    name: str = "tmx"
+    suffixes: tuple[str, ...] = (".tmx",)
+
+    def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
+        """The plain text of each unit's variant in the side's language."""
+        read_head(file, "tmx")
+        with open_bytes(file) as stream:
+            for _, unit in iterate(file, stream, ("end",), ("tu",)):
+                if not _in_place(unit):
+                    continue
+                text = _text(_variant(unit, side.language))
+                origin = Origin(str(file), unit.sourceline)
+                if text:
+                    yield Segment(text, origin)
+                else:
+                    skips.add(origin, f"no {side.language} side")
+                forget(unit)
+
+    def pairs(self, file: Path, source: str, target: str, skips: Skips) -> Iterator[tuple[Segment, Segment]]:
+        """The plain texts of each unit's variants in two languages; units that lack one are skips."""
+        read_head(file, "tmx")
+        with open_bytes(file) as stream:
+            for _, unit in iterate(file, stream, ("end",), ("tu",)):
+                if not _in_place(unit):
+                    continue
+                texts = [_text(_variant(unit, code)) for code in (source, target)]
+                origin = Origin(str(file), unit.sourceline)
+                if all(texts):
+                    yield Segment(texts[0], origin), Segment(texts[1], origin)
+                else:
+                    skips.add(origin, f"no {target if texts[0] else source} side")
+                forget(unit)
+
+    def check(self, file: Path, side: Side, target: str) -> None:
+        """Nothing: such a file takes a translation into any language."""
+
+    def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
+        """The memory with source and target variants; header, notes, other languages and translations that are there
+        already (one in `en-GB` is one for `en`) are kept."""
+        head, kept = read_head(file, "tmx"), 0
+
+        def write(text: str) -> None:
+            out.write(head.encode(text, "utf-8"))
+
+        out.write(BOM if head.mark else b"")
+        write(head.prolog("UTF-8"))
+        with open_bytes(file) as stream:
+            for event, element in iterate(file, stream, ("start", "end"), tuple(_PARENTS)):
+                if not _in_place(element):
+                    continue
+                if event == "start":  # what stands before it is complete now, with the text between
+                    if element.getparent() is not None:
+                        write(_take_content(element.getparent(), element))
+                    if local_name(element) != "tu":
+                        write(etree.tostring(shell(element), encoding="unicode").removesuffix("/>") + ">")
+                elif local_name(element) == "tu":
+                    kept += _fill_unit(element, side.language, target, translations)
+                else:
+                    prefix = f"{element.prefix}:" if element.prefix else ""
+                    write(f"{_take_content(element)}</{prefix}{local_name(element)}>")
+            write(epilog(element))  # the root ended last
+        if kept:
+            log.info("%s: %d units have a translation into %s already, which is kept", file, kept, target)
+
+
+def _in_place(element: Any) -> bool:
+    parent = element.getparent()
+    return (local_name(parent) if parent is not None else "") == _PARENTS[local_name(element)]
+
+
+def _take_content(parent: Any, before: Any = None) -> str:
+    """Remove the content of an element, or what stands `before` a child, and return it as XML."""
+    content = [escape(parent.text or "", _CR)]
+    parent.text = None
+    for child in list(parent) if before is None else list(before.itersiblings(preceding=True))[::-1]:
+        if local_name(child) == "body":  # written when it ended
+            content.append(escape(child.tail or "", _CR))
+        else:
+            content.append(etree.tostring(child, encoding="unicode"))
+        parent.remove(child)
+    return "".join(content)
+
+
+def _variants(unit: Any) -> list[tuple[str, Any]]:
+    """The unit's variants with their languages, such as `de-DE`."""
+    children = [c for c in unit if local_name(c) == "tuv"]
+    return [((c.get(XML_LANG) or c.get("lang") or "").replace("_", "-"), c) for c in children]
+
+
+def _variant(unit: Any, language: str) -> Any:
+    """The variant in exactly this language, else the first one in the same base language, else None."""
+    variants = _variants(unit)
+    exact = [v for code, v in variants if code.lower() == language.lower()]
+    near = [v for code, v in variants if base_code(code) == base_code(language)]
+    return next(iter(exact + near), None)
+
+
+def _text(variant: Any) -> str:
+    """The plain text of a variant; empty if it has none or only white space."""
+    segment = _segment(variant)
+    text = flatten(segment)[0] if segment is not None else ""
+    return text if text.strip() else ""
+
+
+def _segment(variant: Any) -> Any:
+    return next((c for c in variant if local_name(c) == "seg"), None) if variant is not None else None
+
+
+def _fill_unit(unit: Any, source: str, target: str, translations: Iterator[TranslatedText]) -> bool:
+    """Give a unit with a source text its target variant; returns whether the translation that is there was kept."""
+    variant = _variant(unit, source)
+    if not _text(variant):
+        return False
+    translated, old = next(translations), _present(unit, variant, target)
+    if _text(old) and old.get("creationtool") != OURS:
+        return True
+    if not usable(translated):
+        return False
+    segment = deepcopy(_segment(variant))
+    text, codes = flatten(segment)
+    rebuild(segment, translated.text, text, codes)
+    key = XML_LANG if variant.get(XML_LANG) else "lang"
+    new = etree.Element(variant.tag, {key: target, "creationtool": OURS, "creationid": OURS})
+    new.text = variant.text if not (variant.text or "").strip() else None
+    new.append(segment)
+    segment.tail = variant[-1].tail
+    if old is None:
+        insert_after(variant, new)
+    else:
+        new.set(key, old.get(XML_LANG) or old.get("lang"))
+        new.tail = old.tail
+        unit.replace(old, new)
+    return False
+
+
+def _present(unit: Any, source: Any, target: str) -> Any:
+    """The variant in exactly the target language or, for a target without a region, in one of its regions."""
+    others = [(code.lower(), v) for code, v in _variants(unit) if v is not source]
+    exact = [v for code, v in others if code == target.lower()]
+    regional = [v for code, v in others if base_code(code) == target.lower()]
+    return next(iter(exact + regional), None)
+
+
+FORMAT = Tmx()

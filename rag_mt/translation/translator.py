@@ -1,0 +1,255 @@
+"""The facade: a sentence in, its translation with the hints that were shown out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, overload
+
+from prompts.answers import LOOPED, read_answer
+from prompts.builder import PromptBuilder
+from prompts.safety import encodable
+from prompts.wrappers import resolved_wrapper
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.languages import language
+from rag_mt.base.streams import Returning
+from rag_mt.base.types import (
+    Completion,
+    LanguageModel,
+    Origin,
+    Prompt,
+    Retriever,
+    Sentence,
+    TranslatedText,
+    Translation,
+)
+from rag_mt.llm import open_llm
+from rag_mt.text.phrase_places import takes_up
+from rag_mt.text.placeholders import missing
+from rag_mt.text.splitting import needs_space, rejoin, split
+from rag_mt.translation.shipped_adapters import chosen_adapters
+from retrievers.ccpr.retriever import CcprRetriever
+from retrievers.default_index import default_index
+from retrievers.encoders.encoder import ModelEncoder
+from retrievers.index.manifest import read_manifest
+from retrievers.registry import encoder_for, open_retriever, retriever_spec
+
+NOWHERE = Origin()
+HELD_BACK = 8
+"""Characters at the end of a streamed answer that wait, because a mark or a label may still begin there."""
+
+
+class Translator:
+    """Translates between two languages with one retriever, one prompt builder and one language model.
+
+        from rag_mt.translation.translator import Translator
+        translator = Translator.from_pretrained(src="de", tgt="en")
+        result = translator.translate("Der Stadtrat hat den Bau einer neuen Brücke beschlossen.")
+        print(result.text)
+        print([hint.phrase for hint in result.sentences[0].hints])
+
+    `settings` holds all that could change an output; two translators with equal settings give equal
+    outputs for equal batches.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        target: str,
+        retriever: Retriever,
+        llm: LanguageModel,
+        wrapper: str = "auto",
+        max_new_tokens: int = 256,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.source, self.target = source, target
+        self.retriever, self.llm = retriever, llm
+        self.max_new_tokens = max_new_tokens
+        self.prompts = PromptBuilder(source, target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens)
+        self.settings: dict[str, Any] = {
+            "source": source,
+            "target": target,
+            "retriever": retriever.name,
+            "llm": llm.fingerprint,
+            "max_new_tokens": max_new_tokens,
+            "prompts": self.prompts.settings,
+            **(settings or {}),
+        }
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        src: str,
+        tgt: str = "en",
+        retriever: str | None = None,
+        llm: str | LanguageModel = DEFAULT_LLM,
+        index: str | Path | None = None,
+        encoder: str | None = None,
+        adapter: str | None = DEFAULT_ADAPTER,
+        wrapper: str = "auto",
+        device: str = "auto",
+        dtype: str = "auto",
+        quantization: str = "none",
+        batch_size: int = 16,
+        max_new_tokens: int = 256,
+        llm_timeout: float = LLM_TIMEOUT,
+        llm_concurrency: int = LLM_CONCURRENCY,
+        show: bool = False,
+        encoders: Callable[[str, str | None, str, str], ModelEncoder] = encoder_for,
+    ) -> Translator:
+        """A translator from names: hub ids, local folders or `embedded:NAME`; what is not named is the index's own
+        retriever and encoder, or `ccpr` and the encoder of the retriever.
+
+        `llm` may also be `openai:MODEL@URL` (`llm_timeout`: seconds for an answer, `llm_concurrency`: requests at once;
+        OPENAI_API_KEY is sent to that host) or a ready LanguageModel; `adapter` is a folder, None, or `auto` for the
+        ones that come with rag_mt, if any (see `chosen_adapters`); `encoders` opens encoders, so that several
+        translators can share one.
+
+        Without `index` the sample index of the target language is built once and cached; `show` shows its progress.
+        Raises UserError for every name, language or index that cannot be used.
+        """
+        source, target = language(src).code, language(tgt).code
+        if source == target:
+            raise UserError(f"source and target are both {language(source).name}: give another src or tgt")
+        if index and retriever is not None and not retriever_spec(retriever).needs_index:
+            raise UserError(f"the retriever {retriever} searches no index, but {index} is given: leave one of them out")
+        resolved_wrapper(wrapper, source, target, None)  # names and folders are checked before minutes of loading
+        if index:
+            manifest = read_manifest(Path(index))
+            retriever = retriever or manifest.retriever
+            if retriever == manifest.retriever:
+                encoder = encoder or manifest.encoder
+        retriever = retriever or DEFAULT_RETRIEVER
+        spec = retriever_spec(retriever)
+        settings: dict[str, Any] = {}
+        folder: Path | None = None
+        encode = None
+        if spec.needs_index:
+            encode = encoders(retriever, encoder, device, dtype)
+            settings["encoder"] = [encode.fingerprint, str(encode.dtype), encode.device.type]
+            folder = Path(index) if index else default_index(retriever, target, encode, show=show)
+        opened = open_retriever(retriever, folder, encode, source_language=source, target_language=target)
+        if folder is not None:
+            settings["index"] = (folder / "manifest.json").read_text(encoding="utf-8")
+        if isinstance(opened, CcprRetriever):
+            settings["confidence"] = settings_hash(asdict(opened.confidence))
+        if isinstance(llm, str):
+            own = chosen_adapters(adapter, llm, retriever, source, target)
+            llm = open_llm(
+                llm,
+                **own._asdict(),
+                device=device,
+                dtype=dtype,
+                quantization=quantization,
+                batch_size=batch_size,
+                timeout=llm_timeout,
+                concurrency=llm_concurrency,
+            )
+        return cls(source, target, opened, llm, wrapper, max_new_tokens, settings)
+
+    @overload
+    def translate(self, text: str) -> TranslatedText: ...
+    @overload
+    def translate(self, text: list[str] | tuple[str, ...]) -> list[Translation]: ...
+    def translate(self, text: str | list[str] | tuple[str, ...]) -> TranslatedText | list[Translation]:
+        """Running text, which is split into sentences and keeps its spacing, or a list of sentences."""
+        if not isinstance(text, str):
+            return self.translate_sentences([Sentence(t, self.source) for t in text])
+        spans = split(text, self.source)
+        parts = self.translate_sentences([Sentence(s.of(text), self.source) for s in spans])
+        return TranslatedText(rejoin(text, spans, [p.text for p in parts]), tuple(parts))
+
+    def stream(self, text: str, origin: Origin = NOWHERE) -> Generator[str, None, TranslatedText]:
+        """The translation of running text in pieces as they are generated, spacing included.
+
+        Closing the generator stops the computation; its return value is the whole result. The pieces joined are its
+        text, save where an answer proves to be none (an echo of the prompt, say) or a loop after its first words were
+        given out.
+        """
+        made: list[Translation] = []
+        spans, end = split(text, self.source), 0
+        for span in spans:
+            if span.start > end:
+                yield text[end : span.start]
+            touching = bool(made) and span.start == end
+            pieces = Returning(self.stream_sentence(Sentence(span.of(text), self.source, origin)))
+            for piece in pieces:
+                if touching and piece and needs_space(made[-1].text, piece):
+                    yield " "
+                touching = touching and not piece
+                yield piece
+            made.append(pieces.value)
+            end = span.end
+        yield text[end:]
+        return TranslatedText(rejoin(text, spans, [t.text for t in made]), tuple(made))
+
+    def stream_sentence(self, sentence: Sentence) -> Generator[str, None, Translation]:
+        """The pieces of one sentence's translation; the generator's return value is the whole Translation.
+
+        A piece is given out as soon as further tokens cannot change it. Where the finished answer is no
+        continuation of what was given out (no translation could be read, or it left a loop), nothing more is given out.
+        """
+        prompt = self.prepare([sentence])[0]
+        raw, given = "", ""
+        pieces = Returning(self.llm.stream(prompt, self.max_new_tokens))
+        for piece in pieces:
+            raw += piece
+            stable = self.stable(sentence, prompt, raw)
+            if stable.startswith(given):
+                yield stable[len(given) :]
+                given = stable
+        result = self.read(sentence, prompt, pieces.value)
+        if LOOPED in result.notes:  # a loop stays in a stream, where `generate` leaves it
+            result = self.complete([sentence], [prompt])[0]
+        if result.text.startswith(given):
+            yield result.text[len(given) :]
+        return result
+
+    def stable(self, sentence: Sentence, prompt: Prompt, raw: str) -> str:
+        """How the translation in an unfinished answer begins, without an end that may still change."""
+        answer = read_answer(Completion(raw, 0, True), sentence.text, prompt)
+        return answer.text[:-HELD_BACK] if answer.ok else ""
+
+    def translate_sentences(self, sentences: Sequence[Sentence]) -> list[Translation]:
+        """One translation per sentence, in order; the sentences are retrieved for and generated as one call.
+
+        A blank sentence is its own translation.
+        """
+        asked = [s for s in sentences if s.text.strip()]
+        made = iter(self.complete(asked, self.prepare(asked)))
+        return [next(made) if s.text.strip() else Translation(s, s.text) for s in sentences]
+
+    def prepare(self, sentences: Sequence[Sentence]) -> list[Prompt]:
+        """The prompts of the sentences, with the retriever's hints."""
+        hints = self.retriever.retrieve([replace(s, text=encodable(s.text)) for s in sentences])
+        return [self.prompts.build(s, h) for s, h in zip(sentences, hints, strict=True)]
+
+    def complete(self, sentences: Sequence[Sentence], prompts: Sequence[Prompt]) -> list[Translation]:
+        """The translations that the language model gives for prepared prompts, in one call."""
+        completions = self.llm.generate(prompts, self.max_new_tokens)
+        return [self.read(*item) for item in zip(sentences, prompts, completions, strict=True)]
+
+    def completed(self, sentences: Sequence[Sentence], prompts: Sequence[Prompt]) -> Iterator[tuple[int, Translation]]:
+        """The same translations with their places in `sentences`, each as soon as the language model has given it."""
+        waiting = list(prompts)
+
+        def more(free: int) -> list[Prompt]:
+            taken = waiting[:free]
+            del waiting[:free]
+            return taken
+
+        for place, completion in self.llm.answer(more, self.max_new_tokens):
+            yield place, self.read(sentences[place], prompts[place], completion)
+
+    def read(self, sentence: Sentence, prompt: Prompt, completion: Completion) -> Translation:
+        """The translation in the language model's answer to a prepared prompt."""
+        answer = read_answer(completion, sentence.text, prompt)
+        notes = (*prompt.notes, *answer.notes)
+        text = answer.text if answer.ok else sentence.text
+        if answer.ok:
+            notes = (*notes, *missing(sentence.text, text))
+        used = tuple(answer.ok and takes_up(text, hint) for hint in prompt.hints)
+        return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok)

@@ -1,0 +1,169 @@
+"""Systems from TOML: what they are, where their folders lie, and every mistake in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eval.translation.systems import EXAMPLE, check_at, read_systems
+from rag_mt.base.errors import UserError
+from rag_mt.translation import shipped_adapters
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "systems.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_defaults_likeness_and_places(tmp_path: Path) -> None:
+    (tmp_path / "my-llm").mkdir()
+    path = written(
+        tmp_path,
+        """
+        [defaults]
+        llm = "my-llm"
+        batch_size = 3
+        [systems.plain]
+        retriever = "none"
+        batch_size = 2
+        [systems.ccpr]
+        index = "indexes/{tgt}"
+        encoder = "org/model"
+        adapter = { to_en = "a/{src}", from_en = "/b/{group}" }
+        [systems.upper]
+        like = "ccpr"
+        hints = "oracle"
+        """,
+    )
+    plain, ccpr, upper = read_systems(path)
+    assert (plain.name, plain.retriever, plain.batch_size, plain.llm) == ("plain", "none", 2, str(tmp_path / "my-llm"))
+    assert (ccpr.batch_size, ccpr.encoder, ccpr.hints) == (3, "org/model", "retrieved")
+    assert (upper.hints, upper.index) == ("oracle", ccpr.index)
+    there, back = ccpr.at("de", "en"), ccpr.at("en", "ru")
+    assert there.index == str(tmp_path / "indexes/en") and back.index == str(tmp_path / "indexes/ru")
+    assert there.own_adapters == (str(tmp_path / "a/de"), None) and back.own_adapters == ("/b/from_en", None)
+    with pytest.raises(UserError, match=r"ccpr has no adapter for de-fr.*adapter.other"):
+        ccpr.at("de", "fr")
+    assert [s.name for s in read_systems(path, "upper,plain")] == ["upper", "plain"]
+    assert str(tmp_path) not in json.dumps([s.at("de", "en").as_dict() for s in (plain, ccpr, upper)])
+
+
+def test_the_shipped_adapter_is_chosen_by_retriever_and_direction(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(shipped_adapters, "FOLDER", tmp_path)
+    for name in ("phrase.to-en", "plain.to-en", "plain.from-en"):
+        (tmp_path / "some-llm" / name).mkdir(parents=True)
+    path = written(
+        tmp_path,
+        """
+        [defaults]
+        llm = "embedded:some-llm"
+        adapter = "auto"
+        [systems.plain]
+        retriever = "none"
+        [systems.ccpr]
+        [systems.dropped]
+        like = "ccpr"
+        hints = "none"
+        [systems.bare]
+        adapter = "none"
+        [systems.mine]
+        adapter = "mine.{group}"
+        plain_adapter = "other.{group}"
+        """,
+    )
+    plain, ccpr, dropped, bare, mine = read_systems(path)
+    folder = str(tmp_path / "some-llm")
+    assert [system.at("de", "en").own_adapters for system in (plain, ccpr, dropped, bare, mine)] == [
+        (f"{folder}/plain.to-en", None),
+        (f"{folder}/phrase.to-en", f"{folder}/plain.to-en"),
+        (f"{folder}/phrase.to-en", None),
+        (None, None),
+        (str(tmp_path / "mine.to_en"), str(tmp_path / "other.to_en")),
+    ]
+    assert plain.at("en", "de").own_adapters == (f"{folder}/plain.from-en", None)
+    assert ccpr.at("en", "de").own_adapters == (None, None)
+    again = ccpr.at("de", "en")
+    assert again.at("de", "en") == again and str(tmp_path) not in json.dumps(again.as_dict())
+
+
+MISTAKES = [
+    ("[systems.a]\nretreiver = 'none'", "retreiver"),
+    ("[systems.a]\nretriever = 'magic'", "'magic'"),
+    ("[systems.a]\nbatch_size = 0", "at least 1"),
+    ("[systems.a]\nbatch_size = '8'", "'8'"),
+    ("[systems.a]\nbatch_size = true", "True"),
+    ("[systems.a]\nhints = 'guessed'", "'guessed'"),
+    ("[systems.a]\naligner = 'fast'", "'fast'"),
+    ("[systems.a]\nretriever = 'ccpr'\nsegmentation = 'words'", "'words'"),
+    ("[systems.a]\nretriever = 'sentence'\nsegmentation = 'ngrams'", "only ccpr"),
+    ("[systems.a]\ndtype = 'float8'", "'float8'"),
+    ("[systems.a]\nwrapper = 'paper'", "'paper'"),
+    ("[systems.a]\nquantization = '3bit'", "'3bit'"),
+    ("[systems.a]\nseed = -1", "seed of a to -1"),
+    ("[systems.a]\nalign_layer = -2", "align_layer of a to -2"),
+    ("[systems.a]\ncut_off = nan", "finite number"),
+    ("defaults = 3\n[systems.a]", "defaults to 3"),
+    ("[systems.a]\nadapter = { en = 'x' }", "adapter.en"),
+    ("[systems.a]\nlike = 'b'", "'b'"),
+    ("[systems.a]\nlike = 'b'\n[systems.b]\nlike = 'a'", "like each other"),
+    ("[systems.'a/b']\nretriever = 'none'", "'a/b'"),
+    ("[other]\nx = 1", r"\[other\]"),
+    ("[defaults]\nllm = 'x'", "names no system"),
+    ("systems = 3", "names no system"),
+    ("[systems.a", "no TOML|not a TOML"),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), MISTAKES, ids=[told for _, told in MISTAKES])
+def test_mistakes(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=told) as caught:
+        read_systems(written(tmp_path, text))
+    assert "\n" not in str(caught.value)
+
+
+def test_defaults_are_for_the_systems_that_can_have_them(tmp_path: Path) -> None:
+    text = "[defaults]\nsegmentation = 'ngrams'\ncut_off = 1\n[systems.a]\nretriever = 'none'\n[systems.b]\n"
+    plain, ccpr = read_systems(written(tmp_path, text))
+    assert (plain.retriever, ccpr.segmentation, ccpr.cut_off) == ("none", "ngrams", 1)
+
+
+def test_missing_systems_and_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="'b'"):
+        read_systems(written(tmp_path, "[systems.a]\nretriever = 'none'"), "a,b")
+    with pytest.raises(UserError, match=r"systems\.toml"):
+        read_systems(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("index = 'nowhere'", "nowhere"),
+        ("retriever = 'none'\nadapter = 'nowhere'", "nowhere"),
+        ("hints = 'oracle'\naligner = 'eflomal'\nalong = 'nowhere.tsv'", "nowhere.tsv"),
+    ],
+)
+def test_folders_are_looked_for_before_anything_is_loaded(text: str, told: str, tmp_path: Path) -> None:
+    systems = read_systems(written(tmp_path, f"[systems.a]\n{text}"))
+    with pytest.raises(UserError, match=told):
+        check_at(systems, [("de", "en")])
+
+
+def test_reports_name_folders_and_no_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("configs", "indexes/ccpr.en", "adapters/mine"):
+        Path(name).mkdir(parents=True)
+    text = "[systems.a]\nllm = 'some-hub/llm-hf'\nindex = '../indexes/ccpr.{tgt}'\nadapter = '../adapters/mine'"
+    Path("configs/s.toml").write_text(text)
+    made = read_systems(Path("configs/s.toml"))[0].at("de", "en").as_dict()
+    assert (made["index"], made["adapter"]) == ("ccpr.en", {"to_en": "mine"})
+    assert made["llm"] == "some-hub/llm-hf", "no folder"
+
+
+def test_the_shipped_files_are_sound() -> None:
+    names = [s.name for s in read_systems(EXAMPLE)]
+    assert {"plain", "sentence", "ccpr"} <= set(names)
+    bounds = read_systems(EXAMPLE.with_name("wmt16.toml"))
+    assert {s.hints for s in bounds} == {"retrieved", "none", "shuffled", "oracle"}

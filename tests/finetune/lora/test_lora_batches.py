@@ -1,0 +1,131 @@
+"""Examples as tokens: the very prompts of a translation, whole answers with an end, and batches that lose nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from finetune.lora.batches import ExamplePrompts, Tokens, TokenTable, collated, micro_batches, tokens_of
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Prompt
+from rag_mt.llm.transformers_llm import TransformersLLM
+from rag_mt.models.loading import load_llm
+from rag_mt.translation.translator import Translator
+from retrievers.registry import NoHints
+
+
+class Given:
+    """A retriever that finds what the examples hold."""
+
+    name = "given"
+
+    def __init__(self, examples):
+        self.unit = examples[0].unit
+        self.hints = {example.pair.source: example.hints for example in examples}
+
+    def retrieve(self, sentences):
+        return [self.hints[s.text] for s in sentences]
+
+
+@pytest.fixture(scope="module")
+def llm(tiny_llm):
+    return TransformersLLM(load_llm(str(tiny_llm()), device="cpu", dtype="float32"), adapter="in training")
+
+
+@pytest.fixture(scope="module")
+def chat_llm(tiny_llm):
+    return TransformersLLM(load_llm(str(tiny_llm("llama", chat=True)), device="cpu", dtype="float32"), adapter="a")
+
+
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize("unit", ["phrase", "sentence", "plain"])
+def test_prompts_are_word_for_word_those_of_a_translation(examples, llm, chat_llm, unit, chat):
+    model = chat_llm if chat else llm
+    own = examples(12, "sentence" if unit == "plain" else unit)
+    retriever = NoHints() if unit == "plain" else Given(own)
+    if unit == "plain":
+        own = [type(e)(e.pair, e.unit) for e in own]
+    translator = Translator("de", "en", retriever, model)
+    prompts = ExamplePrompts(model)
+    wanted = translator.prepare([e.sentence for e in own])
+    assert [prompts.prompt(e) for e in own] == wanted
+    assert sum(bool(p.hints) for p in wanted) == sum(bool(e.hints) for e in own)
+    assert prompts.builder(own[0]).wrapper == ("chat" if chat else "alpaca")
+    tokens, left_out = tokens_of(prompts, own, 4096, show=False)
+    assert left_out == 0
+    for example, prompt, made in zip(own, wanted, tokens, strict=True):
+        assert made.ids[: made.response] == model.encode(prompt)
+        *answer, end = made.ids[made.response :]
+        assert model.tokenizer.decode(answer) == example.pair.target
+        assert end == model.tokenizer.eos_token_id
+
+
+def test_a_first_word_that_joins_the_prompt_is_read_apart(llm, examples):
+    """The prompt's tokens stay as they are at translation time, whatever the answer begins with."""
+    asked = Prompt("The response carries it ou")
+    joined = llm.encode(asked, "t.")
+    assert joined[: len(llm.encode(asked))] != llm.encode(asked)
+
+    class Fixed(ExamplePrompts):
+        def prompt(self, example):
+            return asked
+
+    (first, *_), _ = tokens_of(Fixed(llm), examples(3), 4096, show=False)
+    assert first.ids[: first.response] == llm.encode(asked)
+
+
+def test_control_tokens_in_a_target_are_text(llm, examples):
+    (own,) = examples(1)
+    pair = type(own.pair)("de", "en", "Das Zeichen </s> beendet\nden Text.", "The sign </s> ends\nthe text.")
+    ((made,), _) = tokens_of(ExamplePrompts(llm), [type(own)(pair, "phrase")], 4096, show=False)
+    *answer, end = made.ids[made.response :]
+    assert llm.tokenizer.eos_token_id not in answer
+    assert end == llm.tokenizer.eos_token_id
+    assert llm.tokenizer.decode(answer) == "The sign ⟨/s⟩ ends the text."
+
+
+def test_long_examples_are_left_out_and_counted(llm, examples):
+    own = examples(20)
+    tokens, _ = tokens_of(ExamplePrompts(llm), own, 4096, show=False)
+    lengths = sorted(map(len, tokens))
+    cutoff = lengths[9]
+    kept, left_out = tokens_of(ExamplePrompts(llm), own, cutoff, show=False)
+    assert list(kept) == [t for t in tokens if len(t) <= cutoff]
+    assert left_out == len(own) - len(kept) > 0
+    with pytest.raises(UserError, match=r"none of 20 examples has at most 9 tokens: give a larger training.cutoff"):
+        tokens_of(ExamplePrompts(llm), own, 9, show=False)
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 300_000), min_size=1), st.sampled_from(["de-en", "en-de"]))))
+def test_a_table_of_tokens_is_the_list_of_them(rows):
+    examples = [Tokens(tuple(ids), len(ids) // 2, direction) for ids, direction in rows]
+    table = TokenTable(iter(examples))
+    assert list(table) == examples and table[::-2] == examples[::-2]
+    assert table.lengths.tolist() == [len(e) for e in examples]
+    assert table.answers.tolist() == [e.answers for e in examples]
+    assert table.directions == tuple(sorted({e.direction for e in examples}))
+    with pytest.raises(IndexError):
+        table[len(examples)]
+
+
+@given(st.lists(st.integers(2, 60), min_size=1, max_size=30), st.integers(1, 6), st.integers(0, 150))
+def test_micro_batches_hold_each_example_once_within_their_limit(lengths, most, budget):
+    tokens = [Tokens(tuple(range(n)), 1, "de-en") for n in lengths]
+    parts = micro_batches(range(len(tokens)), tokens, most, budget)
+    assert sorted(row for part in parts for row in part) == list(range(len(tokens)))
+    for part in parts:
+        widest = max(len(tokens[row]) for row in part)
+        assert len(part) == 1 or (len(part) * widest <= budget if budget else len(part) <= most)
+    widths = [len(tokens[row]) for part in parts for row in part]
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_a_batch_points_to_what_predicts_each_response_token():
+    batch = collated([Tokens((5, 6, 7, 8), 2, "x"), Tokens((5, 9), 1, "x")], pad=0)
+    assert batch.input_ids.tolist() == [[5, 6, 7, 8], [5, 9, 0, 0]]
+    assert batch.mask.sum(1).tolist() == [4, 2]
+    found = list(zip(batch.rows.tolist(), batch.columns.tolist(), batch.wanted.tolist(), strict=True))
+    assert found == [(0, 1, 7), (0, 2, 8), (1, 0, 9)]
+    assert all(isinstance(t, torch.Tensor) for t in (batch.rows, batch.wanted))

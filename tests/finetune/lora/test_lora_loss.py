@@ -1,0 +1,57 @@
+"""The loss of responses is that of the full logits, and so are its gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, GraniteConfig
+
+from finetune.lora import loss as lora_loss
+from finetune.lora.batches import ExamplePrompts, collated, tokens_of
+from finetune.lora.loss import Responses, check_head
+from rag_mt.base.errors import UserError
+from rag_mt.llm.transformers_llm import TransformersLLM
+from rag_mt.models.loading import load_llm
+
+
+def full_loss(model, batch):
+    """The mean loss by the model's own forward pass, logits of all positions and labels."""
+    labels = torch.full_like(batch.input_ids, -100)
+    labels[batch.rows, batch.columns + 1] = batch.wanted
+    return model(input_ids=batch.input_ids, attention_mask=batch.mask, labels=labels).loss
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_loss_and_gradients_are_those_of_the_full_logits(tiny_llm, examples, family, monkeypatch):
+    monkeypatch.setattr(lora_loss, "ROWS", 7)
+    loaded = load_llm(str(tiny_llm(family)), device="cpu", dtype="float32")
+    tokens, _ = tokens_of(ExamplePrompts(TransformersLLM(loaded, adapter="a")), examples(4), 4096, show=False)
+    model, batch = loaded.model, collated(tokens, 0)
+    responses = Responses(model)
+    assert (responses.cap is not None) == (family == "gemma3")
+    weights = [p for name, p in model.named_parameters() if "_proj" in name]
+    wanted = full_loss(model, batch)
+    expected = torch.autograd.grad(wanted, weights)
+    found = responses.loss(batch) / len(batch.wanted)
+    gradients = torch.autograd.grad(found, weights)
+    assert float(found.detach()) == pytest.approx(float(wanted.detach()), abs=1e-5)
+    assert float(responses.losses(batch).mean()) == pytest.approx(float(wanted.detach()), abs=1e-5)
+    assert max(float(g.abs().max()) for g in expected) > 1e-3
+    for own, other in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(own, other, atol=1e-6, rtol=1e-4)
+
+
+def test_a_cap_that_is_forgotten_would_be_seen(tiny_llm):
+    model = load_llm(str(tiny_llm("gemma3")), device="cpu", dtype="float32").model
+    check_head(model, "tiny")
+    states = torch.randn(5, model.config.hidden_size)
+    responses = Responses(model.requires_grad_(False))
+    assert float(responses.logits(states).abs().max()) <= model.config.final_logit_softcapping
+    assert not torch.allclose(responses.logits(states), responses.head(states), atol=1e-3)
+
+
+def test_a_model_with_scaled_logits_is_refused():
+    sizes = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    config = GraniteConfig(num_attention_heads=2, num_key_value_heads=1, logits_scaling=8.0, **sizes)
+    with pytest.raises(UserError, match=r"granite does more to its logits .*: choose a model such as Llama"):
+        check_head(AutoModelForCausalLM.from_config(config), "granite")

@@ -1,0 +1,124 @@
+"""The `rag-mt` command: help, index commands and their mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rag_mt.cli import main as cli
+from rag_mt.cli.main import main
+
+ENGLISH = [
+    "The central bank raised interest rates for the third time this year.",
+    "Firefighters worked through the night to stop the forest fire.",
+    "The museum is closed on Mondays.",
+    "Please restart the printer and try again.",
+]
+COMMANDS = [
+    [],
+    ["translate"],
+    ["index"],
+    ["index", "build"],
+    ["index", "info"],
+    ["index", "verify"],
+    ["index", "calibrate"],
+    ["search"],
+    ["mine"],
+]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "news.txt").write_text("\n".join([*ENGLISH, "12 %", ENGLISH[0]]) + "\n", encoding="utf-8")
+    arguments = ["index", "build", str(folder / "index"), str(folder / "news.txt"), "--lang", "en", "--quiet"]
+    arguments += ["--retriever", "sentence"]
+    assert main(arguments) == 0, "a line without a letter is left out and no fault"
+    return folder / "index"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_names_every_option(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    assert "usage: rag-mt" in out
+    assert "python -m" not in out
+
+
+def test_info_and_verify(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["index", "info", str(index), "--json"]) == 0
+    manifest = json.loads(capsys.readouterr().out)
+    assert manifest["units"] == len(ENGLISH)
+    assert manifest["counts"]["duplicates"] == 1
+    assert manifest["settings"]["encoder"] == "embedded:e5-small"
+    assert main(["index", "info", str(index)]) == 0
+    assert "4 sentence vectors" in capsys.readouterr().out
+    assert main(["index", "verify", str(index)]) == 0
+    assert "sha256" in capsys.readouterr().out
+
+
+def test_search_and_calibrate(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    question = "Die Zentralbank hat die Zinsen erhöht."
+    assert main(["search", "--index", str(index), "--src", "de", question]) == 0
+    score, source, phrase, context, origin = capsys.readouterr().out.strip().split("\t")
+    assert 0.5 < float(score) <= 1.01
+    assert source == question
+    assert phrase == ENGLISH[0]
+    assert context == f"[[{ENGLISH[0]}]]"
+    assert origin.endswith("news.txt:1")
+    dev = tmp_path / "dev.txt"
+    dev.write_text(f"{question}\nWo ist der Hund?\nDas Museum ist montags geschlossen.\n", encoding="utf-8")
+    assert main(["index", "calibrate", str(index), str(dev), "--src", "de", "--drop", "0.5"]) == 0
+    capsys.readouterr()
+    assert main(["search", "--index", str(index), "--src", "de", "Wo ist der Hund?", question]) == 0
+    captured = capsys.readouterr()
+    assert "no hint is trusted for: Wo ist der Hund?" in captured.err
+    assert ENGLISH[0] in captured.out
+
+
+def test_a_calibration_that_trusts_less_than_the_confidence_model_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "news.txt").write_text("".join(f"{line}\n" for line in ENGLISH), encoding="utf-8")
+    (tmp_path / "dev.txt").write_text("Die Katze schläft.\nEin Fahrrad steht vor dem Haus.\n", encoding="utf-8")
+    index = str(tmp_path / "index")
+    assert main(["index", "build", index, str(tmp_path / "news.txt"), "--lang", "en", "--retriever", "ccpr"]) == 0
+    assert main(["index", "calibrate", index, str(tmp_path / "dev.txt"), "--src", "de"]) == 0
+    assert f"`rag-mt index calibrate {index} --src de --confidence 0.65`" in capsys.readouterr().err
+    assert main(["index", "calibrate", index, "--src", "de", "--confidence", "0.65"]) == 0
+    assert "goes back" not in capsys.readouterr().err
+
+
+MISTAKES = [
+    (["index", "info", "nowhere"], "nowhere"),
+    (["index", "build", "INDEX", "README.md", "--lang", "en"], "--replace"),
+    (["index", "build", "NEW", "nothing.txt", "--lang", "en"], "nothing.txt"),
+    (["index", "build", "NEW", "README.md", "--lang", "qq"], "'qq'"),
+    (["index", "build", "NEW", "README.md", "--lang", "en", "--retriever", "none"], "'none'"),
+    (["index", "calibrate", "INDEX", "README.md", "--src", "de", "--drop", "2"], "'2'"),
+    (["search", "--index", "INDEX", "--src", "de", "--encoder", "embedded:nothing", "Hund"], "embedded:nothing"),
+    (["index", "build", "NEW", "hf:no/such-data", "--lang", "en"], "hf:no/such-data"),
+    (["translate"], "--src"),
+    ([], "COMMAND"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "told"), MISTAKES, ids=[" ".join(a) for a, _ in MISTAKES])
+def test_mistakes_are_one_sentence(
+    arguments: list[str], told: str, index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = Path(cli.__file__).parents[1] / "README.md"
+    places = {"INDEX": str(index), "NEW": str(tmp_path / "new"), "README.md": str(readme)}
+    try:
+        code = main([places.get(a, a) for a in arguments])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    err = capsys.readouterr().err
+    assert code == 2
+    assert told in err.strip().splitlines()[-1]
+    assert "Traceback" not in err
+    assert not (tmp_path / "new").exists()

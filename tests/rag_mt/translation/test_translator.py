@@ -1,0 +1,156 @@
+"""The facade with the embedded models, and the plan of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+import pytest
+
+from rag_mt.base.errors import UserError
+from rag_mt.base.skips import Skips
+from rag_mt.base.streams import Returning
+from rag_mt.base.types import Completion, Origin, Prompt, Sentence, Translation
+from rag_mt.cli.translate import _closing_lines
+from rag_mt.formats.format import Segment
+from rag_mt.translation.jobs import MOST_NAMED, Counts, plan, translate_segments
+from rag_mt.translation.translator import Translator
+from retrievers.registry import NoHints
+
+TEXT = "  Das Museum öffnet um zehn Uhr. Der Eintritt ist frei.\n\nWo ist der Bahnhof?\n"
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator.from_pretrained(src="de", tgt="en", retriever="sentence", dtype="float32", max_new_tokens=60)
+
+
+def test_running_text_keeps_its_spacing(translator: Translator) -> None:
+    result = translator.translate(TEXT)
+    assert len(result.sentences) == 3
+    first, second, third = (s.text for s in result.sentences)
+    assert result.text == f"  {first} {second}\n\n{third}\n"
+    assert str(result) == result.text
+    assert any(hour in first.casefold() for hour in ("ten", "10"))
+    assert "station" in third.casefold()
+
+
+def test_a_stream_gives_the_same_text(translator: Translator) -> None:
+    pieces = list(translator.stream(TEXT))
+    assert len(pieces) > 6
+    assert "".join(pieces) == translator.translate(TEXT).text
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_stream_knows_whether_the_answer_ended(translator: Translator, short: int) -> None:
+    """An answer with as many tokens as are allowed has ended; with one less allowed it has not."""
+    sentence = Sentence("Wo ist der Bahnhof?", "de")
+    tokens = translator.llm.generate(translator.prepare([sentence]), 60)[0].tokens
+    exact = Translator("de", "en", translator.retriever, translator.llm, max_new_tokens=tokens - short)
+    stream = Returning(exact.stream_sentence(sentence))
+    assert "".join(stream) == stream.value.text
+    assert stream.value == exact.translate_sentences([sentence])[0]
+
+
+def test_a_stream_that_ends_in_a_loop_has_the_result_of_translate(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given out is what stands before the loop's second round; the result is what generation makes of the prompt."""
+    loop = "The mayor " + "of the town of the city " * 12
+
+    def looping(*_: object) -> Generator[str, None, Completion]:
+        yield loop
+        return Completion(loop, 80, False)
+
+    monkeypatch.setattr(translator.llm, "stream", looping)
+    monkeypatch.setattr(
+        translator.llm, "generate", lambda prompts, *_: [Completion("The mayor speaks.", 4, True) for _ in prompts]
+    )
+    sentence = Sentence("Der Bürgermeister spricht.", "de")
+    stream = Returning(translator.stream_sentence(sentence))
+    given, result = "".join(stream), stream.value
+    assert result == translator.translate_sentences([sentence])[0]
+    assert result.text == "The mayor speaks." and loop.startswith(given)
+
+
+def test_sentences_that_touch_are_streamed_apart(translator: Translator) -> None:
+    text = "你好。再见。\n"
+    chinese = Translator("zh", "en", NoHints(), translator.llm, wrapper="compact", max_new_tokens=20)
+    assert "".join(chinese.stream(text)) == chinese.translate(text).text
+
+
+def test_blank_sentences_are_their_own_translation(translator: Translator) -> None:
+    first, second = translator.translate(["  ", "Guten Morgen."])
+    assert (first.text, first.ok) == ("  ", True)
+    assert second.ok
+
+
+def test_a_list_is_translated_sentence_by_sentence(translator: Translator) -> None:
+    made = translator.translate(["Guten Morgen.", "Die Zentralbank hat die Zinsen gesenkt."])
+    assert [t.source.text for t in made] == ["Guten Morgen.", "Die Zentralbank hat die Zinsen gesenkt."]
+    for translation in made:
+        assert translation.ok
+        assert len(translation.used) == len(translation.hints)
+        assert translation.source.text in translation.prompt
+        for hint in translation.hints:
+            assert hint.hit.sentence.language == "en"
+            assert hint.hit.sentence.source.line > 0
+            assert hint.phrase in translation.prompt
+
+
+def test_settings_tell_translators_apart(translator: Translator) -> None:
+    plain = Translator("de", "en", translator.retriever, translator.llm, max_new_tokens=61)
+    assert plain.settings != translator.settings
+
+
+def test_the_same_languages_and_unknown_names_are_refused() -> None:
+    with pytest.raises(UserError, match="'magic'"):
+        Translator.from_pretrained(src="de", retriever="magic")
+    with pytest.raises(UserError, match="'xx'"):
+        Translator.from_pretrained(src="xx")
+    with pytest.raises(UserError, match="source and target are both German"):
+        Translator.from_pretrained(src="de", tgt="German")
+
+
+def test_an_index_that_nothing_searches_is_refused() -> None:
+    with pytest.raises(UserError, match="the retriever none searches no index, but /nowhere is given"):
+        Translator.from_pretrained(src="de", retriever="none", index="/nowhere")
+
+
+def test_half_a_surrogate_pair_is_a_replacement_character(translator: Translator) -> None:
+    made = translator.translate("Guten \ud83d Morgen.")
+    assert made.sentences[0].ok and "\ufffd" in made.sentences[0].prompt
+
+
+def test_a_plan_sorts_by_length_and_loses_nothing() -> None:
+    prompts = {n: Prompt("x" * length) for n, length in enumerate([3, 9, 1, 9, 5, 2, 7])}
+    batches = plan(prompts, 3)
+    assert batches == [[1, 3, 6], [4, 0, 5], [2]]
+
+
+def test_equal_sentences_of_a_window_are_asked_once(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    generate = translator.llm.generate
+
+    def counted(prompts: Sequence[Prompt], max_new_tokens: int = 256) -> object:
+        asked.append(len(prompts))
+        return generate(prompts, max_new_tokens)
+
+    monkeypatch.setattr(translator.llm, "generate", counted)
+    segments = [Segment(text, Origin("a.txt", n)) for n, text in enumerate(["Ja.", "Guten Morgen.", "Ja. Ja."], 1)]
+    counts = Counts()
+    texts = list(translate_segments(translator, segments, counts))
+    assert sum(asked) == 2
+    assert counts.sentences == 4
+    assert texts[2].text == f"{texts[0].text} {texts[0].text}"
+    assert [s.source.source.line for s in texts[2].sentences] == [3, 3]
+
+
+def test_lost_placeholders_are_named_with_their_place_and_leave_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = Counts()
+    source = Sentence("Noch %s.", "de", Origin("a.po", 7))
+    counts.add(Translation(source, "Still.", notes=("placeholder lost: %s",)))
+    assert _closing_lines(counts, Skips(), False) == 1
+    assert "a.po:7: placeholder lost: %s" in capsys.readouterr().err
+    for _ in range(100):
+        counts.add(Translation(source, "Still.", notes=("placeholder lost: %s",)))
+    assert len(counts.lost) == MOST_NAMED and counts.noted == {"placeholder lost": 101}

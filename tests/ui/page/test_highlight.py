@@ -1,0 +1,83 @@
+"""The marked source text, the origins and the table of hints."""
+
+from __future__ import annotations
+
+import re
+
+from rag_mt.base.types import Hint, Hit, Origin, Prompt, Sentence, Span, Translation
+from ui.page.highlight import highlighted, hint_table, origins
+from ui.page.shown import ShownHint, shown_hints
+from ui.server.translators import Choice
+from ui.server.work import Item, Job, Order
+
+TEXT = "Der Rat tagt. Der Rat <b>zahlt</b>."
+FIRST, SECOND = "Der Rat tagt.", "Der Rat <b>zahlt</b>."
+
+
+def hint(start: int, end: int, phrase: str, score: float = 0.5, before: str = "So ", file: str = "a.txt") -> Hint:
+    sentence = Sentence(f"{before}{phrase} it is.", "en", Origin(file, 7))
+    return Hint(Span(start, end), Hit(sentence, Span(len(before), len(before) + len(phrase)), score))
+
+
+def item(text: str, *hints: Hint, used: tuple[bool, ...] = ()) -> Item:
+    sentence = Sentence(text, "de")
+    made = Translation(sentence, "x", hints, "prompt", used or (False,) * len(hints))
+    return Item(Job(Order(Choice("de", "en"), text)), sentence, Prompt("prompt", hints=hints), "", made)
+
+
+def shown() -> tuple[ShownHint, ...]:
+    council, pays = hint(4, 7, "council"), hint(8, 20, "<i>pays</i>")
+    sentences = [item(FIRST, council, used=(True,)), item(SECOND, pays)]
+    return shown_hints(TEXT, sentences, [ShownHint(1, Span(0, 3), SECOND, hint(4, 7, "board"))])
+
+
+def test_hints_are_numbered_as_they_stand_in_the_text() -> None:
+    found = shown()
+    assert [(s.number, s.span.of(TEXT), s.used, s.off) for s in found] == [
+        (1, "Rat", True, False),
+        (2, "Rat", None, True),
+        (3, "<b>zahlt</b>", False, False),
+    ]
+    assert found[1].span.start == TEXT.rindex("Rat")
+
+
+def test_a_hint_that_is_shown_again_is_not_counted_twice() -> None:
+    council = hint(4, 7, "council")
+    found = shown_hints(TEXT, [item(FIRST, council)], [ShownHint(1, Span(4, 7), FIRST, council)])
+    assert [s.off for s in found] == [False]
+
+
+def test_the_source_text_is_whole_escaped_and_marked() -> None:
+    page = highlighted(TEXT, shown(), "de")
+    assert "<b>" not in page
+    assert re.findall(r'data-hint="(\d)"', page) == ["1", "2", "3"]
+    plain = re.sub(r'<sup.*?</sup>|<span class="mt-sr">.*?</span>|<[^>]*>', "", page)
+    assert plain == TEXT.replace("<", "&lt;").replace(">", "&gt;")
+    assert "hint 1, used word for word" in page and "hint 2, switched off" in page
+
+
+def test_of_overlapping_hints_the_first_is_marked_and_all_are_listed() -> None:
+    both = [hint(0, 7, "the council"), hint(4, 12, "council meets")]
+    found = shown_hints(FIRST, [item(FIRST, *both)])
+    assert highlighted(FIRST, found, "de").count("data-hint=") == 1
+    assert hint_table(FIRST, found, "en").count("data-hint-row=") == 2
+
+
+def test_an_origin_tells_phrase_context_score_file_line_and_use() -> None:
+    page = origins(TEXT, shown(), "en")
+    first = page.split("</section>")[0]
+    assert "So <mark>council</mark> it is." in first
+    for part in ("0.500", "a.txt", "<dd>7</dd>", "✓ the translation has it word for word", 'aria-checked="true"'):
+        assert part in first
+    assert "<i>" not in page and "&lt;i&gt;pays&lt;/i&gt;" in page
+    assert 'aria-checked="false"' in page.split("</section>")[1]
+
+
+def test_a_hostile_file_name_is_text() -> None:
+    page = origins(TEXT, shown_hints(TEXT, [item(FIRST, hint(4, 7, "x", file='"><img src=x onerror=1>.txt'))]), "en")
+    assert "<img" not in page
+
+
+def test_the_table_says_why_it_is_empty() -> None:
+    assert "No hint was trusted" in hint_table(TEXT, (), "en")
+    assert "will be marked" in hint_table("", (), "en")

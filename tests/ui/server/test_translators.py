@@ -1,0 +1,107 @@
+"""Translators that are shared: loaded once, one at a time, and forgotten in good time."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_mt.base.errors import UserError
+from rag_mt.translation.translator import Translator
+from ui.server.translators import Choice, SharedModels, Translators
+
+
+def test_what_many_ask_for_at_once_is_loaded_once_and_in_turn(opener: Any) -> None:
+    opener.pace = 0.02
+    translators = Translators(opener)
+    choices = [Choice(code, "en", "phrases") for code in ("de", "cs", "fi")]
+    with ThreadPoolExecutor(12) as pool:
+        made = list(pool.map(lambda n: translators.load(choices[n % 3]).result(5), range(24)))
+    assert len({id(translator) for translator in made}) == 3
+    assert sorted(c.source for c in opener.opened) == ["cs", "de", "fi"]
+    assert opener.most_at_once == 1
+    assert {one.state for one in translators.states()} == {"ready"}
+    translators.close()
+
+
+def test_states_and_failures(opener: Any) -> None:
+    def failing(choice: Choice) -> Any:
+        if not opener.opened:
+            opener.opened.append(choice)
+            raise UserError("the index is gone")
+        return opener(choice)
+
+    translators = Translators(failing)
+    choice = Choice("de", "en", "phrases")
+    assert translators.state(choice).state == "not loaded"
+    with pytest.raises(UserError, match="gone"):
+        translators.load(choice).result(5)
+    assert (translators.state(choice).state, translators.state(choice).error) == ("failed", "the index is gone")
+    assert translators.load(choice).result(5).source == "de"
+    assert translators.state(choice).state == "ready"
+    translators.forget(lambda known: known.source == "de")
+    assert translators.states() == []
+    translators.close()
+
+
+def test_the_least_recently_used_goes_first(opener: Any) -> None:
+    translators = Translators(opener, most=2)
+    de, cs, fi = (Choice(code, "en", "phrases") for code in ("de", "cs", "fi"))
+    for choice in (de, cs, de, fi):
+        translators.load(choice).result(5)
+    assert {one.choice for one in translators.states()} == {de, fi}
+    translators.close()
+
+
+def test_language_models_are_limited_too(opener: Any) -> None:
+    translators = Translators(opener, most=10, most_llms=2)
+    for adapter in ("auto", "one", "two"):
+        translators.load(Choice("de", "en", "phrases", adapter=adapter)).result(5)
+    assert {one.choice.adapter for one in translators.states()} == {"one", "two"}
+    for llm in ("a", "b"):
+        translators.load(Choice("de", "en", "phrases", llm=llm)).result(5)
+    assert {one.choice.llm for one in translators.states()} == {"a", "b"}
+    translators.close()
+
+
+def test_models_are_shared_as_long_as_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Model:
+        def __init__(self, name: str, *_: Any, **options: Any) -> None:
+            self.name, self.options = name, options
+
+    monkeypatch.setattr("ui.server.translators.open_llm", Model)
+    monkeypatch.setattr("ui.server.translators.Translator.from_pretrained", lambda **options: type("T", (), options)())
+    monkeypatch.setattr("ui.server.translators.encoder_for", Model)
+    models = SharedModels(dtype="float32")
+    first: Any = models(Choice("de", "en", "sentence", llm="some/model"))
+    second: Any = models(Choice("cs", "en", "sentence", llm="some/model"))
+    other: Any = models(Choice("cs", "en", "sentence", adapter="my-adapter", llm="some/model"))
+    third: Any = models(Choice("de", "en", "sentence", llm="other/model"))
+    assert first.llm is second.llm is not other.llm
+    assert other.llm.options["adapter"] == "my-adapter"
+    assert (first.llm.name, third.llm.name) == ("some/model", "other/model")
+    monkeypatch.setattr("ui.server.translators.RoutedLLM", lambda *both: type("Routed", (), {"both": both})())
+    phrases: list[Any] = [models(Choice(code, "en", "phrases")) for code in ("de", "cs")]
+    plain: Any = models(Choice("de", "en", "none"))
+    assert phrases[0].llm is phrases[1].llm and phrases[0].llm.both[1] is plain.llm
+    assert Path(phrases[0].llm.both[0].options["adapter"]).name == "phrase.to-en"
+    assert models.encoder("sentence", None, "cpu", "float32") is models.encoder("sentence", None, "cpu", "float32")
+    gone = weakref.ref(first.llm)
+    del first, second
+    gc.collect()
+    assert gone() is None
+
+
+def test_failures_are_not_remembered_for_ever() -> None:
+    def failing(choice: Choice) -> Translator:
+        raise UserError("there is no such index")
+
+    translators = Translators(failing, most=3)
+    for n in range(5):
+        assert translators.load(Choice("de", "en", index=str(n))).exception(10)
+    assert [one.choice.index for one in translators.states()] == ["2", "3", "4"]
+    translators.close()

@@ -1,0 +1,135 @@
+"""The translations of one session, newest first, and their export."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from lxml import etree
+
+from rag_mt import __version__
+from rag_mt.base.languages import language
+from rag_mt.base.types import TranslatedText
+from rag_mt.formats.jsonl import added_fields
+from rag_mt.formats.xml import XML_LANG
+from ui.page.markup import escaped, tagged
+
+LIMIT = 200
+"""Entries that a session keeps."""
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""Spreadsheets compute cells that begin so: in CSV an apostrophe is set before them."""
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One finished translation: when (UTC), from and into which language, the text, what came of it, and by what."""
+
+    time: datetime
+    source: str
+    target: str
+    text: str
+    translated: TranslatedText
+    system: str
+
+    @property
+    def hints(self) -> int:
+        return sum(len(t.hints) for t in self.translated.sentences)
+
+    @property
+    def used(self) -> int:
+        return sum(sum(t.used) for t in self.translated.sentences)
+
+
+def history_table(entries: Sequence[Entry]) -> str:
+    """The entries as an escaped table, newest first."""
+    if not entries:
+        return '<p class="mt-empty">Nothing has been translated in this session yet.</p>'
+    names = ("Time", "Languages", "Source", "Translation", "Hints used")
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    return (
+        '<table class="mt-table"><caption class="mt-sr">Translations of this session</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(map(_row, reversed(entries)))}</tbody></table>"
+    )
+
+
+def _row(entry: Entry) -> str:
+    languages = f"{language(entry.source).native} → {language(entry.target).native}"
+    cells = (
+        ("Time", f"{entry.time.astimezone():%H:%M:%S}"),
+        ("Languages", f"{escaped(languages)}<br><small>{escaped(entry.system)}</small>"),
+        ("Source", tagged(entry.text, entry.source)),
+        ("Translation", tagged(entry.translated.text, entry.target)),
+        ("Hints used", f"{entry.used} of {entry.hints}"),
+    )
+    return "<tr>" + "".join(f'<td data-label="{name}">{value}</td>' for name, value in cells) + "</tr>"
+
+
+def export(entries: Sequence[Entry], name: str) -> str:
+    """The entries, oldest first, as the text of a `tmx`, `csv` or `jsonl` file."""
+    return _WRITERS[name](entries)
+
+
+def _csv(entries: Sequence[Entry]) -> str:
+    out = io.StringIO()
+    table = csv.writer(out)
+    table.writerow(("time", "source_language", "target_language", "source", "translation", "hints", "used", "system"))
+    for e in entries:
+        cells = (e.source, e.target, e.text, e.translated.text, str(e.hints), str(e.used), e.system)
+        table.writerow((e.time.isoformat(timespec="seconds"), *map(_harmless, cells)))
+    return f"\ufeff{out.getvalue()}"  # the mark tells spreadsheets that it is UTF-8
+
+
+def _harmless(cell: str) -> str:
+    return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
+
+
+def _jsonl(entries: Sequence[Entry]) -> str:
+    """The records that a JSONL job writes, with the hints and where they came from."""
+    records = [
+        {
+            "time": e.time.isoformat(timespec="seconds"),
+            "source_language": e.source,
+            "target_language": e.target,
+            "system": e.system,
+            "text": e.text,
+            **added_fields(e.text, e.translated),
+        }
+        for e in entries
+    ]
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def _tmx(entries: Sequence[Entry]) -> str:
+    """One memory: each entry is a unit with its own source and target language."""
+    header = {
+        "creationtool": "rag-mt",
+        "creationtoolversion": __version__,
+        "segtype": "paragraph",
+        "o-tmf": "rag-mt",
+        "adminlang": "en",
+        "srclang": "*all*",
+        "datatype": "plaintext",
+    }
+    root = etree.Element("tmx", version="1.4")
+    etree.SubElement(root, "header", header)
+    body = etree.SubElement(root, "body")
+    for e in entries:
+        unit = etree.SubElement(body, "tu", creationdate=f"{e.time.astimezone(UTC):%Y%m%dT%H%M%SZ}")
+        for code, text in ((e.source, e.text), (e.target, e.translated.text)):
+            variant = etree.SubElement(unit, "tuv", {XML_LANG: code})
+            etree.SubElement(variant, "seg").text = _NOT_XML.sub("\ufffd", text)
+    made: bytes = etree.tostring(root, encoding="utf-8", xml_declaration=True, pretty_print=True)
+    return made.decode("utf-8")
+
+
+_WRITERS: dict[str, Callable[[Sequence[Entry]], str]] = {"tmx": _tmx, "csv": _csv, "jsonl": _jsonl}
+
+EXPORTS = tuple(_WRITERS)

@@ -1,0 +1,138 @@
+"""What the demo remembers of each open page, and of the person before it: nothing of one reaches another."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rag_mt.base.types import TranslatedText
+from ui.page.history import LIMIT, Entry
+from ui.page.shown import ShownHint
+from ui.server.work import Job
+
+log = logging.getLogger("rag_mt")
+
+GRACE = 3600.0
+"""Seconds that documents and indexes stay after the last page of their owner was closed: phones close pages early."""
+
+MOST = 10_000
+"""Pages that are remembered: who asks for more of them closes the oldest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The last translation of a page: what was asked for and what came of it (None while it is made)."""
+
+    source: str
+    target: str
+    text: str
+    llm: str
+    adapter: str
+    hints: tuple[ShownHint, ...] = ()
+    translated: TranslatedText | None = None
+
+
+@dataclass(eq=False)
+class Session:
+    """One open page. `owner` names whose documents and indexes it sees and cannot be guessed."""
+
+    owner: str
+    job: Job | None = None
+    result: Result | None = None
+    off: dict[str, ShownHint] = field(default_factory=dict)
+    history: deque[Entry] = field(default_factory=lambda: deque(maxlen=LIMIT))
+
+    def cancel(self) -> bool:
+        """End the translation that runs, if there is one."""
+        return self.job is not None and self.job.cancel()
+
+
+class Sessions:
+    """The open pages by the name that the server gives each. `forget` is told of owners who have gone for good."""
+
+    def __init__(self, forget: Callable[[str], object] = lambda owner: None, grace: float = GRACE) -> None:
+        self._forget, self._grace = forget, grace
+        self._sessions: dict[str, Session] = {}
+        self._left: dict[str, float] = {}  # owners without a page, and since when
+        self._closed: dict[str, str] = {}  # owners of closed pages, which may only be asleep
+        self._lock = threading.Lock()
+
+    def of(self, page: str | None) -> Session:
+        """The session of a page; at its first request a new one, whose owner nobody else knows, or the owner that it
+        had before it was closed."""
+        with self._lock:
+            key = page or ""
+            if key not in self._sessions:
+                if len(self._sessions) >= MOST:
+                    self._close(next(iter(self._sessions)))
+                owner = self._closed.pop(key, None) or secrets.token_hex(16)
+                self._left.pop(owner, None)
+                self._sessions[key] = Session(owner)
+            return self._sessions[key]
+
+    def all(self) -> list[Session]:
+        """The sessions of all open pages."""
+        with self._lock:
+            return list(self._sessions.values())
+
+    def claim(self, page: str | None, token: str, user: str = "") -> Session:
+        """Make the bearer of a secret `token` (of the browser) the owner of the page, so that a page that is loaded
+        again finds its indexes; with logins, the same browser has other owners for other users."""
+        session = self.of(page)
+        session.owner = hashlib.sha256(f"{user}\n{token}".encode("utf-8", "replace")).hexdigest()
+        with self._lock:
+            self._left.pop(session.owner, None)
+        self.sweep()
+        return session
+
+    def close(self, page: str | None) -> None:
+        """The page has gone: its translation ends and its history is forgotten."""
+        with self._lock:
+            self._close(page or "")
+        self.sweep()
+
+    def _close(self, key: str) -> None:
+        session = self._sessions.pop(key, None)
+        if session is None:
+            return
+        session.cancel()
+        self._closed[key] = session.owner
+        if len(self._closed) > MOST:
+            del self._closed[next(iter(self._closed))]
+        if all(own.owner != session.owner for own in self._sessions.values()):
+            self._left[session.owner] = time.monotonic()
+
+    def sweep(self) -> None:
+        """Forget the owners whose last page closed long ago."""
+        now = time.monotonic()
+        with self._lock:
+            gone = {owner for owner, since in self._left.items() if now - since >= self._grace}
+            for owner in gone:
+                del self._left[owner]
+            self._closed = {page: owner for page, owner in self._closed.items() if owner not in gone}
+        for owner in gone:
+            try:
+                self._forget(owner)
+            except Exception:  # the others are to be forgotten all the same
+                log.exception("the uploads of a user who has gone could not be deleted")
+
+    def keep_sweeping(self, every: float = 60.0) -> None:
+        """Sweep again and again from now on, though nobody comes any more."""
+
+        def work() -> None:
+            while True:
+                time.sleep(every)
+                self.sweep()
+
+        threading.Thread(target=work, name="sweeping", daemon=True).start()
+
+
+def new_token() -> str:
+    """A secret for a browser to keep."""
+    return secrets.token_urlsafe(32)

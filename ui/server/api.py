@@ -1,0 +1,404 @@
+"""The HTTP API: the contract of LibreTranslate on a `Service`, with hints, jobs for files, own indexes and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+
+from rag_mt import __version__
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import TranslatedText
+from rag_mt.formats.html import HtmlText
+from rag_mt.formats.jsonl import added_fields
+from rag_mt.formats.registry import SUFFIXES
+from ui.server.access import AccessError, Bodies, Hosts, Keys, Pace
+from ui.server.bodies import (
+    DetectBody,
+    DetectedLanguage,
+    ErrorAnswer,
+    HealthAnswer,
+    HintAnswer,
+    HintOptions,
+    LanguageAnswer,
+    SettingsAnswer,
+    TranslateAnswer,
+    TranslateBody,
+    check_unicode,
+    checked,
+    described,
+    fields_of,
+)
+from ui.server.languages import Detected
+from ui.server.limits import BusyError, MissingError, StoppedError, TooLargeError
+from ui.server.metrics import Measured, Metrics
+from ui.server.service import Service
+from ui.server.work import Job, Order
+
+log = logging.getLogger("rag_mt")
+
+SHORT = 40
+"""Characters: the language of a shorter text is told from all texts of its request together."""
+CLIENT_GONE = 499
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorAnswer, "description": "The request cannot be answered as it is"},
+    401: {"model": ErrorAnswer, "description": "An API key is needed"},
+    403: {"model": ErrorAnswer, "description": "The API key is not known"},
+    404: {"model": ErrorAnswer, "description": "There is none of that id that is yours"},
+    413: {"model": ErrorAnswer, "description": "The body is too large"},
+    429: {"model": ErrorAnswer, "description": "Too much at once: try again after `Retry-After` seconds"},
+    500: {"model": ErrorAnswer, "description": "A fault of the server"},
+    503: {"model": ErrorAnswer, "description": "The server translates nothing until it is started again"},
+}
+
+
+def make_app(
+    service: Service,
+    *,
+    metrics: Metrics | None = None,
+    keys: Keys | None = None,
+    cors: Sequence[str] = (),
+    hosts: Sequence[str] = ("*",),
+    patience: float = 10.0,
+) -> FastAPI:
+    """The application on a service, which it closes when it ends, `patience` seconds after it stopped to listen.
+
+    `metrics` are shown at `/metrics`; with `keys` all requests need one but those for the state, languages, settings
+    and description of the server; `cors` are the origins whose pages may ask; `hosts` are the names that the server may
+    be called by.
+    """
+    metrics, keys = metrics or Metrics(), keys or Keys()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(asyncio.to_thread(service.detector.warm))
+        yield
+        await warming
+        await asyncio.to_thread(service.close, patience)
+
+    app = FastAPI(
+        title="rag_mt",
+        version=__version__,
+        description="Translation with retrieved hints, by the contract of LibreTranslate.",
+        lifespan=lifespan,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    )
+    app.state.service, app.state.keys, app.state.metrics = service, keys, metrics
+    app.state.pace = Pace(service.limits.requests)
+    metrics.follow("waiting", "Texts that wait or are translated", lambda: service.engine.waiting)
+    ready = "Loaded translators"
+    metrics.follow("translators", ready, lambda: sum(t.state == "ready" for t in service.translators.states()))
+    app.include_router(router)
+    from ui.server.api_uploads import router as uploads  # it imports from here
+
+    app.include_router(uploads)
+    _name_choices(app, service)
+    for kind, handler in HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+    app.add_middleware(Bodies, limits=service.limits)
+    if cors:
+        app.add_middleware(CORSMiddleware, allow_origins=list(cors), allow_methods=["*"], allow_headers=["*"])
+    if "*" not in hosts:
+        app.add_middleware(Hosts, names=hosts)
+    app.add_middleware(Measured, metrics=metrics)
+    return app
+
+
+router = APIRouter(responses=ERRORS)
+
+
+@router.post(
+    "/translate",
+    response_model_exclude_none=True,
+    openapi_extra=described(TranslateBody),
+    summary="Translate a text, or several",
+)
+async def translate(request: Request) -> TranslateAnswer:
+    """JSON or form. With `source` `auto` the language is detected; with `hints` the answer says what the model was
+    shown and where it came from. When the client hangs up, the translation stops."""
+    body = checked(TranslateBody, await fields_of(request))
+    owner, service = owner_of(request, body.api_key), service_of(request)
+    texts = [body.q] if isinstance(body.q, str) else body.q
+    if not any(texts):
+        raise UserError("Invalid request: missing q parameter")
+    check_unicode(*texts)
+    service.limits.check_texts(texts)
+    target = service.offer.known(body.target)
+    found: Sequence[Detected | None]
+    if body.source.lower() == "auto":
+        found = await asyncio.to_thread(_detected_sources, service, texts)
+    else:
+        found = [Detected(service.offer.known(body.source), 1.0)] * len(texts)
+    orders = [_order(service, owner, body, d.code if d else target, target) for d in found]
+    pages = [HtmlText(text) for text in texts] if body.format == "html" else None
+    plain = texts if pages is None else [page.text for page in pages]
+    made = await _translated(request, service, orders, plain)
+    result = [t.text for t in made]
+    if pages is not None:
+        done = zip(texts, pages, result, orders, strict=True)
+        result = [page.filled(translation) if order else text for text, page, translation, order in done]
+    several = not isinstance(body.q, str)
+    answer = TranslateAnswer(translatedText=result if several else result[0])
+    if body.source.lower() == "auto":
+        detected = [_detected(d) for d in found]
+        answer.detectedLanguage = detected if several else detected[0]
+    if body.hints is not False:
+        added = [added_fields(*own) for own in zip(plain, made, strict=True)]
+        hints = [[HintAnswer(**hint) for hint in fields["hints"]] for fields in added]
+        notes = [list(fields["notes"]) for fields in added]
+        answer.hints, answer.notes = (hints, notes) if several else (hints[0], notes[0])
+    return answer
+
+
+@router.get("/", include_in_schema=False)
+async def home() -> dict[str, str]:
+    """For whoever opens the address in a browser."""
+    return {"name": "rag_mt", "version": __version__, "docs": "/docs", "languages": "/languages"}
+
+
+@router.get("/languages", summary="The languages and what each is translated into")
+async def languages(request: Request) -> list[LanguageAnswer]:
+    """Native names and writing directions are additions of rag_mt."""
+    offer = service_of(request).offer
+    return [
+        LanguageAnswer(
+            code=known.code,
+            name=known.name,
+            native=known.native,
+            right_to_left=known.right_to_left,
+            targets=list(offer.targets_of(known.code)),
+        )
+        for known in offer.languages
+    ]
+
+
+@router.post(
+    "/detect", openapi_extra=described(DetectBody), summary="The languages that a text may be in, the likeliest first"
+)
+async def detect(request: Request) -> list[DetectedLanguage]:
+    """English with confidence 0 for a text that says nothing, such as digits."""
+    body = checked(DetectBody, await fields_of(request))
+    owner_of(request, body.api_key)
+    service = service_of(request)
+    if not body.q:
+        raise UserError("Invalid request: missing q parameter")
+    check_unicode(body.q)
+    service.limits.check_texts([body.q])
+    found = await asyncio.to_thread(service.detector.detect, body.q)
+    return [_detected(d) for d in found] or [_detected(None)]
+
+
+@router.get("/health", summary="Whether the server answers, and what is loaded")
+async def health(request: Request) -> HealthAnswer:
+    """Needs no key; 503 where nothing can be translated any more. Models are loaded when they are first asked for."""
+    service = service_of(request)
+    if service.engine.fault:
+        raise StoppedError(service.engine.fault)
+    loaded = service.translators.states()
+    states: dict[str, str] = {}
+    for one in loaded:
+        pair = f"{one.choice.source}-{one.choice.target} {one.choice.retriever}"
+        states[pair] = one.state if states.get(pair) != "ready" else "ready"
+    return HealthAnswer(status="ok", translators=states)
+
+
+@router.get("/frontend/settings", summary="Limits and defaults that clients ask for")
+async def settings(request: Request) -> SettingsAnswer:
+    """As LibreTranslate has it."""
+    service, needed = service_of(request), request.app.state.keys.needed
+    first = service.offer.directions[0][1]
+    return SettingsAnswer(
+        charLimit=service.limits.text_chars,
+        frontendTimeout=500,
+        apiKeys=needed,
+        keyRequired=needed,
+        suggestions=False,
+        filesTranslation=True,
+        supportedFilesFormat=sorted(SUFFIXES),
+        language={
+            "source": {"code": "auto", "name": "Auto Detect"},
+            "target": {"code": first, "name": next(k.name for k in service.offer.languages if k.code == first)},
+        },
+    )
+
+
+@router.get(
+    "/metrics",
+    summary="Counts for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {CONTENT_TYPE_LATEST.split(";")[0]: {"schema": {"type": "string"}}}}},
+)
+async def metrics_text(request: Request) -> Response:
+    """No text and no client is in them. Needs a key where the server has keys."""
+    owner_of(request, request.query_params.get("api_key", ""))
+    return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+def service_of(request: Request) -> Service:
+    """The service behind the application."""
+    service: Service = request.app.state.service
+    return service
+
+
+def owner_of(request: Request, key: str) -> str:
+    """Whom a request is from, by its key; raises AccessError, and BusyError for a client in too great a hurry."""
+    told = key or bearer_of(request)
+    keys, pace = request.app.state.keys, request.app.state.pace
+    place = client_of(request)
+    try:
+        owner: str = keys.owner(told)
+    except AccessError:
+        pace.ask(place)  # nobody is to try many keys
+        raise
+    pace.ask(owner if keys.needed else place)
+    return owner
+
+
+def client_of(request: Request) -> str:
+    """Where a request comes from: its address, or the network of 2^64 addresses that an IPv6 client has for itself."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:  # a socket file, say
+        return host
+    if address.version == 4 or address.ipv4_mapped:
+        return host
+    return str(ipaddress.ip_network((int(address), 64), strict=False))
+
+
+def bearer_of(request: Request) -> str:
+    """The key in the header of a request, or an empty text."""
+    given = request.headers.get("authorization", "")
+    return given[7:].strip() if given.lower().startswith("bearer ") else ""
+
+
+def _order(service: Service, owner: str, body: TranslateBody, source: str, target: str) -> Order | None:
+    """How to translate from a source; None for a text that is in the target language already."""
+    if source == target:
+        return None
+    options = body.hints if isinstance(body.hints, HintOptions) else None
+    choice = service.choice(owner, source, target, body.retriever, body.index, body.adapter, body.llm)
+    if options is None:
+        return Order(choice, "")
+    return Order(choice, "", max_hints=options.max, least_score=options.least_score)
+
+
+def _detected_sources(service: Service, texts: Sequence[str]) -> list[Detected | None]:
+    """The language of each text; None where nothing tells it."""
+    together = service.detector.best("\n".join(texts))
+    return [service.detector.best(text) if len(text) > SHORT else together for text in texts]
+
+
+async def _translated(
+    request: Request, service: Service, orders: Sequence[Order | None], texts: Sequence[str]
+) -> list[TranslatedText]:
+    """The translations of the texts, those without an order as they are; they end when the client hangs up."""
+    asked = [replace(order, text=text) for order, text in zip(orders, texts, strict=True) if order]
+    jobs = iter(await _finished(request, service.engine.submit_all(asked)))
+    return [next(jobs).result() if order else TranslatedText(text) for order, text in zip(orders, texts, strict=True)]
+
+
+async def _finished(request: Request, jobs: Sequence[Job]) -> Sequence[Job]:
+    """The jobs when all have ended; raises the first error, and cancels all of them if the client hangs up."""
+    results = asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
+    gone = asyncio.create_task(_hung_up(request))
+    either: set[asyncio.Future[Any]] = {results, gone}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not results.done():
+            request.app.state.metrics.cancelled.inc()
+            raise HTTPException(CLIENT_GONE, "the client has hung up")
+        if any(job.future.cancelled() for job in jobs):
+            raise BusyError("the server is shutting down: try again later", 30)
+        await results
+    finally:
+        gone.cancel()
+        for job in jobs:
+            job.cancel()
+        if not results.done():
+            results.cancel()
+    return jobs
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _detected(found: Detected | None) -> DetectedLanguage:
+    """As LibreTranslate has it: per cent, and English where nothing tells the language."""
+    if found is None:
+        return DetectedLanguage(confidence=0.0, language="en")
+    return DetectedLanguage(confidence=round(100 * found.confidence, 1), language=found.code)
+
+
+def _name_choices(app: FastAPI, service: Service) -> None:
+    """Tell in OpenAPI which languages, language models and adapters the requests may name."""
+    codes = [known.code for known in service.offer.languages]
+    named = {"source": [*codes, "auto"], "target": codes, "language": codes}
+    named |= {"llm": ["", *service.llms], "adapter": ["", *service.adapters]}
+    for path in app.openapi()["paths"].values():
+        for operation in path.values():
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                for name, own in content["schema"]["properties"].items():
+                    if name in named:
+                        own["enum"] = named[name]
+
+
+def _failed(status: int, message: str, **headers: str) -> JSONResponse:
+    clean = message.encode("utf-8", "backslashreplace").decode()
+    return JSONResponse({"error": clean}, status, headers=headers)
+
+
+async def _user_error(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, BusyError):
+        return _failed(429, str(error), **{"Retry-After": str(error.retry_after)})
+    statuses: dict[type[Exception], int] = {TooLargeError: 413, MissingError: 404, StoppedError: 503}
+    return _failed(statuses.get(type(error), 400), str(error))
+
+
+async def _access_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, AccessError)
+    return _failed(error.status, str(error))
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return _failed(error.status_code, str(error.detail), **(dict(error.headers) if error.headers else {}))
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    return _failed(400, f"Invalid request: {first['loc'][-1]}: {first['msg']}")
+
+
+async def _gone(request: Request, error: Exception) -> JSONResponse:
+    return _failed(CLIENT_GONE, "the client has hung up")
+
+
+async def _fault(request: Request, error: Exception) -> JSONResponse:
+    return _failed(500, "the server failed: look at its log")
+
+
+HANDLERS: dict[Any, Any] = {
+    UserError: _user_error,
+    AccessError: _access_error,
+    HTTPException: _http_error,
+    RequestValidationError: _invalid,
+    ClientDisconnect: _gone,
+    Exception: _fault,
+}

@@ -1,0 +1,296 @@
+"""One queue for the language models: concurrent requests share batches, and whoever stops waiting stops the work.
+
+Requests wait until their translator is loaded. Then sentences of all waiting requests with the same language model are
+retrieved for and generated together, request by request in turn, so that a long text does not hold up short ones. A
+sentence whose answer has ended makes room for the next one at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import count
+
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Completion, LanguageModel, Prompt
+from rag_mt.translation.translator import Translator
+from ui.server.limits import BusyError, LimitError, Limits, StoppedError
+from ui.server.translators import Translators
+from ui.server.work import Item, Job, Order, named_fault
+
+log = logging.getLogger("rag_mt")
+
+TO_STOP = 10.0
+"""Seconds in which a service ends after its patience is over: a model that is loaded, say, cannot be stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What was there when an answer ended: `sentences` that were generated together, the `requests` they came from;
+    the `tokens` of the answer, and the `seconds` since the one before it, or since the work began."""
+
+    sentences: int
+    requests: int
+    tokens: int
+    seconds: float
+
+
+class Engine:
+    """Translates orders in one thread. All methods may be called from any thread.
+
+    Whatever goes wrong fails the requests that it is about, and the thread goes on. Should it end all the same, `fault`
+    says why, and all who wait or come later get a StoppedError.
+    """
+
+    def __init__(
+        self,
+        translators: Translators,
+        limits: Limits | None = None,
+        observe: Callable[[BatchReport], None] = lambda report: None,
+    ) -> None:
+        self.translators = translators
+        self.limits = limits or Limits()
+        self.observe = observe
+        self._jobs: list[Job] = []  # accepted and not ended, in the order of their turns
+        self._changed = threading.Condition()
+        self._closing = False
+        self._fault = ""
+        self._pace = 1.0  # seconds per sentence, smoothed
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """The number of accepted orders that are not done, background ones left out."""
+        with self._changed:
+            return self._foreground()
+
+    @property
+    def fault(self) -> str:
+        """Why nothing is translated any more, in one sentence; empty while all is well."""
+        return self._fault
+
+    def submit(self, order: Order) -> Job:
+        """Accept an order, to be loaded for and translated soon.
+
+        Raises LimitError for a text that is too long, BusyError when too many wait, StoppedError after a fault.
+        """
+        return self.submit_all([order])[0]
+
+    def submit_all(self, orders: Sequence[Order]) -> list[Job]:
+        """Accept several orders, all or none."""
+        asked = [o for o in orders if not o.background]
+        self.limits.check_texts([o.text for o in asked])
+        if len(asked) > self.limits.queue:
+            raise LimitError(f"the request has {len(asked)} texts and the queue holds {self.limits.queue}: send fewer")
+        jobs = [Job(order) for order in orders]
+        with self._changed:
+            if self._fault:
+                raise StoppedError(self._fault)
+            if self._closing:
+                raise BusyError("the server is shutting down: try again later", 30)
+            if asked and self._foreground() + len(asked) > self.limits.queue:
+                raise BusyError(
+                    f"{self._foreground()} texts are waiting already: try again in {self._delay()} seconds",
+                    self._delay(),
+                )
+            self._jobs += jobs
+        for job in jobs:
+            job.future.add_done_callback(lambda _, job=job: self._remove(job))  # type: ignore[misc]
+            try:
+                loading = self.translators.load(job.order.choice)
+            except RuntimeError as error:  # it was closed just now
+                job.fail(error)
+                continue
+            loading.add_done_callback(lambda f, job=job: self._loaded(job, f))  # type: ignore[misc]
+        return jobs
+
+    def close(self, patience: float = 10.0) -> None:
+        """Accept nothing more, let what was accepted finish for up to `patience` seconds, cancel the rest, and wait
+        up to TO_STOP seconds more for what cannot be stopped at once."""
+        end = time.monotonic() + patience + TO_STOP
+        with self._changed:
+            self._closing = True
+            self._changed.wait_for(lambda: not self._foreground(), patience)
+            left = list(self._jobs)
+        for job in left:
+            job.cancel()
+        with self._changed:
+            self._changed.notify_all()
+        self._thread.join(max(0.0, end - time.monotonic()))
+        self.translators.close(max(0.0, end - time.monotonic()))
+
+    def _foreground(self) -> int:
+        return sum(not job.order.background for job in self._jobs)
+
+    def _delay(self) -> int:
+        """Seconds after which a place in the queue should be free."""
+        sentences = sum(max(1, len(job.items)) for job in self._jobs)
+        return min(120, max(1, math.ceil(sentences * self._pace / 2)))
+
+    def _remove(self, job: Job) -> None:
+        with self._changed:
+            if job in self._jobs:
+                self._jobs.remove(job)
+            self._changed.notify_all()
+
+    def _loaded(self, job: Job, future: Future[Translator]) -> None:
+        if job.future.done():
+            return
+        if future.cancelled():
+            job.cancel()
+            return
+        error = future.exception()
+        if error:
+            job.fail(error if isinstance(error, UserError) else RuntimeError(f"loading failed: {error}"))
+            return
+        try:
+            job.begin(future.result())
+        except BaseException as problem:  # a text that cannot even be split must not stop the loading of others
+            log.exception("a text could not be split into sentences")
+            job.fail(problem)
+            return
+        job.finish_if_complete()  # nothing to translate
+        with self._changed:
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._ready() or (self._closing and not self._jobs))
+                    ready = self._ready()
+                if not ready:
+                    return
+                self._translate(_translator(ready[0]))
+        except BaseException as error:
+            fault = f"the server makes no more translations ({named_fault(error)}): start it again"
+            with self._changed:
+                self._fault = fault
+                left = list(self._jobs)
+            for job in left:
+                job.fail(StoppedError(fault))
+            log.critical("the engine has ended", exc_info=True)
+
+    def _ready(self) -> list[Job]:
+        """The loaded jobs with sentences to translate, those in the background last."""
+        ready = [job for job in self._jobs if not job.future.done() and any(not item.taken for item in job.items)]
+        return sorted(ready, key=lambda job: job.order.background)
+
+    def _take(self, llm: LanguageModel, most: int) -> list[Item]:
+        """The next sentences for a language model, of each of its jobs one in turn; none when another model's turn has
+        come."""
+        with self._changed:
+            ready = self._ready()
+            if not ready or _translator(ready[0]).llm is not llm:
+                return []
+            own = [job for job in ready if _translator(job).llm is llm]
+            lanes = [[job for job in own if not job.order.background], [job for job in own if job.order.background]]
+            taken: list[Item] = []
+            for lane in lanes:
+                left = [[item for item in job.items if not item.taken] for job in lane]
+                while any(left) and len(taken) < most:
+                    for items in left:
+                        if items and len(taken) < most:
+                            taken.append(items.pop(0))
+            for item in taken:
+                item.taken = True
+            served = {id(item.job) for item in taken}
+            self._jobs.sort(key=lambda job: id(job) in served)  # stable: whoever was served goes behind the others
+        return taken
+
+    def _translate(self, first: Translator) -> None:
+        """Translate sentences with the first translator's language model, until none is left or it is another's turn;
+        what goes wrong is told to their jobs."""
+        going: dict[int, Item] = {}  # by the numbers of their prompts; those that have ended are not kept
+        numbers = count()
+        last = time.perf_counter()
+
+        def more(free: int) -> list[Prompt]:
+            prepared: list[Item] = []
+            while not prepared and (taken := self._take(first.llm, min(free, self.limits.batch - len(going)))):
+                prepared = self._prepared(taken)
+            going.update((next(numbers), item) for item in prepared)
+            return [item.prompt for item in prepared if item.prompt is not None]
+
+        def watch(number: int, raw: str) -> bool:
+            item = going[number]
+            item.job.last_token = time.monotonic()
+            if item.job.future.done():
+                return False
+            if raw != item.raw:
+                item.raw = raw
+                item.job.changed()
+            return True
+
+        try:
+            for number, completion in first.llm.answer(more, first.max_new_tokens, watch):
+                now = time.perf_counter()
+                together = BatchReport(
+                    len(going), len({id(item.job) for item in going.values()}), completion.tokens, now - last
+                )
+                self._pace, last = 0.9 * self._pace + 0.1 * together.seconds, now
+                self._finish(going.pop(number), completion)
+                self.observe(together)
+            if going:
+                raise RuntimeError(f"the language model has ended without an answer to {len(going)} sentences")
+        except BaseException as error:  # a panic in Rust is no Exception, and must not end the engine either
+            if not isinstance(error, UserError):
+                log.exception("a batch of %d sentences failed", len(going))
+            self._fail_batch(first.llm, error)
+
+    def _fail_batch(self, llm: LanguageModel, error: BaseException) -> None:
+        """Fail the jobs of all sentences that were taken and not translated; of a model that failed before it took any,
+        all that wait for it, since it would be asked again and again."""
+        with self._changed:
+            failed = [j for j in self._jobs if any(item.taken and item.translation is None for item in j.items)]
+            failed = failed or [job for job in self._ready() if _translator(job).llm is llm]
+        for job in failed:
+            job.fail(error)
+
+    def _prepared(self, taken: Sequence[Item]) -> list[Item]:
+        """The sentences with their prompts; hints for all of one translator are found in one call."""
+        by_translator: dict[int, list[Item]] = {}
+        for item in taken:
+            item.job.changed()
+            if not item.job.future.done():
+                by_translator.setdefault(id(item.job.translator), []).append(item)
+        prepared = []
+        for items in by_translator.values():
+            translator = _translator(items[0].job)
+            try:
+                found = translator.retriever.retrieve([item.sentence for item in items])
+                for item, hints in zip(items, found, strict=True):
+                    item.prompt = translator.prompts.build(item.sentence, item.job.order.shown(hints))
+                    item.job.changed()
+            except BaseException as error:
+                if not isinstance(error, UserError):
+                    log.exception("hints for %d sentences could not be found", len(items))
+                for item in items:
+                    item.job.fail(error)
+                continue
+            prepared += items
+        return prepared
+
+    def _finish(self, item: Item, completion: Completion) -> None:
+        """Read a sentence's translation from its completion, and give out its text if this was the last one."""
+        if item.job.future.done() or item.prompt is None:
+            return
+        try:
+            item.translation = _translator(item.job).read(item.sentence, item.prompt, completion)
+            item.job.changed()
+            item.job.finish_if_complete()
+        except BaseException as error:  # an answer that cannot be read must not stop the others
+            log.exception("the answer for a sentence could not be read")
+            item.job.fail(error)
+
+
+def _translator(job: Job) -> Translator:
+    if job.translator is None:
+        raise RuntimeError("a sentence was taken before the translator of its text was loaded")
+    return job.translator

@@ -1,0 +1,112 @@
+"""`rag-mt serve`: the HTTP API on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import socket
+from pathlib import Path
+
+from rag_mt.base.console import OK, add_model_options, add_server_options, note, positive
+from rag_mt.base.errors import UserError
+
+NEEDED = "the server needs packages that are not installed: pip install 'rag-mt[serve]'"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All options of the command."""
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1, this machine only)")
+    add("--port", type=port, default=5000, help="port to listen at (default: 5000)")
+    add("--api-keys", metavar="FILE", help="keys, one a line, of which requests need one (default: none needed)")
+    add("--cors", action="append", default=[], metavar="ORIGIN", help="origin whose pages may ask; may be repeated")
+    add("--patience", type=positive, default=10, metavar="S", help="seconds to finish in when it is stopped (10)")
+    add_service_options(parser, "the cache")
+
+
+def add_service_options(parser: argparse.ArgumentParser, data: str) -> None:
+    """The options of the models, languages and limits, which the demo has too; `data` tells where indexes of users are
+    kept unless a folder is named."""
+    add = parser.add_argument
+    add("--languages", default="", metavar="LIST", help="languages to offer, such as de,en (default: en and WMT16's)")
+    add("--index", default="", metavar="DIR", help="index to search for its language (default: the sample index)")
+    llm_help = "language model, as for rag-mt translate; of several, users choose: the first is the default"
+    add("--llm", action="append", default=[], metavar="ID", help=llm_help)
+    adapter_help = "PEFT adapter, auto (ours) or none; of several, users choose: the first is the default"
+    add("--adapter", action="append", default=[], metavar="DIR", help=adapter_help)
+    add_server_options(parser)
+    add("--wrapper", default="auto", help="prompt family (default: auto)")
+    add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
+    add("--allowed-host", action="append", default=[], metavar="NAME", help="further name that the server is called by")
+    add("--data", metavar="DIR", help=f"folder for the indexes that users build (default: {data})")
+    add("--limit", action="append", default=[], metavar="NAME=N", help="change a limit, such as text_chars=2000")
+    add_model_options(parser)
+
+
+def port(text: str) -> int:
+    """An argparse type: a port number."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: expected a number from 0 to 65535")
+    return int(text)
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Answer translation requests over HTTP, by LibreTranslate's contract, until it is interrupted."""
+    try:
+        import uvicorn
+
+        from ui.server.access import Keys, read_keys
+        from ui.server.api import make_app
+        from ui.server.metrics import Metrics
+        from ui.server.service import service_of
+    except ModuleNotFoundError as error:
+        raise UserError(f"{NEEDED} ({error.name} is missing)") from error
+    from rag_mt.base.paths import cache_dir
+
+    keys = Keys(read_keys(Path(options.api_keys)) if options.api_keys else ())
+    metrics = Metrics()
+    service = service_of(options, cache_dir() / "server", metrics.observe)
+    app = make_app(
+        service,
+        metrics=metrics,
+        keys=keys,
+        cors=options.cors,
+        hosts=allowed_hosts(options.host, options.allowed_host),
+        patience=options.patience,
+    )
+    config = uvicorn.Config(
+        app, log_level="warning", timeout_graceful_shutdown=options.patience, server_header=False, access_log=False
+    )
+    try:
+        with listening(options.host, options.port) as place:
+            at = place.getsockname()[1]
+            note(f"rag-mt: listening at http://{_shown(options.host)}:{at} (docs at /docs); stop with Ctrl-C")
+            uvicorn.Server(config).run(sockets=[place])
+    finally:
+        service.close(0)  # where the application has not done so
+    return OK
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens at a place; raises UserError if it cannot."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise UserError(
+            f"cannot listen at {host} port {port} ({error.strerror or error}): give another --host or --port"
+        ) from error
+
+
+def allowed_hosts(host: str, more: list[str]) -> list[str]:
+    """The names that requests may call the server by: a server of this machine only is not to be reached through a
+    name that some page on the web gave it."""
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    return ["localhost", "127.0.0.1", "[::1]", "::1", host, *more] if local else ["*"]
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

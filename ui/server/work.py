@@ -1,0 +1,186 @@
+"""One text on its way through the engine: its sentences, how far they are, and its cancellation."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rag_mt.base.types import Hint, Origin, Prompt, Sentence, Span, TranslatedText, Translation
+from rag_mt.text.splitting import rejoin, split
+from rag_mt.translation.translator import Translator
+from ui.server.translators import Choice
+
+State = Literal["loading", "waiting", "translating", "done", "failed", "cancelled"]
+
+NOWHERE = Origin()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A text to translate and how.
+
+    Of each sentence's hints those below `least_score` and those in `switched_off` (see `hint_id`) are left out, and of
+    the others the `max_hints` strongest are shown (None: all). A `background` order gets what room is left in batches.
+    """
+
+    choice: Choice
+    text: str
+    max_hints: int | None = None
+    least_score: float = 0.0
+    switched_off: frozenset[str] = frozenset()
+    background: bool = False
+
+    def shown(self, hints: Sequence[Hint]) -> tuple[Hint, ...]:
+        """The hints of a sentence that its prompt may show, strongest first."""
+        kept = [h for h in hints if h.hit.score >= self.least_score and hint_id(h) not in self.switched_off]
+        return tuple(kept[: self.max_hints])
+
+
+def hint_id(hint: Hint) -> str:
+    """A short name for a hint that stays the same from one translation of a text to the next."""
+    hit = hint.hit
+    parts = (hint.source_span, hit.sentence.source, hit.sentence.text, hit.span)
+    return hashlib.blake2b(repr(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def named_fault(error: BaseException) -> str:
+    """An error by its kind and message."""
+    return f"{type(error).__name__}: {error}"
+
+
+@dataclass(eq=False)
+class Item:
+    """One sentence of a job: its prompt once hints are found, the raw answer as far as it is, the translation."""
+
+    job: Job
+    sentence: Sentence
+    prompt: Prompt | None = None
+    raw: str = ""
+    translation: Translation | None = None
+    taken: bool = False
+
+
+@dataclass(eq=False)
+class Job:
+    """An accepted order. `future` gives its translation; cancelling either ends it between two tokens.
+
+    `last_token` and `cancelled_at` are times of `time.monotonic()`: when the last token was computed for it, and when
+    it was cancelled.
+    """
+
+    order: Order
+    future: Future[TranslatedText] = field(default_factory=Future)
+    translator: Translator | None = None
+    items: list[Item] = field(default_factory=list)
+    last_token: float | None = None
+    cancelled_at: float | None = None
+    _spans: list[Span] = field(default_factory=list)
+    _news: threading.Condition = field(default_factory=threading.Condition)
+    _version: int = 0
+
+    def __post_init__(self) -> None:
+        self.future.add_done_callback(self._ended)
+
+    @property
+    def state(self) -> State:
+        """How far the job is."""
+        if self.future.done():
+            if self.future.cancelled():
+                return "cancelled"
+            return "failed" if self.future.exception() else "done"
+        if self.translator is None:
+            return "loading"
+        return "translating" if any(item.taken for item in self.items) else "waiting"
+
+    @property
+    def text(self) -> str:
+        """The translation as far as it is sure, up to the first sentence that is not done."""
+        if self.future.done() and not self.future.cancelled() and not self.future.exception():
+            return self.future.result().text
+        made, pieces = self.items, []
+        for item in made:
+            if item.translation is None:
+                pieces.append(self._begun(item))
+                break
+            pieces.append(item.translation.text)
+        whole = self.order.text
+        if not pieces:
+            return ""
+        end = self._spans[len(pieces) - 1].end
+        return rejoin(whole[:end], self._spans[: len(pieces)], pieces)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Translated sentences, and all sentences (0 as long as the translator is not loaded)."""
+        return sum(item.translation is not None for item in self.items), len(self.items)
+
+    def cancel(self) -> bool:
+        """End the job; false if it had ended before."""
+        return self.future.cancel()
+
+    def result(self, timeout: float | None = None) -> TranslatedText:
+        """The translation, waited for; raises its UserError, `concurrent.futures.CancelledError` if it was cancelled,
+        and TimeoutError."""
+        return self.future.result(timeout)
+
+    def updates(self, every: float = 0.05) -> Iterator[str]:
+        """`text` after each change, `every` seconds apart at least, until the job has ended in any way."""
+        seen = -1
+        while True:
+            with self._news:
+                self._news.wait_for(lambda known=seen: self._version != known or self.future.done())  # type: ignore[misc]
+                seen, ended = self._version, self.future.done()
+            if not self.future.cancelled() and not (ended and self.future.exception()):
+                yield self.text
+            if ended:
+                return
+            time.sleep(every)
+
+    def begin(self, translator: Translator) -> None:
+        """Take the translator and cut the text into sentences."""
+        text = self.order.text
+        spans = split(text, translator.source)
+        self._spans = spans
+        self.translator = translator  # before the sentences: whoever sees these may ask for it
+        self.items = [Item(self, Sentence(span.of(text), translator.source)) for span in spans]
+        self.changed()
+
+    def changed(self) -> None:
+        """Wake who follows the job."""
+        with self._news:
+            self._version += 1
+            self._news.notify_all()
+
+    def finish_if_complete(self) -> None:
+        """Give out the translation once all its sentences are there."""
+        made = [item.translation for item in self.items if item.translation is not None]
+        if len(made) == len(self.items):
+            text = rejoin(self.order.text, self._spans, [t.text for t in made])
+            self._settle(lambda: self.future.set_result(TranslatedText(text, tuple(made))))
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error; one that is no Exception (a panic in Rust, an exit) would end who waits: it is wrapped."""
+        if not isinstance(error, Exception):
+            error = RuntimeError(named_fault(error))
+        self._settle(lambda: self.future.set_exception(error))
+
+    def _settle(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except InvalidStateError:  # cancelled meanwhile
+            return
+
+    def _begun(self, item: Item) -> str:
+        if self.translator is None or item.prompt is None or not item.raw:
+            return ""
+        return self.translator.stable(item.sentence, item.prompt, item.raw)
+
+    def _ended(self, future: Future[TranslatedText]) -> None:
+        if future.cancelled():
+            self.cancelled_at = time.monotonic()
+        self.changed()
