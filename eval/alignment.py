@@ -15,7 +15,6 @@ links, compared as equal spans.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,34 +22,21 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from eval.data.alignments import GoldPair, TokenLinks, read_parted, read_xlwa, word_tokens
 from eval.data.eflomal import EflomalAligner
 from eval.data.phrase_pairs import consistent_spans
-from finetune.ccpr.pair_shards import read_corpus, training_file
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.skips import Skips
+from rag_mt.formats.parallel import read_corpus, training_file
 from rag_mt.text.words import word_spans
 from retrievers.encoders.alignment import METHODS, EncoderAligner, Links, symmetrise
 from retrievers.encoders.encoder import open_encoder
 
 T = TypeVar("T")
-TokenLinks = frozenset[tuple[int, int]]
 Boxes = frozenset[tuple[int, int, int, int]]
-_LINK = re.compile(r"(\d+)([-p])(\d+)")
-
-
-@dataclass(frozen=True)
-class GoldPair:
-    """A sentence pair whose tokens, parted by single blanks, were aligned by hand: `sure` links and `possible` ones,
-    which include the sure ones, as token numbers from 0."""
-
-    source: str
-    target: str
-    sure: TokenLinks
-    possible: TokenLinks
 
 
 @dataclass(frozen=True)
@@ -71,42 +57,6 @@ class Scores:
     recall: float
     f1: float
     aer: float
-
-
-def gold_pair(source: str, target: str, links: str, first: int = 0) -> GoldPair:
-    """The pair of a line of gold links such as `0-0 1p2`, where tokens are counted from `first`; `p` marks a possible
-    link. Raises ValueError for other links."""
-    found = [_LINK.fullmatch(link) for link in links.split()]
-    if not all(found):
-        raise ValueError(f"{links!r} is no list of links such as 0-0 1-2 or 1p2")
-    rows = [(int(m[1]) - first, int(m[3]) - first, m[2]) for m in found if m]
-    sure = frozenset((i, j) for i, j, kind in rows if kind == "-")
-    return GoldPair(" ".join(source.split()), " ".join(target.split()), sure, sure | {(i, j) for i, j, _ in rows})
-
-
-def read_xlwa(path: Path) -> tuple[GoldPair, ...]:
-    """A file of English, other language and links from 0, parted by tabs."""
-    rows = (line.split("\t") for line in _lines(path))
-    return tuple(gold_pair(english, other, links) for english, other, links, *_ in rows)
-
-
-def read_parted(path: Path) -> tuple[GoldPair, ...]:
-    """A file `NAME.src-tgt` of lines `source ||| target` with links from 1 in `NAME.gold` beside it."""
-    texts = (line.split(" ||| ", 1) for line in _lines(path))
-    links = _lines(path.with_suffix(".gold"))
-    return tuple(gold_pair(s, t, own, 1) for (s, t), own in zip(texts, links, strict=True))
-
-
-def _lines(path: Path) -> list[str]:
-    if not path.is_file():
-        raise UserError(f"there is no {path}: give the folder that holds align/ with the human alignments")
-    return path.read_text(encoding="utf-8").rstrip("\n").split("\n")
-
-
-def word_tokens(text: str) -> NDArray[np.int64]:
-    """For each word of a text its token, when tokens are parted by single blanks."""
-    blanks = np.array([n for n, c in enumerate(text) if c == " "], dtype=np.int64)
-    return np.searchsorted(blanks, word_spans(text)[:, 0])
 
 
 def alignment_scores(

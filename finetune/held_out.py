@@ -14,12 +14,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from finetune.ccpr.pair_shards import bare
 from rag_mt.base.console import Parser, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
 from rag_mt.base.skips import Skips
 from rag_mt.formats.opening import read_lines
+from rag_mt.formats.parallel import bare
 
 ONE_IN = 10
 

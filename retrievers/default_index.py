@@ -8,10 +8,10 @@ import shutil
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import rag_mt
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.languages import base_code, language
@@ -29,7 +29,7 @@ from retrievers.units.unit import UnitMaker
 
 log = logging.getLogger("rag_mt")
 
-SAMPLE_CORPUS = Path(rag_mt.__file__).parent / "sample_corpus"
+SAMPLE_CORPUS = Path(str(files("rag_mt"))) / "sample_corpus"
 """`LANG.txt` per language, one sentence per line, parallel by line number."""
 
 SAMPLE_DROP = 0.9

@@ -20,11 +20,11 @@ from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.types import Floats, Kind, TokenStates
 from rag_mt.models.adapters import WEIGHTS as ADAPTER
 from rag_mt.models.loading import load_encoder
+from rag_mt.models.weights import FOLDER as SHIPPED
 from retrievers.encoders.encoder import TransformerEncoder, open_encoder
 from retrievers.encoders.families import Family, Pooling, family_of
 
 SETTINGS = "mdpr.json"
-SHIPPED = Path(__file__).parent / "shipped"
 SHARED: tuple[Kind, ...] = ("passage",)
 SEPARATE: tuple[Kind, ...] = ("query", "passage")
 """The folders of the encoders of a model: the one for passages serves for queries too where it is the only one."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from finetune.ccpr.pair_shards import Corpus, bare, read_corpus, training_file
 from rag_mt.base.languages import WMT16
 from rag_mt.base.skips import Skips
+from rag_mt.formats.parallel import Corpus, bare, read_corpus, training_file
 
 
 class ParallelText:

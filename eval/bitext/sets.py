@@ -26,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.bitext.known import KnownEnglish, ParallelText
-from finetune.ccpr.pair_shards import Corpus, bare
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
 from rag_mt.base.skips import Skips
 from rag_mt.formats.opening import read_lines
+from rag_mt.formats.parallel import Corpus, bare
 from retrievers.default_index import SAMPLE_CORPUS
 
 Pair = tuple[str, str]

@@ -38,7 +38,7 @@ def run_in_comet(script: str, request: Mapping[str, Any]) -> dict[str, Any]:
 
     Its progress goes to stderr. Raises UserError with what it says is wrong, or if it ends without an answer.
     """
-    program = Path(__file__).with_name(f"{script}.py")
+    program = Path(__file__).parent / "isolated" / f"{script}.py"
     with TemporaryDirectory() as scratch:
         asked, answered = Path(scratch) / "request.json", Path(scratch) / "answer.json"
         asked.write_text(json.dumps(request), encoding="utf-8")

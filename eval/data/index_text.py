@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from finetune.ccpr.pair_shards import bare, excluded_texts, read_corpus, training_file
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import WMT16
 from rag_mt.base.paths import whole_file
 from rag_mt.base.skips import Skips
 from rag_mt.base.types import Origin
+from rag_mt.formats.parallel import bare, excluded_texts, read_corpus, training_file
 from rag_mt.text.words import word_spans
 
 DOMAINS = "news,mixed,wiki/reddit,news+captions,conversation"

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.alignment import GoldPair, read_parted, read_xlwa, word_tokens
+from eval.data.alignments import GoldPair, read_parted, read_xlwa, word_tokens
 from eval.data.eflomal import number_words
 from eval.data.phrase_pairs import MAX_WORDS, Frequent, all_phrase_pairs, frequent_words
-from finetune.ccpr.pair_shards import Corpus, bare, read_corpus
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.skips import Skips
+from rag_mt.formats.parallel import Corpus, bare, read_corpus
 from rag_mt.text.words import surface, word_spans
 from retrievers.encoders.alignment import Aligner, Links
 
@@ -176,7 +176,7 @@ def read_alignments(path: Path, rows: Sequence[tuple[int, str, str]]) -> list[Li
     `links` (pairs of word numbers) in each line. Raises UserError where the file is of other sentences."""
     if not path.is_file():
         raise UserError(
-            f"there are no alignments {path}: make them with `python -m eval.data.phrase_pairs` and give its --output "
+            f"there are no alignments {path}: make them with `python -m finetune.ccpr.pairs` and give its --output "
             "as --pairs, or use --suite gold"
         )
     found: dict[int, Mapping[str, object]] = {}

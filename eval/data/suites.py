@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from finetune.ccpr.pair_shards import read_corpus
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import DIRECTIONS, base_code, language
 from rag_mt.base.skips import Skips
@@ -17,6 +16,7 @@ from rag_mt.base.types import Origin
 from rag_mt.formats.format import Side
 from rag_mt.formats.hub import hub_segments
 from rag_mt.formats.opening import read_lines
+from rag_mt.formats.parallel import read_corpus
 from rag_mt.formats.registry import format_named, format_of
 from rag_mt.formats.tmx import FORMAT as TMX
 from retrievers.default_index import SAMPLE_CORPUS

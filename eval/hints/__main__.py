@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m eval.hints", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="folder with dev/XX-en.tsv")
     parser.add_argument(
-        "--pairs", required=True, metavar="DIR", help="output of `python -m eval.data.phrase_pairs`: XX-en.dev.jsonl"
+        "--pairs", required=True, metavar="DIR", help="output of `python -m finetune.ccpr.pairs`: XX-en.dev.jsonl"
     )
     parser.add_argument("--index", required=True, metavar="DIR", help="index of text that is not development data")
     parser.add_argument("--model", metavar="NAME", help=f"phrase model or encoder (default: {DEFAULT_PHRASE_MODEL})")

@@ -19,7 +19,7 @@ from rag_mt import __version__
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.paths import whole_file
 
-PAPERS = Path(__file__).with_name("papers.toml")
+PAPERS = Path(__file__).parents[1] / "papers.toml"
 SAME, CROSS, ALONE, ALL = "same language", "cross-language", "one other language alone", "all languages"
 KINDS = (SAME, CROSS, ALONE)
 PAIRS = tuple((kind, measure) for kind in KINDS for measure in ("MRR@100", "Recall@100"))

@@ -59,11 +59,11 @@ from eval.phrases.report import (
 )
 from eval.xpr.__main__ import OPTIONS as XPR_OPTIONS
 from eval.xpr.__main__ import add_options, evaluate_xpr
-from finetune.ccpr.pair_shards import bare
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import WMT16
+from rag_mt.formats.parallel import bare
 from retrievers.default_index import SAMPLE_CORPUS
 from retrievers.encoders.alignment import EncoderAligner
 from retrievers.encoders.encoder import open_encoder
@@ -92,7 +92,7 @@ def sets_of(options: argparse.Namespace) -> list[PhraseSet]:
         if pairs is None:
             raise UserError(
                 f"suite {options.suite} needs a second alignment: give --pairs DIR, the output of "
-                "`python -m eval.data.phrase_pairs`"
+                "`python -m finetune.ccpr.pairs`"
             )
         aligner = EncoderAligner(open_encoder(DEFAULT_ENCODER, options.device, options.dtype))
         source = SilverSource(Path(options.data), pairs, aligner, options.queries)
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--pairs",
         metavar="DIR",
-        help="output of `python -m eval.data.phrase_pairs` with eflomal: XX-en.dev.jsonl, XX-en/frequent.json",
+        help="output of `python -m finetune.ccpr.pairs` with eflomal: XX-en.dev.jsonl, XX-en/frequent.json",
     )
     parser.add_argument("--index", metavar="DIR", help="index of English phrases: the distractors")
     parser.add_argument(

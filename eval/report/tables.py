@@ -11,7 +11,7 @@ from eval.report.hints import hint_statistics, new_hints
 from eval.report.runs import GROUPS, ReportRun, Runs
 from eval.translation.format import FAULTS, clean_counts
 
-PAPERS = Path(__file__).with_name("papers.toml")
+PAPERS = Path(__file__).parents[1] / "papers.toml"
 BETTER, WORSE = "↑", "↓"
 NONE = "–"
 

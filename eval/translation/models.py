@@ -14,12 +14,12 @@ from eval.data.eflomal import EflomalAligner
 from eval.data.suites import Part, Suite
 from eval.translation.bounds import Fixed, Shuffled, WithoutReferences, oracle_hints
 from eval.translation.systems import System
-from finetune.ccpr.pair_shards import read_corpus
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, remembered_sha256, settings_hash
 from rag_mt.base.paths import whole_file
 from rag_mt.base.skips import Skips
 from rag_mt.base.types import LanguageModel
+from rag_mt.formats.parallel import read_corpus
 from rag_mt.llm import open_llm
 from rag_mt.translation.translator import Translator
 from retrievers.ccpr.retriever import CcprRetriever

@@ -63,7 +63,7 @@ class PhrasePool:
             shards = sorted(folder.glob("pairs-*.arrow"))
             if not shards:
                 raise UserError(
-                    f"there are no phrase pairs in {folder}: make them with `python -m eval.data.phrase_pairs`"
+                    f"there are no phrase pairs in {folder}: make them with `python -m finetune.ccpr.pairs`"
                 )
             for shard in shards:
                 table = pa.ipc.open_file(pa.memory_map(str(shard))).read_all()

@@ -31,7 +31,7 @@ def dev_rows(pairs: Path, name: str, count: int) -> list[dict[str, Any]]:
     path = pairs / f"{name}.dev.jsonl"
     if not path.is_file():
         raise UserError(
-            f"there are no dev alignments {path}: `python -m eval.data.phrase_pairs --data DIR` writes them where DIR "
+            f"there are no dev alignments {path}: `python -m finetune.ccpr.pairs --data DIR` writes them where DIR "
             f"has dev/{name}.tsv"
         )
     found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import multiprocessing
-import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,7 @@ from rag_mt.base.locks import alone_in
 from rag_mt.base.paths import whole_file
 from rag_mt.base.progress import progress
 from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin
-from rag_mt.formats.opening import read_lines
+from rag_mt.formats.parallel import Corpus, bare, excluded_texts, existing_file, read_corpus, training_file
 from retrievers.encoders.alignment import Aligner, Links, Method, symmetrised
 from retrievers.index.manifest import differences
 
@@ -50,7 +48,6 @@ SCHEMA = pa.schema(
         ("spans", pa.list_(pa.int32())),
     ]
 )
-_COLUMNS = re.compile(r"\t| \|\|\| ")
 
 
 @dataclass(frozen=True)
@@ -76,28 +73,6 @@ class Job:
         return self.output / self.pair
 
 
-@dataclass
-class Corpus:
-    """Sentence pairs column by column, with their lines in the file."""
-
-    lines: list[int] = field(default_factory=list)
-    domains: list[str] = field(default_factory=list)
-    sources: list[str] = field(default_factory=list)
-    targets: list[str] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def rows(self, rows: Sequence[int]) -> Corpus:
-        """Those pairs."""
-        columns = (self.lines, self.domains, self.sources, self.targets)
-        return Corpus(*([column[n] for n in rows] for column in columns))  # type: ignore[arg-type]
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        return list(zip(self.sources, self.targets, strict=True))
-
-
 def write_pairs(job: Job, aligner: Aligner, show: bool = True) -> Mapping[str, Any]:
     """Write the phrase pairs of a language pair and return the contents of its manifest.
 
@@ -109,7 +84,7 @@ def write_pairs(job: Job, aligner: Aligner, show: bool = True) -> Mapping[str, A
         "format": FORMAT,
         "languages": list(job.languages),
         "data": {"file": train.name, "sha256": remembered_sha256(train)},
-        "excluded": {remembered_sha256(_existing(path)): path.name for path in job.exclude},
+        "excluded": {remembered_sha256(existing_file(path)): path.name for path in job.exclude},
         "aligner": dict(aligner.settings),
         "symmetrisation": aligner.method,
         "max_pairs": job.max_pairs,
@@ -140,48 +115,6 @@ def describe(manifest: Mapping[str, Any]) -> str:
     return f"{counts['phrases']} phrase pairs in {counts['pairs']} sentence pairs{f'; {left}' if left else ''}"
 
 
-def training_file(data: Path, pair: str) -> Path:
-    """`DIR/train/PAIR.tsv`, maybe compressed; raises UserError if there is none."""
-    found = [p for ending in ("", ".xz", ".gz", ".zst") if (p := data / "train" / f"{pair}.tsv{ending}").is_file()]
-    if not found:
-        raise UserError(f"there is no train/{pair}.tsv or train/{pair}.tsv.xz in {data}: give the folder that holds it")
-    return found[0]
-
-
-def read_corpus(path: Path, skips: Skips) -> Corpus:
-    """The pairs of a file with English in the first column, the other language in the second and maybe a domain in the
-    third: the other language is the source. Lines with an empty or missing column go to `skips`."""
-    corpus = Corpus()
-    for line in read_lines(path, skips):
-        if line.text is None:
-            continue
-        english, other, domain, *_ = [*line.text.split("\t"), "", "", ""]
-        if not english.strip() or not other.strip():
-            skips.add(Origin(str(path), line.number), "without two columns of text")
-            continue
-        corpus.lines.append(line.number)
-        corpus.domains.append(domain)
-        corpus.sources.append(other)
-        corpus.targets.append(english)
-    return corpus
-
-
-def bare(text: str) -> str:
-    """The letters and digits of a text, casefolded: what stays equal under tokenisation and typography."""
-    return "".join(filter(str.isalnum, text.casefold()))
-
-
-def excluded_texts(paths: Iterable[Path], skips: Skips) -> set[str]:
-    """All columns of some files (tabs or ` ||| ` between them), `bare`. Raises UserError for a missing file."""
-    return {
-        bare(column)
-        for path in paths
-        for line in read_lines(_existing(path), skips)
-        if line.text is not None
-        for column in _COLUMNS.split(line.text)
-    } - {""}
-
-
 def _begin(folder: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Compare the settings with those of what is in the folder; the manifest if all is done already."""
     if not (folder / MANIFEST).is_file() and not (folder / LINKS).is_file() and not any(folder.glob("pairs-*.arrow")):
@@ -206,12 +139,6 @@ def _begin(folder: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | Non
 def _write_json(path: Path, contents: Any) -> None:
     with whole_file(path) as part:
         part.write_text(json.dumps(contents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise UserError(f"there is no file {path} to exclude: give TSV files or files with ` ||| ` between columns")
-    return path
 
 
 def _read(job: Job, train: Path, skips: Skips) -> Corpus:

@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from finetune.ccpr.pair_shards import bare
 from rag_mt.base.progress import progress
+from rag_mt.formats.parallel import bare
 from rag_mt.text.words import word_spans
 
 SHARED = 0.8

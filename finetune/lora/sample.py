@@ -13,13 +13,13 @@ from typing import Literal, get_args
 import numpy as np
 
 from eval.data.phrase_sets import HALVES, development_half
-from finetune.ccpr.pair_shards import bare, read_corpus, training_file
 from finetune.held_out import held_out
 from finetune.lora.config import DataConfig
 from finetune.training.sampling import weighted_order
 from rag_mt.base.errors import UserError
 from rag_mt.base.skips import Skips
 from rag_mt.base.types import Origin
+from rag_mt.formats.parallel import bare, read_corpus, training_file
 from rag_mt.text.words import word_spans
 
 Group = Literal["to-en", "from-en"]

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from eval.data.xquad import LANGUAGES, Xquad, has_xquad, read_xquad
-from finetune.ccpr.pair_shards import excluded_texts
 from finetune.mdpr.negatives import with_bm25_negatives
 from finetune.mdpr.relevance import Example, Passage, read_collection, read_examples, write_examples
 from finetune.mdpr.texts import (
@@ -41,6 +40,7 @@ from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_folder
 from rag_mt.base.skips import Skips
+from rag_mt.formats.parallel import excluded_texts
 from rag_mt.text.splitting import split
 
 MANIFEST = "manifest.json"

@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 
-from finetune.ccpr.pair_shards import bare, training_file
 from finetune.mdpr.negatives import with_bm25_negatives
 from finetune.mdpr.relevance import Example, Passage, json_rows, write_examples
 from finetune.mdpr.texts import texts_of_test_sets
@@ -42,6 +41,7 @@ from rag_mt.base.progress import progress
 from rag_mt.base.skips import Skips
 from rag_mt.base.types import LanguageModel, Origin
 from rag_mt.formats.document_runs import Document, document_runs, passages
+from rag_mt.formats.parallel import bare, training_file
 from rag_mt.llm import open_llm
 from rag_mt.text.splitting import split
 from rag_mt.text.terms import words_of

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from finetune.ccpr.pair_shards import bare, excluded_texts, read_corpus, training_file
 from finetune.lora.config import NEWS_FIRST, DataConfig
 from finetune.lora.sample import unusable
 from finetune.training.sampling import weighted_order
 from rag_mt.base.errors import UserError
 from rag_mt.base.skips import Skips
 from rag_mt.base.types import Origin
+from rag_mt.formats.parallel import bare, excluded_texts, read_corpus, training_file
 from rag_mt.text.splitting import split
 
 LIMITS = DataConfig(fewest_words=4, most_words=60, longest_ratio=2.5)

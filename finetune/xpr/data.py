@@ -28,7 +28,6 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from finetune.ccpr.pair_shards import Corpus, excluded_texts, read_corpus, training_file
 from finetune.xpr.build import Limits, assemble, choose, statistics
 from finetune.xpr.lexicon import lexicon_files, read_lexicon
 from finetune.xpr.sentences import LEFT_OUT_DOMAINS, SentenceIndex, linked_rows
@@ -43,6 +42,7 @@ from rag_mt.base.progress import progress
 from rag_mt.base.skips import Skips
 from rag_mt.base.types import Origin, Sentence
 from rag_mt.formats.opening import read_lines
+from rag_mt.formats.parallel import Corpus, excluded_texts, read_corpus, training_file
 from retrievers.xpr.examples import MANIFEST, open_examples, write_examples
 
 log = logging.getLogger("rag_mt")

@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
-from finetune.ccpr.pair_shards import bare
 from rag_mt.base.types import Sentence
+from rag_mt.formats.parallel import bare
 from rag_mt.text.words import UNSPACED
 
 LONGER_BY = 10
@@ -30,7 +30,7 @@ Place = tuple[int, int, int]
 
 class SentenceIndex:
     """Sentences of one language, each once, in an order that depends on their text alone; those whose letters and
-    digits are in `excluded` (see `finetune.ccpr.pair_shards.bare`) are left out."""
+    digits are in `excluded` (see `rag_mt.formats.parallel.bare`) are left out."""
 
     def __init__(
         self, language: str, sentences: Iterable[Sentence], excluded: frozenset[str] | set[str] = frozenset()

@@ -5,14 +5,13 @@ which learnt from hints too, has a higher loss to English without any (reports/l
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from rag_mt.base.defaults import DEFAULT_ADAPTER
 from rag_mt.base.languages import direction_group
+from rag_mt.models.weights import FOLDER
 from retrievers.registry import retriever_spec
 
-FOLDER = Path(__file__).parents[2] / "finetune" / "shipped"
 NONE, PLAIN = "none", "plain"
 EMBEDDED = "embedded:"
 

@@ -13,12 +13,11 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import remembered_sha256, settings_hash
 from rag_mt.models.adapters import WEIGHTS as ADAPTER
 from rag_mt.models.loading import LoadedEncoder, load_encoder
+from rag_mt.models.weights import FOLDER as SHIPPED
 from retrievers.ccpr.heads import ENCODER, SETTINGS, WEIGHTS, PhraseHeads
 from retrievers.ccpr.tokens import Tokenised, tokenised
 from retrievers.encoders.encoder import TransformerEncoder, batches
 from retrievers.encoders.families import Family, family_of
-
-SHIPPED = Path(__file__).parent / "shipped"
 
 
 def phrase_model_folder(name: str) -> Path:

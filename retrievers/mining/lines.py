@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from simplemma import LanguageDetector
 from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
 
-from finetune.ccpr.pair_shards import bare
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Sentence
+from rag_mt.formats.parallel import bare
 
 CHUNK = 8192
 

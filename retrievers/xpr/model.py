@@ -17,6 +17,7 @@ from rag_mt.base.fingerprints import remembered_sha256, settings_hash
 from rag_mt.base.types import Floats
 from rag_mt.models.adapters import WEIGHTS as ADAPTER
 from rag_mt.models.loading import LoadedEncoder, load_encoder
+from rag_mt.models.weights import FOLDER as SHIPPED
 from rag_mt.text.words import token_words
 from retrievers.ccpr.heads import ENCODER
 from retrievers.encoders.encoder import TransformerEncoder
@@ -24,7 +25,6 @@ from retrievers.encoders.families import Family, family_of
 from retrievers.xpr.examples import Rows, Side
 from retrievers.xpr.head import SETTINGS, WEIGHTS, XprHead, XprSettings
 
-SHIPPED = Path(__file__).parent / "shipped"
 SENTENCES = 32
 """Example sentences of a phrase in a search (XPR, section 4.2)."""
 BEST_LAYERS = {"embedded:e5-small": 11}

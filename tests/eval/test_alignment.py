@@ -7,19 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.alignment import (
-    GoldPair,
-    alignment_scores,
-    gold_links,
-    gold_pair,
-    main,
-    on_words,
-    phrase_scores,
-    read_parted,
-    read_xlwa,
-    token_links,
-    word_tokens,
-)
+from eval.alignment import alignment_scores, gold_links, main, on_words, phrase_scores, token_links
+from eval.data.alignments import GoldPair, gold_pair, read_parted, read_xlwa, word_tokens
 
 
 def points(text: str) -> frozenset[tuple[int, int]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.alignment import gold_pair
+from eval.data.alignments import gold_pair
 from eval.data.phrase_pairs import Frequent
 from eval.data.phrase_sets import (
     PhraseSet,

@@ -23,9 +23,9 @@ from eval.phrases.__main__ import main
 from eval.phrases.candidates import Distractors, all_spans, run_model
 from eval.phrases.models import open_phrase_model
 from eval.phrases.scores import scores
-from finetune.ccpr.pair_shards import bare
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Sentence
+from rag_mt.formats.parallel import bare
 from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
 from retrievers.encoders.encoder import open_encoder
 from retrievers.registry import build_for

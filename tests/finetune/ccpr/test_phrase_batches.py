@@ -33,7 +33,7 @@ def test_rows_come_from_all_shards(pool):
 
 
 def test_missing_pairs_are_a_sentence(tmp_path):
-    with pytest.raises(UserError, match=r"no phrase pairs in .*make them with `python -m eval.data.phrase_pairs`"):
+    with pytest.raises(UserError, match=r"no phrase pairs in .*make them with `python -m finetune.ccpr.pairs`"):
         PhrasePool([tmp_path])
 
 

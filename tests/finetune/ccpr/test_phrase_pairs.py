@@ -14,16 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.data.phrase_pairs import (
-    Frequent,
-    all_phrase_pairs,
-    consistent_spans,
-    frequent_words,
-    main,
-    phrase_pairs,
-)
+from eval.data.phrase_pairs import Frequent, all_phrase_pairs, consistent_spans, frequent_words, phrase_pairs
 from finetune.ccpr import pair_shards as phrase_shards
 from finetune.ccpr.pair_shards import Job, write_pairs
+from finetune.ccpr.pairs import main
 from rag_mt.base.errors import UserError
 from rag_mt.text.words import word_spans
 from retrievers.encoders.alignment import Links, Method

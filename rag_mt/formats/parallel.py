@@ -1,0 +1,85 @@
+"""Parallel corpora: sentence pairs in files of two columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rag_mt.base.errors import UserError
+from rag_mt.base.skips import Skips
+from rag_mt.base.types import Origin
+from rag_mt.formats.opening import read_lines
+
+_COLUMNS = re.compile(r"\t| \|\|\| ")
+
+
+@dataclass
+class Corpus:
+    """Sentence pairs column by column, with their lines in the file."""
+
+    lines: list[int] = field(default_factory=list)
+    domains: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def rows(self, rows: Sequence[int]) -> Corpus:
+        """Those pairs."""
+        columns = (self.lines, self.domains, self.sources, self.targets)
+        return Corpus(*([column[n] for n in rows] for column in columns))  # type: ignore[arg-type]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        return list(zip(self.sources, self.targets, strict=True))
+
+
+def training_file(data: Path, pair: str) -> Path:
+    """`DIR/train/PAIR.tsv`, maybe compressed; raises UserError if there is none."""
+    found = [p for ending in ("", ".xz", ".gz", ".zst") if (p := data / "train" / f"{pair}.tsv{ending}").is_file()]
+    if not found:
+        raise UserError(f"there is no train/{pair}.tsv or train/{pair}.tsv.xz in {data}: give the folder that holds it")
+    return found[0]
+
+
+def read_corpus(path: Path, skips: Skips) -> Corpus:
+    """The pairs of a file with English in the first column, the other language in the second and maybe a domain in the
+    third: the other language is the source. Lines with an empty or missing column go to `skips`."""
+    corpus = Corpus()
+    for line in read_lines(path, skips):
+        if line.text is None:
+            continue
+        english, other, domain, *_ = [*line.text.split("\t"), "", "", ""]
+        if not english.strip() or not other.strip():
+            skips.add(Origin(str(path), line.number), "without two columns of text")
+            continue
+        corpus.lines.append(line.number)
+        corpus.domains.append(domain)
+        corpus.sources.append(other)
+        corpus.targets.append(english)
+    return corpus
+
+
+def bare(text: str) -> str:
+    """The letters and digits of a text, casefolded: what stays equal under tokenisation and typography."""
+    return "".join(filter(str.isalnum, text.casefold()))
+
+
+def excluded_texts(paths: Iterable[Path], skips: Skips) -> set[str]:
+    """All columns of some files (tabs or ` ||| ` between them), `bare`. Raises UserError for a missing file."""
+    return {
+        bare(column)
+        for path in paths
+        for line in read_lines(existing_file(path), skips)
+        if line.text is not None
+        for column in _COLUMNS.split(line.text)
+    } - {""}
+
+
+def existing_file(path: Path) -> Path:
+    if not path.is_file():
+        raise UserError(f"there is no file {path} to exclude: give TSV files or files with ` ||| ` between columns")
+    return path
