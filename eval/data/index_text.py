@@ -1,6 +1,7 @@
 """Monolingual text for an index, from one side of the training data of several language pairs.
 
-    python -m eval.data.index_text --data DIR --output FILE [--side XX] [--domains news,mixed] [--limit N] [--exclude FILES]
+    python -m eval.data.index_text --data DIR --output FILE [--side XX] [--domains news,mixed] [--limit N]
+        [--exclude FILES]
 
 writes each different sentence once, in the order of the files, or a sample of --limit of them, and prints how many of
 each domain were taken and how many were left out for which reason. Sentences are equal if their casefolded letters and

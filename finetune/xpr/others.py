@@ -31,9 +31,9 @@ def other_phrases(
     """Up to `wanted` phrases that occur in the sentences `rows`, with up to `most` places each, by what they say.
 
     First come those in `lexicon`, then runs of up to three words. `lexicon` and `taken` hold surfaces (see
-    `rag_mt.text.words.surface`); a phrase in `taken` is left out, and so is a run of words around one, which says almost
-    the same; of those in `foreign` only they themselves are. Words of a phrase have nothing but a blank between them.
-    At most `SENTENCES` sentences are looked through.
+    `rag_mt.text.words.surface`); a phrase in `taken` is left out, and so is a run of words around one, which says
+    almost the same; of those in `foreign` only they themselves are. Words of a phrase have nothing but a blank between
+    them. At most `SENTENCES` sentences are looked through.
     """
     listed: dict[str, list[Place]] = {}
     runs: dict[str, list[Place]] = {}

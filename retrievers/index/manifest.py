@@ -38,9 +38,9 @@ class Manifest:
     number of development sentences it was chosen on; see `cut_off_language` for languages that are not there.
     `files` gives the size and sha256 of each file. `ivf` is None for an exact index, else it holds `nlist`, `nprobe`
     and `measured`: for the index's own sample and for each calibrated source language the `nprobe` that it needs with
-    the recall@1 and the number of queries (see `retrievers.index.probing`). `terms` is None where BM25 does not search, else
-    it holds the settings of BM25; without vectors the dimension is 0. `resumed` (not stored) is the number of sentences
-    that an interrupted build had finished before.
+    the recall@1 and the number of queries (see `retrievers.index.probing`). `terms` is None where BM25 does not search,
+    else it holds the settings of BM25; without vectors the dimension is 0. `resumed` (not stored) is the number of
+    sentences that an interrupted build had finished before.
     """
 
     retriever: str

@@ -175,7 +175,7 @@ def service_of(
     folder: Path | None = None,
     observe: Callable[[BatchReport], None] = lambda report: None,
 ) -> Service:
-    """The service that the options of `ui.server.serve.add_service_options` ask for; `folder` is used if they name none."""
+    """The service that the options of `add_service_options` ask for; `folder` is used if they name none."""
     return open_service(
         options.llm or (DEFAULT_LLM,),
         adapters=options.adapter,
