@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -35,8 +36,8 @@ from rag_mt.base.types import ELLIPSIS, TranslatedText, Translation
 DESCRIPTION = "Translate files or standard input. An interrupted job with -o goes on with the same command."
 
 if TYPE_CHECKING:
-    from rag_mt.formats.format import Format, Segment, Side
-    from rag_mt.translation.jobs import Counts
+    from rag_mt.formats.format import Format, Side
+    from rag_mt.translation.jobs import Counts, SplitSegment
     from rag_mt.translation.translator import Translator
 
 
@@ -91,36 +92,50 @@ def translate(options: argparse.Namespace) -> int:
         side = Side(language(options.src).code, options.column)
         spooled = [path.parent for path, name in inputs if name == "-"]
         totals, skips = Counts(), Skips(folder=f"{spooled[0]}{os.sep}" if spooled else "")
-        jobs: list[tuple[Path, Format, Path | None, int]] = []
+        jobs: list[_FileJob] = []
         unreadable: list[UserError] = []
         for (path, _), output in zip(inputs, outputs, strict=True):
-            # Read everything once before a model is loaded: a wrong file costs a second, not a minute.
+            # Everything is read before a model is loaded: a wrong file costs a second, not a minute.
             try:
-                form, total = _checked(path, side, options, skips)
+                jobs.append(_read(path, side, output, options, skips))
             except UserError as error:
                 unreadable.append(error)
-            else:
-                jobs.append((path, form, output, total))
         if not jobs:
             raise unreadable[0]
         for reason in unreadable:
             note(f"left out: {reason}")
         translator = _translator(options)
-        for path, form, output, total in jobs:
-            _one(translator, form, path, side, output, total, totals, options)
+        for job in jobs:
+            _one(translator, job, totals, options)
     code = _closing_lines(totals, skips, options.show_hints)
     if unreadable:
         note(f"{len(unreadable)} of {len(inputs)} files could not be read and are not translated")
     return PARTLY if unreadable else code
 
 
-def _checked(path: Path, side: Side, options: argparse.Namespace, skips: Skips) -> tuple[Format, int]:
-    """A file's format and its number of sentences; raises UserError if it cannot be translated."""
+@dataclass(frozen=True)
+class _FileJob:
+    """A file to translate: its format, what to translate in it, where to (None: standard output), and its segments."""
+
+    path: Path
+    form: Format
+    side: Side
+    output: Path | None
+    segments: list[SplitSegment]
+
+    @property
+    def sentences(self) -> int:
+        return sum(len(part.spans) for part in self.segments)
+
+
+def _read(path: Path, side: Side, output: Path | None, options: argparse.Namespace, skips: Skips) -> _FileJob:
+    """Read a file; bad lines are reported here. Raises UserError if it cannot be translated."""
     from rag_mt.formats.registry import format_of
+    from rag_mt.translation.jobs import split_segments
 
     form = format_of(path, options.format)
     form.check(path, side, language(options.tgt).code)
-    return form, _count(form, path, side, skips)
+    return _FileJob(path, form, side, output, split_segments(form.segments(path, side, skips), side.language))
 
 
 @contextmanager
@@ -182,13 +197,6 @@ def _apart(output: Path, name: str) -> Path:
     return output
 
 
-def _count(form: Format, path: Path, side: Side, skips: Skips) -> int:
-    """The number of sentences of a file; bad lines are reported here."""
-    from rag_mt.text.splitting import split
-
-    return sum(len(split(s.text, side.language)) for s in form.segments(path, side, skips))
-
-
 def _translator(options: argparse.Namespace) -> Translator:
     from rag_mt.translation.translator import Translator
 
@@ -212,27 +220,14 @@ def _translator(options: argparse.Namespace) -> Translator:
     )
 
 
-def _one(
-    translator: Translator,
-    form: Format,
-    path: Path,
-    side: Side,
-    output: Path | None,
-    total: int,
-    totals: Counts,
-    options: argparse.Namespace,
-) -> None:
-    """Translate one file to `output` or standard output."""
+def _one(translator: Translator, job: _FileJob, totals: Counts, options: argparse.Namespace) -> None:
+    """Translate one file to its output or standard output."""
     from rag_mt.formats.opening import compressed
     from rag_mt.translation.jobs import WINDOW, translate_segments
     from rag_mt.translation.journal import Journal
     from rag_mt.translation.live import Echo, stream_segments
 
-    quiet = Skips(shown=0)
-
-    def segments() -> Iterator[Segment]:
-        return form.segments(path, side, quiet)
-
+    path, form, side, output, total = job.path, job.form, job.side, job.output, job.sentences
     journal = None
     if output:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -251,9 +246,9 @@ def _one(
     with closing(progress(total, "sentences", "translating", show=not options.quiet and not live)) as bar:
         try:
             if live:
-                made = stream_segments(translator, segments(), live, totals.add)
+                made = stream_segments(translator, job.segments, live, totals.add)
             else:
-                made = translate_segments(translator, segments(), totals, journal, bar.update)
+                made = translate_segments(translator, job.segments, totals, journal, bar.update)
             if options.show_hints:
                 made = _shown(made, bar)
             if output is None:

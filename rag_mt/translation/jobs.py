@@ -19,6 +19,20 @@ from rag_mt.translation.journal import Journal
 from rag_mt.translation.tasks import SentenceTask, translate_all
 from rag_mt.translation.translator import Translator
 
+
+@dataclass(frozen=True, slots=True)
+class SplitSegment:
+    """A segment of a file with the spans of its sentences."""
+
+    segment: Segment
+    spans: tuple[Span, ...]
+
+
+def split_segments(segments: Iterable[Segment], language: str) -> list[SplitSegment]:
+    """The segments, cut into sentences of a language."""
+    return [SplitSegment(segment, tuple(split(segment.text, language))) for segment in segments]
+
+
 WINDOW = 256
 """Segments that are planned together: long enough to sort, short enough to give output early."""
 
@@ -55,7 +69,7 @@ class Counts:
 
 def translate_segments(
     translator: Translator,
-    segments: Iterable[Segment],
+    segments: Iterable[SplitSegment],
     counts: Counts,
     journal: Journal | None = None,
     advance: Callable[[int], object] = lambda n: None,
@@ -64,28 +78,27 @@ def translate_segments(
     stream = iter(segments)
     first = 0
     while window := list(islice(stream, WINDOW)):
-        spans = [split(s.text, translator.source) for s in window]
         sentences = [
-            Sentence(span.of(segment.text), translator.source, segment.origin)
-            for segment, parts in zip(window, spans, strict=True)
-            for span in parts
+            Sentence(span.of(part.segment.text), translator.source, part.segment.origin)
+            for part in window
+            for span in part.spans
         ]
         translations = _translate_window(translator, sentences, first, journal, advance)
         first += len(sentences)
-        yield from _texts(window, spans, translations, counts)
+        yield from _texts(window, translations, counts)
 
 
 def _texts(
-    window: Sequence[Segment], spans: Sequence[Sequence[Span]], translations: Sequence[Translation], counts: Counts
+    window: Sequence[SplitSegment], translations: Sequence[Translation], counts: Counts
 ) -> Iterator[TranslatedText]:
     """The window's translations put back into their segments' spacing."""
     at = 0
-    for segment, parts in zip(window, spans, strict=True):
-        own = tuple(translations[at : at + len(parts)])
-        at += len(parts)
+    for part in window:
+        own = tuple(translations[at : at + len(part.spans)])
+        at += len(part.spans)
         for translation in own:
             counts.add(translation)
-        yield TranslatedText(rejoin(segment.text, parts, [t.text for t in own]), own)
+        yield TranslatedText(rejoin(part.segment.text, part.spans, [t.text for t in own]), own)
 
 
 def _translate_window(

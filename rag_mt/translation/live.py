@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from rag_mt.base.streams import Returning
 from rag_mt.base.types import TranslatedText, Translation
-from rag_mt.formats.format import Segment
 from rag_mt.formats.opening import BOM
 
 if TYPE_CHECKING:
+    from rag_mt.translation.jobs import SplitSegment
     from rag_mt.translation.translator import Translator
 
 
@@ -44,13 +44,13 @@ class Echo(io.RawIOBase):
 
 def stream_segments(
     translator: Translator,
-    segments: Iterable[Segment],
+    segments: Iterable[SplitSegment],
     echo: Echo,
     finished: Callable[[Translation], object],
 ) -> Iterator[TranslatedText]:
     """One TranslatedText per segment, in order, each shown through `echo` while it is generated."""
-    for segment in segments:
-        pieces = Returning(translator.stream(segment.text, segment.origin))
+    for part in segments:
+        pieces = Returning(translator.stream(part.segment.text, part.segment.origin, part.spans))
         for piece in pieces:
             echo.show(piece)
         for translation in pieces.value.sentences:

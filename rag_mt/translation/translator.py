@@ -21,6 +21,7 @@ from rag_mt.base.types import (
     PromptQueue,
     Retriever,
     Sentence,
+    Span,
     TranslatedText,
     Translation,
 )
@@ -160,15 +161,18 @@ class Translator:
         parts = self.translate_sentences([Sentence(s.of(text), self.source) for s in spans])
         return TranslatedText(rejoin(text, spans, [p.text for p in parts]), tuple(parts))
 
-    def stream(self, text: str, origin: Origin = NOWHERE) -> Generator[str, None, TranslatedText]:
-        """The translation of running text in pieces as they are generated, spacing included.
+    def stream(
+        self, text: str, origin: Origin = NOWHERE, spans: Sequence[Span] | None = None
+    ) -> Generator[str, None, TranslatedText]:
+        """The translation of running text in pieces as they are generated, spacing included; `spans` are those of its
+        sentences, if they are known.
 
         Closing the generator stops the computation; its return value is the whole result. The pieces joined are its
         text, save where an answer proves to be none (an echo of the prompt, say) or a loop after its first words were
         given out.
         """
         made: list[Translation] = []
-        spans, end = split(text, self.source), 0
+        spans, end = split(text, self.source) if spans is None else spans, 0
         for span in spans:
             if span.start > end:
                 yield text[end : span.start]

@@ -10,7 +10,7 @@ from rag_mt.base.streams import Returning
 from rag_mt.base.types import Completion, Origin, Prompt, Sentence, Translation
 from rag_mt.cli.translate import _closing_lines
 from rag_mt.formats.format import Segment
-from rag_mt.translation.jobs import MOST_NAMED, Counts, translate_segments
+from rag_mt.translation.jobs import MOST_NAMED, Counts, split_segments, translate_segments
 from rag_mt.translation.tasks import SentenceTask, longest_first, translate_all
 from rag_mt.translation.translator import Translator
 from retrievers.registry import NoHints
@@ -122,7 +122,7 @@ def test_equal_sentences_of_a_window_are_asked_once(translator: Translator, monk
     monkeypatch.setattr(translator, "read", counted)
     segments = [Segment(text, Origin("a.txt", n)) for n, text in enumerate(["Ja.", "Guten Morgen.", "Ja. Ja."], 1)]
     counts = Counts()
-    texts = list(translate_segments(translator, segments, counts))
+    texts = list(translate_segments(translator, split_segments(segments, "de"), counts))
     assert len(read) == 2
     assert counts.sentences == 4
     assert texts[2].text == f"{texts[0].text} {texts[0].text}"
