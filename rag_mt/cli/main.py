@@ -2,182 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rag_mt import __version__
-from rag_mt.base.console import OK, PARTLY, Parser, add_model_options, note, positive, run, share
-from rag_mt.base.defaults import DEFAULT_RETRIEVER, SEARCHING
-from rag_mt.base.errors import UserError
-from rag_mt.base.languages import language
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Sentence
-from rag_mt.cli import mine, translate
+from rag_mt.base.console import Parser, run
+from rag_mt.cli import index, mine, search, translate
 from ui.page import demo
 from ui.server import serve
-
-NO_LETTERS = "no letters"
-"""The reason for leaving out a sentence that does not make a build a partial one: rules, bare numbers."""
-
-if TYPE_CHECKING:
-    from retrievers.encoders.encoder import ModelEncoder
-
-
-def build(options: argparse.Namespace) -> int:
-    """`rag-mt index build`: target-language text into an index folder."""
-    from rag_mt.formats.reading import input_stamp, read_sentences
-    from retrievers.registry import build_for, encoder_for, retriever_spec, terms_for
-    from retrievers.units.passages import read_passages
-
-    folder, skips = Path(options.folder), Skips()
-    code = language(options.lang).code
-    plan = {"files": [input_stamp(name) for name in options.files], "format": options.format, "column": options.column}
-    terms = {key: getattr(options, key) for key in ("k1", "b", "alpha") if getattr(options, key) is not None}
-    terms_for(options.retriever, **terms)  # a wrong one is told before an encoder is loaded
-    read = read_passages if retriever_spec(options.retriever).unit == "passage" else read_sentences
-    sentences = read(
-        options.files, code, format=options.format, column=options.column, split=not options.no_split, skips=skips
-    )
-    encoder = encoder_for(options.retriever, options.encoder, options.device, options.dtype)
-    manifest = build_for(
-        options.retriever,
-        folder,
-        sentences,
-        encoder,
-        code,
-        plan=plan,
-        replace=options.replace,
-        restart=options.restart,
-        show=not options.quiet,
-        form=options.form,
-        terms=terms,
-    )
-    note(f"{folder}: {manifest.describe()}")
-    if skips.counts:
-        note(skips.summary())
-    return PARTLY if set(skips.counts) - {NO_LETTERS} else OK
-
-
-def info(options: argparse.Namespace) -> int:
-    """`rag-mt index info`: the manifest, readable or as JSON."""
-    from retrievers.index.index import open_index
-
-    begin = time.perf_counter()
-    index = open_index(Path(options.folder))
-    opened = time.perf_counter() - begin
-    if options.json:
-        print(json.dumps(index.manifest.as_dict(), ensure_ascii=False, indent=2))
-    else:
-        print(index.manifest.describe())
-        print(f"opened in {opened * 1000:.0f} ms")
-    return OK
-
-
-def verify(options: argparse.Namespace) -> int:
-    """`rag-mt index verify`: every byte against the manifest."""
-    from retrievers.index.index import verify_index
-
-    for line in verify_index(Path(options.folder)):
-        print(line)
-    return OK
-
-
-def calibrate(options: argparse.Namespace) -> int:
-    """`rag-mt index calibrate`: store the score below which hints of a source language are not shown."""
-    from rag_mt.formats.reading import read_sentences
-    from retrievers.registry import calibrate_for, confidence_for
-
-    if options.confidence is not None:
-        return _set_confidence(options)
-    if not options.files:
-        raise UserError("no development text is given: name a FILE to choose the cut-off on, or give --confidence")
-    skips, code = Skips(), language(options.src).code
-    sentences = read_sentences(options.files, code, format=options.format, column=options.column, skips=skips)
-    texts = [s.text for _, s in zip(range(options.limit), sentences, strict=False)]
-    if not texts:
-        raise UserError(f"no {language(code).name} sentence in {', '.join(options.files)}: expected development text")
-    folder = Path(options.folder)
-    encoder = _encoder_of(folder, options)
-    cut, judge = calibrate_for(folder, encoder, texts, code, options.drop), confidence_for(encoder, folder)
-    print(
-        f"{folder}: hints for {language(code).name} below {cut:.4f} are dropped "
-        f"({len(texts)} sentences, drop {options.drop:g})"
-    )
-    if judge and cut < judge.minimum:
-        note(
-            f"this shows weaker hints than the confidence model would by itself, from {judge.minimum:g} on: "
-            f"`rag-mt index calibrate {folder} --src {code} --confidence {judge.minimum:g}` goes back to that"
-        )
-    return OK
-
-
-def _set_confidence(options: argparse.Namespace) -> int:
-    """Store the confidence below which hints of a source language are not shown."""
-    from retrievers.calibration import set_confidence
-    from retrievers.index.index import open_index
-    from retrievers.registry import confidence_for
-
-    if options.files:
-        raise UserError("--confidence says what is shown, so that nothing is left to calibrate: give no FILE with it")
-    folder, code = Path(options.folder), language(options.src).code
-    encoder = _encoder_of(folder, options)
-    if confidence_for(encoder, folder) is None:
-        raise UserError(
-            f"{encoder.id} has no confidence model: give development text instead of --confidence, or an index of ccpr"
-        )
-    set_confidence(open_index(folder), options.confidence, code)
-    print(f"{folder}: hints for {language(code).name} with a confidence below {options.confidence:g} are dropped")
-    return OK
-
-
-def search(options: argparse.Namespace) -> int:
-    """`rag-mt search`: the hints that sentences get, with score, context and origin."""
-    from retrievers.index.index import open_index
-    from retrievers.registry import open_retriever
-
-    folder = Path(options.index)
-    manifest = open_index(folder).manifest
-    encoder = _encoder_of(folder, options)
-    source = language(options.src).code
-    retriever = open_retriever(
-        manifest.retriever, folder, encoder, source_language=source, target_language=manifest.language
-    )
-    try:
-        given = options.text or sys.stdin.buffer.read().decode("utf-8").splitlines()
-        texts = [text.strip() for text in given if text.strip() and text.encode("utf-8")]
-    except UnicodeError:
-        origin = "the text to search for" if options.text else "standard input"
-        raise UserError(f"{origin} is not valid UTF-8: convert it with `iconv -t utf-8`") from None
-    for text, hints in zip(texts, retriever.retrieve([Sentence(t, source) for t in texts]), strict=True):
-        for hint in hints:
-            context = " ".join(hint.context().marked("[[", "]]").splitlines())
-            print(
-                f"{hint.hit.score:.4f}\t{hint.source_span.of(text)}\t{hint.phrase}\t{context}\t{hint.hit.sentence.source}"
-            )
-        if not hints:
-            note(f"no hint is trusted for: {text}")
-    return OK
-
-
-def _encoder_of(folder: Path, options: argparse.Namespace) -> ModelEncoder:
-    """The encoder that was asked for, or the one that the index was built with."""
-    from retrievers.index.index import open_index
-    from retrievers.registry import encoder_for
-
-    manifest = open_index(folder).manifest
-    return encoder_for(manifest.retriever, options.encoder or manifest.encoder, options.device, options.dtype)
-
-
-def _reading_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
-    parser.add_argument(
-        "--column", default="", help="column (number from 1, or name) of a TSV or field of a JSONL input"
-    )
 
 
 def parser() -> Parser:
@@ -194,64 +26,12 @@ def parser() -> Parser:
     mine.add_options(add)
     add.set_defaults(run=mine.mine)
 
-    index = commands.add_parser("index", help="build, inspect, verify and calibrate indexes")
-    actions = index.add_subparsers(dest="action", required=True, metavar="ACTION")
+    add = commands.add_parser("index", help="build, inspect, verify and calibrate indexes")
+    index.add_actions(add)
 
-    add = actions.add_parser("build", help="index target-language text", description=build.__doc__)
-    add.add_argument("folder", metavar="DIR", help="folder of the new index")
-    add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
-    add.add_argument("--lang", required=True, help="language of the text")
-    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help=f"{SEARCHING} (default: ccpr)")
-    add.add_argument(
-        "--encoder", help="encoder or phrase model: a name, a hub id or a folder (default: the retriever's)"
-    )
-    add.add_argument("--no-split", action="store_true", help="every line or cell is one sentence already")
-    add.add_argument("--replace", action="store_true", help="put the new index in the place of an existing one")
-    add.add_argument("--restart", action="store_true", help="forget the finished part of an interrupted build")
-    add.add_argument("--quiet", action="store_true", help="no progress bar")
-    add.add_argument(
-        "--form",
-        choices=("auto", "exact", "ivf"),
-        default="auto",
-        help="search every vector (exact) or the nearest lists of them (ivf); auto goes by their number",
-    )
-    for name, what in (("k1", "worth of repeated terms"), ("b", "discount of long texts"), ("alpha", "weight of BM25")):
-        where = "hybrid" if name == "alpha" else "bm25, hybrid"
-        add.add_argument(f"--{name}", type=float, metavar="X", help=f"{what} ({where})")
-    _reading_options(add)
-    add_model_options(add)
-    add.set_defaults(run=build)
-
-    add = actions.add_parser("info", help="what an index holds", description=info.__doc__)
-    add.add_argument("folder", metavar="DIR")
-    add.add_argument("--json", action="store_true", help="the manifest as JSON")
-    add.set_defaults(run=info)
-
-    add = actions.add_parser("verify", help="check every byte of an index", description=verify.__doc__)
-    add.add_argument("folder", metavar="DIR")
-    add.set_defaults(run=verify)
-
-    add = actions.add_parser("calibrate", help="choose a score cut-off on dev text", description=calibrate.__doc__)
-    add.add_argument("folder", metavar="DIR")
-    add.add_argument("files", nargs="*", metavar="FILE", help="development text in the source language")
-    add.add_argument("--src", required=True, metavar="LANG", help="language of the development text")
-    add.add_argument("--drop", type=share, default=0.25, help="share of the hits to drop (default: 0.25)")
-    add.add_argument(
-        "--confidence", type=share, metavar="X", help="show hints of at least this confidence (ccpr), without any FILE"
-    )
-    add.add_argument("--limit", type=positive, default=1000, help="sentences to use (default: 1000)")
-    add.add_argument("--encoder", default="", help="default: the encoder that the index was built with")
-    _reading_options(add)
-    add_model_options(add)
-    add.set_defaults(run=calibrate)
-
-    add = commands.add_parser("search", help="show the hints for sentences", description=search.__doc__)
-    add.add_argument("text", nargs="*", metavar="TEXT", help="sentences (default: lines of standard input)")
-    add.add_argument("--index", required=True, metavar="DIR", help="index to search")
-    add.add_argument("--src", required=True, metavar="LANG", help="language of the sentences")
-    add.add_argument("--encoder", default="", help="default: the encoder that the index was built with")
-    add_model_options(add)
-    add.set_defaults(run=search)
+    add = commands.add_parser("search", help="show the hints for sentences", description=search.search.__doc__)
+    search.add_options(add)
+    add.set_defaults(run=search.search)
 
     add = commands.add_parser("serve", help="answer translation requests over HTTP", description=serve.serve.__doc__)
     serve.add_options(add)
