@@ -1,0 +1,81 @@
+"""The files of an index folder, and how they are mapped into memory.
+
+manifest.json     what the index holds, and the size and sha256 of the files below
+vectors.faiss     the vectors of the units (fp16, inner product), as FAISS itself writes them: `SQfp16`, or
+                  `IVFn(SQfp16),SQfp16` in the IVF form; more of them in vectors-1.faiss and so on (see `vectors`)
+spans.npy         int32 (units, 3): sentence number, start and end character of each unit, by sentence number
+sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded), line and start of each sentence
+bm25.*            the terms of the units, in an index that is searched by BM25 (see `retrievers.bm25`)
+
+An index that is searched by BM25 alone has no vectors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+MANIFEST = "manifest.json"
+SPANS = "spans.npy"
+SENTENCES = "sentences.arrow"
+VECTORS = "vectors.faiss"
+TERM_SCORES, TERM_UNITS, TERM_BOUNDS = "bm25.scores.npy", "bm25.units.npy", "bm25.bounds.npy"
+TERM_NAMES, TERM_SETTINGS = "bm25.terms.json", "bm25.json"
+TERM_TOKENS, TERM_LENGTHS = "bm25.tokens.npy", "bm25.lengths.npy"
+TERM_FILES = (TERM_SCORES, TERM_UNITS, TERM_BOUNDS, TERM_NAMES, TERM_SETTINGS, TERM_TOKENS, TERM_LENGTHS)
+
+SCHEMA = pa.schema(
+    [
+        ("text", pa.string()),
+        ("file", pa.dictionary(pa.int32(), pa.string())),
+        ("line", pa.int64()),
+        ("start", pa.int64()),
+    ]
+)
+
+_ARROW_MAGIC = b"ARROW1"
+
+MOST_LISTS = 1 << 15
+PART_BYTES = 1 << 27
+"""Vectors of one file, and so in memory while they are written."""
+
+
+def units_per_part(dimension: int) -> int:
+    """The number of vectors in each vectors file; the last one may hold fewer."""
+    return max(1, PART_BYTES // (2 * dimension))
+
+
+def vectors_files(dimension: int, units: int) -> tuple[str, ...]:
+    """The names of the files that hold so many vectors; none where they have no dimension."""
+    count = -(-units // units_per_part(dimension)) if dimension else 0
+    return tuple(VECTORS if part == 0 else f"vectors-{part}.faiss" for part in range(count))
+
+
+def map_vectors(path: Path) -> faiss.Index:
+    """One file of vectors, mapped into memory: pages are read when a search touches them, processes share them.
+
+    Raises RuntimeError for what is not FAISS's.
+    """
+    faiss.set_deserialization_loop_limit(MOST_LISTS)  # counts that an index of ours cannot have are refused
+    faiss.set_deserialization_vector_byte_limit(2 * PART_BYTES)
+    return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+
+
+def map_spans(folder: Path) -> NDArray[np.int32]:
+    """The spans, int32 (units, 3), mapped into memory; raises ValueError for a file that holds no array."""
+    spans: NDArray[np.int32] = np.load(folder / SPANS, mmap_mode="r", allow_pickle=False)
+    return spans
+
+
+def map_sentences(folder: Path) -> pa.Table:
+    """The sentences as a table of SCHEMA, mapped into memory; raises OSError or ArrowInvalid for another file."""
+    file = pa.memory_map(str(folder / SENTENCES))
+    if file.read(len(_ARROW_MAGIC)) != _ARROW_MAGIC:
+        raise pa.ArrowInvalid("it is no Arrow file")
+    table = pa.ipc.open_file(file).read_all()
+    table.validate()
+    return table

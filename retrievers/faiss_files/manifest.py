@@ -1,0 +1,198 @@
+"""What an index says about itself: `manifest.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from rag_mt.errors import UserError
+from rag_mt.fingerprints import file_sha256, read_json, settings_hash
+from rag_mt.languages import base_code, language
+from rag_mt.paths import whole_file
+from rag_mt.types import Unit
+from retrievers.locks import LOCK, alone_in
+from retrievers.faiss_files.files import MANIFEST, SENTENCES, SPANS, TERM_FILES, vectors_files
+
+FORMAT = 4
+"""Formats 1 to 3 were those of development versions."""
+METRIC = "inner product"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of an index.
+
+    `settings` is all that changes the vectors, `encoder` and `fingerprint` among them. `counts` tells of the input:
+    sentences read, kept, duplicates of kept ones, and unusable ones (blank or not valid Unicode).
+    `thresholds` holds per source language the score under which hits are dropped, with the share dropped and the
+    number of development sentences it was chosen on; see `cut_off_language` for languages that are not there.
+    `files` gives the size and sha256 of each file. `ivf` is None for an exact index, else it holds `nlist`, `nprobe`
+    and `measured`: for the index's own sample and for each calibrated source language the `nprobe` that it needs with
+    the recall@1 and the number of queries (see `retrievers.probing`). `terms` is None where BM25 does not search, else
+    it holds the settings of BM25; without vectors the dimension is 0. `resumed` (not stored) is the number of sentences
+    that an interrupted build had finished before.
+    """
+
+    retriever: str
+    unit: Unit
+    language: str
+    settings: Mapping[str, Any]
+    dimension: int
+    sentences: int
+    units: int
+    counts: Mapping[str, int]
+    files: Mapping[str, Mapping[str, Any]]
+    thresholds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    metric: str = METRIC
+    format: int = FORMAT
+    ivf: Mapping[str, Any] | None = None
+    terms: Mapping[str, Any] | None = None
+    resumed: int = field(default=0, compare=False)
+
+    @property
+    def form(self) -> str:
+        """`exact` or `ivf`."""
+        return "exact" if self.ivf is None else "ivf"
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """The files of the index beside the manifest."""
+        terms = () if self.terms is None else TERM_FILES
+        return (*vectors_files(self.dimension, self.units), SPANS, SENTENCES, *terms)
+
+    @property
+    def encoder(self) -> str:
+        """The name of the encoder that made the vectors."""
+        return str(self.settings["encoder"])
+
+    def cut_off_language(self, source: str) -> str | None:
+        """The language whose cut-off holds for text in the language `source`; None if the index has none at all.
+
+        It is `source`, with or without its region, or else the language with the highest cut-off: what is not known is
+        trusted the least.
+        """
+        own = next((code for code in (source, base_code(source)) if code in self.thresholds), None)
+        return own or max(self.thresholds, key=lambda code: float(self.thresholds[code]["score"]), default=None)
+
+    def cut_off(self, source: str) -> float | None:
+        """The score under which hits for text in `source` are dropped (see `cut_off_language`), or None."""
+        code = self.cut_off_language(source)
+        return None if code is None else float(self.thresholds[code]["score"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able contents, without the hash."""
+        contents = asdict(self)
+        del contents["resumed"]
+        return contents
+
+    def describe(self) -> str:
+        """One line for people."""
+        cuts = ", ".join(f"{code} {t['score']:.4f}" for code, t in sorted(self.thresholds.items()))
+        read = ", ".join(f"{n} {what}" for what, n in self.counts.items())
+        vectors = f" vectors of {self.dimension} dimensions in {self.sentences} sentences" if self.dimension else "s"
+        parts = [
+            f"{self.retriever} index of {language(self.language).name}",
+            f"{self.units} {self.unit}{vectors} ({read})",
+            *([f"encoder {self.encoder}", self._search()] if self.dimension else []),
+            *([f"BM25 {', '.join(f'{key} {value:g}' for key, value in self.terms.items())}"] if self.terms else []),
+            f"cut-offs {cuts}" if cuts else "no cut-off is calibrated",
+        ]
+        if self.resumed:
+            parts.append(f"{self.resumed} sentences were kept from the interrupted build")
+        return "; ".join(parts)
+
+    def _search(self) -> str:
+        if self.ivf is None:
+            return "exact search"
+        recalls = ", ".join(f"{m['recall']:.3f} on {name}" for name, m in sorted(self.ivf["measured"].items()))
+        return f"IVF search of {self.ivf['nprobe']} of {self.ivf['nlist']} lists (recall@1 {recalls})"
+
+
+def listed(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The size and sha256 of files."""
+    paths = [folder / name for name in sorted(names)]
+    return {path.name: {"size": path.stat().st_size, "sha256": file_sha256(path)} for path in paths}
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write `manifest.json` with its own hash; an earlier one is replaced at once."""
+    contents = manifest.as_dict()
+    contents["hash"] = settings_hash(contents)
+    with whole_file(folder / MANIFEST) as part:
+        part.write_text(json.dumps(contents, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of an index folder; raises UserError if there is none, or one that cannot be trusted."""
+    if not (folder / MANIFEST).is_file():
+        raise UserError(_missing(folder))
+    try:
+        contents = read_json(folder / MANIFEST)
+    except ValueError:
+        raise damaged(folder, f"{MANIFEST} is not JSON") from None
+    if not isinstance(contents, dict):
+        raise damaged(folder, f"{MANIFEST} is not a manifest")
+    kept = contents.pop("hash", None)
+    if contents.get("format") != FORMAT and isinstance(contents.get("format"), int):
+        raise UserError(
+            f"index {folder} has format {contents['format']} and this version reads format {FORMAT}: "
+            "build it again with `rag-mt index build --replace`"
+        )
+    if kept != settings_hash(contents):
+        raise damaged(folder, f"{MANIFEST} does not match its own hash")
+    if contents.keys() != {f.name for f in fields(Manifest)} - {"resumed"}:
+        raise damaged(folder, f"{MANIFEST} lacks entries or has unknown ones")
+    manifest = Manifest(**contents)
+    if set(manifest.files) != set(manifest.file_names):
+        raise damaged(folder, f"{MANIFEST} lacks entries or has unknown ones")
+    return manifest
+
+
+def change_manifest(folder: Path, known: Manifest, job: str, change: Callable[[Manifest], Manifest]) -> Manifest:
+    """Change the manifest of an index as it is by now, one process at a time; returns the new one.
+
+    `job` is what is being done, for errors, as in "calibration". Raises UserError if the index is no longer the one
+    with the manifest `known`.
+    """
+    with alone_in(folder, f"a {job} of index {folder}", wait=True):
+        try:
+            manifest = read_manifest(folder)
+            if manifest.files != known.files:
+                raise UserError(f"index {folder} was replaced during its {job}: start the {job} again")
+            manifest = change(manifest)
+            write_manifest(folder, manifest)
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
+    return manifest
+
+
+def damaged(folder: Path, reason: str) -> UserError:
+    """The error for an index that is not what its builder wrote."""
+    return UserError(f"index {folder} is damaged: {reason}; build it again with `rag-mt index build --replace`")
+
+
+def _missing(folder: Path) -> str:
+    if folder.with_name(folder.name + ".building").is_dir():
+        return f"the build of index {folder} was interrupted: give the same `rag-mt index build` command again"
+    found = "is no index (it has no manifest.json)" if folder.exists() else "does not exist"
+    return f"index {folder} {found}: build one with `rag-mt index build {folder} FILE --lang LANG`"
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The settings in which two configurations differ, such as `layer: 7, now 8`; nested ones by dotted names."""
+    lines: list[str] = []
+    for key in sorted(found.keys() | wanted.keys()):
+        old, new = found.get(key), wanted.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            lines += differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            lines.append(f"{prefix}{key}: {_short(old)}, now {_short(new)}")
+    return lines
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
