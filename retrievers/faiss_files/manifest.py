@@ -13,8 +13,8 @@ from rag_mt.fingerprints import file_sha256, read_json, settings_hash
 from rag_mt.languages import base_code, language
 from rag_mt.paths import whole_file
 from rag_mt.types import Unit
-from retrievers.locks import LOCK, alone_in
 from retrievers.faiss_files.files import MANIFEST, SENTENCES, SPANS, TERM_FILES, vectors_files
+from retrievers.locks import LOCK, alone_in
 
 FORMAT = 4
 """Formats 1 to 3 were those of development versions."""

@@ -14,8 +14,8 @@ import pytest
 
 from rag_mt.errors import UserError
 from rag_mt.types import Origin, Sentence
-from retrievers.faiss_files.build import SHARD_SECONDS, build_index
 from retrievers.duplicates import Seen
+from retrievers.faiss_files.build import SHARD_SECONDS, build_index
 from retrievers.faiss_files.opening import open_index, verify_index
 from retrievers.locks import alone_in
 from retrievers.phrases import NgramUnits

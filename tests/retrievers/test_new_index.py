@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256, settings_hash
 from rag_mt.types import Origin, Sentence, Span
-from retrievers.faiss_files.build import build_index
-from retrievers.faiss_files import opening
 from retrievers.dense import search_each
-from retrievers.faiss_files.opening import open_index, verify_index
+from retrievers.faiss_files import opening
+from retrievers.faiss_files.build import build_index
+from retrievers.faiss_files.files import SENTENCES, SPANS, VECTORS
 from retrievers.faiss_files.manifest import read_manifest, write_manifest
+from retrievers.faiss_files.opening import open_index, verify_index
 from retrievers.phrases import NgramUnits
 from retrievers.sentence import SentenceUnits
-from retrievers.faiss_files.files import SENTENCES, SPANS, VECTORS, map_sentences
 
 FILES = (VECTORS, SPANS, SENTENCES)
 

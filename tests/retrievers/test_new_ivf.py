@@ -18,15 +18,16 @@ from hypothesis import strategies as st
 from rag_mt.errors import UserError
 from rag_mt.fingerprints import file_sha256
 from rag_mt.types import Sentence
-from retrievers.faiss_files import build, files, vectors as ivf
-from retrievers.faiss_files.build import build_index
 from retrievers.calibration import calibrate
-from retrievers.faiss_files.opening import open_index, verify_index
-from retrievers.faiss_files.vectors import form_for, lists_for
-from retrievers.faiss_files.manifest import read_manifest, write_manifest
-from retrievers.faiss_files.probing import OWN, OWN_COSINE, tune_nprobe, turned
-from retrievers.sentence import SentenceUnits
+from retrievers.faiss_files import build, files
+from retrievers.faiss_files import vectors as ivf
+from retrievers.faiss_files.build import build_index
 from retrievers.faiss_files.files import SENTENCES, SPANS, VECTORS
+from retrievers.faiss_files.manifest import read_manifest, write_manifest
+from retrievers.faiss_files.opening import open_index, verify_index
+from retrievers.faiss_files.probing import OWN, OWN_COSINE, tune_nprobe, turned
+from retrievers.faiss_files.vectors import form_for, lists_for
+from retrievers.sentence import SentenceUnits
 
 DIMENSION = 16
 FILES = (VECTORS, SPANS, SENTENCES)
