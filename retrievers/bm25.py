@@ -28,7 +28,7 @@ from scipy import sparse
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
 from rag_mt.text.terms import terms_in
-from retrievers.index.store import (
+from retrievers.index.files import (
     TERM_BOUNDS,
     TERM_LENGTHS,
     TERM_NAMES,
@@ -132,7 +132,7 @@ class Bm25:
         return cls(model, settings, rows.tokens, rows.lengths)
 
     def save(self, folder: Path) -> None:
-        """Write the files `retrievers.index.store.TERM_FILES` into an existing folder."""
+        """Write the files `retrievers.index.files.TERM_FILES` into an existing folder."""
         names = {
             "data_name": TERM_SCORES,
             "indices_name": TERM_UNITS,

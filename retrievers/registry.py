@@ -21,8 +21,8 @@ from retrievers.dense import DenseRetriever, IndexRetriever
 from retrievers.encoders.encoder import NO_ENCODER, ModelEncoder, NoEncoder, open_encoder
 from retrievers.hybrid import HybridSettings
 from retrievers.index.build import build_index
-from retrievers.index.index import open_index
 from retrievers.index.manifest import Manifest, read_manifest
+from retrievers.index.opening import open_index
 from retrievers.mdpr import is_passage_model, open_mdpr
 from retrievers.passage import PassageRetriever, ranked
 from retrievers.units.passages import PassageUnits

@@ -65,7 +65,7 @@ def build(options: argparse.Namespace) -> int:
 
 def info(options: argparse.Namespace) -> int:
     """`rag-mt index info`: the manifest, readable or as JSON."""
-    from retrievers.index.index import open_index
+    from retrievers.index.opening import open_index
 
     begin = time.perf_counter()
     index = open_index(Path(options.folder))
@@ -80,7 +80,7 @@ def info(options: argparse.Namespace) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     """`rag-mt index verify`: every byte against the manifest."""
-    from retrievers.index.index import verify_index
+    from retrievers.index.opening import verify_index
 
     for line in verify_index(Path(options.folder)):
         print(line)
@@ -119,7 +119,7 @@ def calibrate(options: argparse.Namespace) -> int:
 def _set_confidence(options: argparse.Namespace) -> int:
     """Store the confidence below which hints of a source language are not shown."""
     from retrievers.calibration import set_confidence
-    from retrievers.index.index import open_index
+    from retrievers.index.opening import open_index
     from retrievers.registry import confidence_for
 
     if options.files:
@@ -137,7 +137,7 @@ def _set_confidence(options: argparse.Namespace) -> int:
 
 def search(options: argparse.Namespace) -> int:
     """`rag-mt search`: the hints that sentences get, with score, context and origin."""
-    from retrievers.index.index import open_index
+    from retrievers.index.opening import open_index
     from retrievers.registry import open_retriever
 
     folder = Path(options.index)
@@ -166,7 +166,7 @@ def search(options: argparse.Namespace) -> int:
 
 def _encoder_of(folder: Path, options: argparse.Namespace) -> ModelEncoder:
     """The encoder that was asked for, or the one that the index was built with."""
-    from retrievers.index.index import open_index
+    from retrievers.index.opening import open_index
     from retrievers.registry import encoder_for
 
     manifest = open_index(folder).manifest

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_mt.errors import UserError
-from rag_mt.fingerprints import file_sha256, remembered_sha256
-from retrievers.faiss_files.files import (
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import file_sha256, remembered_sha256
+from retrievers.index.files import (
     SCHEMA,
     SENTENCES,
     SPANS,
@@ -25,9 +25,9 @@ from retrievers.faiss_files.files import (
     units_per_part,
     vectors_files,
 )
-from retrievers.faiss_files.manifest import Manifest, damaged, differences, read_manifest
-from retrievers.faiss_files.search import Index
-from retrievers.units import QUERY_THRESHOLD
+from retrievers.index.manifest import Manifest, damaged, differences, read_manifest
+from retrievers.index.search import Index
+from retrievers.units.unit import QUERY_THRESHOLD
 
 VERIFIED_AT_ONCE = 65536
 
@@ -38,7 +38,8 @@ def open_index(folder: Path, maker_settings: Mapping[str, Any] | None = None) ->
     """The index in `folder`, mapped into memory.
 
     `maker_settings` are those of the unit maker that will make the queries: vectors of other settings cannot be
-    compared. A file is hashed in full when it is first opened and whenever its size, time or inode has changed.
+    compared. A file is hashed in full when it is first opened and whenever anything has changed it since (see
+    `remembered_sha256`); `verify_index` reads every byte.
     Raises UserError for a missing or damaged index, one of another format, and one of other settings.
     """
     manifest = read_manifest(folder)

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_mt.types import Floats, Hit, Origin, Sentence, Span
+from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
-from retrievers.faiss_files.files import units_per_part
-from retrievers.faiss_files.manifest import Manifest, damaged
+from retrievers.index.files import units_per_part
+from retrievers.index.manifest import Manifest, damaged
 
 log = logging.getLogger("rag_mt")
 

@@ -22,10 +22,10 @@ from faiss.contrib.clustering import two_level_clustering
 from faiss.contrib.ivf_tools import add_preassigned
 from numpy.typing import NDArray
 
-from rag_mt.errors import UserError
-from rag_mt.paths import whole_file
-from rag_mt.types import Floats, Unit
-from retrievers.faiss_files.files import MOST_LISTS, units_per_part, vectors_files
+from rag_mt.base.errors import UserError
+from rag_mt.base.paths import whole_file
+from rag_mt.base.types import Floats, Unit
+from retrievers.index.files import MOST_LISTS, units_per_part, vectors_files
 
 log = logging.getLogger("rag_mt")
 
