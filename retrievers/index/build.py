@@ -1,7 +1,8 @@
 """Building an index: sentences in, a folder that appears whole out; a killed build goes on where it stopped.
 
-`FOLDER.building` holds `plan.json` (the settings of the build), a folder per finished shard and, when all of them are,
-the files of the index. Resuming reads the input again from the start but encodes only what is missing.
+`FOLDER.building` holds `plan.json` (the settings of the build), a folder per finished shard and, for the IVF form, one
+with its centroids and lists as far as they are known. Resuming reads the input again from the start but computes only
+what is missing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rag_mt.base.progress import progress
 from rag_mt.base.types import Sentence
 from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.index.duplicates import Seen
-from retrievers.index.files import MANIFEST, map_sentences, map_spans
+from retrievers.index.files import MANIFEST, VECTORS, map_sentences, map_spans
 from retrievers.index.manifest import FORMAT, Manifest, differences, listed, write_manifest
 from retrievers.index.probing import with_ivf
 from retrievers.index.shards import BODY, Shard, merge_texts, read_shard, texts_digest, write_shard
@@ -38,7 +39,7 @@ log = logging.getLogger("rag_mt")
 
 PLAN = "plan.json"
 SHARDS = "shard-*"
-MERGED = "merged-*"
+LISTS = "lists-*"
 REPLACED = "replaced"
 SHARD_SECONDS = 10.0
 """What a build that is killed may lose, beside one block of the maker."""
@@ -71,7 +72,8 @@ def build_index(
     one is complete. `total` is the number of sentences, for the progress bar; `advance` is told of every block that is
     encoded, and an error that it raises ends the build.
     Memory use does not grow with the input, save eight bytes per sentence to know duplicates by, eight bytes per unit
-    while the lists of the IVF form are tuned and, with `terms`, some 40 bytes per word of the units (see `Bm25.build`).
+    while the lists of the IVF form are written and tuned and, with `terms`, some 40 bytes per word of the units (see
+    `Bm25.build`). The disk holds up to three copies of the vectors meanwhile.
     Raises UserError if the folder is taken, another process builds it, the settings differ from those of the
     interrupted build, nothing could be indexed or the disk cannot be written.
     """
@@ -150,7 +152,7 @@ def _restore(building: Path, folder: Path) -> None:
 def _begin(building: Path, folder: Path, settings: Mapping[str, Any], restart: bool) -> None:
     """Clear what a killed build left unfinished, and compare its settings with those of this one."""
     for path in building.iterdir():
-        if path.is_dir() and (restart or not (path.match(SHARDS) or path.match(MERGED))):
+        if path.is_dir() and (restart or not (path.match(SHARDS) or path.match(LISTS))):
             shutil.rmtree(path)
     wanted = json.loads(json.dumps(settings, default=str))
     if any(building.glob(SHARDS)):
@@ -253,10 +255,12 @@ def _finish(
             f"{manifest.unit} in it; give files with {language_of(manifest.language).name} text"
         )
     form = form_for(wanted, manifest.units, manifest.unit) if manifest.dimension else "exact"
-    merged = building / f"merged-{form}-{manifest.units}"  # vectors that an interrupted build finished are kept there
-    merged.mkdir(exist_ok=True)
-    rows = Rows([(shard.place / BODY, shard.units) for shard in shards], manifest.dimension)
-    lists = write_vectors(merged, rows, form, building / f"centroids-{manifest.units}.faiss")
+    merged = building / "merged"
+    merged.mkdir()
+    lists = 0
+    if manifest.dimension:
+        rows = Rows([(shard.place / BODY, shard.units) for shard in shards], manifest.dimension)
+        lists = write_vectors(merged / VECTORS, rows, form, building / f"lists-{manifest.units}")
     merge_texts(shards, merged)
     if manifest.terms is not None:
         _write_terms(merged, manifest)

@@ -2,7 +2,7 @@
 
 manifest.json     what the index holds, and the size and sha256 of the files below
 vectors.faiss     the vectors of the units (fp16, inner product), as FAISS itself writes them: `SQfp16`, or
-                  `IVFn(SQfp16),SQfp16` in the IVF form; more of them in vectors-1.faiss and so on (see `vectors`)
+                  `IVFn(SQfp16),SQfp16` in the IVF form
 spans.npy         int32 (units, 3): sentence number, start and end character of each unit, by sentence number
 sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded), line and start of each sentence
 bm25.*            the terms of the units, in an index that is searched by BM25 (see `retrievers.bm25`)
@@ -40,29 +40,16 @@ SCHEMA = pa.schema(
 _ARROW_MAGIC = b"ARROW1"
 
 MOST_LISTS = 1 << 15
-PART_BYTES = 1 << 27
-"""Vectors of one file, and so in memory while they are written."""
+MOST_LISTS = 1 << 15
 
 
-def units_per_part(dimension: int) -> int:
-    """The number of vectors in each vectors file; the last one may hold fewer."""
-    return max(1, PART_BYTES // (2 * dimension))
-
-
-def vectors_files(dimension: int, units: int) -> tuple[str, ...]:
-    """The names of the files that hold so many vectors; none where they have no dimension."""
-    count = -(-units // units_per_part(dimension)) if dimension else 0
-    return tuple(VECTORS if part == 0 else f"vectors-{part}.faiss" for part in range(count))
-
-
-def map_vectors(path: Path) -> faiss.Index:
-    """One file of vectors, mapped into memory: pages are read when a search touches them, processes share them.
+def map_vectors(folder: Path) -> faiss.Index:
+    """The vectors, mapped into memory: pages are read when a search touches them, and processes share them.
 
     Raises RuntimeError for what is not FAISS's.
     """
     faiss.set_deserialization_loop_limit(MOST_LISTS)  # counts that an index of ours cannot have are refused
-    faiss.set_deserialization_vector_byte_limit(2 * PART_BYTES)
-    return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    return faiss.read_index(str(folder / VECTORS), faiss.IO_FLAG_MMAP_IFC)
 
 
 def map_spans(folder: Path) -> NDArray[np.int32]:

@@ -14,7 +14,7 @@ from rag_mt.base.languages import base_code, language
 from rag_mt.base.locks import alone_in
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Unit
-from retrievers.index.files import MANIFEST, SENTENCES, SPANS, TERM_FILES, vectors_files
+from retrievers.index.files import MANIFEST, SENTENCES, SPANS, TERM_FILES, VECTORS
 
 FORMAT = 4
 """Formats 1 to 3 were those of development versions."""
@@ -60,8 +60,8 @@ class Manifest:
     @property
     def file_names(self) -> tuple[str, ...]:
         """The files of the index beside the manifest."""
-        terms = () if self.terms is None else TERM_FILES
-        return (*vectors_files(self.dimension, self.units), SPANS, SENTENCES, *terms)
+        vectors = (VECTORS,) if self.dimension else ()
+        return (*vectors, SPANS, SENTENCES, *(() if self.terms is None else TERM_FILES))
 
     @property
     def encoder(self) -> str:

@@ -22,8 +22,6 @@ from retrievers.index.files import (
     map_sentences,
     map_spans,
     map_vectors,
-    units_per_part,
-    vectors_files,
 )
 from retrievers.index.manifest import Manifest, damaged, differences, read_manifest
 from retrievers.index.search import Index
@@ -80,19 +78,16 @@ def _check_files(folder: Path, manifest: Manifest, remembered: bool) -> None:
 def map_index(folder: Path, manifest: Manifest) -> Index:
     """The index of files that have the size and hash of the manifest; raises UserError if they do not fit together, or
     are none: a hash may be remembered of a file that was damaged since without a trace in its size and time."""
-    names = vectors_files(manifest.dimension, manifest.units)
-    parts = [_parsed(folder, name, lambda name=name: map_vectors(folder / name)) for name in names]
+    vectors = _parsed(folder, VECTORS, lambda: map_vectors(folder)) if manifest.dimension else None
     spans = _parsed(folder, SPANS, lambda: map_spans(folder))
     sentences = _parsed(folder, SENTENCES, lambda: map_sentences(folder))
-    for number, (name, part) in enumerate(zip(names, parts, strict=True)):
-        units = min(units_per_part(manifest.dimension), manifest.units - number * units_per_part(manifest.dimension))
-        if problem := _vectors_problem(part, manifest, units):
-            raise damaged(folder, f"{name} {problem}")
+    if vectors is not None and (problem := _vectors_problem(vectors, manifest)):
+        raise damaged(folder, f"{VECTORS} {problem}")
     if spans.dtype != np.int32 or spans.shape != (manifest.units, 3):
         raise damaged(folder, f"{SPANS} is not an int32 array of {manifest.units} rows of 3")
     if sentences.schema != SCHEMA or len(sentences) != manifest.sentences:
         raise damaged(folder, f"{SENTENCES} does not hold {manifest.sentences} sentences")
-    return Index(folder, manifest, parts, spans, sentences)
+    return Index(folder, manifest, vectors, spans, sentences)
 
 
 def _parsed(folder: Path, name: str, parse: Callable[[], T]) -> T:
@@ -103,16 +98,16 @@ def _parsed(folder: Path, name: str, parse: Callable[[], T]) -> T:
         raise damaged(folder, f"{name} cannot be read ({str(error).splitlines()[0]})") from error
 
 
-def _vectors_problem(part: faiss.Index, manifest: Manifest, units: int) -> str:
+def _vectors_problem(vectors: faiss.Index, manifest: Manifest) -> str:
     """What is wrong with a vectors file that FAISS could read, or an empty string."""
-    lists = 0 if manifest.ivf is None else int(manifest.ivf["nlist"])
+    units, lists = manifest.units, 0 if manifest.ivf is None else int(manifest.ivf["nlist"])
     kind = faiss.IndexIVFScalarQuantizer if lists else faiss.IndexScalarQuantizer
     expected = (manifest.dimension, units, faiss.METRIC_INNER_PRODUCT)
-    if not isinstance(part, kind) or (part.d, part.ntotal, part.metric_type) != expected:
+    if not isinstance(vectors, kind) or (vectors.d, vectors.ntotal, vectors.metric_type) != expected:
         return f"does not hold {units} vectors of {manifest.dimension} dimensions"
-    if part.sq.qtype != faiss.ScalarQuantizer.QT_fp16:
+    if vectors.sq.qtype != faiss.ScalarQuantizer.QT_fp16:
         return "does not hold vectors of fp16"
-    if lists and (part.nlist, part.quantizer.ntotal, part.invlists.compute_ntotal()) != (lists, lists, units):
+    if lists and (vectors.nlist, vectors.quantizer.ntotal, vectors.invlists.compute_ntotal()) != (lists, lists, units):
         return f"does not hold {units} vectors in {lists} lists"
     return ""
 
@@ -182,7 +177,7 @@ def _vectors_invariant(index: Index) -> str:
         try:
             rows = index.reconstruct(units)
         except RuntimeError:
-            return f"{VECTORS} or one of its like does not hold every unit once"
+            return f"{VECTORS} does not hold every unit once"
         if not _normalised(index.manifest):
             if not np.isfinite(rows).all():
                 return f"{VECTORS} has vectors that are not finite"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
-from retrievers.index.files import units_per_part
 from retrievers.index.manifest import Manifest, damaged
 
 log = logging.getLogger("rag_mt")
@@ -32,24 +31,19 @@ Found = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 class Index:
-    """Units of target-language text with their vectors, memory-mapped from `folder`.
-
-    `parts` are FAISS's indexes of the vectors: the first `units_per_part` units, the next ones, and so on. Those of
-    the IVF form share their centroids.
-    """
+    """Units of target-language text with their vectors, memory-mapped from `folder`."""
 
     def __init__(
         self,
         folder: Path,
         manifest: Manifest,
-        parts: Sequence[faiss.Index],
+        vectors: faiss.Index | None,
         spans: NDArray[np.int32],
         sentences: pa.Table,
     ) -> None:
         self.folder, self.manifest = folder, manifest
-        self._faiss, self._spans = parts, spans
-        self._size = units_per_part(manifest.dimension) if manifest.dimension else 0
-        self._on_gpu: Sequence[faiss.Index] = ()
+        self._faiss, self._spans = vectors, spans
+        self._on_gpu: faiss.Index | None = None
         self._terms: Bm25 | None = None
         self._mapping = Lock()
         self._texts, self._files, self._lines, self._starts = sentences.columns
@@ -83,8 +77,8 @@ class Index:
         return scores, ids
 
     @property
-    def _parts(self) -> Sequence[faiss.Index]:
-        if not self._faiss:
+    def _vectors(self) -> faiss.Index:
+        if self._faiss is None:
             raise ValueError(f"index {self.folder} has no vectors: it is searched by its terms")
         return self._faiss
 
@@ -99,75 +93,48 @@ class Index:
 
     def _best(self, queries: Floats, k: int, without: LeftOut | None, probes: int | None) -> Found:
         """`search` in `probes` lists (None: the index has none)."""
+        options = self._options(without, probes)
+        gpu = self._on_gpu if without is None and (probes is None or probes <= GPU_PROBES) else None
+        vectors = self._vectors if gpu is None else gpu  # only the CPU can leave units out
         # An exact index scans by ascending number and keeps the first of equal scores; lists come in any order.
         depth = 1 if k == 1 and probes is None else min(k + 1, len(self))
-        while True:
-            by_part = list(self._search_parts(queries, depth, without, probes))
-            scores, ids = (np.concatenate(arrays, axis=1) for arrays in zip(*by_part, strict=True))
-            order = np.lexsort((ids, -scores), axis=-1)[:, :k]
-            scores, ids = np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
-            # Which of several equal scores FAISS keeps at the end of its answer is its own affair: look further down.
-            tied = any(((s[:, -1:] == scores[:, -1:]) & (i[:, -1:] >= 0)).any() for s, i in by_part)
-            if not (k < depth < len(self) and tied):
-                return scores, ids
+        scores, ids = vectors.search(queries, depth, params=options)
+        # Which of several equal scores FAISS keeps at the end of a list is its own affair: look further down.
+        while k < depth < len(self) and bool(((scores[:, k - 1] == scores[:, -1]) & (ids[:, -1] >= 0)).any()):
             depth = min(2 * depth, len(self))
+            scores, ids = vectors.search(queries, depth, params=options)
+        order = np.lexsort((ids, -scores), axis=-1)[:, :k]
+        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
 
-    def _search_parts(self, queries: Floats, k: int, without: LeftOut | None, probes: int | None) -> Iterator[Found]:
-        """What FAISS finds in each part, with the numbers of the units in the whole index."""
-        # Only the CPU can leave units out.
-        on_gpu = self._on_gpu if without is None and (probes is None or probes <= GPU_PROBES) else ()
-        nearest = None
-        if probes is not None and not on_gpu:
-            nearest = self._parts[0].quantizer.search(queries, probes)
-        left_out = self._left_out(without)
-        for number, part in enumerate(on_gpu or self._parts):
-            begin = number * self._size
-            options: dict[str, Any] = {} if probes is None else {"nprobe": probes}
-            if left_out is not None:
-                options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorBatch(left_out - begin))
-            params = (faiss.SearchParameters if probes is None else faiss.SearchParametersIVF)(**options)
-            if nearest is None:
-                scores, ids = part.search(queries, k, params=params)
-            else:
-                scores, ids = _search_lists(part, queries, k, *nearest, params)
-            yield scores, np.where(ids < 0, ids, ids + begin)
-
-    def _left_out(self, without: LeftOut | None) -> NDArray[np.int64] | None:
-        """The numbers of the units of sentences."""
-        if without is None:
-            return None
-        sentences = without if isinstance(without, Sequence) else [without]
-        return np.array([unit for number in sentences for unit in range(*self.units_of(number))], dtype=np.int64)
+    def _options(self, without: LeftOut | None, probes: int | None) -> faiss.SearchParameters:
+        """FAISS's parameters that leave out sentences and look into that many lists."""
+        options: dict[str, Any] = {} if probes is None else {"nprobe": probes}
+        if isinstance(without, Sequence):
+            units = [unit for sentence in without for unit in range(*self.units_of(sentence))]
+            options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorBatch(np.array(units, dtype=np.int64)))
+        elif without is not None:
+            options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorRange(*self.units_of(without)))
+        return (faiss.SearchParameters if probes is None else faiss.SearchParametersIVF)(**options)
 
     def list_ranks(self, vectors: Floats, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each vector (queries, dimension) how many lists of an IVF index come before that of the unit with the
         same position in `units`: one more than that must be looked into to find it."""
         if self.manifest.ivf is None:
             raise ValueError("an exact index has no lists")
-        centroids = self._parts[0].quantizer.reconstruct_n(0, int(self.manifest.ivf["nlist"]))
+        centroids = self._vectors.quantizer.reconstruct_n(0, self._vectors.nlist)
         scores = np.asarray(vectors, dtype=np.float32) @ centroids.T
-        lists = np.zeros(len(units), dtype=np.int64)
-        for part, rows in self._by_part(units):
-            places = self._located(part).direct_map.array
-            lists[rows] = faiss.rev_swig_ptr(places.data(), places.size())[units[rows] % self._size] >> 32
-        own = np.take_along_axis(scores, lists[:, None], axis=1)
-        ranks: NDArray[np.int64] = (scores > own).sum(axis=1)
+        places = self._located().direct_map.array
+        lists = faiss.rev_swig_ptr(places.data(), places.size())[units] >> 32  # FAISS keeps the offset below
+        ranks: NDArray[np.int64] = (scores > np.take_along_axis(scores, lists[:, None], axis=1)).sum(axis=1)
         return ranks
 
-    def _by_part(self, units: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """The number of each part that has some of the units, and the positions of those in `units`."""
-        parts = units // self._size
-        for part in np.unique(parts).tolist():
-            yield part, np.flatnonzero(parts == part)
-
-    def _located(self, part: int) -> faiss.Index:
-        """A part that knows where its units are: eight bytes for each, made at the first use of the IVF form."""
-        index = self._parts[part]
+    def _located(self) -> faiss.Index:
+        """The vectors, which know where each unit is: in lists that costs eight bytes for each, from the first use."""
         if self.manifest.ivf is not None:
             with self._mapping:
-                if index.direct_map.no():
-                    index.make_direct_map()
-        return index
+                if self._vectors.direct_map.no():
+                    self._vectors.make_direct_map()
+        return self._vectors
 
     def units_of(self, sentence: int) -> tuple[int, int]:
         """First (inclusive) and last (exclusive) unit of a sentence."""
@@ -193,36 +160,16 @@ class Index:
 
     def reconstruct(self, ids: NDArray[np.int64]) -> Floats:
         """The stored vectors (fp16 precision) of units, float32 (len(ids), dimension)."""
-        units = np.asarray(ids, dtype=np.int64)
-        vectors = np.zeros((len(units), self.manifest.dimension), dtype=np.float32)
-        for part, rows in self._by_part(units):
-            vectors[rows] = self._located(part).reconstruct_batch(units[rows] % self._size)
+        vectors: Floats = self._located().reconstruct_batch(np.ascontiguousarray(ids, dtype=np.int64))
         return vectors
 
     def to_gpu(self) -> bool:
         """Search on the first GPU from now on, if this FAISS can and the vectors fit; says whether it does."""
-        if not self._faiss or not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
+        if self._faiss is None or not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
             return False
         try:
-            resources = faiss.StandardGpuResources()
-            self._on_gpu = [faiss.index_cpu_to_gpu(resources, 0, part) for part in self._faiss]
+            self._on_gpu = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, self._vectors)
         except RuntimeError as error:
             log.warning("index %s stays on the CPU: %s", self.folder, str(error).splitlines()[0])
             return False
         return True
-
-
-def _search_lists(
-    part: faiss.Index,
-    queries: Floats,
-    k: int,
-    centroid_scores: Floats,
-    lists: NDArray[np.int64],
-    params: faiss.SearchParametersIVF,
-) -> Found:
-    """`search` of a part in lists that are known; FAISS's own wrapper of it takes no parameters."""
-    scores = np.empty((len(queries), k), dtype=np.float32)
-    ids = np.empty((len(queries), k), dtype=np.int64)
-    arrays = (faiss.swig_ptr(array) for array in (lists, centroid_scores, scores, ids))
-    part.search_preassigned_c(len(queries), faiss.swig_ptr(queries), k, *arrays, False, params)
-    return scores, ids

@@ -1,10 +1,11 @@
-"""Writing the vectors of an index: exact, or in the lists of an IVF index; one bounded file of FAISS after the other.
+"""Writing the vectors of an index as FAISS itself does: exact, or in the lists of an IVF index.
 
 In the IVF form a query looks into the lists of the `nprobe` centroids of the greatest inner product with it instead of
-at every vector. Both forms store the same fp16 vectors (no residuals), so that scores are the same. Units
-`n * units_per_part` and following stand in file n, under their numbers within the file; all files of an IVF index have
-the same centroids. So no file has to fit into memory together with another one, and finished ones are kept when the
-build is killed.
+at every vector. Both forms store the same fp16 vectors (no residuals), so that scores are the same.
+
+FAISS writes an index that is in memory. So that vectors need not be, they are put in their order in a file beside it,
+and FAISS is shown a view of that file where it expects its own arrays. (`faiss.contrib.ondisk` would merge on the disk,
+but it prints to the standard output, again whenever its index is opened, and does not run on Windows.)
 """
 
 from __future__ import annotations
@@ -12,20 +13,18 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import faiss
 import numpy as np
 from faiss.contrib.clustering import two_level_clustering
-from faiss.contrib.ivf_tools import add_preassigned
 from numpy.typing import NDArray
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Floats, Unit
-from retrievers.index.files import MOST_LISTS, units_per_part, vectors_files
+from retrievers.index.files import MOST_LISTS
 
 log = logging.getLogger("rag_mt")
 
@@ -40,6 +39,8 @@ LISTS_PER_ROOT = 16
 """Lists per square root of the units: more than the usual 4 to 8, because looking for the lists is cheap next to
 reading them and phrases form small groups."""
 SAMPLE_PER_LIST = 16
+SAMPLE_PER_GROUP = 2000
+"""As many as FAISS looks at to make the groups; it copies a sample that is larger."""
 SAMPLE_BYTES = 1 << 28
 ROUNDS = 8
 SEED = 1
@@ -102,80 +103,106 @@ def lists_for(units: int, dimension: int) -> int:
     return max(1, min(wanted, MOST_LISTS, trainable))
 
 
-def write_vectors(folder: Path, rows: Rows, form: Form, trained_file: Path) -> int:
-    """Write the vectors files of an index into `folder`; returns the number of lists of the IVF form, else 0.
+def write_vectors(path: Path, rows: Rows, form: Form, work: Path) -> int:
+    """Write the vectors file of an index; returns the number of lists of the IVF form, else 0.
 
-    The centroids are kept in `trained_file`. It and the files in `folder` are those of an earlier, interrupted call
-    for the same rows and form, if any: whole ones are not made again. In memory are the training sample, then one
-    file of vectors and one block of them.
+    Centroids and the lists of the vectors are kept in the folder `work`, where a later call for the same rows finds
+    them. In memory are the training sample or a block of vectors, and eight bytes per unit of the IVF form.
     """
-    lists = lists_for(rows.units, rows.dimension) if form == "ivf" else 0
-    size = units_per_part(rows.dimension)
+    work.mkdir(exist_ok=True)
+    if form == "exact":
+        index = faiss.index_factory(rows.dimension, "SQfp16", METRIC)
+        codes = _scratch(work / "codes", "<f2", (rows.units, rows.dimension))
+        for low, high in _blocks(rows):
+            codes[low:high] = rows.read(low, high)
+        index.codes, index.ntotal = _view(codes), rows.units
+        faiss.write_index(index, str(path))
+        return 0
+    index = _trained(rows, work / "centroids.faiss")
+    nearest = _nearest(index)
+    # 1. The list of each vector.
+    sizes = np.zeros(index.nlist, dtype=np.int64)
+    files = [work / f"lists-{number:06d}.npy" for number in range(len(_blocks(rows)))]
+    for file, (low, high) in zip(files, _blocks(rows), strict=True):
+        assigned = _assigned(file, high - low, lambda low=low, high=high: nearest(rows.read(low, high)))
+        sizes += np.bincount(assigned, minlength=index.nlist)
+    # 2. Vectors and numbers of the units list by list, in a list by number.
+    codes = _scratch(work / "codes", "<f2", (rows.units, rows.dimension))
+    ids = _scratch(work / "ids", "<i8", (rows.units,))
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    filled = bounds[:-1].copy()
+    for file, (low, high) in zip(files, _blocks(rows), strict=True):
+        assigned = np.load(file, allow_pickle=False)
+        order = np.argsort(assigned, kind="stable")
+        lists = assigned[order]
+        places = filled[lists] + np.arange(len(lists)) - np.searchsorted(lists, lists)
+        codes[places], ids[places] = rows.read(low, high)[order], low + order
+        filled += np.bincount(assigned, minlength=index.nlist)
+    # 3. The same as FAISS's lists: the numbers in memory (the vectors of 0 bytes with them), the vectors as views.
+    inverted, views = faiss.ArrayInvertedLists(index.nlist, 0), faiss.MaybeOwnedVectorUInt8Vector()
+    for number, (low, high) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
+        if low < high:
+            inverted.add_entries(number, high - low, faiss.swig_ptr(ids[low:high]), faiss.swig_ptr(_NOTHING))
+        views.push_back(_view(codes[low:high]))
+    inverted.code_size, inverted.codes = index.code_size, views
+    index.replace_invlists(inverted, False)
+    index.ntotal = rows.units
+    faiss.write_index(index, str(path))
+    return int(index.nlist)
 
-    @cache
-    def trained() -> faiss.Index:
-        return _kept(trained_file, rows.dimension, 0, lists, lambda: _trained(rows, lists))
 
-    @cache
-    def nearest() -> Callable[[Floats], NDArray[np.int64]]:
-        return _nearest(trained())
+_NOTHING = np.zeros(1, dtype=np.uint8)
 
-    for part, name in enumerate(vectors_files(rows.dimension, rows.units)):
-        begin, end = part * size, min((part + 1) * size, rows.units)
 
-        def make(begin: int = begin, end: int = end) -> faiss.Index:
-            return _ivf_part(rows, begin, end, trained(), nearest()) if lists else _exact_part(rows, begin, end)
+def _scratch(path: Path, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """A new array in a file, not in memory."""
+    return np.memmap(path, dtype=kind, mode="w+", shape=shape)
 
-        _kept(folder / name, rows.dimension, end - begin, lists, make)
+
+def _view(codes: NDArray[Any]) -> faiss.MaybeOwnedVectorUInt8:
+    """The bytes of an array, which must outlive it, as FAISS's codes."""
+    if not len(codes):
+        return faiss.MaybeOwnedVectorUInt8()
+    owner = faiss.MaybeOwnedVectorUInt8().owner  # none
+    return faiss.MaybeOwnedVectorUInt8.create_view(faiss.swig_ptr(codes.reshape(-1)), codes.nbytes, owner)
+
+
+def _blocks(rows: Rows) -> list[tuple[int, int]]:
+    size = max(1, BLOCK_BYTES // (4 * rows.dimension))
+    return [(low, min(low + size, rows.units)) for low in range(0, rows.units, size)]
+
+
+def _assigned(path: Path, units: int, make: Callable[[], NDArray[np.int64]]) -> NDArray[np.int32]:
+    """The lists of some vectors, int32 (units,), from the file, or made and stored there."""
+    try:
+        lists: NDArray[np.int32] = np.load(path, allow_pickle=False)
+        if lists.dtype == np.int32 and lists.shape == (units,):
+            return lists
+    except (OSError, ValueError, EOFError):
+        pass
+    lists = make().astype(np.int32)
+    with whole_file(path) as part, part.open("wb") as file:
+        np.save(file, lists, allow_pickle=False)
     return lists
 
 
-def _kept(path: Path, dimension: int, units: int, lists: int, make: Callable[[], faiss.Index]) -> faiss.Index:
-    """The index in the file, made and stored there if there is none with such counts."""
-    if path.is_file():
-        try:
-            index = faiss.read_index(str(path))  # in memory: this reader notices every missing byte
-            if (index.d, index.ntotal, getattr(index, "nlist", 0)) == (dimension, units, lists):
-                return index
-        except RuntimeError:
-            pass
-        log.warning("%s is damaged and is made again", path)
-    with whole_file(path) as part:
-        index = make()
-        faiss.write_index(index, str(part))
-    return index
-
-
-def _exact_part(rows: Rows, begin: int, end: int) -> faiss.Index:
-    index = faiss.index_factory(rows.dimension, "SQfp16", METRIC)
-    for low, high in _blocks(begin, end, rows.dimension):
-        index.add(rows.read(low, high).astype(np.float32))
-    return index
-
-
-def _ivf_part(
-    rows: Rows, begin: int, end: int, trained: faiss.Index, nearest: Callable[[Floats], NDArray[np.int64]]
-) -> faiss.Index:
-    index = faiss.clone_index(trained)
-    for low, high in _blocks(begin, end, rows.dimension):
-        block = rows.read(low, high).astype(np.float32)
-        add_preassigned(index, block, nearest(block))
-    return index
-
-
-def _blocks(begin: int, end: int, dimension: int) -> list[tuple[int, int]]:
-    size = max(1, BLOCK_BYTES // (4 * dimension))
-    return [(low, min(low + size, end)) for low in range(begin, end, size)]
-
-
-def _trained(rows: Rows, lists: int) -> faiss.Index:
-    """An empty IVF index with its centroids, of length 1."""
-    sample = rows.sample(SAMPLE_PER_LIST * lists)
+def _trained(rows: Rows, path: Path) -> faiss.Index:
+    """An empty IVF index with its centroids, of length 1, from the file, or made and stored there."""
+    lists = lists_for(rows.units, rows.dimension)
+    try:
+        index = faiss.read_index(str(path))
+        if (index.d, index.nlist) == (rows.dimension, lists):
+            return index
+    except RuntimeError:
+        pass
+    sample = rows.sample(min(SAMPLE_PER_LIST * lists, SAMPLE_PER_GROUP * math.isqrt(lists)))
     log.info("centroids of %d lists from %d vectors", lists, len(sample))
     index = faiss.index_factory(rows.dimension, f"IVF{lists}(SQfp16),SQfp16", METRIC)
     index.by_residual = False
     index.quantizer.add(_centroids(sample, lists))
     index.train(sample)
+    with whole_file(path) as part:
+        faiss.write_index(index, str(part))
     return index
 
 
@@ -184,16 +211,16 @@ def _centroids(sample: Floats, lists: int) -> Floats:
     products per vector and round instead of `lists`."""
     options = {"spherical": True, "seed": SEED, "min_points_per_centroid": 1}
     try:
-        return cast(
-            Floats, two_level_clustering(sample, math.isqrt(lists), lists, clustering_niter=ROUNDS, **options)[0]
-        )
+        groups = math.isqrt(lists)
+        centroids: Floats = two_level_clustering(sample, groups, lists, clustering_niter=ROUNDS, **options)[0]
     except RuntimeError:  # FAISS cannot train a group that is too small for a list of its own
         kmeans = faiss.Kmeans(sample.shape[1], lists, niter=ROUNDS, **options)
         kmeans.train(sample)
-        return cast(Floats, kmeans.centroids)
+        centroids = kmeans.centroids
+    return centroids
 
 
-def _nearest(trained: faiss.Index) -> Callable[[Floats], NDArray[np.int64]]:
+def _nearest(trained: faiss.Index) -> Callable[[NDArray[np.float16]], NDArray[np.int64]]:
     """A function from vectors to the list of each: that of the nearest centroid, looked for in the nearest groups of
     them where there are many."""
     centroids = trained.quantizer.reconstruct_n(0, trained.nlist)
@@ -207,10 +234,11 @@ def _nearest(trained: faiss.Index) -> Callable[[Floats], NDArray[np.int64]]:
         near.add(centroids)
         near.nprobe = GROUPS_SEARCHED
 
-    def nearest(vectors: Floats) -> NDArray[np.int64]:
-        lists: NDArray[np.int64] = near.search(vectors, 1)[1][:, 0]
+    def nearest(vectors: NDArray[np.float16]) -> NDArray[np.int64]:
+        block = vectors.astype(np.float32)
+        lists: NDArray[np.int64] = near.search(block, 1)[1][:, 0]
         if len(lost := np.flatnonzero(lists < 0)):  # all groups that were searched are empty
-            lists[lost] = every.search(vectors[lost], 1)[1][:, 0]
+            lists[lost] = every.search(block[lost], 1)[1][:, 0]
         return lists
 
     return nearest

@@ -294,6 +294,7 @@ def test_seen_knows_every_text():
 
 def slow_build(folder: Path) -> None:
     """A build that takes a while per shard; run in a process of its own to be killed."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     from conftest import FakeEncoder
 
     class Slow(FakeEncoder):

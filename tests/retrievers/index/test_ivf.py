@@ -19,7 +19,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256
 from rag_mt.base.types import Sentence
 from retrievers.calibration import calibrate
-from retrievers.index import build, files
+from retrievers.index import build
 from retrievers.index import vectors as ivf
 from retrievers.index.build import build_index
 from retrievers.index.files import SENTENCES, SPANS, VECTORS
@@ -190,12 +190,6 @@ def test_files_are_mapped(copy):
     assert len(index)
 
 
-@pytest.fixture
-def small_parts(monkeypatch):
-    """Files of 500 vectors."""
-    monkeypatch.setattr(files, "PART_BYTES", 2 * DIMENSION * 500)
-
-
 def test_many_lists_are_filled_in_groups(tmp_path, monkeypatch, vectors, queries):
     monkeypatch.setattr(ivf, "GROUPED_FROM", 16)
     monkeypatch.setattr(ivf, "GROUPS_SEARCHED", 1)
@@ -207,67 +201,27 @@ def test_many_lists_are_filled_in_groups(tmp_path, monkeypatch, vectors, queries
     np.testing.assert_array_equal(found, (queries @ vectors.astype(np.float16).astype(np.float32).T).argmax(1))
 
 
-@pytest.mark.parametrize("form", ["exact", "ivf"])
-@pytest.mark.parametrize("k", [1, 7, 900])
-def test_several_files_are_searched_as_one(pair, tmp_path, small_parts, vectors, queries, form, k):
-    one = pair[form == "ivf"]
-    several = build_fixed(tmp_path / "i", vectors, form, per_text=3)
-    assert sorted(p.name for p in (tmp_path / "i").glob("vectors*")) == [
-        "vectors-1.faiss",
-        "vectors-2.faiss",
-        "vectors.faiss",
-    ]
-    for without in (None, 7, [0, 166, 399]):
-        wanted, found = one.search(queries, k, without), several.search(queries, k, without)
-        np.testing.assert_array_equal(found[1], wanted[1])
-        np.testing.assert_array_equal(found[0], wanted[0])
-    units = np.array([1199, 0, 499, 500, 999, 1000, 0])
-    np.testing.assert_array_equal(several.reconstruct(units), one.reconstruct(units))
-    assert several.manifest.ivf == one.manifest.ivf
-    assert verify_index(tmp_path / "i")
-
-
-def test_equal_scores_come_by_number_from_several_files(tmp_path, small_parts):
-    group = np.random.default_rng(3).integers(0, 4, 1200)
-    different = clustered(4, centres=4)
-    for form in ("exact", "ivf"):
-        index = build_fixed(tmp_path / form, different[group], form)
-        for k in (1, 3, 40, 200):
-            lists = None if form == "exact" else index.manifest.ivf["nlist"]
-            for own, row in enumerate(index.search(different, k, probes=lists)[1]):
-                same = np.flatnonzero(group == own)[:k]
-                assert row[: len(same)].tolist() == same.tolist()
-
-
 def test_the_same_vectors_give_the_same_bytes(pair, tmp_path, vectors):
     build_fixed(tmp_path / "i", vectors, per_text=3)
     assert contents(tmp_path / "i") == contents(pair[1].folder)
 
 
-@pytest.mark.parametrize("stop", ["_ivf_part", "with_ivf", "write_manifest"])
-def test_a_stop_while_lists_are_written_is_resumed(tmp_path, small_parts, vectors, monkeypatch, stop):
-    """Centroids and finished files are not computed again, and the bytes are the same."""
-    build_fixed(tmp_path / "whole", vectors, per_text=3)
-    module, calls = (ivf if stop == "_ivf_part" else build), []
-    original = getattr(module, stop)
+@pytest.mark.parametrize("stop", ["_scratch", "with_ivf", "write_manifest"])
+def test_a_stop_while_lists_are_written_is_resumed(pair, tmp_path, vectors, monkeypatch, stop):
+    """Trained centroids and the lists of vectors are not computed again, and the bytes are the same."""
 
-    def die(*arguments):
-        calls.append(arguments)
-        if stop != "_ivf_part" or len(calls) == 2:
-            raise StopHereError
-        return original(*arguments)
+    def die(*_):
+        raise StopHereError
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, stop, die)
+        patch.setattr(ivf if stop == "_scratch" else build, stop, die)
         with pytest.raises(StopHereError):
             build_fixed(tmp_path / "i", vectors, per_text=3)
     assert not (tmp_path / "i").exists()
-    again = []
-    monkeypatch.setattr(ivf, "_trained", None)
-    monkeypatch.setattr(ivf, "_ivf_part", lambda *a, real=ivf._ivf_part: again.append(a) or real(*a))
+    monkeypatch.setattr(ivf, "_centroids", die)
+    monkeypatch.setattr(ivf, "_nearest", lambda *_: die)
     build_fixed(tmp_path / "i", vectors, per_text=3)
-    assert len(again) == (2 if stop == "_ivf_part" else 0)
-    assert contents(tmp_path / "i") == contents(tmp_path / "whole")
+    assert contents(tmp_path / "i") == contents(pair[1].folder)
     assert not (tmp_path / "i.building").exists()
 
 
@@ -280,7 +234,7 @@ def test_damaged_work_is_done_again(pair, tmp_path, vectors, monkeypatch):
         patch.setattr(build, "with_ivf", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build_fixed(tmp_path / "i", vectors, per_text=3)
-    work = list((tmp_path / "i.building").rglob("*.faiss"))
+    work = [p for p in (tmp_path / "i.building").glob("lists-*/*") if p.suffix in (".faiss", ".npy")]
     assert len(work) == 2
     for path in work:
         path.write_bytes(path.read_bytes()[:-7])
@@ -427,14 +381,14 @@ def test_wrong_headers_are_refused_even_with_matching_hashes(copy, place):
 def test_verify_checks_that_every_unit_is_there_once(copy):
     data = bytearray((copy / "vectors.faiss").read_bytes())
     index = open_index(copy)
-    first = index._parts[0].invlists
+    first = index._vectors.invlists
     own = next(n for n in range(first.nlist) if first.list_size(n))
     ids = faiss.rev_swig_ptr(first.get_ids(own), first.list_size(own)).tobytes()
     place = data.index(ids)
     data[place : place + 8] = (int.from_bytes(ids[:8], "little") ^ 1).to_bytes(8, "little")
     (copy / "vectors.faiss").write_bytes(data)
     forge(copy, "vectors.faiss")
-    with pytest.raises(UserError, match=r"vectors\.faiss .* does not hold every unit once"):
+    with pytest.raises(UserError, match=r"vectors\.faiss does not hold every unit once"):
         verify_index(copy)
 
 
