@@ -78,13 +78,14 @@ class Rows:
     def sample(self, count: int) -> Floats:
         """`count` rows spread evenly over all, float32 (count, dimension); all of them if there are fewer."""
         chosen = np.linspace(0, self.units - 1, min(count, self.units)).astype(np.int64)
-        parts, first = [], 0
+        rows, first = np.empty((len(chosen), self.dimension), dtype=np.float32), 0
         for path, units in self._files:
-            own = chosen[(chosen >= first) & (chosen < first + units)] - first
-            if len(own):
-                parts.append(np.fromfile(path, "<f2").reshape(units, -1)[own].astype(np.float32))
+            low, high = np.searchsorted(chosen, [first, first + units])
+            if low < high:
+                vectors = np.memmap(path, "<f2", "r", shape=(units, self.dimension))
+                rows[low:high] = vectors[chosen[low:high] - first]
             first += units
-        return np.concatenate(parts)
+        return rows
 
 
 def form_for(wanted: str, units: int, unit: Unit) -> Form:
