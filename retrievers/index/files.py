@@ -13,6 +13,7 @@ An index that is searched by BM25 alone has no vectors.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -43,8 +44,9 @@ MOST_LISTS = 1 << 15
 MOST_LISTS = 1 << 15
 
 
-def map_vectors(folder: Path) -> faiss.Index:
-    """The vectors, mapped into memory: pages are read when a search touches them, and processes share them.
+def map_vectors(folder: Path) -> Any:
+    """FAISS's index of the vectors, mapped into memory: pages are read when a search touches them, and processes share
+    them. (Its type hints lack most of what it has, hence Any.)
 
     Raises RuntimeError for what is not FAISS's.
     """

@@ -98,10 +98,10 @@ def _parsed(folder: Path, name: str, parse: Callable[[], T]) -> T:
         raise damaged(folder, f"{name} cannot be read ({str(error).splitlines()[0]})") from error
 
 
-def _vectors_problem(vectors: faiss.Index, manifest: Manifest) -> str:
+def _vectors_problem(vectors: Any, manifest: Manifest) -> str:
     """What is wrong with a vectors file that FAISS could read, or an empty string."""
     units, lists = manifest.units, 0 if manifest.ivf is None else int(manifest.ivf["nlist"])
-    kind = faiss.IndexIVFScalarQuantizer if lists else faiss.IndexScalarQuantizer
+    kind: Any = faiss.IndexIVFScalarQuantizer if lists else faiss.IndexScalarQuantizer
     expected = (manifest.dimension, units, faiss.METRIC_INNER_PRODUCT)
     if not isinstance(vectors, kind) or (vectors.d, vectors.ntotal, vectors.metric_type) != expected:
         return f"does not hold {units} vectors of {manifest.dimension} dimensions"

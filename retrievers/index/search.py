@@ -37,13 +37,13 @@ class Index:
         self,
         folder: Path,
         manifest: Manifest,
-        vectors: faiss.Index | None,
+        vectors: Any,
         spans: NDArray[np.int32],
         sentences: pa.Table,
     ) -> None:
         self.folder, self.manifest = folder, manifest
         self._faiss, self._spans = vectors, spans
-        self._on_gpu: faiss.Index | None = None
+        self._on_gpu: Any = None
         self._terms: Bm25 | None = None
         self._mapping = Lock()
         self._texts, self._files, self._lines, self._starts = sentences.columns
@@ -77,7 +77,7 @@ class Index:
         return scores, ids
 
     @property
-    def _vectors(self) -> faiss.Index:
+    def _vectors(self) -> Any:
         if self._faiss is None:
             raise ValueError(f"index {self.folder} has no vectors: it is searched by its terms")
         return self._faiss
@@ -128,7 +128,7 @@ class Index:
         ranks: NDArray[np.int64] = (scores > np.take_along_axis(scores, lists[:, None], axis=1)).sum(axis=1)
         return ranks
 
-    def _located(self) -> faiss.Index:
+    def _located(self) -> Any:
         """The vectors, which know where each unit is: in lists that costs eight bytes for each, from the first use."""
         if self.manifest.ivf is not None:
             with self._mapping:

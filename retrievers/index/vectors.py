@@ -27,6 +27,8 @@ from rag_mt.base.types import Floats, Unit
 from retrievers.index.files import MOST_LISTS
 
 log = logging.getLogger("rag_mt")
+lib: Any = faiss
+"""FAISS without its type hints, which lack half of what it has."""
 
 Form = Literal["exact", "ivf"]
 FORMS = ("auto", "exact", "ivf")
@@ -51,7 +53,10 @@ BLOCK_BYTES = 1 << 25
 """Vectors in memory as float32. Blocks begin at multiples of their size, whatever the shards were, so that FAISS
 computes the same with the same bytes."""
 
-METRIC = faiss.METRIC_INNER_PRODUCT
+METRIC = lib.METRIC_INNER_PRODUCT
+
+Nearest = Callable[[NDArray[np.float16]], NDArray[np.int64]]
+"""From vectors to the list of each."""
 
 
 class Rows:
@@ -112,12 +117,12 @@ def write_vectors(path: Path, rows: Rows, form: Form, work: Path) -> int:
     """
     work.mkdir(exist_ok=True)
     if form == "exact":
-        index = faiss.index_factory(rows.dimension, "SQfp16", METRIC)
+        index = lib.index_factory(rows.dimension, "SQfp16", METRIC)
         codes = _scratch(work / "codes", "<f2", (rows.units, rows.dimension))
         for low, high in _blocks(rows):
             codes[low:high] = rows.read(low, high)
         index.codes, index.ntotal = _view(codes), rows.units
-        faiss.write_index(index, str(path))
+        lib.write_index(index, str(path))
         return 0
     index = _trained(rows, work / "centroids.faiss")
     nearest = _nearest(index)
@@ -125,8 +130,8 @@ def write_vectors(path: Path, rows: Rows, form: Form, work: Path) -> int:
     sizes = np.zeros(index.nlist, dtype=np.int64)
     files = [work / f"lists-{number:06d}.npy" for number in range(len(_blocks(rows)))]
     for file, (low, high) in zip(files, _blocks(rows), strict=True):
-        assigned = _assigned(file, high - low, lambda low=low, high=high: nearest(rows.read(low, high)))
-        sizes += np.bincount(assigned, minlength=index.nlist)
+        assigned = _assigned(file, rows, low, high, nearest)
+        sizes = sizes + np.bincount(assigned, minlength=index.nlist)
     # 2. Vectors and numbers of the units list by list, in a list by number.
     codes = _scratch(work / "codes", "<f2", (rows.units, rows.dimension))
     ids = _scratch(work / "ids", "<i8", (rows.units,))
@@ -138,17 +143,17 @@ def write_vectors(path: Path, rows: Rows, form: Form, work: Path) -> int:
         lists = assigned[order]
         places = filled[lists] + np.arange(len(lists)) - np.searchsorted(lists, lists)
         codes[places], ids[places] = rows.read(low, high)[order], low + order
-        filled += np.bincount(assigned, minlength=index.nlist)
+        filled = filled + np.bincount(assigned, minlength=index.nlist)
     # 3. The same as FAISS's lists: the numbers in memory (the vectors of 0 bytes with them), the vectors as views.
-    inverted, views = faiss.ArrayInvertedLists(index.nlist, 0), faiss.MaybeOwnedVectorUInt8Vector()
+    inverted, views = lib.ArrayInvertedLists(index.nlist, 0), lib.MaybeOwnedVectorUInt8Vector()
     for number, (low, high) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
         if low < high:
-            inverted.add_entries(number, high - low, faiss.swig_ptr(ids[low:high]), faiss.swig_ptr(_NOTHING))
+            inverted.add_entries(number, high - low, lib.swig_ptr(ids[low:high]), lib.swig_ptr(_NOTHING))
         views.push_back(_view(codes[low:high]))
     inverted.code_size, inverted.codes = index.code_size, views
     index.replace_invlists(inverted, False)
     index.ntotal = rows.units
-    faiss.write_index(index, str(path))
+    lib.write_index(index, str(path))
     return int(index.nlist)
 
 
@@ -160,12 +165,12 @@ def _scratch(path: Path, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
     return np.memmap(path, dtype=kind, mode="w+", shape=shape)
 
 
-def _view(codes: NDArray[Any]) -> faiss.MaybeOwnedVectorUInt8:
+def _view(codes: NDArray[Any]) -> Any:
     """The bytes of an array, which must outlive it, as FAISS's codes."""
     if not len(codes):
-        return faiss.MaybeOwnedVectorUInt8()
-    owner = faiss.MaybeOwnedVectorUInt8().owner  # none
-    return faiss.MaybeOwnedVectorUInt8.create_view(faiss.swig_ptr(codes.reshape(-1)), codes.nbytes, owner)
+        return lib.MaybeOwnedVectorUInt8()
+    owner = lib.MaybeOwnedVectorUInt8().owner  # none
+    return lib.MaybeOwnedVectorUInt8.create_view(lib.swig_ptr(codes.reshape(-1)), codes.nbytes, owner)
 
 
 def _blocks(rows: Rows) -> list[tuple[int, int]]:
@@ -173,37 +178,37 @@ def _blocks(rows: Rows) -> list[tuple[int, int]]:
     return [(low, min(low + size, rows.units)) for low in range(0, rows.units, size)]
 
 
-def _assigned(path: Path, units: int, make: Callable[[], NDArray[np.int64]]) -> NDArray[np.int32]:
-    """The lists of some vectors, int32 (units,), from the file, or made and stored there."""
+def _assigned(path: Path, rows: Rows, low: int, high: int, nearest: Nearest) -> NDArray[np.int32]:
+    """The lists of rows `low` to `high`, int32 (high - low,), from the file, or found and stored there."""
     try:
         lists: NDArray[np.int32] = np.load(path, allow_pickle=False)
-        if lists.dtype == np.int32 and lists.shape == (units,):
+        if lists.dtype == np.int32 and lists.shape == (high - low,):
             return lists
     except (OSError, ValueError, EOFError):
         pass
-    lists = make().astype(np.int32)
+    lists = nearest(rows.read(low, high)).astype(np.int32)
     with whole_file(path) as part, part.open("wb") as file:
         np.save(file, lists, allow_pickle=False)
     return lists
 
 
-def _trained(rows: Rows, path: Path) -> faiss.Index:
+def _trained(rows: Rows, path: Path) -> Any:
     """An empty IVF index with its centroids, of length 1, from the file, or made and stored there."""
     lists = lists_for(rows.units, rows.dimension)
     try:
-        index = faiss.read_index(str(path))
+        index = lib.read_index(str(path))
         if (index.d, index.nlist) == (rows.dimension, lists):
             return index
     except RuntimeError:
         pass
     sample = rows.sample(min(SAMPLE_PER_LIST * lists, SAMPLE_PER_GROUP * math.isqrt(lists)))
     log.info("centroids of %d lists from %d vectors", lists, len(sample))
-    index = faiss.index_factory(rows.dimension, f"IVF{lists}(SQfp16),SQfp16", METRIC)
+    index = lib.index_factory(rows.dimension, f"IVF{lists}(SQfp16),SQfp16", METRIC)
     index.by_residual = False
     index.quantizer.add(_centroids(sample, lists))
     index.train(sample)
     with whole_file(path) as part:
-        faiss.write_index(index, str(part))
+        lib.write_index(index, str(part))
     return index
 
 
@@ -213,23 +218,24 @@ def _centroids(sample: Floats, lists: int) -> Floats:
     options = {"spherical": True, "seed": SEED, "min_points_per_centroid": 1}
     try:
         groups = math.isqrt(lists)
-        centroids: Floats = two_level_clustering(sample, groups, lists, clustering_niter=ROUNDS, **options)[0]
+        two_level: Any = two_level_clustering
+        centroids: Floats = two_level(sample, groups, lists, clustering_niter=ROUNDS, **options)[0]
     except RuntimeError:  # FAISS cannot train a group that is too small for a list of its own
-        kmeans = faiss.Kmeans(sample.shape[1], lists, niter=ROUNDS, **options)
+        kmeans = lib.Kmeans(sample.shape[1], lists, niter=ROUNDS, **options)
         kmeans.train(sample)
         centroids = kmeans.centroids
     return centroids
 
 
-def _nearest(trained: faiss.Index) -> Callable[[NDArray[np.float16]], NDArray[np.int64]]:
+def _nearest(trained: Any) -> Nearest:
     """A function from vectors to the list of each: that of the nearest centroid, looked for in the nearest groups of
     them where there are many."""
     centroids = trained.quantizer.reconstruct_n(0, trained.nlist)
-    every = faiss.IndexFlatIP(trained.d)
+    every = lib.IndexFlatIP(trained.d)
     every.add(centroids)
     near = every
     if trained.nlist >= GROUPED_FROM:
-        near = faiss.index_factory(trained.d, f"IVF{math.isqrt(trained.nlist)},Flat", METRIC)
+        near = lib.index_factory(trained.d, f"IVF{math.isqrt(trained.nlist)},Flat", METRIC)
         near.cp.min_points_per_centroid = 1
         near.train(centroids)
         near.add(centroids)
