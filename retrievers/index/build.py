@@ -41,7 +41,7 @@ PLAN = "plan.json"
 SHARDS = "shard-*"
 LISTS = "lists-*"
 REPLACED = "replaced"
-SHARD_SECONDS = 10.0
+SHARD_SECONDS = 5.0
 """What a build that is killed may lose, beside one block of the maker."""
 
 
