@@ -12,20 +12,23 @@ queries in one sparse product.
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import repeat
 from pathlib import Path
 
 import bm25s
 import numpy as np
+from bm25s.tokenization import Tokenized
 from numpy.typing import NDArray
 from scipy import sparse
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
 from rag_mt.text.terms import terms_in
-from retrievers.index.store import (
+from retrievers.index.files import (
     TERM_BOUNDS,
     TERM_LENGTHS,
     TERM_NAMES,
@@ -59,6 +62,23 @@ class Bm25Settings:
             raise UserError(f"b of BM25 is {self.b:g}: expected a number from 0 to 1")
 
 
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The numbers of the terms of each text as a list, made when it is asked for."""
+
+    tokens: NDArray[np.int32]
+    lengths: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        end = 0
+        for length in self.lengths.tolist():
+            end += length
+            yield self.tokens[end - length : end].tolist()
+
+
 class Bm25:
     """Texts that can be ranked by BM25; they are known by their numbers.
 
@@ -89,27 +109,30 @@ class Bm25:
         return len(self.lengths)
 
     @classmethod
-    def build(cls, texts: Sequence[str], language: str | Sequence[str], settings: Bm25Settings | None = None) -> Bm25:
+    def build(cls, texts: Iterable[str], language: str | Iterable[str], settings: Bm25Settings | None = None) -> Bm25:
         """BM25 over texts in one language, or in the language that stands for each.
 
+        The texts are read one by one. In memory are 4 bytes for each word of them, 4 for each text and, while the
+        scores are computed, about 40 for each different word of a text.
         Raises UserError if no text has a word.
         """
         settings = settings or Bm25Settings()
-        codes = [language] * len(texts) if isinstance(language, str) else language
+        codes = repeat(language) if isinstance(language, str) else language
         numbers: dict[str, int] = {}
-        rows = [
-            [numbers.setdefault(term, len(numbers)) for term in terms_in(code).of(text)]
-            for text, code in zip(texts, codes, strict=True)
-        ]
+        tokens, lengths = array("i"), array("i")
+        for text, code in zip(texts, codes, strict=not isinstance(language, str)):
+            before = len(tokens)
+            tokens.extend(numbers.setdefault(term, len(numbers)) for term in terms_in(code).of(text))
+            lengths.append(len(tokens) - before)
         if not numbers:
-            raise UserError(f"none of the {len(texts)} texts has a word: BM25 has nothing to search")
+            raise UserError(f"none of the {len(lengths)} texts has a word: BM25 has nothing to search")
+        rows = _Rows(np.frombuffer(tokens, dtype=np.int32), np.frombuffer(lengths, dtype=np.int32))
         model = bm25s.BM25(k1=settings.k1, b=settings.b, method="lucene", csc_backend="scipy")
-        model.index((rows, numbers), create_empty_token=False, show_progress=False)
-        tokens = np.fromiter((number for row in rows for number in row), dtype=np.int32)
-        return cls(model, settings, tokens, np.array([len(row) for row in rows], dtype=np.int32))
+        model.index(Tokenized(rows, numbers), create_empty_token=False, show_progress=False)
+        return cls(model, settings, rows.tokens, rows.lengths)
 
     def save(self, folder: Path) -> None:
-        """Write the files `retrievers.index.store.TERM_FILES` into an existing folder."""
+        """Write the files `retrievers.index.files.TERM_FILES` into an existing folder."""
         names = {
             "data_name": TERM_SCORES,
             "indices_name": TERM_UNITS,

@@ -15,9 +15,9 @@ from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import DenseRetriever
-from retrievers.index.index import Index
 from retrievers.index.manifest import Manifest, change_manifest
 from retrievers.index.probing import QUERIES, tune_nprobe
+from retrievers.index.search import Index
 from retrievers.passage import PassageRetriever, ranked
 from retrievers.units.passages import PassageUnits
 from retrievers.units.unit import UnitMaker

@@ -22,8 +22,9 @@ from rag_mt.base.types import Encoder, Origin, Sentence
 from retrievers.bm25 import Bm25Settings
 from retrievers.calibration import calibrate
 from retrievers.index.build import build_index
-from retrievers.index.index import Index, open_index
 from retrievers.index.manifest import FORMAT
+from retrievers.index.opening import open_index
+from retrievers.index.search import Index
 from retrievers.registry import confidence_for, maker_for, terms_for
 from retrievers.units.unit import UnitMaker
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_mt.base.types import Floats, Hint, Hit, Sentence, Span
-from retrievers.index.index import Index, LeftOut
+from retrievers.index.search import Index, LeftOut
 from retrievers.overlap import best_apart
 from retrievers.units.unit import UnitMaker
 
@@ -23,7 +23,7 @@ class Searched(Protocol):
     """What is searched: an index, or several as one."""
 
     def search(self, vectors: Floats, k: int, without: LeftOut | None = None) -> tuple[Floats, NDArray[np.int64]]:
-        """See `retrievers.index.index.Index.search`."""
+        """See `retrievers.index.search.Index.search`."""
         ...
 
     def reconstruct(self, ids: NDArray[np.int64]) -> Floats:

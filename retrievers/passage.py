@@ -27,7 +27,7 @@ from rag_mt.text.terms import terms_in
 from retrievers.bm25 import Query
 from retrievers.dense import IndexRetriever, search_each
 from retrievers.hybrid import ALPHA, CANDIDATES, Rankings, weighted
-from retrievers.index.index import Index, LeftOut
+from retrievers.index.search import Index, LeftOut
 from retrievers.units.passages import PassageUnits
 from retrievers.units.windows import windows
 

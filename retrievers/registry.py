@@ -21,8 +21,8 @@ from retrievers.dense import DenseRetriever, IndexRetriever
 from retrievers.encoders.encoder import NO_ENCODER, ModelEncoder, NoEncoder, open_encoder
 from retrievers.hybrid import HybridSettings
 from retrievers.index.build import build_index
-from retrievers.index.index import open_index
 from retrievers.index.manifest import Manifest, read_manifest
+from retrievers.index.opening import open_index
 from retrievers.mdpr import is_passage_model, open_mdpr
 from retrievers.passage import PassageRetriever, ranked
 from retrievers.units.passages import PassageUnits
@@ -168,8 +168,9 @@ def calibrate_for(
     folder: Path, encoder: Encoder, texts: Sequence[str], source_language: str, drop: float = DROP
 ) -> float:
     """Store the cut-off for a source language in an index and return it (see `calibrate`)."""
-    maker = maker_for(read_manifest(folder).retriever, encoder)
-    index = open_index(folder, maker.settings)
+    manifest = read_manifest(folder)
+    maker = maker_for(manifest.retriever, encoder)
+    index = open_index(folder, maker.settings, manifest)
     return calibrate(index, maker, texts, source_language, drop, confidence=confidence_for(encoder, folder))
 
 
@@ -183,9 +184,16 @@ def confidence_for(encoder: Encoder, index: Path | None = None) -> Confidence | 
 
 
 def open_retriever(
-    name: str, index: Path | None, encoder: Encoder | None, *, source_language: str, target_language: str
+    name: str,
+    index: Path | None,
+    encoder: Encoder | None,
+    *,
+    source_language: str,
+    target_language: str,
+    manifest: Manifest | None = None,
 ) -> Retriever:
-    """The system `name` for sentences in the source language, over an index of the target language.
+    """The system `name` for sentences in the source language, over an index of the target language, whose `manifest`
+    may have been read already.
 
     Hits below the index's cut-off for the source language are dropped, or below its highest one if that language has
     none; an index without any drops no hit. What is missing is logged. With a phrase model hits are judged by the
@@ -202,15 +210,15 @@ def open_retriever(
             "or use --retriever none"
         )
     maker = maker_for(name, encoder)
-    found = read_manifest(index)
-    if found.retriever != name:
+    manifest = manifest or read_manifest(index)
+    if manifest.retriever != name:
         raise UserError(
-            f"index {index} is for retriever {found.retriever!r}, not {name!r}: give one that was built for it"
+            f"index {index} is for retriever {manifest.retriever!r}, not {name!r}: give one that was built for it"
         )
-    if base_code(found.language) != base_code(target_language):
-        there, wanted = language(found.language).name, language(target_language).name
+    if base_code(manifest.language) != base_code(target_language):
+        there, wanted = language(manifest.language).name, language(target_language).name
         raise UserError(f"index {index} holds {there} text: the target language is {wanted}, give an index of {wanted}")
-    opened = open_index(index, maker.settings)
+    opened = open_index(index, maker.settings, manifest)
     if getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
         opened.to_gpu()
     if isinstance(maker, CcprUnits):
@@ -222,7 +230,7 @@ def open_retriever(
             "(`python -m eval.hints --fit` makes one)",
             encoder.id,
         )
-    manifest = score_cut_offs(opened.manifest)
+    manifest = score_cut_offs(manifest)
     _tell_cut_off(index, manifest, source_language)
     if isinstance(maker, PassageUnits):
         return PassageRetriever(ranked(name), opened, maker, source_language, manifest.cut_off(source_language))

@@ -13,9 +13,6 @@ ROOMS = ("rag_mt", "retrievers", "prompts", "finetune", "eval", "ui")
 POSIX_MODULES = {"fcntl", "pwd", "grp", "resource", "termios", "tty", "pty", "crypt", "syslog"}
 POSIX_NAMES = {"pwrite", "pread", "fork", "getuid", "geteuid", "O_DIRECTORY", "O_NOFOLLOW", "mkfifo", "SIGKILL"}
 POSIX_NAMES |= {"kill", "killpg"}  # os.kill(pid, 0) asks on POSIX whether a process runs: on Windows it ends it
-STILL_POSIX = {"retrievers/index/ivf.py": {"pwrite"}}
-"""Modules that still call such a thing when they run."""
-
 IMPORT_ALL = """
 import builtins, importlib, sys
 ROOMS, POSIX = {rooms!r}, {posix!r}
@@ -55,6 +52,6 @@ def test_no_module_calls_what_posix_alone_has() -> None:
         names = {n.attr for n in tree if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
                  and n.value.id in ("os", "signal")}  # fmt: skip
         name = path.relative_to(ROOT).as_posix()
-        if wrong := names & POSIX_NAMES - STILL_POSIX.get(name, set()):
+        if wrong := names & POSIX_NAMES:
             found[name] = wrong
     assert not found

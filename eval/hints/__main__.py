@@ -51,7 +51,8 @@ from retrievers.ccpr.confidence import Confidence, fit_confidence
 from retrievers.ccpr.features import CHANCE, FEATURES
 from retrievers.ccpr.retriever import Answers
 from retrievers.ccpr.units import CcprUnits
-from retrievers.index.index import Index, open_index
+from retrievers.index.opening import open_index
+from retrievers.index.search import Index
 from retrievers.registry import confidence_for, encoder_for, maker_for
 from retrievers.units.phrases import NgramUnits
 

@@ -23,7 +23,8 @@ from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import Searched
 from retrievers.encoders.alignment import Links
 from retrievers.index.build import build_index
-from retrievers.index.index import Index, LeftOut, open_index
+from retrievers.index.opening import open_index
+from retrievers.index.search import Index, LeftOut
 from retrievers.units.phrases import NgramUnits
 
 INDEX, BOTH, OTHERS = "index", "index and references", "other references"

@@ -22,8 +22,8 @@ from rag_mt.base.progress import progress
 from rag_mt.base.types import Floats
 from rag_mt.formats.parallel import bare
 from rag_mt.text.words import surface, word_spans
-from retrievers.index.index import open_index
-from retrievers.index.store import map_sentences, map_spans
+from retrievers.index.files import map_sentences, map_spans
+from retrievers.index.opening import open_index
 from retrievers.units.phrases import ngrams
 
 SENTENCES_AT_ONCE = 256

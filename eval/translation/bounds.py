@@ -13,7 +13,7 @@ from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.types import Hint, Hit, Origin, Retriever, Sentence, Span, Unit
 from retrievers.dense import MAX_HINTS
 from retrievers.encoders.alignment import Links
-from retrievers.index.index import Index
+from retrievers.index.search import Index
 from retrievers.overlap import longest_apart
 from retrievers.registry import Searching
 

@@ -26,8 +26,8 @@ from retrievers.ccpr.confidence import confidence_in
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.encoders.alignment import EncoderAligner
 from retrievers.encoders.encoder import ModelEncoder
+from retrievers.index.files import map_sentences
 from retrievers.index.manifest import read_manifest
-from retrievers.index.store import map_sentences
 from retrievers.registry import Searching, encoder_for, open_retriever
 
 METHODS: dict[str, Unit | None] = {"plain": None, "sentence": "sentence", "phrase": "phrase"}

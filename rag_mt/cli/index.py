@@ -16,6 +16,7 @@ from rag_mt.base.skips import Skips
 
 if TYPE_CHECKING:
     from retrievers.encoders.encoder import ModelEncoder
+    from retrievers.index.manifest import Manifest
 
 NO_LETTERS = "no letters"
 """The reason for leaving out a sentence that does not make a build a partial one: rules, bare numbers."""
@@ -58,7 +59,7 @@ def build(options: argparse.Namespace) -> int:
 
 def info(options: argparse.Namespace) -> int:
     """`rag-mt index info`: the manifest, readable or as JSON."""
-    from retrievers.index.index import open_index
+    from retrievers.index.opening import open_index
 
     begin = time.perf_counter()
     index = open_index(Path(options.folder))
@@ -73,7 +74,7 @@ def info(options: argparse.Namespace) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     """`rag-mt index verify`: every byte against the manifest."""
-    from retrievers.index.index import verify_index
+    from retrievers.index.opening import verify_index
 
     for line in verify_index(Path(options.folder)):
         print(line)
@@ -83,6 +84,7 @@ def verify(options: argparse.Namespace) -> int:
 def calibrate(options: argparse.Namespace) -> int:
     """`rag-mt index calibrate`: store the score below which hints of a source language are not shown."""
     from rag_mt.formats.reading import read_sentences
+    from retrievers.index.manifest import read_manifest
     from retrievers.registry import calibrate_for, confidence_for
 
     if options.confidence is not None:
@@ -95,7 +97,7 @@ def calibrate(options: argparse.Namespace) -> int:
     if not texts:
         raise UserError(f"no {language(code).name} sentence in {', '.join(options.files)}: expected development text")
     folder = Path(options.folder)
-    encoder = encoder_of(folder, options)
+    encoder = encoder_of(read_manifest(folder), options)
     cut, judge = calibrate_for(folder, encoder, texts, code, options.drop), confidence_for(encoder, folder)
     print(
         f"{folder}: hints for {language(code).name} below {cut:.4f} are dropped "
@@ -112,28 +114,27 @@ def calibrate(options: argparse.Namespace) -> int:
 def _set_confidence(options: argparse.Namespace) -> int:
     """Store the confidence below which hints of a source language are not shown."""
     from retrievers.calibration import set_confidence
-    from retrievers.index.index import open_index
+    from retrievers.index.opening import open_index
     from retrievers.registry import confidence_for
 
     if options.files:
         raise UserError("--confidence says what is shown, so that nothing is left to calibrate: give no FILE with it")
     folder, code = Path(options.folder), language(options.src).code
-    encoder = encoder_of(folder, options)
+    index = open_index(folder)
+    encoder = encoder_of(index.manifest, options)
     if confidence_for(encoder, folder) is None:
         raise UserError(
             f"{encoder.id} has no confidence model: give development text instead of --confidence, or an index of ccpr"
         )
-    set_confidence(open_index(folder), options.confidence, code)
+    set_confidence(index, options.confidence, code)
     print(f"{folder}: hints for {language(code).name} with a confidence below {options.confidence:g} are dropped")
     return OK
 
 
-def encoder_of(folder: Path, options: argparse.Namespace) -> ModelEncoder:
+def encoder_of(manifest: Manifest, options: argparse.Namespace) -> ModelEncoder:
     """The encoder that was asked for, or the one that the index was built with."""
-    from retrievers.index.index import open_index
     from retrievers.registry import encoder_for
 
-    manifest = open_index(folder).manifest
     return encoder_for(manifest.retriever, options.encoder or manifest.encoder, options.device, options.dtype)
 
 

@@ -15,15 +15,20 @@ from rag_mt.cli.index import encoder_of
 
 def search(options: argparse.Namespace) -> int:
     """`rag-mt search`: the hints that sentences get, with score, context and origin."""
-    from retrievers.index.index import open_index
+    from retrievers.index.manifest import read_manifest
     from retrievers.registry import open_retriever
 
     folder = Path(options.index)
-    manifest = open_index(folder).manifest
-    encoder = encoder_of(folder, options)
+    manifest = read_manifest(folder)
+    encoder = encoder_of(manifest, options)
     source = language(options.src).code
     retriever = open_retriever(
-        manifest.retriever, folder, encoder, source_language=source, target_language=manifest.language
+        manifest.retriever,
+        folder,
+        encoder,
+        source_language=source,
+        target_language=manifest.language,
+        manifest=manifest,
     )
     try:
         given = options.text or sys.stdin.buffer.read().decode("utf-8").splitlines()

@@ -122,8 +122,8 @@ class Translator:
         if index and retriever is not None and not retriever_spec(retriever).needs_index:
             raise UserError(f"the retriever {retriever} searches no index, but {index} is given: leave one of them out")
         resolved_wrapper(wrapper, source, target, None)  # names and folders are checked before minutes of loading
-        if index:
-            manifest = read_manifest(Path(index))
+        manifest = read_manifest(Path(index)) if index else None
+        if manifest:
             retriever = retriever or manifest.retriever
             if retriever == manifest.retriever:
                 encoder = encoder or manifest.encoder
@@ -134,7 +134,9 @@ class Translator:
         if spec.needs_index:
             encode = encoders(retriever, encoder, device, dtype)
             folder = Path(index) if index else default_index(retriever, target, encode, show=show)
-        opened = open_retriever(retriever, folder, encode, source_language=source, target_language=target)
+        opened = open_retriever(
+            retriever, folder, encode, source_language=source, target_language=target, manifest=manifest
+        )
         if isinstance(llm, str):
             own = chosen_adapters(adapter, llm, retriever, source, target)
             llm = open_llm(

@@ -17,7 +17,7 @@ from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.features import CHANCE, back_features, joint_features, search_features, string_features
 from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import MAX_HINTS, IndexRetriever, Searched, search_each
-from retrievers.index.index import Index, LeftOut
+from retrievers.index.search import Index, LeftOut
 from retrievers.overlap import best_apart
 from retrievers.units.phrases import MAX_WORDS
 

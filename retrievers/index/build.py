@@ -1,7 +1,8 @@
 """Building an index: sentences in, a folder that appears whole out; a killed build goes on where it stopped.
 
-`FOLDER.building` holds `plan.json` (the settings of the build) and a folder per finished shard. Resuming reads the
-input again from the start but encodes only what is missing.
+`FOLDER.building` holds `plan.json` (the settings of the build), a folder per finished shard and, for the IVF form, one
+with its centroids and lists as far as they are known. Resuming reads the input again from the start but computes only
+what is missing.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from rag_mt.base.progress import progress
 from rag_mt.base.types import Sentence
 from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.index.duplicates import Seen
-from retrievers.index.ivf import form_for
-from retrievers.index.manifest import FORMAT, TERMS_FORMAT, Manifest, differences, write_manifest
+from retrievers.index.files import MANIFEST, VECTORS, map_sentences, map_spans
+from retrievers.index.manifest import FORMAT, Manifest, differences, listed, write_manifest
 from retrievers.index.probing import with_ivf
-from retrievers.index.shards import Shard, described, merge, read_shard, shard_digest, write_shard
-from retrievers.index.store import MANIFEST, map_sentences, map_spans
+from retrievers.index.shards import BODY, Shard, merge_texts, read_shard, texts_digest, write_shard
+from retrievers.index.vectors import Rows, form_for, write_vectors
 from retrievers.units.unit import UnitMaker, index_block
 
 log = logging.getLogger("rag_mt")
 
 PLAN = "plan.json"
 SHARDS = "shard-*"
+LISTS = "lists-*"
 REPLACED = "replaced"
-IVF_WORK = "ivf"
-SHARD_SENTENCES = 4096
-"""Sentences of a shard, at least as many as are taken at once."""
+SHARD_SECONDS = 5.0
+"""What a build that is killed may lose, beside one block of the maker."""
 
 
 def build_index(
@@ -52,7 +53,7 @@ def build_index(
     retriever: str,
     language: str,
     plan: Mapping[str, Any] | None = None,
-    shard_sentences: int = 0,
+    shard_seconds: float = SHARD_SECONDS,
     replace: bool = False,
     restart: bool = False,
     total: int | None = None,
@@ -65,17 +66,18 @@ def build_index(
 
     `plan` tells the input from another one (names and sizes, say): an interrupted build is only resumed with the same
     plan and settings. `restart` forgets an interrupted build. `form` is `exact`, `ivf` or, by the number of units,
-    `auto`; it may differ from that of the interrupted build. Shards are of `shard_sentences`, by default as many as the
-    maker takes at once, at least `SHARD_SENTENCES`. With `terms` BM25 searches the units too, or alone if the vectors
-    of the maker have no dimension. With `replace` an existing index gives way when the new one is complete.
-    `total` is the number of sentences, for the progress bar; `advance` is told of every block that is encoded, and an
-    error that it raises ends the build. Memory use does not grow with the input, save eight bytes per sentence to know
-    duplicates by.
+    `auto`; it may differ from that of the interrupted build. A shard takes whole blocks of the maker until
+    `shard_seconds` have passed; the index does not depend on where shards end. With `terms` BM25 searches the units
+    too, or alone if the vectors of the maker have no dimension. With `replace` an existing index gives way when the new
+    one is complete. `total` is the number of sentences, for the progress bar; `advance` is told of every block that is
+    encoded, and an error that it raises ends the build.
+    Memory use does not grow with the input, save eight bytes per sentence to know duplicates by, eight bytes per unit
+    while the lists of the IVF form are written and tuned and, with `terms`, some 40 bytes per word of the units (see
+    `Bm25.build`). The disk holds up to three copies of the vectors meanwhile.
     Raises UserError if the folder is taken, another process builds it, the settings differ from those of the
     interrupted build, nothing could be indexed or the disk cannot be written.
     """
     _check_target(folder, replace)
-    shard_sentences = shard_sentences or max(SHARD_SENTENCES, index_block(maker))
     form_for(form, 0, maker.unit)  # an unknown one is told now
     building = folder.with_name(folder.name + ".building")
     settings = {
@@ -83,7 +85,7 @@ def build_index(
         "retriever": retriever,
         "language": language,
         "settings": dict(maker.settings),
-        "shard_sentences": shard_sentences,
+        "block": index_block(maker),
         "input": dict(plan or {}),
     }
     if terms is not None:
@@ -94,8 +96,8 @@ def build_index(
             _check_target(folder, replace)  # again: it may have come back
             _begin(building, folder, settings, restart)
             counts = {"read": 0, "kept": 0, "duplicates": 0, "unusable": 0}
-            groups = _groups(sentences, shard_sentences, counts)
-            shards, resumed = _shards(building, folder, groups, maker, language, total, show, advance)
+            blocks = _blocks(sentences, index_block(maker), counts)
+            shards, resumed = _shards(building, folder, blocks, maker, language, total, show, advance, shard_seconds)
             manifest = Manifest(
                 retriever=retriever,
                 unit=maker.unit,
@@ -106,7 +108,6 @@ def build_index(
                 units=sum(s.units for s in shards),
                 counts=counts,
                 files={},
-                format=FORMAT if terms is None else TERMS_FORMAT,
                 terms=None if terms is None else asdict(terms),
                 resumed=resumed,
             )
@@ -151,7 +152,7 @@ def _restore(building: Path, folder: Path) -> None:
 def _begin(building: Path, folder: Path, settings: Mapping[str, Any], restart: bool) -> None:
     """Clear what a killed build left unfinished, and compare its settings with those of this one."""
     for path in building.iterdir():
-        if path.is_dir() and (restart or not (path.match(SHARDS) or path.name == IVF_WORK)):
+        if path.is_dir() and (restart or not (path.match(SHARDS) or path.match(LISTS))):
             shutil.rmtree(path)
     wanted = json.loads(json.dumps(settings, default=str))
     if any(building.glob(SHARDS)):
@@ -168,18 +169,18 @@ def _begin(building: Path, folder: Path, settings: Mapping[str, Any], restart: b
         part.write_text(json.dumps(wanted, ensure_ascii=False, indent=2), encoding="utf-8")
 
 
-def _groups(sentences: Iterable[Sentence], size: int, counts: dict[str, int]) -> Iterator[list[Sentence]]:
+def _blocks(sentences: Iterable[Sentence], size: int, counts: dict[str, int]) -> Iterator[list[Sentence]]:
     """The sentences to keep, in lists of `size` (the last one shorter); `counts` tells what became of each."""
     seen, stream = Seen(), iter(sentences)
     waiting: list[Sentence] = []
     while chunk := list(islice(stream, size)):
         usable = [s for s in chunk if s.text.strip() and _encodable(s.text)]
-        kept = [s for s, new in zip(usable, seen.add([s.text for s in usable]), strict=True) if new]
+        new = [s for s, is_new in zip(usable, seen.add([s.text for s in usable]), strict=True) if is_new]
         counts["read"] += len(chunk)
-        counts["kept"] += len(kept)
-        counts["duplicates"] += len(usable) - len(kept)
+        counts["kept"] += len(new)
+        counts["duplicates"] += len(usable) - len(new)
         counts["unusable"] += len(chunk) - len(usable)
-        waiting += kept
+        waiting += new
         if len(waiting) >= size:
             yield waiting[:size]
             waiting = waiting[size:]
@@ -195,12 +196,13 @@ def _encodable(text: str) -> bool:
 def _shards(
     building: Path,
     folder: Path,
-    groups: Iterable[Sequence[Sentence]],
+    blocks: Iterator[list[Sentence]],
     maker: UnitMaker,
     language: str,
     total: int | None,
     show: bool,
     advance: Callable[[int], object],
+    seconds: float,
 ) -> tuple[list[Shard], int]:
     """All shards, made or found finished, and the number of sentences in those found."""
     shards: list[Shard] = []
@@ -211,41 +213,58 @@ def _shards(
             bar.update(number)
             advance(number)
 
-        for number, group in enumerate(groups):
-            place = building / f"shard-{number:06d}"
+        for first in blocks:
+            place = building / f"shard-{len(shards):06d}"
             shard = read_shard(place)
-            if shard and shard.digest != shard_digest(group):
-                raise UserError(
-                    f"the text has changed since the build of index {folder} was interrupted (near {group[0].source}): "
-                    "give --restart to start over"
-                )
             if shard:
-                resumed += len(group)
+                size = _check_text(folder, shard, first, blocks)
+                resumed += size
                 bar.initial = resumed  # so that the rate is that of the encoder
-                encoded(len(group))
-            shards.append(shard or write_shard(place, group, maker, encoded))
+                encoded(size)
+            shards.append(shard or write_shard(place, first, blocks, maker, seconds, encoded))
     if resumed:
         log.info("%s: %d sentences were kept from the interrupted build", folder, resumed)
     return shards, resumed
 
 
+def _check_text(folder: Path, shard: Shard, first: list[Sentence], blocks: Iterator[list[Sentence]]) -> int:
+    """The number of sentences of a finished shard, the first block of which is `first`; takes the others from `blocks`.
+
+    Raises UserError if they are other ones now.
+    """
+    taken, size = [first], len(first)
+    while size < shard.sentences and (block := next(blocks, None)):
+        taken.append(block)
+        size += len(block)
+    if texts_digest(taken) != shard.digest:
+        raise UserError(
+            f"the text has changed since the build of index {folder} was interrupted (near {first[0].source}): "
+            "give --restart to start over"
+        )
+    return size
+
+
 def _finish(
     building: Path, folder: Path, shards: Sequence[Shard], manifest: Manifest, replace: bool, wanted: str
 ) -> Manifest:
-    """Merge the shards and put the index in its place."""
+    """Make one index of the shards and put it in its place."""
     if not manifest.units:
         shutil.rmtree(building)
         raise UserError(
             f"there is nothing to index for {folder}: of {manifest.counts['read']} sentences read none has a "
             f"{manifest.unit} in it; give files with {language_of(manifest.language).name} text"
         )
+    form = form_for(wanted, manifest.units, manifest.unit) if manifest.dimension else "exact"
     merged = building / "merged"
     merged.mkdir()
-    form = form_for(wanted, manifest.units, manifest.unit) if manifest.dimension else "exact"
-    lists = merge(shards, merged, manifest.dimension, form, building / IVF_WORK)
+    lists = 0
+    if manifest.dimension:
+        rows = Rows([(shard.place / BODY, shard.units) for shard in shards], manifest.dimension)
+        lists = write_vectors(merged / VECTORS, rows, form, building / f"lists-{manifest.units}")
+    merge_texts(shards, merged)
     if manifest.terms is not None:
         _write_terms(merged, manifest)
-    manifest = replace_fields(manifest, files=described(merged))
+    manifest = replace_fields(manifest, files=listed(merged, manifest.file_names))
     if form == "ivf":
         manifest = with_ivf(merged, manifest, lists)
     write_manifest(merged, manifest)
@@ -264,6 +283,5 @@ def _write_terms(folder: Path, manifest: Manifest) -> None:
     """The files of BM25 over the sentences of the units, titles included."""
     terms = manifest.terms or {}
     settings = Bm25Settings(k1=float(terms["k1"]), b=float(terms["b"]))
-    texts = map_sentences(folder).column("text").to_pylist()
-    own = [texts[number] for number in map_spans(folder)[:, 0].tolist()]
-    Bm25.build(own, manifest.language, settings).save(folder)
+    texts, spans = map_sentences(folder).column("text"), map_spans(folder)
+    Bm25.build((texts[number].as_py() for number in spans[:, 0].tolist()), manifest.language, settings).save(folder)

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json, settings_hash
+from rag_mt.base.fingerprints import file_sha256, read_json, settings_hash
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.locks import alone_in
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Unit
-from retrievers.index.store import MANIFEST, PLACES, SENTENCES, SPANS, TERM_FILES, VECTORS
+from retrievers.index.files import MANIFEST, SENTENCES, SPANS, TERM_FILES, VECTORS
 
-FORMAT = 1
-IVF_FORMAT = 2
-"""The format of an index in the IVF form; exact ones stay as they were."""
-TERMS_FORMAT = 3
-"""The format of an index that BM25 searches too, or alone."""
-FORMATS = (FORMAT, IVF_FORMAT, TERMS_FORMAT)
+FORMAT = 4
+"""Formats 1 to 3 were those of development versions."""
 METRIC = "inner product"
-
-_LATER = {FORMAT: ("ivf", "terms"), IVF_FORMAT: ("terms",)}
-"""Entries that a format does not have yet."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +61,7 @@ class Manifest:
     def file_names(self) -> tuple[str, ...]:
         """The files of the index beside the manifest."""
         vectors = (VECTORS,) if self.dimension else ()
-        places = () if self.ivf is None else (PLACES,)
-        return (*vectors, SPANS, SENTENCES, *places, *(TERM_FILES if self.terms is not None else ()))
+        return (*vectors, SPANS, SENTENCES, *(() if self.terms is None else TERM_FILES))
 
     @property
     def encoder(self) -> str:
@@ -92,13 +84,9 @@ class Manifest:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able contents, without the hash."""
-        made = asdict(self)
-        del made["resumed"]
-        if self.terms is None:
-            del made["terms"]
-            if self.ivf is None:
-                del made["ivf"]
-        return made
+        contents = asdict(self)
+        del contents["resumed"]
+        return contents
 
     def describe(self) -> str:
         """One line for people."""
@@ -123,6 +111,12 @@ class Manifest:
         return f"IVF search of {self.ivf['nprobe']} of {self.ivf['nlist']} lists (recall@1 {recalls})"
 
 
+def listed(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The size and sha256 of files."""
+    paths = [folder / name for name in sorted(names)]
+    return {path.name: {"size": path.stat().st_size, "sha256": file_sha256(path)} for path in paths}
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write `manifest.json` with its own hash; an earlier one is replaced at once."""
     contents = manifest.as_dict()
@@ -142,15 +136,14 @@ def read_manifest(folder: Path) -> Manifest:
     if not isinstance(contents, dict):
         raise damaged(folder, f"{MANIFEST} is not a manifest")
     kept = contents.pop("hash", None)
-    if contents.get("format") not in FORMATS and isinstance(contents.get("format"), int):
+    if contents.get("format") != FORMAT and isinstance(contents.get("format"), int):
         raise UserError(
-            f"index {folder} has format {contents['format']} and this version reads formats {FORMAT} to {FORMATS[-1]}: "
-            "use the rag-mt version that wrote it, or build it again with `rag-mt index build`"
+            f"index {folder} has format {contents['format']} and this version reads format {FORMAT}: "
+            "build it again with `rag-mt index build --replace`"
         )
     if kept != settings_hash(contents):
         raise damaged(folder, f"{MANIFEST} does not match its own hash")
-    without = {"resumed", *_LATER.get(contents["format"], ())}
-    if contents.keys() != {f.name for f in fields(Manifest)} - without:
+    if contents.keys() != {f.name for f in fields(Manifest)} - {"resumed"}:
         raise damaged(folder, f"{MANIFEST} lacks entries or has unknown ones")
     manifest = Manifest(**contents)
     if set(manifest.files) != set(manifest.file_names):

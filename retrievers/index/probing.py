@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_mt.base.types import Floats
-from retrievers.index.index import Index, map_index
-from retrievers.index.manifest import IVF_FORMAT, Manifest, change_manifest
+from retrievers.index.manifest import Manifest, change_manifest
+from retrievers.index.opening import map_index
+from retrievers.index.search import Index
 
 log = logging.getLogger("rag_mt")
 
@@ -65,14 +66,14 @@ def with_ivf(folder: Path, manifest: Manifest, lists: int) -> Manifest:
     OWN_COSINE: as far as a phrase is from its translation.
     """
     unknown = {"nlist": lists, "nprobe": lists, "measured": {}}
-    index = map_index(folder, replace(manifest, format=max(manifest.format, IVF_FORMAT), ivf=unknown))
+    index = map_index(folder, replace(manifest, ivf=unknown))
     chosen = np.unique(np.linspace(0, len(index) - 1, OWN_QUERIES).astype(np.int64))
     needed = needed_probes(index, turned(index.reconstruct(chosen), OWN_COSINE, np.random.default_rng(SEED)))
     probes = min(OWN_MARGIN * _enough(needed, RECALL), lists)
     log.info("%d of %d lists are searched", probes, lists)
     measured = {OWN: _measurement(needed, probes)}
     ivf = {"nlist": lists, "nprobe": probes, "measured": measured}
-    return replace(manifest, format=max(manifest.format, IVF_FORMAT), ivf=ivf)
+    return replace(manifest, ivf=ivf)
 
 
 def turned(vectors: Floats, cosine: float, rng: np.random.Generator) -> Floats:

@@ -1,4 +1,4 @@
-"""The finished parts of an index that is being built, and how they become one."""
+"""The finished parts of an index that is being built, and how spans and sentences of all become one file each."""
 
 from __future__ import annotations
 
@@ -6,27 +6,30 @@ import hashlib
 import json
 import logging
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rag_mt.base.fingerprints import file_sha256, read_json
 from rag_mt.base.paths import whole_folder
 from rag_mt.base.types import Sentence
-from retrievers.index.ivf import Form, Part, write_lists
-from retrievers.index.store import SCHEMA, SENTENCES, SPANS, VECTORS, spans_header, vectors_header
-from retrievers.units.unit import UnitMaker, index_block
+from retrievers.index.files import SCHEMA, SENTENCES, SPANS
+from retrievers.units.unit import UnitMaker
 
 log = logging.getLogger("rag_mt")
 
 NOTE = "shard.json"
 BODY = "vectors.f16"
 """A shard's vectors: rows of fp16 without a header."""
+
+_TEXTS = pa.schema([("text", pa.string()), ("file", pa.string()), ("line", pa.int64()), ("start", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,12 @@ class Shard:
     files: Mapping[str, str]
 
 
-def shard_digest(sentences: Sequence[Sentence]) -> str:
-    """A hash of the texts and where they came from."""
-    rows = [[s.text, s.source.file, s.source.line, s.source.start] for s in sentences]
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+def texts_digest(blocks: Sequence[Sequence[Sentence]]) -> str:
+    """A hash of the texts of some blocks and where they came from."""
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(json.dumps([[s.text, s.source.file, s.source.line, s.source.start] for s in block]).encode())
+    return digest.hexdigest()
 
 
 def read_shard(place: Path) -> Shard | None:
@@ -64,28 +69,39 @@ def read_shard(place: Path) -> Shard | None:
 
 
 def write_shard(
-    place: Path, sentences: Sequence[Sentence], maker: UnitMaker, advance: Callable[[int], object]
+    place: Path,
+    first: Sequence[Sentence],
+    blocks: Iterator[Sequence[Sentence]],
+    maker: UnitMaker,
+    seconds: float,
+    advance: Callable[[int], object],
 ) -> Shard:
-    """Make the units of the sentences; the folder `place` appears when they are complete."""
+    """Make the units of the first block and of those that follow until `seconds` have passed; the folder `place`
+    appears when they are complete. `advance` is told of the sentences of each block."""
+    begin = time.monotonic()
+    taken: list[Sequence[Sentence]] = []
     spans: list[NDArray[np.int32]] = []
     with whole_folder(place) as part:
-        with (part / BODY).open("wb") as body:
-            size = index_block(maker)
-            for begin in range(0, len(sentences), size):
-                block = sentences[begin : begin + size]
-                vectors, found = maker.units([s.text for s in block], "passage")
-                spans.append(found + np.array([begin, 0, 0], dtype=np.int32))
+        with (part / BODY).open("wb") as body, pa.ipc.new_file(str(part / SENTENCES), _TEXTS) as table:
+            sentences = 0
+            for block in chain([first], blocks):
+                vectors, block_spans = maker.units([s.text for s in block], "passage")
+                spans.append(block_spans + np.array([sentences, 0, 0], dtype=np.int32))
                 body.write(np.ascontiguousarray(vectors, dtype="<f2").data)
+                table.write_batch(_batch(block))
+                sentences += len(block)
+                taken.append(block)
                 advance(len(block))
+                if time.monotonic() - begin >= seconds:
+                    break
         rows = np.concatenate(spans)
         np.save(part / SPANS, rows, allow_pickle=False)
-        _write_sentences(part / SENTENCES, sentences)
         shard = Shard(
             place,
-            shard_digest(sentences),
-            len(sentences),
+            texts_digest(taken),
+            sentences,
             len(rows),
-            list(dict.fromkeys(s.source.file for s in sentences)),
+            list(dict.fromkeys(s.source.file for block in taken for s in block)),
             {name: file_sha256(part / name) for name in (BODY, SPANS, SENTENCES)},
         )
         note = asdict(shard)
@@ -94,80 +110,31 @@ def write_shard(
     return shard
 
 
-def _write_sentences(path: Path, sentences: Sequence[Sentence]) -> None:
-    table = pa.table(
-        {
-            "text": pa.array([s.text for s in sentences], pa.string()),
-            "file": pa.array([s.source.file for s in sentences], pa.string()),
-            "line": pa.array([s.source.line for s in sentences], pa.int64()),
-            "start": pa.array([s.source.start for s in sentences], pa.int64()),
-        }
-    )
-    with pa.ipc.new_file(str(path), table.schema) as writer:
-        writer.write_table(table)
+def _batch(sentences: Sequence[Sentence]) -> pa.RecordBatch:
+    sources = [s.source for s in sentences]
+    columns = [
+        [s.text for s in sentences],
+        *([getattr(s, name) for s in sources] for name in ("file", "line", "start")),
+    ]
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, _TEXTS.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_TEXTS)
 
 
-def merge(shards: Sequence[Shard], folder: Path, dimension: int, form: Form, work: Path) -> int:
-    """Write the files of an index from its shards, one shard in memory at a time; without a dimension no vectors.
-
-    Returns the number of lists of the IVF form (else 0). What that has computed is kept in the folder `work` for when
-    it is interrupted.
-    """
+def merge_texts(shards: Sequence[Shard], folder: Path) -> None:
+    """Write the spans and the sentences of all shards, one shard in memory at a time; the bytes do not depend on where
+    a shard ends."""
+    names = pa.array(dict.fromkeys(name for shard in shards for name in shard.origins), pa.string())
     units = sum(s.units for s in shards)
-    lists = 0
-    if not dimension:
-        pass  # BM25 searches alone
-    elif form == "ivf":
-        lists = write_lists(folder, [_part(shard, dimension) for shard in shards], dimension, work)
-    else:
-        with (folder / VECTORS).open("wb") as vectors:
-            vectors.write(vectors_header(dimension, units))
-            for shard in shards:
-                with (shard.place / BODY).open("rb") as body:
-                    shutil.copyfileobj(body, vectors, 1 << 20)
-    with (folder / SPANS).open("wb") as spans:
-        spans.write(spans_header(units))
-        for rows in _spans(shards):
-            spans.write(rows.data)
-    with pa.ipc.new_file(str(folder / SENTENCES), SCHEMA) as writer:
-        for batch in _batches(shards):
-            writer.write_batch(batch)
-    return lists
-
-
-def described(folder: Path) -> dict[str, dict[str, Any]]:
-    """The size and hash of every file in a folder."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    return {path.name: {"size": path.stat().st_size, "sha256": file_sha256(path)} for path in files}
-
-
-def _part(shard: Shard, dimension: int) -> Part:
-    """The vectors of a shard."""
-
-    def load() -> NDArray[np.float16]:
-        return np.fromfile(shard.place / BODY, "<f2").reshape(shard.units, dimension)
-
-    return Part(shard.units, shard.files[BODY], load)
-
-
-def _spans(shards: Sequence[Shard]) -> Iterator[NDArray[np.int32]]:
-    """The spans of each shard with the sentence numbers of the whole index."""
-    before = 0
-    for shard in shards:
-        rows = np.load(shard.place / SPANS, allow_pickle=False)
-        rows[:, 0] += before
-        before += shard.sentences
-        yield np.ascontiguousarray(rows, dtype="<i4")
-
-
-def _batches(shards: Sequence[Shard]) -> Iterator[pa.RecordBatch]:
-    """The sentences of each shard with one dictionary of file names for all."""
-    names = list(dict.fromkeys(name for shard in shards for name in shard.origins))
-    code = {name: i for i, name in enumerate(names)}
-    dictionary = pa.array(names, pa.string())
-    for shard in shards:
-        table = pa.ipc.open_file((shard.place / SENTENCES).read_bytes()).read_all().combine_chunks()
-        codes = pa.array([code[name] for name in table.column("file").to_pylist()], pa.int32())
-        files = pa.DictionaryArray.from_arrays(codes, dictionary)
-        texts, lines, starts = (table.column(name).chunk(0) for name in ("text", "line", "start"))
-        yield pa.RecordBatch.from_arrays([texts, files, lines, starts], schema=SCHEMA)
+    spans = np.lib.format.open_memmap(folder / SPANS, mode="w+", dtype="<i4", shape=(units, 3))
+    unit = sentence = 0
+    with pa.ipc.new_file(str(folder / SENTENCES), SCHEMA) as table:
+        for shard in shards:
+            rows = np.load(shard.place / SPANS, allow_pickle=False)
+            spans[unit : unit + len(rows)] = rows + np.array([sentence, 0, 0], dtype=np.int32)
+            unit, sentence = unit + len(rows), sentence + shard.sentences
+            batches = pa.ipc.open_file((shard.place / SENTENCES).read_bytes())
+            for number in range(batches.num_record_batches):  # one for each block
+                texts, files, lines, starts = batches.get_batch(number).columns
+                codes = pa.DictionaryArray.from_arrays(pc.index_in(files, names), names)
+                table.write_batch(pa.RecordBatch.from_arrays([texts, codes, lines, starts], schema=SCHEMA))
+    spans.flush()

@@ -1,7 +1,7 @@
 """The nearest sentences of the other side, for all sentences of both sides, in bounded memory.
 
 Small sides are compared in full, block by block, as matrix products. A side whose index has the IVF form is searched by
-its lists instead (`retrievers.index.index`): what is found is then nearly all of what is there.
+its lists instead (`retrievers.index.search`): what is found is then nearly all of what is there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_mt.base.types import Floats, Sentence
-from retrievers.index.index import Index
+from retrievers.index.search import Index
 
 QUERY_BLOCK = 1 << 14
 BASE_BLOCK = 1 << 16

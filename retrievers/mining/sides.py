@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from rag_mt.base.types import Encoder, Floats, Kind, Sentence
 from retrievers.index.build import build_index
-from retrievers.index.index import open_index
-from retrievers.index.store import MANIFEST
+from retrievers.index.files import MANIFEST
+from retrievers.index.opening import open_index
 from retrievers.mining.neighbours import IndexSide
 from retrievers.units.sentence import SentenceUnits
 

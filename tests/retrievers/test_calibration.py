@@ -12,7 +12,7 @@ from retrievers.calibration import calibrate
 from retrievers.default_index import default_index
 from retrievers.dense import DenseRetriever
 from retrievers.index.build import build_index
-from retrievers.index.index import open_index, verify_index
+from retrievers.index.opening import open_index, verify_index
 from retrievers.registry import open_retriever
 from retrievers.units.phrases import NgramUnits
 from retrievers.units.sentence import SentenceUnits

@@ -20,7 +20,7 @@ from rag_mt.text.words import word_spans
 from retrievers.ccpr import load_ccpr
 from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
-from retrievers.index.index import open_index
+from retrievers.index.opening import open_index
 from retrievers.registry import build_for, encoder_for
 
 SOURCE = "Der alte Großvater kaufte gestern zwei Häuser ."

@@ -17,7 +17,7 @@ from retrievers.ccpr import CcprUnits, load_ccpr, open_phrase_encoder
 from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
 from retrievers.ccpr.tokens import tokenise
 from retrievers.encoders.encoder import open_encoder
-from retrievers.index.index import open_index
+from retrievers.index.opening import open_index
 from retrievers.registry import build_for, encoder_for, open_retriever
 
 TEXTS = [

@@ -33,7 +33,7 @@ from retrievers.ccpr.retriever import ALL, ALONE, CcprRetriever, answers, candid
 from retrievers.default_index import default_index
 from retrievers.dense import DenseRetriever
 from retrievers.index.build import build_index
-from retrievers.index.index import open_index
+from retrievers.index.opening import open_index
 from retrievers.registry import build_for, calibrate_for, confidence_for, encoder_for, open_retriever
 
 

@@ -15,9 +15,9 @@ import pytest
 from rag_mt.base.errors import UserError
 from rag_mt.base.locks import alone_in
 from rag_mt.base.types import Origin, Sentence
-from retrievers.index.build import build_index
+from retrievers.index.build import SHARD_SECONDS, build_index
 from retrievers.index.duplicates import Seen
-from retrievers.index.index import open_index, verify_index
+from retrievers.index.opening import open_index, verify_index
 from retrievers.units.phrases import NgramUnits
 from retrievers.units.sentence import SentenceUnits
 
@@ -25,8 +25,10 @@ CORPUS = [Sentence(f"sentence {n} of {n % 7}", "en", Origin("c.txt", n + 1)) for
 
 
 def build(folder, encoder, sentences=CORPUS, **options):
-    options = {"retriever": "sentence", "language": "en", "shard_sentences": 10, "show": False, **options}
-    return build_index(folder, sentences, SentenceUnits(encoder), **options)
+    maker = SentenceUnits(encoder)
+    maker.block = options.pop("block", 10)
+    options = {"retriever": "sentence", "language": "en", "shard_seconds": 0, "show": False, **options}
+    return build_index(folder, sentences, maker, **options)
 
 
 def contents(folder):
@@ -49,7 +51,7 @@ def stopping(sentences, after):
 
 def test_counts(tmp_path, fake):
     texts = ["one", "two", "", "one", " \t", "three", "two", "bad \ud800", "one"]
-    manifest = build(tmp_path / "i", fake(), [Sentence(t, "en") for t in texts], shard_sentences=2)
+    manifest = build(tmp_path / "i", fake(), [Sentence(t, "en") for t in texts], block=2)
     assert manifest.counts == {"read": 9, "kept": 3, "duplicates": 3, "unusable": 3}
     assert manifest.sentences == manifest.units == 3
     index = open_index(tmp_path / "i")
@@ -59,12 +61,46 @@ def test_counts(tmp_path, fake):
 
 
 def test_contents_do_not_depend_on_the_shards(tmp_path, fake):
+    for seconds in (0, 0.001, 1000):
+        build(tmp_path / f"{seconds}", fake(), shard_seconds=seconds)
+    one, *others = (contents(tmp_path / f"{seconds}") for seconds in (0, 0.001, 1000))
+    assert others == [one, one]
+
+
+def test_vectors_do_not_depend_on_the_blocks(tmp_path, fake):
     for size in (1, 7, 1000):
-        build(tmp_path / f"{size}", fake(), shard_sentences=size)
+        build(tmp_path / f"{size}", fake(), block=size)
     one, *others = (contents(tmp_path / f"{size}") for size in (1, 7, 1000))
     for other in others:
         assert other["vectors.faiss"] == one["vectors.faiss"]
         assert other["spans.npy"] == one["spans.npy"]
+
+
+def test_interruptions_anywhere_give_the_same_bytes(tmp_path, fake):
+    """Shards of different lengths, each begun where the last run happened to end."""
+    build(tmp_path / "whole", fake())
+    for after, seconds in ((15, 0), (48, 1000), (61, 0), (99, 1000)):
+        with pytest.raises(StopHereError):
+            build(tmp_path / "i", fake(), stopping(CORPUS, after), shard_seconds=seconds)
+    assert build(tmp_path / "i", fake(), shard_seconds=1000).resumed == 60
+    assert contents(tmp_path / "i") == contents(tmp_path / "whole")
+
+
+def test_a_shorter_text_is_not_taken_for_the_interrupted_one(tmp_path, fake):
+    with pytest.raises(StopHereError):
+        build(tmp_path / "i", fake(), stopping(CORPUS * 2, 150), shard_seconds=1000)
+    with pytest.raises(StopHereError):
+        build(tmp_path / "i", fake(), stopping(CORPUS, 25))
+    with pytest.raises(UserError, match=r"text has changed .*--restart"):
+        build(tmp_path / "i", fake(), CORPUS[:15])
+
+
+def test_a_sentence_is_lost_to_a_kill_for_seconds_at_most(tmp_path, fake):
+    """Every block ends a shard whose time is over."""
+    with pytest.raises(StopHereError):
+        build(tmp_path / "i", fake(), stopping(CORPUS, 75))
+    assert len(list((tmp_path / "i.building").glob("shard-*"))) == 7
+    assert SHARD_SECONDS <= 30
 
 
 def test_a_crash_is_resumed_without_encoding_again(tmp_path, fake):
@@ -258,6 +294,7 @@ def test_seen_knows_every_text():
 
 def slow_build(folder: Path) -> None:
     """A build that takes a while per shard; run in a process of its own to be killed."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     from conftest import FakeEncoder
 
     class Slow(FakeEncoder):

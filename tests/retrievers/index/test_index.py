@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -20,12 +21,15 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256, settings_hash
 from rag_mt.base.types import Origin, Sentence, Span
 from retrievers.dense import search_each
+from retrievers.index import opening
 from retrievers.index.build import build_index
-from retrievers.index.index import open_index, verify_index
+from retrievers.index.files import SENTENCES, SPANS, VECTORS
 from retrievers.index.manifest import read_manifest, write_manifest
-from retrievers.index.store import FILES, vectors_header
+from retrievers.index.opening import open_index, verify_index
 from retrievers.units.phrases import NgramUnits
 from retrievers.units.sentence import SentenceUnits
+
+FILES = (VECTORS, SPANS, SENTENCES)
 
 
 class FixedUnits:
@@ -46,7 +50,7 @@ class FixedUnits:
 
 def build_fixed(folder, vectors):
     sentences = [Sentence(str(n), "en") for n in range(len(vectors))]
-    build_index(folder, sentences, FixedUnits(vectors), retriever="x", language="en", shard_sentences=16, show=False)
+    build_index(folder, sentences, FixedUnits(vectors), retriever="x", language="en", shard_seconds=0, show=False)
     return folder
 
 
@@ -67,7 +71,8 @@ def built(tmp_path_factory, fake):
         Sentence(f"word{n} follows word{n + 1} here", "en", Origin(f"f{n % 3}.txt", n, n % 7)) for n in range(60)
     ]
     maker = NgramUnits(fake())
-    build_index(folder, sentences, maker, retriever="phrases", language="en", shard_sentences=25, show=False)
+    maker.block = 25
+    build_index(folder, sentences, maker, retriever="phrases", language="en", shard_seconds=0, show=False)
     return folder, maker
 
 
@@ -85,7 +90,7 @@ def unparsed(monkeypatch):
         raise AssertionError("a damaged file was parsed")
 
     monkeypatch.setattr(faiss, "read_index", parse)
-    monkeypatch.setattr("retrievers.index.store.pa.ipc.open_file", parse)
+    monkeypatch.setattr("retrievers.index.files.pa.ipc.open_file", parse)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -96,6 +101,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 @given(rows=st.lists(st.tuples(texts, st.text(max_size=5), st.integers(0, 2**40)), max_size=12), size=st.integers(1, 5))
 def test_round_trip(fake, kind, rows, size):
     maker = kind(fake())
+    maker.block = size
     kept = {}
     for text, file, line in rows:
         if text.strip():
@@ -108,7 +114,7 @@ def test_round_trip(fake, kind, rows, size):
             with pytest.raises(UserError, match="nothing to index"):
                 build_index(place, sentences, maker, retriever="r", language="fi", show=False)
             return
-        made = build_index(place, sentences, maker, retriever="r", language="fi", shard_sentences=size, show=False)
+        made = build_index(place, sentences, maker, retriever="r", language="fi", shard_seconds=0, show=False)
         index = open_index(place, maker.settings)
         assert index.manifest == made
         assert len(index) == len(spans)
@@ -198,9 +204,7 @@ def test_vectors_file_is_what_faiss_writes(tmp_path):
     fixed_index(tmp_path / "i", vectors)
     index = faiss.IndexScalarQuantizer(12, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
     index.add(vectors)
-    expected = faiss.serialize_index(index).tobytes()
-    assert (tmp_path / "i" / "vectors.faiss").read_bytes() == expected
-    assert expected.startswith(vectors_header(12, 33))
+    assert (tmp_path / "i" / "vectors.faiss").read_bytes() == faiss.serialize_index(index).tobytes()
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -235,7 +239,7 @@ def test_missing_files_are_refused(copy, unparsed, name):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_wrong_headers_are_refused_even_with_matching_hashes(copy, unparsed, name):
+def test_wrong_headers_are_refused_even_with_matching_hashes(copy, name):
     """A file that was made to crash a parser: counts in the header that do not fit."""
     data = bytearray((copy / name).read_bytes())
     data[4:12] = b"\xff" * 8
@@ -287,13 +291,17 @@ def test_swapped_manifest_is_refused(alike, copy, unparsed):
         open_index(copy)
 
 
-def test_newer_format_is_refused(copy, unparsed):
+@pytest.mark.parametrize("number", [1, 3, 5])
+def test_other_formats_are_refused(copy, unparsed, number):
     contents = json.loads((copy / "manifest.json").read_text())
     del contents["hash"]
-    contents["format"] = 4
+    contents["format"] = number
     contents["hash"] = settings_hash(contents)
     (copy / "manifest.json").write_text(json.dumps(contents))
-    with pytest.raises(UserError, match="has format 4 and this version reads formats 1 to 3"):
+    with pytest.raises(
+        UserError,
+        match=rf"has format {number} and this version reads format 4: build it again with `rag-mt index build",
+    ):
         open_index(copy)
 
 
@@ -344,6 +352,36 @@ def test_files_that_no_library_reads_are_refused_in_a_sentence(copy, name):
     forge(copy, name)
     with pytest.raises(UserError, match="is damaged"):
         verify_index(copy)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_damage_that_leaves_no_trace_at_all_is_refused_in_one_sentence_where_it_cannot_be_parsed(
+    built, tmp_path, monkeypatch, name
+):
+    """As if the disk had lost bytes after the hash was remembered."""
+    shutil.copytree(built[0], tmp_path / "copy")
+    files = read_manifest(built[0]).files
+    monkeypatch.setattr(opening, "remembered_sha256", lambda path: files[path.name]["sha256"])
+    size = (built[0] / name).stat().st_size
+    refused = 0
+    for place in {*range(0, 200, 7), *range(size - 60, size, 3), *np.linspace(0, size - 1, 40).astype(int).tolist()}:
+        damage_in_place(tmp_path / "copy" / name, place)
+        try:
+            open_index(tmp_path / "copy")
+        except UserError as error:
+            refused += 1
+            assert re.fullmatch(rf"index \S+ is damaged: {name} [^\n]*; build it again with `.*`", str(error))
+        shutil.copy(built[0] / name, tmp_path / "copy" / name)
+    assert refused >= 5
+
+
+def damage_in_place(path, place):
+    """Change a byte; size, inode and time of the last write stay."""
+    times, data = path.stat(), bytearray(path.read_bytes())
+    data[place] ^= 0xFF
+    with path.open("r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,18 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256
 from rag_mt.base.types import Sentence
 from retrievers.calibration import calibrate
-from retrievers.index import build, ivf
+from retrievers.index import build
+from retrievers.index import vectors as ivf
 from retrievers.index.build import build_index
-from retrievers.index.index import open_index, verify_index
-from retrievers.index.ivf import form_for, lists_for
+from retrievers.index.files import SENTENCES, SPANS, VECTORS
 from retrievers.index.manifest import read_manifest, write_manifest
+from retrievers.index.opening import open_index, verify_index
 from retrievers.index.probing import OWN, OWN_COSINE, tune_nprobe, turned
-from retrievers.index.store import IVF_FILES
+from retrievers.index.vectors import form_for, lists_for
 from retrievers.units.sentence import SentenceUnits
 
 DIMENSION = 16
+FILES = (VECTORS, SPANS, SENTENCES)
 
 
 class FixedUnits:
@@ -50,7 +52,8 @@ class FixedUnits:
 def build_fixed(folder, vectors, form="ivf", shard=64, per_text=1, sentences=None, **maker_settings):
     sentences = sentences or [Sentence(str(n), "en") for n in range(len(vectors) // per_text)]
     maker = FixedUnits(vectors, per_text, **maker_settings)
-    options = {"retriever": "x", "language": "en", "shard_sentences": shard, "show": False, "form": form}
+    maker.block = shard
+    options = {"retriever": "x", "language": "en", "shard_seconds": 0, "show": False, "form": form}
     build_index(folder, sentences, maker, **options)
     return open_index(folder)
 
@@ -183,11 +186,11 @@ def test_files_are_mapped(copy):
     maps = Path("/proc/self/maps")
     if not maps.exists():
         pytest.skip("reads /proc")
-    assert all(str(copy / name) in maps.read_text() for name in IVF_FILES)
+    assert all(str(copy / name) in maps.read_text() for name in FILES)
     assert len(index)
 
 
-def test_many_lists_are_trained_and_filled_in_groups(tmp_path, monkeypatch, vectors, queries):
+def test_many_lists_are_filled_in_groups(tmp_path, monkeypatch, vectors, queries):
     monkeypatch.setattr(ivf, "GROUPED_FROM", 16)
     monkeypatch.setattr(ivf, "GROUPS_SEARCHED", 1)
     monkeypatch.setattr(ivf, "BLOCK_BYTES", 4 * DIMENSION * 10)
@@ -203,26 +206,27 @@ def test_the_same_vectors_give_the_same_bytes(pair, tmp_path, vectors):
     assert contents(tmp_path / "i") == contents(pair[1].folder)
 
 
-@pytest.mark.parametrize("stop", ["_write", "with_ivf", "write_manifest"])
+@pytest.mark.parametrize("stop", ["_scratch", "with_ivf", "write_manifest"])
 def test_a_stop_while_lists_are_written_is_resumed(pair, tmp_path, vectors, monkeypatch, stop):
-    """Trained centroids and assigned parts are not computed again, and the bytes are the same."""
-
-    class StopHereError(Exception):
-        pass
+    """Trained centroids and the lists of vectors are not computed again, and the bytes are the same."""
 
     def die(*_):
         raise StopHereError
 
     with monkeypatch.context() as patch:
-        patch.setattr(ivf if stop == "_write" else build, stop, die)
+        patch.setattr(ivf if stop == "_scratch" else build, stop, die)
         with pytest.raises(StopHereError):
             build_fixed(tmp_path / "i", vectors, per_text=3)
     assert not (tmp_path / "i").exists()
-    monkeypatch.setattr(ivf, "_train", die)
+    monkeypatch.setattr(ivf, "_centroids", die)
     monkeypatch.setattr(ivf, "_nearest", lambda *_: die)
     build_fixed(tmp_path / "i", vectors, per_text=3)
     assert contents(tmp_path / "i") == contents(pair[1].folder)
     assert not (tmp_path / "i.building").exists()
+
+
+class StopHereError(Exception):
+    pass
 
 
 def test_damaged_work_is_done_again(pair, tmp_path, vectors, monkeypatch):
@@ -230,7 +234,9 @@ def test_damaged_work_is_done_again(pair, tmp_path, vectors, monkeypatch):
         patch.setattr(build, "with_ivf", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build_fixed(tmp_path / "i", vectors, per_text=3)
-    for path in (tmp_path / "i.building" / "ivf").rglob("*.npy"):
+    work = [p for p in (tmp_path / "i.building").glob("lists-*/*") if p.suffix in (".faiss", ".npy")]
+    assert len(work) == 2
+    for path in work:
         path.write_bytes(path.read_bytes()[:-7])
     build_fixed(tmp_path / "i", vectors, per_text=3)
     assert contents(tmp_path / "i") == contents(pair[1].folder)
@@ -265,9 +271,8 @@ def test_the_number_of_lists():
 
 def test_manifests(pair):
     exact, lists = (json.loads((i.folder / "manifest.json").read_text()) for i in pair)
-    assert exact["format"] == 1
-    assert "ivf" not in exact  # as earlier versions write and read it
-    assert lists["format"] == 2
+    assert exact["format"] == lists["format"] == 4
+    assert exact["ivf"] is None
     assert lists["ivf"]["nlist"] == lists_for(1200, DIMENSION)
     assert lists["ivf"]["measured"][OWN]["nprobe"] == lists["ivf"]["nprobe"]
     assert "exact search" in pair[0].manifest.describe()
@@ -293,7 +298,7 @@ def test_tuning(copy, pair, vectors):
         "de": few,
         "cs": many,
     }
-    assert all(contents(copy)[name] == before[name] for name in IVF_FILES)
+    assert all(contents(copy)[name] == before[name] for name in FILES)
     assert verify_index(copy)
 
 
@@ -339,7 +344,7 @@ def test_on_a_gpu(pair, queries, monkeypatch):
         np.testing.assert_array_equal(old, new)
 
 
-@pytest.mark.parametrize("name", ["vectors.faiss", "places.npy"])
+@pytest.mark.parametrize("name", ["vectors.faiss"])
 def test_damaged_bytes_are_refused(pair, tmp_path, unparsed, name):
     size = (pair[1].folder / name).stat().st_size
     for place in {*range(0, 96, 9), *np.linspace(0, size - 1, 9).astype(int).tolist()}:
@@ -353,7 +358,7 @@ def test_damaged_bytes_are_refused(pair, tmp_path, unparsed, name):
 
 
 @pytest.mark.parametrize("place", ["kind", "units", "metric", "centroid count", "list count", "a size", "two sizes"])
-def test_wrong_headers_are_refused_even_with_matching_hashes(copy, unparsed, place):
+def test_wrong_headers_are_refused_even_with_matching_hashes(copy, place):
     """A file that was made to crash a parser: counts in the header that do not fit."""
     data = bytearray((copy / "vectors.faiss").read_bytes())
     lists = read_manifest(copy).ivf["nlist"]
@@ -373,28 +378,27 @@ def test_wrong_headers_are_refused_even_with_matching_hashes(copy, unparsed, pla
         open_index(copy)
 
 
-def test_places_with_another_header_are_refused(copy, unparsed):
-    np.save(copy / "places.npy", np.load(copy / "places.npy").astype(np.float32))
-    forge(copy, "places.npy")
-    with pytest.raises(UserError, match=r"is damaged: places\.npy is not an int32 array of 1200 numbers"):
-        open_index(copy)
-
-
-@pytest.mark.parametrize("change", [lambda p: p[::-1].copy(), lambda p: p * 0 - 1, lambda p: p + 1])
-def test_verify_checks_the_places(copy, change):
-    np.save(copy / "places.npy", change(np.load(copy / "places.npy")))
-    forge(copy, "places.npy")
-    with pytest.raises(UserError, match=r"places\.npy and vectors\.faiss disagree"):
+def test_verify_checks_that_every_unit_is_there_once(copy):
+    data = bytearray((copy / "vectors.faiss").read_bytes())
+    index = open_index(copy)
+    first = index._vectors.invlists
+    own = next(n for n in range(first.nlist) if first.list_size(n))
+    ids = faiss.rev_swig_ptr(first.get_ids(own), first.list_size(own)).tobytes()
+    place = data.index(ids)
+    data[place : place + 8] = (int.from_bytes(ids[:8], "little") ^ 1).to_bytes(8, "little")
+    (copy / "vectors.faiss").write_bytes(data)
+    forge(copy, "vectors.faiss")
+    with pytest.raises(UserError, match=r"vectors\.faiss does not hold every unit once"):
         verify_index(copy)
 
 
-def test_an_index_that_lost_its_lists_is_refused(copy, unparsed):
+def test_an_index_that_lost_its_lists_is_refused(copy):
     manifest = read_manifest(copy)
     write_manifest(copy, replace(manifest, ivf={**manifest.ivf, "nlist": manifest.ivf["nlist"] + 1}))
-    with pytest.raises(UserError, match=r"does not hold 1200 vectors of 16 dimensions in \d+ lists"):
+    with pytest.raises(UserError, match=r"does not hold 1200 vectors in \d+ lists"):
         open_index(copy)
-    write_manifest(copy, replace(manifest, ivf=None, format=1, files=dict(manifest.files)))
-    with pytest.raises(UserError, match="lacks entries or has unknown ones"):
+    write_manifest(copy, replace(manifest, ivf=None))
+    with pytest.raises(UserError, match="does not hold 1200 vectors of 16 dimensions"):
         open_index(copy)
 
 
