@@ -19,7 +19,7 @@ import faiss
 import numpy as np
 import torch
 
-from eval.speed.index import CENTRES, QUERIES, SyntheticUnits, milliseconds
+from eval.data.synthetic_units import CENTRES, QUERIES, SyntheticUnits, milliseconds
 from finetune.lora.config import read_config
 from finetune.lora.quick import quick_data
 from finetune.lora.trainer import Data, Trainer
