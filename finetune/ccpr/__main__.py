@@ -28,7 +28,7 @@ from finetune.ccpr.loss import PhraseLoss, spans_of
 from finetune.training.checkpoints import restore_training, training_tensors, write_training
 from finetune.training.curves import plot_scores
 from finetune.training.loop import Losses, run_to_end
-from finetune.training.optimisation import rate_share, share_gradients, take_step
+from finetune.training.optimisation import share_gradients, take_step
 from finetune.training.settings import add_run_options, changes_in, shown_options
 from finetune.training.tuning import first_layers, save_trained, trainable
 from finetune.training.warm_start import continued, start_from
@@ -116,7 +116,7 @@ class Trainer:
         training = self.config.training
         rng = np.random.default_rng([training.seed, self.step, self.accelerator.process_index])
         batch = self.collate(self.rows_of(self.step), rng)
-        share = rate_share(self.step, training.steps, training.warm_up)
+        share = training.share(self.step)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * share
         self.encoder.train()

@@ -19,7 +19,7 @@ from finetune.lora.model import open_trainable, save_adapter
 from finetune.training.checkpoints import restore_training, training_tensors, write_training
 from finetune.training.curves import plot_losses
 from finetune.training.loop import run_to_end
-from finetune.training.optimisation import rate_share, share_gradients, take_step
+from finetune.training.optimisation import share_gradients, take_step
 from finetune.training.sampling import rows_of
 from finetune.training.warm_start import continued
 from rag_mt import __version__
@@ -99,7 +99,7 @@ class Trainer:
         """Change the weights by the gradients of all processes."""
         training = self.config.training
         share_gradients(self.accelerator, self.parameters, "sum")  # the loss is divided by the tokens of all processes
-        share = rate_share(self.step, training.steps, training.warm_up)
+        share = training.share(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = training.learning_rate * share
         take_step(self.optimizer, self.parameters, training.clip)

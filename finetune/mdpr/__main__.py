@@ -30,7 +30,7 @@ from finetune.mdpr.model import Towers
 from finetune.training.checkpoints import restore_training, training_tensors, write_training
 from finetune.training.curves import plot_scores
 from finetune.training.loop import Losses, run_to_end
-from finetune.training.optimisation import rate_share, share_gradients, take_step
+from finetune.training.optimisation import share_gradients, take_step
 from finetune.training.settings import add_run_options, changes_in, shown_options
 from finetune.training.warm_start import continued
 from rag_mt import __version__
@@ -89,7 +89,7 @@ class Trainer:
         if training.semantic_weight or training.language_weight:
             losses |= self._contrastive(self.data.sentences(number))
         share_gradients(self.accelerator, self.parameters)
-        share = rate_share(self.step, training.steps, training.warm_up)
+        share = training.share(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = training.learning_rate * share
         take_step(self.optimizer, self.parameters, training.clip)

@@ -31,7 +31,7 @@ from finetune.losses.xpco import xpco
 from finetune.training.checkpoints import queue_tensors, queues_of, restore_training, training_tensors, write_training
 from finetune.training.curves import plot_scores
 from finetune.training.loop import Losses, run_to_end
-from finetune.training.optimisation import rate_share, share_gradients, take_step
+from finetune.training.optimisation import share_gradients, take_step
 from finetune.training.settings import add_run_options, changes_in, shown_options
 from finetune.training.tuning import first_layers, save_trained, trainable
 from finetune.xpr.batches import Chunk, Collator, XprBatch, XprPool
@@ -114,7 +114,7 @@ class Trainer:
         rng = np.random.default_rng([training.seed, number])
         pairs = self.pool.batch(number, training.batch, training.seed)
         batch = self.collate([own.sides for own in self.pool.sets], pairs, rng)
-        share = rate_share(self.step, training.steps, training.warm_up_steps, "linear")
+        share = training.share(self.step)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * share
         self.encoder.train()

@@ -210,7 +210,7 @@ def test_the_papers_inner_product(tmp_path, config, pairs):
     ("change", "message"),
     [
         ("model.layer=9", "model.layer is 9: .* has layers 1 to 3"),
-        ("model.colour=1", "sets model.colour, which does not exist: expected one of encoder, layer"),
+        ("model.colour=1", "sets model.colour, which does not exist: expected one of encoder, tuning"),
         ("training.batch='many'", "sets training.batch to 'many': expected a whole number, such as 64"),
         ("training.both_sides=1", "sets training.both_sides to 1: expected true or false"),
         ("training.batch=true", "sets training.batch to True: expected a whole number"),
