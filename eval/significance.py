@@ -1,14 +1,26 @@
-"""Whether one system is better than another: paired bootstrap resampling and approximate randomization.
+"""Whether one system is better than another: the interval, the p-value and the correction that all reports use.
 
-Both draw from the statistics of sentences, whose sums make a score (`eval.metrics.formulas`), so that no text is scored
-again. Several directions are compared by the mean of their differences, all with the same draws: both directions of a
-language pair have the same sentences, which are drawn together. (English sentences that language pairs share are not.)
+Scores are made from sums of statistics over units (`eval.metrics.formulas`), so that no text is scored again. Units
+that belong together (the questions on an article, the pairs of a concept) form a cluster and are drawn or exchanged
+together: a document says less than as many sentences of different documents would.
+
+- Interval: clusters are drawn with replacement (Koehn 2004, "Statistical significance tests for machine translation
+  evaluation"). A system that was trained several times counts by its mean over the trainings, which are drawn with
+  replacement too.
+- p-value: the two systems' outputs for a cluster are exchanged by chance (Noreen 1989; Riezler and Maxwell 2005),
+  two-sided. It is about these trained models on other clusters.
+- Family: of several p-values that are judged together, Holm's (1979) are below 0.05 with a chance of at most 5 % where
+  nothing differs.
+
+Several sets (directions, languages) are compared by the mean of their differences; clusters of the same name in several
+sets are drawn and exchanged together in all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,87 +29,161 @@ from eval.metrics.formulas import FORMULAS, Formula, Rows
 
 RESAMPLES, TRIALS = 1000, 10_000
 SEED = 12345
-AT_ONCE = 512
-"""Samples that are drawn and computed together: bounds the memory. A multiple of 32, the bits that a generator gives at
-once: what is drawn is then the same as if all were drawn together."""
 LEVEL = 0.05
+CELLS = 2_000_000
+"""Numbers that are drawn and computed together: bounds the memory."""
 TINY = 1e-9
 """Differences below this are rounding."""
 
+Clusters = NDArray[Any]
+"""The name (a number or a string) of the cluster of each unit, (units,)."""
+Key = TypeVar("Key", bound=Hashable)
+
 
 @dataclass(frozen=True)
-class Comparison:
-    """A system's score less the baseline's, the 95 % interval of the difference over resamples, and the p-values of no
-    difference. That of randomization is two-sided; that of the bootstrap is sacreBLEU's, which is nearly one-sided and
-    below 0.05 in some 10 % of the cases where nothing differs. Only both together make a difference significant."""
+class Interval:
+    """A score or a difference, and the middle 95 % of it over resamples."""
 
     value: float
     low: float
     high: float
-    bootstrap: float
-    randomization: float
 
-    @property
-    def significant(self) -> bool:
-        """Whether both tests say so."""
-        return max(self.bootstrap, self.randomization) < LEVEL
+
+@dataclass(frozen=True)
+class Comparison(Interval):
+    """A system's score less the baseline's, with its interval and the two-sided p-value of no difference."""
+
+    p: float
 
 
 def compare(
     system: Sequence[Rows],
     baseline: Sequence[Rows],
-    formula: str,
+    formula: str | Formula,
+    clusters: Sequence[Clusters] | None = None,
     resamples: int = RESAMPLES,
     trials: int = TRIALS,
     seed: int = SEED,
 ) -> Comparison:
-    """The comparison of two systems on one or several directions.
+    """The comparison of two systems on one or several sets.
 
-    `system[i]` and `baseline[i]` (sentences, statistics) are of the same sentences in the same order. Equal seeds draw
-    equal samples. For one direction the p-values are sacreBLEU's, save that equal systems get 1.
+    `system[i]` and `baseline[i]` are statistics of the same units in the same order, (units, statistics), or of several
+    trainings (trainings, units, statistics). `clusters[i]` names the cluster of each unit; without it the n-th unit of
+    every set is cluster n. Equal seeds draw equal samples. For one set the p-value is that of sacreBLEU's
+    randomization test. Raises ValueError for statistics of other units.
     """
     for ours, theirs in zip(system, baseline, strict=True):
-        if ours.shape != theirs.shape:
-            raise ValueError(f"statistics of shapes {ours.shape} and {theirs.shape} are not of the same sentences")
-    how = FORMULAS[formula]
-    pairs = list(zip(system, baseline, strict=True))
-    value = float(np.mean([_difference(how, a.sum(0)[None], b.sum(0)[None])[0] for a, b in pairs]))
-    drawn = np.mean([bootstrap(a, b, how, resamples, seed) for a, b in pairs], axis=0)
-    by_chance = np.mean([randomized(a, b, how, trials, seed) for a, b in pairs], axis=0)
-    low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
-    size = np.abs(drawn)
-    return Comparison(value, low, high, _share(size - size.mean(), abs(value)), _share(np.abs(by_chance), abs(value)))
+        if ours.shape[-2:] != theirs.shape[-2:]:
+            raise ValueError(f"statistics of shapes {ours.shape} and {theirs.shape} are not of the same units")
+    how = FORMULAS[formula] if isinstance(formula, str) else formula
+    sums, other_sums = _summed(system, clusters), _summed(baseline, clusters)
+    drawn = resampled(sums, how, resamples, seed, 1) - resampled(other_sums, how, resamples, seed, 2)
+    p = _share(np.abs(exchanged(sums, other_sums, how, trials, seed)), abs(_mean_gap(sums, other_sums, how)))
+    return Comparison(*_ends(_value(sums, how) - _value(other_sums, how), drawn), p)
 
 
-def bootstrap(system: Rows, baseline: Rows, formula: Formula, resamples: int, seed: int) -> Rows:
-    """The differences (resamples,) on samples of sentences drawn with replacement (Koehn 2004)."""
-    count, rng = len(system), np.random.default_rng(seed)
-    made = []
-    for size in _blocks(resamples):
+def interval(
+    system: Sequence[Rows],
+    formula: str | Formula,
+    clusters: Sequence[Clusters] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> Interval:
+    """The score of one system, averaged over sets, with its interval; arguments as those of `compare`."""
+    how = FORMULAS[formula] if isinstance(formula, str) else formula
+    sums = _summed(system, clusters)
+    return Interval(*_ends(_value(sums, how), resampled(sums, how, resamples, seed, 1)))
+
+
+def holm(family: Mapping[Key, float]) -> dict[Key, float]:
+    """The p-values of a family of comparisons, corrected for their number: the smallest times the number of all, the
+    next one times one less, and so on, at most 1 and never below a smaller one's."""
+    made: dict[Key, float] = {}
+    least = 0.0
+    for place, (name, p) in enumerate(sorted(family.items(), key=lambda item: item[1])):
+        made[name] = least = max(least, min(1.0, p * (len(family) - place)))
+    return {name: made[name] for name in family}
+
+
+def resampled(sums: Sequence[Rows], formula: Formula, resamples: int, seed: int, side: int) -> Rows:
+    """Scores (resamples,) of clusters drawn with replacement, and of trainings where there are several.
+
+    `sums` are those of `_summed`. Equal seeds draw the same clusters; `side` tells apart the draws of trainings, which
+    two systems do not share.
+    """
+    trainings, count = sums[0].shape[:2]
+    picked = np.random.default_rng([seed, side]).multinomial(trainings, [1 / trainings] * trainings, resamples)
+    rng, begin = np.random.default_rng(seed), 0
+    made = np.zeros(resamples)
+    for size in _blocks(resamples, count):
         drawn = rng.choice(count, size=(size, count), replace=True)
         weights = np.stack([np.bincount(row, minlength=count) for row in drawn]).astype(np.float64)
-        made.append(_difference(formula, weights @ system, weights @ baseline))
-    return np.concatenate(made)
+        share = picked[begin : begin + size] / trainings
+        for own in sums:
+            scores = np.stack([formula.corpus(weights @ training) for training in own], axis=1)
+            made[begin : begin + size] += (scores * share).sum(axis=1) / len(sums)
+        begin += size
+    return made
 
 
-def randomized(system: Rows, baseline: Rows, formula: Formula, trials: int, seed: int) -> Rows:
-    """The differences (trials,) when the two outputs for a sentence are swapped by chance (Noreen 1989; Riezler and
-    Maxwell 2005)."""
-    rng, gap = np.random.default_rng(seed), baseline - system
+def exchanged(ours: Sequence[Rows], theirs: Sequence[Rows], formula: Formula, trials: int, seed: int) -> Rows:
+    """Differences (trials,) when the two outputs for a cluster are exchanged by chance.
+
+    Several trainings count by the mean of their statistics.
+    """
+    pairs = [(own.mean(axis=0), other.mean(axis=0)) for own, other in zip(ours, theirs, strict=True)]
+    count, rng = len(pairs[0][0]), np.random.default_rng(seed)
     made = []
-    for size in _blocks(trials):
-        moved = rng.integers(2, size=(size, len(system)), dtype=bool).astype(np.float64) @ gap
-        made.append(_difference(formula, system.sum(0) + moved, baseline.sum(0) - moved))
+    for size in _blocks(trials, count):
+        swapped = rng.integers(2, size=(size, count), dtype=bool).astype(np.float64)
+        gaps = np.zeros(size)
+        for own, other in pairs:
+            moved = swapped @ (other - own)
+            gaps += formula.corpus(own.sum(0) + moved) - formula.corpus(other.sum(0) - moved)
+        made.append(gaps / len(pairs))
     return np.concatenate(made)
 
 
-def _blocks(count: int) -> list[int]:
-    """The sizes of the blocks in which so many samples are drawn."""
-    return [min(AT_ONCE, count - begin) for begin in range(0, count, AT_ONCE)]
+def _summed(sets: Sequence[Rows], clusters: Sequence[Clusters] | None) -> list[Rows]:
+    """The statistics of each set by cluster, (trainings, clusters of all sets, statistics)."""
+    rows = [own if own.ndim == 3 else own[None] for own in sets]
+    if len({own.shape[0] for own in rows}) != 1:
+        raise ValueError("the sets are of different numbers of trainings")
+    names = [np.arange(own.shape[1]) for own in rows] if clusters is None else list(clusters)
+    if [len(own) for own in names] != [own.shape[1] for own in rows]:
+        raise ValueError("the clusters are not those of the units")
+    known, numbers = np.unique(np.concatenate(names), return_inverse=True)
+    made = []
+    for own, places in zip(rows, np.split(numbers, np.cumsum([len(own) for own in names])[:-1]), strict=True):
+        sums = np.zeros((own.shape[0], len(known), own.shape[2]))
+        for training, rows_of_one in zip(sums, own, strict=True):
+            np.add.at(training, places, rows_of_one)
+        made.append(sums)
+    return made
 
 
-def _difference(formula: Formula, ours: Rows, theirs: Rows) -> NDArray[np.float64]:
-    return formula.corpus(ours) - formula.corpus(theirs)
+def _blocks(count: int, width: int) -> Iterator[int]:
+    """The sizes of the blocks in which so many samples of that width are drawn. They are multiples of 32, the bits that
+    a generator gives at once: what is drawn is the same as if all were drawn together."""
+    most = max(32, CELLS // max(width, 1) // 32 * 32)
+    return (min(most, count - begin) for begin in range(0, count, most))
+
+
+def _value(sums: Sequence[Rows], formula: Formula) -> float:
+    """The mean over sets of the mean score over trainings."""
+    return float(np.mean([formula.corpus(own.sum(axis=1)).mean() for own in sums]))
+
+
+def _mean_gap(ours: Sequence[Rows], theirs: Sequence[Rows], formula: Formula) -> float:
+    """The difference that `exchanged` gives without an exchange."""
+    return _value([own.mean(axis=0)[None] for own in ours], formula) - _value(
+        [own.mean(axis=0)[None] for own in theirs], formula
+    )
+
+
+def _ends(value: float, drawn: Rows) -> tuple[float, float, float]:
+    low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
+    return value, low, high
 
 
 def _share(values: Rows, value: float) -> float:

@@ -1,10 +1,11 @@
-"""The retriever over vectors: units of the source sentence, the nearest unit of the index for each."""
+"""Retrievers that search an index; the plain one looks up the nearest unit of the index for each unit of a sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,20 +35,6 @@ class Searched(Protocol):
         ...
 
 
-def in_blocks(
-    block: Callable[[list[str], Sequence[LeftOut] | None], list[tuple[Hint, ...]]],
-    size: int,
-    sentences: Sequence[Sentence],
-    without: Sequence[LeftOut] | None,
-) -> list[tuple[Hint, ...]]:
-    """The hints that `block` finds for the texts of `size` sentences at a time, with their part of `without`."""
-    hints: list[tuple[Hint, ...]] = []
-    for begin in range(0, len(sentences), size):
-        part = slice(begin, begin + size)
-        hints += block([s.text for s in sentences[part]], None if without is None else without[part])
-    return hints
-
-
 def search_each(
     index: Searched, vectors: Floats, bounds: NDArray[np.int64], k: int, without: Sequence[LeftOut] | None
 ) -> tuple[Floats, NDArray[np.int64]]:
@@ -68,15 +55,26 @@ def search_each(
     return scores, ids
 
 
-class DenseRetriever:
-    """Top-1 hits for the units that `maker` sees in a sentence (a Retriever).
-
-    Hits that score below `cut_off` are dropped; source spans of hints do not overlap.
-    """
+class IndexRetriever:
+    """What the retrievers that search an index have in common (a Retriever): a subclass finds the hints of a block of
+    texts. Hits that score below `cut_off` are dropped."""
 
     def __init__(self, name: str, index: Index, maker: UnitMaker, cut_off: float | None = None) -> None:
         self.name, self.unit = name, maker.unit
         self.index, self.maker, self.cut_off = index, maker, cut_off
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All that could change the hints of a sentence: the index's manifest, the units that are looked up (with the
+        encoder's fingerprint), what the encoder computes in and on, and the cut-off."""
+        encoder = getattr(self.maker, "encoder", None)
+        return {
+            "index": asdict(self.index.manifest),
+            "units": dict(self.maker.settings),
+            "dtype": str(getattr(encoder, "dtype", "")),
+            "device": str(getattr(encoder, "device", "")),
+            "cut_off": self.cut_off,
+        }
 
     def retrieve(
         self, sentences: Sequence[Sentence], without: Sequence[LeftOut] | None = None
@@ -86,7 +84,18 @@ class DenseRetriever:
         With `without` the hints are as if the sentence (or sentences) `without[i]` of the index, the translation of
         sentence i, say, were not there.
         """
-        return in_blocks(self._block, self.maker.block, sentences, without)
+        hints: list[tuple[Hint, ...]] = []
+        for begin in range(0, len(sentences), self.maker.block):
+            part = slice(begin, begin + self.maker.block)
+            hints += self._block([s.text for s in sentences[part]], None if without is None else without[part])
+        return hints
+
+    def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
+        raise NotImplementedError
+
+
+class DenseRetriever(IndexRetriever):
+    """The best hit for each unit that `maker` sees in a sentence; source spans of hints do not overlap."""
 
     def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
         vectors, spans = self.maker.units(texts, "query")

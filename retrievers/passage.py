@@ -16,16 +16,16 @@ scaled sum does not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, cast, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.base.types import Floats, Hint, Hit, Sentence, Span, Unit
+from rag_mt.base.types import Floats, Hint, Hit, Span
 from rag_mt.text.terms import terms_in
 from retrievers.bm25 import Query
-from retrievers.dense import in_blocks, search_each
+from retrievers.dense import IndexRetriever, search_each
 from retrievers.hybrid import ALPHA, CANDIDATES, Rankings, weighted
 from retrievers.index.index import Index, LeftOut
 from retrievers.units.passages import PassageUnits
@@ -41,26 +41,22 @@ def ranked(name: str) -> Ranked:
     return cast(Ranked, name)
 
 
-class PassageRetriever:
-    """The best passage for each sentence in the language `source` (a Retriever), quoted by its best window.
+class PassageRetriever(IndexRetriever):
+    """The best passage for each sentence in the language `source`, quoted by its best window."""
 
-    Hits that score below `cut_off` are dropped.
-    """
-
-    unit: Unit = "passage"
+    maker: PassageUnits
 
     def __init__(
         self, name: Ranked, index: Index, maker: PassageUnits, source: str, cut_off: float | None = None
     ) -> None:
-        self.name: str = name
+        super().__init__(name, index, maker, cut_off)
         self.alpha = float((index.manifest.terms or {}).get("alpha", ALPHA))
-        self.index, self.maker, self.source, self.cut_off = index, maker, source, cut_off
+        self.source = source
 
-    def retrieve(
-        self, sentences: Sequence[Sentence], without: Sequence[LeftOut] | None = None
-    ) -> list[tuple[Hint, ...]]:
-        """For each sentence its hint or none; see `DenseRetriever.retrieve` for `without`."""
-        return in_blocks(self._block, self.maker.block, sentences, without)
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All that could change the hints of a sentence."""
+        return {**super().settings, "source": self.source, "alpha": self.alpha}
 
     def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
         asked = (

@@ -17,7 +17,7 @@ from retrievers.calibration import DROP, calibrate, confidence_cut_off, score_cu
 from retrievers.ccpr import CcprUnits, PhraseEncoder, is_phrase_model, open_phrase_encoder, phrase_model_folder
 from retrievers.ccpr.confidence import Confidence, confidence_in
 from retrievers.ccpr.retriever import CcprRetriever
-from retrievers.dense import DenseRetriever
+from retrievers.dense import DenseRetriever, IndexRetriever
 from retrievers.encoders.encoder import NO_ENCODER, ModelEncoder, NoEncoder, open_encoder
 from retrievers.hybrid import HybridSettings
 from retrievers.index.build import build_index
@@ -51,9 +51,6 @@ class RetrieverSpec:
         return self.maker is not None
 
 
-PASSAGE_ENCODER = DEFAULT_PASSAGE_MODEL if is_passage_model(DEFAULT_PASSAGE_MODEL) else DEFAULT_ENCODER
-"""The trained dual encoder where it is there, else an untrained one."""
-
 RETRIEVERS: dict[str, RetrieverSpec] = {
     spec.name: spec
     for spec in (
@@ -62,14 +59,14 @@ RETRIEVERS: dict[str, RetrieverSpec] = {
         RetrieverSpec("phrases", "phrase", NgramUnits),
         RetrieverSpec("ccpr", "phrase", CcprUnits, DEFAULT_PHRASE_MODEL),
         RetrieverSpec("xpr", "phrase", XprUnits, DEFAULT_XPR_MODEL),
-        RetrieverSpec("passage", "passage", PassageUnits, PASSAGE_ENCODER),
+        RetrieverSpec("passage", "passage", PassageUnits, DEFAULT_PASSAGE_MODEL),
         RetrieverSpec("bm25", "passage", PassageUnits, NO_ENCODER, Bm25Settings),
-        RetrieverSpec("hybrid", "passage", PassageUnits, PASSAGE_ENCODER, HybridSettings),
+        RetrieverSpec("hybrid", "passage", PassageUnits, DEFAULT_PASSAGE_MODEL, HybridSettings),
     )
 }
 
 
-Searching = DenseRetriever | CcprRetriever | PassageRetriever
+Searching = IndexRetriever
 """The retrievers that search an index: they have a `cut_off` and can leave sentences out."""
 
 
@@ -78,6 +75,11 @@ class NoHints:
 
     name = "none"
     unit: Unit = "sentence"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Nothing could change what it gives."""
+        return {}
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
         """An empty tuple per sentence."""

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from eval.bitext.runs import COSINE, NEIGHBOURS, LengthRow, ModelRun, Result, Way
-from eval.bitext.scores import Interval
 from eval.bitext.sets import BitextSet
 from eval.report.blocks import Block, Bullets, Code, Heading, Table, Text, as_markdown
-from eval.significance import RESAMPLES
+from eval.significance import LEVEL, RESAMPLES, TRIALS, Interval, holm
 from rag_mt import __version__
 from rag_mt.base.paths import whole_file
 
@@ -72,12 +71,19 @@ def _set_lines(report: Report) -> Iterator[str]:
             f"sha256 {own.sha256[:16]}"
         )
     yield f"intervals: 95 %, {RESAMPLES} bootstrap samples of source sentences; rag_mt {__version__}"
+    yield (
+        f"p: two-sided, {TRIALS} random exchanges of source sentences, by Holm over the differences of a model's "
+        f"table; below {LEVEL} is significant"
+    )
 
 
 def _run_blocks(run: ModelRun) -> Iterator[Block]:
     yield Heading(f"{run.model}, encoded as {run.kind}")
-    head = ("test part", "threshold", "P", "R", "F1", "interval", "F1 less cosine's", "best threshold's F1", "nearest")
-    yield Table(head, tuple(_result_row(result) for result in run.results))
+    scores = ("P", "R", "F1", "interval", "F1 less cosine's", "p")
+    head = ("test part", "threshold", *scores, "best threshold's F1", "nearest")
+    compared = [n for n, result in enumerate(run.results) if result.way != COSINE]
+    corrected = holm({n: run.results[n].gain.p for n in compared})
+    yield Table(head, tuple(_result_row(result, corrected.get(n)) for n, result in enumerate(run.results)))
     yield Text(
         "best threshold's F1: if the threshold had been chosen on the test part. nearest: true pairs whose translation "
         "is the nearest sentence of all."
@@ -96,7 +102,7 @@ def _run_blocks(run: ModelRun) -> Iterator[Block]:
     yield Table(("", *languages), rows)
 
 
-def _result_row(result: Result) -> tuple[str, ...]:
+def _result_row(result: Result, p: float | None) -> tuple[str, ...]:
     own = result.scores
     return (
         f"{result.language}: {result.way.name}",
@@ -105,7 +111,8 @@ def _result_row(result: Result) -> tuple[str, ...]:
         f"{100 * own.recall:.2f}",
         f"{100 * own.f1.value:.2f}",
         _interval(own.f1),
-        "" if result.way == COSINE else f"{100 * result.gain.value:+.2f} {_interval(result.gain)}",
+        "" if p is None else f"{100 * result.gain.value:+.2f} {_interval(result.gain)}",
+        "" if p is None else f"{p:.4f}",
         f"{100 * result.best:.2f}",
         f"{100 * result.nearest:.2f}",
     )

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.bitext.scores import Interval, Scores, best_threshold, difference, f1_of, marked, scored, statistics
+from eval.bitext.scores import Scores, best_threshold, difference, f1_of, marked, scored, statistics
 from eval.bitext.sets import BitextSet
 from eval.data.vector_cache import VectorCache
+from eval.significance import Comparison
 from rag_mt.base.types import Encoder, Kind
 from retrievers.mining.margin import Pairs, Strategy, absolute, mined, ratio
 from retrievers.mining.neighbours import ArraySide, Neighbours, nearest
@@ -69,7 +70,7 @@ class Result:
     way: Way
     threshold: float
     scores: Scores
-    gain: Interval
+    gain: Comparison
     best: float
     nearest: float
 

@@ -8,18 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.bitext.sets import BitextSet
-from eval.metrics.formulas import Rows
-from eval.significance import RESAMPLES, SEED
+from eval.metrics.formulas import Formula, Rows
+from eval.significance import Comparison, Interval, compare, interval
 from retrievers.mining.margin import Pairs
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A score, and the middle 95 % of it over samples."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -69,30 +60,15 @@ def f1_of(sums: Rows) -> Rows:
     return made
 
 
+F1 = Formula(f1_of, f1_of)
+
+
 def scored(rows: Rows) -> Scores:
-    """The scores of the statistics of all source sentences; F1's interval by bootstrap over these."""
+    """The scores of the statistics of all source sentences; F1's interval is over these."""
     found, true, right = rows.sum(axis=0).astype(int).tolist()
-    low, high = np.quantile(f1_of(resampled(rows)), [0.025, 0.975]).tolist()
-    f1 = Interval(float(f1_of(rows.sum(axis=0)[None])[0]), low, high)
-    return Scores(found, true, right, right / max(found, 1), right / max(true, 1), f1)
+    return Scores(found, true, right, right / max(found, 1), right / max(true, 1), interval([rows], F1))
 
 
-def difference(rows: Rows, baseline: Rows) -> Interval:
-    """The F1 less that of a baseline on the same source sentences, with its paired bootstrap interval."""
-    both = np.concatenate([rows, baseline], axis=1)
-    drawn = resampled(both)
-    gaps = f1_of(drawn[:, :3]) - f1_of(drawn[:, 3:])
-    total = both.sum(axis=0)[None]
-    low, high = np.quantile(gaps, [0.025, 0.975]).tolist()
-    return Interval(float((f1_of(total[:, :3]) - f1_of(total[:, 3:]))[0]), low, high)
-
-
-def resampled(rows: Rows, resamples: int = RESAMPLES, seed: int = SEED) -> Rows:
-    """Sums (resamples, statistics) over sentences drawn with replacement.
-
-    Rows take few different values, so that the number of each is drawn instead of the sentences.
-    """
-    values, counts = np.unique(rows, axis=0, return_counts=True)
-    drawn = np.random.default_rng(seed).multinomial(len(rows), counts / len(rows), size=resamples)
-    made: Rows = drawn @ values
-    return made
+def difference(rows: Rows, baseline: Rows) -> Comparison:
+    """The F1 less that of a baseline on the same source sentences."""
+    return compare([rows], [baseline], F1)

@@ -40,6 +40,7 @@ from eval.hints.systems import (
     reference_index,
 )
 from eval.hints.verdicts import RIGHT
+from eval.report.blocks import markdown_table
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run, share
 from rag_mt.base.defaults import DEFAULT_PHRASE_MODEL
 from rag_mt.base.errors import UserError
@@ -180,21 +181,20 @@ def report(found: Found, confidence: Confidence, options: argparse.Namespace, da
 def table(kind: str, values: Sequence[float], lines: Sequence[Line | None]) -> str:
     """A Markdown table: one row per value of confidence or coverage."""
     names = ("hints/sentence", "sentences", "content", "strict", "right", "partly", "wrong")
-    made = [f"| {kind} | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    rows = []
     for value, own in zip(values, lines, strict=True):
         if own is None:
             continue
         shares = (own.sentences, own.content, own.strict, own.right, own.partly, own.wrong)
         cells = [f"{own.hints:.2f}", *("" if share is None else f"{share:.1%}" for share in shares)]
-        made.append(f"| {value:g} | " + " | ".join(cells) + " |")
-    return "\n".join(made) + "\n"
+        rows.append([f"{value:g}", *cells])
+    return markdown_table([kind, *names], rows) + "\n"
 
 
 def _print_weights(confidence: Confidence) -> None:
-    print("| feature | weight per standard deviation |\n|---|---|")
-    for name, weight in sorted(zip(confidence.features, confidence.weights, strict=True), key=lambda p: -abs(p[1])):
-        print(f"| {name} | {weight:+.3f} |")
-    print()
+    weights = sorted(zip(confidence.features, confidence.weights, strict=True), key=lambda p: -abs(p[1]))
+    rows = [[name, f"{weight:+.3f}"] for name, weight in weights]
+    print(markdown_table(["feature", "weight per standard deviation"], rows) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +72,12 @@ def chrf(sums: Rows) -> Rows:
 def mean(sums: Rows) -> Rows:
     """The mean of sentence scores. Columns: the score, and 1."""
     made: Rows = sums[:, 0] / np.maximum(sums[:, 1], 1)
+    return made
+
+
+def mean_rows(scores: NDArray[Any]) -> Rows:
+    """The statistics (..., units, 2) of `mean` for the scores of units (..., units)."""
+    made: Rows = np.stack([scores, np.ones_like(scores, dtype=np.float64)], axis=-1).astype(np.float64)
     return made
 
 

@@ -41,6 +41,7 @@ from eval.passages.runs import (
     DENSE,
     RM3,
     Record,
+    cells_of,
     dense_scorer,
     evaluated,
     kept_records,
@@ -91,7 +92,9 @@ def evaluate(options: argparse.Namespace) -> int:
         "passages": collection.counts(),
         "queries": {code: len(collection.asked_in(code)) for code in collection.codes},
     }
-    report = Report(facts, collection.codes, without, systems, _notes(collection, options, systems), _command(options))
+    articles = {cell.name: [query.group for query in cell.queries] for own in cells_of(collection) for cell in own}
+    notes = _notes(collection, options, systems)
+    report = Report(facts, collection.codes, without, systems, notes, _command(options), articles)
     print(markdown(report), end="")
     for name in options.report:
         write_report(report, Path(name))

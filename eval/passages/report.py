@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from eval.metrics.formulas import mean_rows
 from eval.passages.runs import ANY, Record
 from eval.passages.trec import MEASURES
-from eval.significance import TRIALS, Comparison, compare
+from eval.report.blocks import markdown_table
+from eval.significance import LEVEL, TRIALS, Comparison, compare, holm
 from rag_mt import __version__
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.paths import whole_file
@@ -24,7 +26,6 @@ SAME, CROSS, ALONE, ALL = "same language", "cross-language", "one other language
 KINDS = (SAME, CROSS, ALONE)
 PAIRS = tuple((kind, measure) for kind in KINDS for measure in ("MRR@100", "Recall@100"))
 POOLED = tuple(MEASURES)
-LEVEL = 0.05
 FEW_SEEDS = 3
 
 
@@ -41,7 +42,8 @@ class System:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a run found; `without` are the languages that have no parallel data."""
+    """All that a run found; `without` are the languages that have no parallel data, `articles` the article of each
+    query by cell (without it each query counts as one of its own)."""
 
     collection: Mapping[str, Any]
     codes: Sequence[str]
@@ -49,6 +51,7 @@ class Report:
     systems: Sequence[System]
     notes: Sequence[str]
     command: str
+    articles: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def signature(self) -> str:
@@ -106,18 +109,17 @@ def numbers(report: Report, system: System, kind: str, measure: str) -> dict[str
 def difference(
     report: Report, system: System, baseline: System, kind: str, measure: str, codes: Sequence[str]
 ) -> Comparison | None:
-    """The paired comparison over the queries of the cells, each query's value being its mean over seeds; None where
-    there is no cell, such as across languages where all passages are in one."""
+    """The paired comparison over the queries of the cells, with articles as clusters and the seeds as trainings; None
+    where there is no cell, such as across languages where all passages are in one."""
     names = [name for code in codes for name in cell_names(code, kind, system.records[0])]
     if not names:
         return None
-    ours, theirs = ([_rows(own, name, measure) for name in names] for own in (system, baseline))
-    return compare(ours, theirs, "mean", resamples=1000, trials=TRIALS)
-
-
-def _rows(system: System, cell: str, measure: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    means = np.mean([record.values[cell][measure] for record in system.records], axis=0)
-    return np.stack([means, np.ones_like(means)], axis=1)
+    ours, theirs = (
+        [mean_rows(np.array([record.values[name][measure] for record in own.records])) for name in names]
+        for own in (system, baseline)
+    )
+    articles = [np.array(report.articles[name], np.str_) for name in names] if report.articles else None
+    return compare(ours, theirs, "mean", articles)
 
 
 def markdown(report: Report) -> str:
@@ -150,21 +152,23 @@ def _kinds(report: Report) -> list[str]:
 
 def _table(report: Report, kind: str, measure: str) -> Iterator[str]:
     titles = [title for title, _ in columns(report)]
-    yield from _head(f"{measure}, {kind}", ["system", *titles])
-    for system in report.systems:
-        row = numbers(report, system, kind, measure)
-        yield _row([system.name, *(_number(*row[title]) for title in titles)])
+    rows = [(system.name, numbers(report, system, kind, measure)) for system in report.systems]
+    cells = [[name, *(_number(*row[title]) for title in titles)] for name, row in rows]
+    yield from _section(f"{measure}, {kind}", ["system", *titles], cells)
 
 
 def _pooled(report: Report) -> Iterator[str]:
-    yield from _head("The passages of all languages are relevant (mean over query languages)", ["system", *POOLED])
-    for system in report.systems:
-        yield _row([system.name, *(_number(*numbers(report, system, ALL, measure)["Avg"]) for measure in POOLED)])
+    rows = [
+        [system.name, *(_number(*numbers(report, system, ALL, measure)["Avg"]) for measure in POOLED)]
+        for system in report.systems
+    ]
+    title = "The passages of all languages are relevant (mean over query languages)"
+    yield from _section(title, ["system", *POOLED], rows)
 
 
 def _bias(report: Report) -> Iterator[str]:
     what = ("first 20", "own first")
-    yield from _head("Language bias (0: none; mean over query languages)", ["system", *what, "MRR@100 same less cross"])
+    rows = []
     for system in report.systems:
         cells = [
             _number(*over_seeds([float(np.mean([r.bias[code][key] for code in report.codes])) for r in system.records]))
@@ -178,47 +182,50 @@ def _bias(report: Report) -> Iterator[str]:
             )
             for r in system.records
         ]
-        yield _row([system.name, *cells, _number(*over_seeds(gaps))])
+        rows.append([system.name, *cells, _number(*over_seeds(gaps))])
+    title = "Language bias (0: none; mean over query languages)"
+    yield from _section(title, ["system", *what, "MRR@100 same less cross"], rows)
 
 
 def _differences(report: Report) -> Iterator[str]:
     by_name = {system.name: system for system in report.systems}
+    shown = columns(report)
+    compared = [(system, by_name[name]) for system in report.systems for name in system.baselines]
     for kind in _kinds(report):
-        titles = [(title, codes) for title, codes in columns(report)]
-        heading = f"Differences in MRR@100, {kind}, with p of Fisher's two-sided paired randomization test"
-        yield from _head(heading, ["system", "less", *(title for title, _ in titles)])
-        for system in report.systems:
-            for name in system.baselines:
-                found = [difference(report, system, by_name[name], kind, "MRR@100", codes) for _, codes in titles]
-                yield _row([system.name, name, *(_gain(own) for own in found)])
+        gains = {
+            (n, title): difference(report, system, baseline, kind, "MRR@100", codes)
+            for n, (system, baseline) in enumerate(compared)
+            for title, codes in shown
+        }
+        corrected = holm({key: gain.p for key, gain in gains.items() if gain is not None})
+        rows = [
+            [system.name, baseline.name, *(_gain(gains[n, title], corrected.get((n, title))) for title, _ in shown)]
+            for n, (system, baseline) in enumerate(compared)
+        ]
+        heading = f"Differences in MRR@100, {kind}, with p of a two-sided paired randomization test"
+        yield from _section(heading, ["system", "less", *(title for title, _ in shown)], rows)
         yield ""
-        yield f"Bold: p <= {LEVEL}. {TRIALS} random exchanges; a query's value is its mean over seeds."
+        yield (
+            f"p is by Holm over this table; bold: below {LEVEL}. {TRIALS} random exchanges, of all queries on an "
+            "article together; a query's value is its mean over seeds."
+        )
 
 
-def _gain(found: Comparison | None) -> str:
-    if found is None:
+def _gain(found: Comparison | None, p: float | None) -> str:
+    if found is None or p is None:
         return ""
-    text = f"{found.value:+.3f} ({found.randomization:.4f})"
-    return f"**{text}**" if found.randomization <= LEVEL else text
+    text = f"{found.value:+.3f} ({p:.4f})"
+    return f"**{text}**" if p < LEVEL else text
 
 
 def _papers() -> Iterator[str]:
     for table in tomllib.loads(PAPERS.read_text(encoding="utf-8"))["passages"]:
-        yield from _head(f"{table['paper']}: {table['title']}", ["system", *table["columns"]])
-        for name, values in table["rows"].items():
-            yield _row([name, *(f"{value:.3f}" for value in values)])
+        rows = [[name, *(f"{value:.3f}" for value in values)] for name, values in table["rows"].items()]
+        yield from _section(f"{table['paper']}: {table['title']}", ["system", *table["columns"]], rows)
 
 
-def _head(title: str, names: Sequence[str]) -> Iterator[str]:
-    yield ""
-    yield f"## {title}"
-    yield ""
-    yield _row(names)
-    yield _row(["---"] * len(names))
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _section(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield from ("", f"## {title}", "", markdown_table(head, rows))
 
 
 def _number(mean: float, width: float | None) -> str:

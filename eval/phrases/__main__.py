@@ -15,7 +15,7 @@ models, such as ccpr-e5-small or a folder of `finetune.ccpr`. The first model is
 
 Scores: accuracy@1 of the surface (casefolded, white space as single blanks) and of the very instance, mean reciprocal
 rank of the surface among the first ten different ones, and the share of queries whose best hit lies in the true
-sentence and overlaps the true span. Differences by paired bootstrap over sentences (1,000 samples).
+sentence and overlaps the true span. Differences: interval and p-value over sentences (`eval.significance`).
 
 Without --data this runs in its quick form: the sample corpus, aligned by an encoder alone. No measurement.
 
@@ -24,7 +24,7 @@ Without --data this runs in its quick form: the sample corpus, aligned by an enc
 Suite `xpr` asks for the translation of phrases in both directions, each phrase by its example sentences (XPR), by
 itself (CLSE) or by its words (CLWE; --data is the text that they are trained on), in the paper's four settings, with
 its sweeps and ablations. Results are kept in --runs: a run that is stopped goes on, and what was not run is named in
-the report. Scores: accuracy@1, paired bootstrap over concepts. Without --phrases it runs on phrases of the sample
+the report. Scores: accuracy@1, intervals and p-values over concepts. Without --phrases it runs on phrases of the sample
 corpus, aligned by an encoder alone. No measurement.
 """
 

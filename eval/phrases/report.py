@@ -11,7 +11,9 @@ from typing import Any
 from eval.data.phrase_sets import PhraseSet
 from eval.phrases.candidates import Distractors, SetResult
 from eval.phrases.models import Row
-from eval.phrases.scores import Difference, Scores, average, difference, scores
+from eval.phrases.scores import Scores, average, difference, scores
+from eval.report.blocks import markdown_table
+from eval.significance import LEVEL, Comparison, holm
 from rag_mt import __version__
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, settings_hash
@@ -43,7 +45,7 @@ class Line:
     row: Row
     results: tuple[SetResult, ...]
     chosen: bool
-    difference: Difference | None
+    difference: Comparison | None
 
     @property
     def scores(self) -> list[Scores]:
@@ -160,7 +162,12 @@ def table(report: Report) -> str:
     """The Markdown table, readable as plain text too."""
     short = [own.name.split(" ", 1)[1] for own in report.sets]
     head = ["accuracy@1, %", *short, "avg", "instance", "MRR", "overlap", "- baseline [95 %] p"]
-    rows = [[line.row.name + (" *" if line.chosen else ""), *_numbers(line)] for line in report.lines]
+    gains = {n: line.difference for n, line in enumerate(report.lines) if line.difference is not None}
+    corrected = holm({n: gain.p for n, gain in gains.items()})
+    rows = [
+        [line.row.name + (" *" if line.chosen else ""), *_numbers(line, corrected.get(n))]
+        for n, line in enumerate(report.lines)
+    ]
     sets = [
         f"{own.name}: {len(own.queries)} of {own.available} queries in {len(own.sources)} sentences, alignment: "
         f"{own.alignment}, sha256 {own.sha256[:16]}"
@@ -170,37 +177,26 @@ def table(report: Report) -> str:
     parts = [
         f"# Phrase retrieval, suite {report.suite}",
         "\n".join(f"- {line}" for line in (*sets, *report.notes)),
-        _aligned([head, *rows]),
-        "The chosen row of each model is marked *; the baseline is that of the first model. Averages count sets alike.",
+        markdown_table(head, rows),
+        "The chosen row of each model is marked *; the baseline is that of the first model. Averages count sets alike. "
+        "p is that of a two-sided randomization test that exchanges sentences, by Holm over the rows of this table: "
+        f"below {LEVEL} is significant.",
         "The paper's accuracy@1 (other queries, index of 9.6 M phrases):",
-        _aligned([["model", "De-En", "Ro-En", "Cs-En", "avg"], *paper]),
+        markdown_table(["model", "De-En", "Ro-En", "Cs-En", "avg"], paper),
         "Signatures:",
         "\n".join(f"- {line.row.name}: `{report.signature(line)}`" for line in report.lines),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _numbers(line: Line) -> list[str]:
+def _numbers(line: Line, p: float | None) -> list[str]:
     mean = average(line.scores)
     values = [*(s.accuracy for s in line.scores), mean.accuracy, mean.instance, mean.mrr, mean.overlap]
     gain = line.difference
     last = "baseline"
-    if gain is not None:
-        last = f"{100 * gain.value:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}] {gain.p:.3f}"
+    if gain is not None and p is not None:
+        last = f"{100 * gain.value:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}] {p:.4f}"
     return [*(f"{100 * value:.1f}" for value in values), last]
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table with padded columns, the first row its head."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    made = [
-        "| "
-        + " | ".join(c.ljust(w) if not n else c.rjust(w) for n, (c, w) in enumerate(zip(r, widths, strict=True)))
-        + " |"
-        for r in rows
-    ]
-    rule = "|" + "|".join("-" * (w + 1) + (":" if n else "-") for n, w in enumerate(widths)) + "|"
-    return "\n".join([made[0], rule, *made[1:]])
 
 
 def write_report(report: Report, path: Path) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-RESAMPLES = 1000
-SEED = 12345
+from eval.metrics.formulas import mean_rows
+from eval.significance import Comparison, compare
 
 
 @dataclass(frozen=True)
@@ -78,61 +78,16 @@ def average(parts: Sequence[Scores]) -> Scores:
     return Scores(*np.mean(rows, axis=0).tolist())
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A system's accuracy less the baseline's, its 95 % interval, and the two-sided p-value of no difference."""
+def difference(system: Sequence[Outcomes], baseline: Sequence[Outcomes]) -> Comparison:
+    """The difference in strict accuracy@1, averaged over sets; sentences are the clusters, since the queries of a
+    sentence overlap.
 
-    value: float
-    low: float
-    high: float
-    p: float
-
-
-def difference(
-    system: Sequence[Outcomes], baseline: Sequence[Outcomes], resamples: int = RESAMPLES, seed: int = SEED
-) -> Difference:
-    """Paired bootstrap of the difference in strict accuracy@1, averaged over sets.
-
-    Sentences are drawn with replacement, with all their queries, since the queries of a sentence overlap (Koehn 2004,
-    "Statistical significance tests for machine translation evaluation"). Equal seeds draw equal samples.
-    `system[i]` and `baseline[i]` are outcomes of the same queries.
+    `system[i]` and `baseline[i]` are outcomes of the same queries; raises ValueError for others.
     """
-    gains = []
-    for ours, theirs in zip(system, baseline, strict=True):
+    clusters = []
+    for number, (ours, theirs) in enumerate(zip(system, baseline, strict=True)):
         if not np.array_equal(ours.sentences, theirs.sentences):
             raise ValueError("the outcomes to compare are not those of the same queries")
-        gains.append((ours.right.astype(np.float64) - theirs.right, ours.sentences))
-    return paired_bootstrap(gains, resamples, seed)
-
-
-def paired_bootstrap(
-    gains: Sequence[tuple[NDArray[np.float64], NDArray[np.int64]]], resamples: int = RESAMPLES, seed: int = SEED
-) -> Difference:
-    """The mean gain, averaged over sets, from the gain of each query and the group (sentence, concept) it belongs to.
-    Groups are drawn with replacement."""
-    rng = np.random.default_rng(seed)
-    value, drawn = 0.0, np.zeros(resamples)
-    for gain, groups in gains:
-        value += float(gain.mean()) / len(gains)
-        drawn += _resampled_means(gain, groups, resamples, rng) / len(gains)
-    return difference_of(value, drawn)
-
-
-def difference_of(value: float, drawn: NDArray[np.float64]) -> Difference:
-    """A difference with the interval and the p-value that those of resampled data, (resamples,), give it."""
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    tail = min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))
-    return Difference(value, float(low), float(high), min(1.0, 2 * (tail + 1) / (len(drawn) + 1)))
-
-
-def _resampled_means(
-    gain: NDArray[np.float64], groups: NDArray[np.int64], resamples: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """The mean of `gain` over the queries of each sample of groups, (resamples,)."""
-    _, numbers = np.unique(groups, return_inverse=True)
-    sums, sizes = np.bincount(numbers, weights=gain), np.bincount(numbers)
-    means = np.empty(resamples)
-    for row in range(resamples):
-        drawn = rng.integers(0, len(sums), size=len(sums))
-        means[row] = sums[drawn].sum() / sizes[drawn].sum()
-    return means
+        clusters.append(np.array([f"{number} {sentence}" for sentence in ours.sentences.tolist()], dtype=np.str_))
+    sides = [[mean_rows(own.right) for own in side] for side in (system, baseline)]
+    return compare(sides[0], sides[1], "mean", clusters)

@@ -124,8 +124,8 @@ def settings(runs: Runs, command: str) -> Iterator[Block]:
     yield Heading("Signatures", 3)
     yield Bullets(tuple(_signatures(runs)))
     yield Text(
-        f"Paired bootstrap resampling: {RESAMPLES} samples; approximate randomization: {TRIALS} trials; seed {SEED}. "
-        "Averages are tested by the mean of the differences per direction."
+        f"Bootstrap intervals: {RESAMPLES} samples of sentences; approximate randomization: {TRIALS} trials; seed "
+        f"{SEED}. Averages are tested by the mean of the differences per direction."
     )
     yield Heading("Software and machine", 3)
     yield Bullets(tuple(sorted({_machine(r) for r in runs.all})))

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from eval.data.suites import FOLDERS, SAMPLE
 from eval.metrics.chrf import open_chrf
 from eval.metrics.formulas import Rows
-from eval.significance import Comparison, compare
+from eval.significance import LEVEL, Comparison, compare, holm
 from eval.translation.records import Record, read_records
 from eval.translation.runs import COMMANDS, RECORDS, finished_runs, read_facts
 from eval.translation.scores import SCORES, Scored, read_scores, scored
@@ -25,6 +25,9 @@ MAIN_METRICS = ("chrF++", "chrF")
 BY_DIRECTION = ("index", "encoder", "adapter", "plain_adapter", "along")
 """Settings of a system that may name the direction."""
 OF_MACHINES = ("device", "batch_size")
+PRIMARY = "chrF"
+Comparing = tuple[str, tuple[str, ...], str]
+"""System, directions and metric of a comparison with the baseline."""
 GROUPS = {"to_en": "X -> English", "from_en": "English -> X", "other": "other directions"}
 
 
@@ -126,8 +129,41 @@ class Runs:
             self._compared[key] = made
         return self._compared[key]
 
+    @property
+    def averaged(self) -> dict[str, list[str]]:
+        """What scores are averaged over, by title: the groups of directions, and all if there are several groups."""
+        made = {GROUPS[group]: names for group, names in self.groups.items()}
+        if len(made) > 1:
+            made["all directions"] = [name for names in made.values() for name in names]
+        return made
+
+    @property
+    def primary(self) -> str:
+        """The metric of the one question that is asked first."""
+        return PRIMARY if PRIMARY in self.metrics else self.metrics[0]
+
     @cached_property
-    def _compared(self) -> dict[tuple[str, tuple[str, ...], str], Comparison | None]:
+    def corrected(self) -> Mapping[Comparing, float]:
+        """p by Holm of every comparison with the baseline. There are two families: the primary metric over all
+        directions, a comparison for each system; and all others of the report together."""
+        whole = list(self.averaged.values())[-1]
+        sets = {tuple(names) for names in self.averaged.values()} | {(name,) for name in whole}
+        first: dict[Comparing, float] = {}
+        others: dict[Comparing, float] = {}
+        for system in self.systems[1:]:
+            for metric in self.metrics:
+                for names in sorted(sets):
+                    if found := self.comparison(system, names, metric):
+                        family = first if (metric, list(names)) == (self.primary, whole) else others
+                        family[system, names, metric] = found.p
+        return holm(first) | holm(others)
+
+    def significant(self, system: str, directions: Sequence[str], metric: str) -> bool:
+        """Whether the system differs from the baseline, by Holm over its family."""
+        return self.corrected.get((system, tuple(directions), metric), 1.0) < LEVEL
+
+    @cached_property
+    def _compared(self) -> dict[Comparing, Comparison | None]:
         return {}
 
 

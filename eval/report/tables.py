@@ -9,6 +9,7 @@ from pathlib import Path
 from eval.report.blocks import Block, Heading, Table, Text
 from eval.report.hints import hint_statistics, new_hints
 from eval.report.runs import GROUPS, ReportRun, Runs
+from eval.significance import LEVEL
 from eval.translation.format import FAULTS, clean_counts
 
 PAPERS = Path(__file__).parents[1] / "papers.toml"
@@ -20,8 +21,10 @@ def score_tables(runs: Runs) -> Iterator[Block]:
     """For each metric and group of directions the scores of all systems, marked where they differ from the baseline."""
     yield Heading("Scores")
     yield Text(
-        f"{BETTER} and {WORSE} mark scores above and below those of {runs.baseline} where paired bootstrap resampling "
-        "and approximate randomization both give p < 0.05. Averages count directions alike."
+        f"{BETTER} and {WORSE} mark scores above and below those of {runs.baseline} where a two-sided randomization "
+        f"test gives p < {LEVEL} by Holm over its family: the first is {runs.primary} over all directions, a test for "
+        "each system; the second is every other test of this report, of all metrics, directions and averages. Averages "
+        "count directions alike."
     )
     for metric in runs.metrics:
         for group, directions in runs.groups.items():
@@ -46,7 +49,7 @@ def _score_row(runs: Runs, system: str, directions: Sequence[str], metric: str, 
 def mark(runs: Runs, system: str, directions: Sequence[str], metric: str) -> str:
     """The sign of a significant difference to the baseline, else nothing."""
     found = runs.comparison(system, directions, metric)
-    if found is None or not found.significant:
+    if found is None or not runs.significant(system, directions, metric):
         return ""
     return f" {BETTER if found.value > 0 else WORSE}"
 
@@ -57,43 +60,32 @@ def gain_tables(runs: Runs) -> Iterator[Block]:
         return
     yield Heading(f"Gains over {runs.baseline}")
     yield Text(
-        "p randomization is two-sided. p bootstrap is computed as sacreBLEU does, which is nearly one-sided: alone it "
-        "finds a difference where there is none twice as often as it says. Differences count as significant where both "
-        "are below 0.05."
+        "p is that of a two-sided randomization test, which exchanges the outputs for sentences; p by Holm is "
+        f"corrected for the number of tests of its family (see Scores): below {LEVEL} a difference is significant. "
+        "Intervals are by bootstrap over sentences."
     )
-    groups = {GROUPS[group]: names for group, names in runs.groups.items()}
-    if len(groups) > 1:
-        groups["all directions"] = [name for names in groups.values() for name in names]
-    head = (
-        "system",
-        "directions",
-        "gain",
-        "95 % interval",
-        "p bootstrap",
-        "p randomization",
-        "better",
-        "significantly",
-    )
+    head = ("system", "directions", "gain", "95 % interval", "p", "p by Holm", "better", "significantly")
     for metric in runs.metrics:
         rows = []
         for system in runs.systems[1:]:
-            for title, names in groups.items():
+            for title, names in runs.averaged.items():
                 found = runs.comparison(system, names, metric)
                 if found is None:
                     continue
-                single = [own for own in (runs.comparison(system, [name], metric) for name in names) if own]
+                compared = {name: runs.comparison(system, [name], metric) for name in names}
+                single = {name: own.value for name, own in compared.items() if own}
+                marked = [value for name, value in single.items() if runs.significant(system, [name], metric)]
                 some = "" if len(single) == len(names) else f", {len(single)} of {len(names)} directions"
-                better = sum(own.value > 0 for own in single)
-                up = sum(own.value > 0 and own.significant for own in single)
-                down = sum(own.value < 0 and own.significant for own in single)
+                better = sum(value > 0 for value in single.values())
+                up, down = sum(value > 0 for value in marked), sum(value < 0 for value in marked)
                 rows.append(
                     (
                         system,
                         title + some,
                         f"{found.value:+.2f}",
                         f"{found.low:+.2f} to {found.high:+.2f}",
-                        f"{found.bootstrap:.4f}",
-                        f"{found.randomization:.4f}",
+                        f"{found.p:.4f}",
+                        f"{runs.corrected[system, tuple(names), metric]:.4f}",
                         f"{better} of {len(single)}",
                         f"{up} better, {down} worse",
                     )

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 
 from rag_mt.base.console import Parser, positive, run
+from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
-from rag_mt.models.loading import DEFAULT_ENCODER
 from retrievers.encoders.encoder import TransformerEncoder, open_encoder
 
 MIN_TOKENS = 20

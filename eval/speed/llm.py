@@ -23,11 +23,12 @@ from transformers import StoppingCriteria
 
 from prompts.builder import PromptBuilder
 from rag_mt.base.console import Parser, positive, run
+from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, Prompt, Sentence
 from rag_mt.llm import TransformersLLM
 from rag_mt.llm.stopping import first_stop
-from rag_mt.models.loading import DEFAULT_LLM, LoadedLLM, load_llm
+from rag_mt.models.loading import LoadedLLM, load_llm
 
 
 class StopAt(StoppingCriteria):

@@ -4,10 +4,12 @@ sentence's own translation."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from eval.data.phrase_pairs import Frequent, all_phrase_pairs
+from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.types import Hint, Hit, Origin, Retriever, Sentence, Span, Unit
 from retrievers.dense import MAX_HINTS
 from retrievers.encoders.alignment import Links
@@ -23,6 +25,7 @@ class Shuffled:
 
     def __init__(self, retriever: Retriever, seed: int) -> None:
         self.name, self.unit = retriever.name, retriever.unit
+        self.settings: Mapping[str, Any] = {**retriever.settings, "shuffled": seed}
         self._retriever, self._seed = retriever, seed
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
@@ -54,6 +57,7 @@ class Fixed:
     def __init__(self, name: str, hints: Mapping[int, tuple[Hint, ...]]) -> None:
         self.name = name
         self.unit: Unit = "phrase"
+        self.settings: Mapping[str, Any] = {"hints": settings_hash(sorted(hints.items()))}
         self._hints = hints
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
@@ -87,6 +91,7 @@ class WithoutReferences:
     def __init__(self, retriever: Searching, references: Sequence[str]) -> None:
         """`references[i]` is that of the sentence whose origin has the line i + 1."""
         self.name, self.unit = retriever.name, retriever.unit
+        self.settings: Mapping[str, Any] = {**retriever.settings, "without": settings_hash(list(references))}
         self._retriever = retriever
         index = retriever.index
         assert isinstance(index, Index)

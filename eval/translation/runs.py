@@ -55,9 +55,10 @@ COMMANDS = "commands.json"
 def translate_run(run: Run, suite: Suite, models: Models, bar: Any, restart: bool = False, show: bool = True) -> None:
     """Translate what is missing of a run and write its facts; `bar` is told of every sentence.
 
-    All sentences are retrieved for as one call, sorted by the length of their prompts and cut into batches, so that a
-    run that was killed goes on with what is missing and ends with the same records. What another system of the folder
-    has asked already is not generated again where that changes nothing (see eval/translation/shared.py).
+    The missing sentences are retrieved for in one call, sorted by the length of their prompts and cut into batches. A
+    batch is kept as a whole, so that a run that was killed goes on with the same batches and ends with the same
+    records. What another system of the folder has asked already is not generated again where that changes nothing (see
+    eval/translation/shared.py).
     """
     run.file(RECORDS).parent.mkdir(parents=True, exist_ok=True)
     translator = open_translator(run, suite, models, show)
@@ -93,9 +94,13 @@ def _pass(bar: Any, sentences: int) -> None:
 def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: Any, settings: Mapping[str, Any]) -> None:
     part, times = run.part, run.file(TIMES)
     sentences = [Sentence(text, part.source, Origin(part.name, n)) for n, text in enumerate(part.sources, 1)]
+    missing = [n for n in range(len(sentences)) if n not in journal.found]
+    # Shuffled hints are those of other sentences: they depend on all of them.
+    wanted = range(len(sentences)) if run.system.hints == "shuffled" else missing
     begin = time.perf_counter()
-    prompts = translator.prepare(sentences)
-    note_time(times, RETRIEVAL, time.perf_counter() - begin, len(sentences))
+    prompts = dict(zip(wanted, translator.prepare([sentences[n] for n in wanted]), strict=True))
+    if not journal.found:  # the time of all sentences was noted before the first record
+        note_time(times, RETRIEVAL, time.perf_counter() - begin, len(sentences))
 
     def by_whom(n: int) -> tuple[str, str]:
         return answering(translator.llm, prompts[n]).fingerprint, asked(prompts[n])
@@ -110,17 +115,14 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
         journal.add_records(numbers, records)
         bar.update(len(numbers))
 
-    missing = {n: prompt for n, prompt in enumerate(prompts) if n not in journal.found}
-    batches = plan(dict(enumerate(prompts)), run.system.batch_size)
+    left = {n: prompts[n] for n in missing}
     if repeatable(translator.llm):
         others = other_completions(run.file(RECORDS), settings)
         known = {n: others[key] for n in missing if (key := by_whom(n)) in others}
         if known:
             keep(list(known), list(known.values()))
-        batches = plan({n: prompt for n, prompt in missing.items() if n not in known}, run.system.batch_size)
-    for batch in batches:
-        if missing.keys().isdisjoint(batch):
-            continue
+        left = {n: prompt for n, prompt in left.items() if n not in known}
+    for batch in plan(left, run.system.batch_size):
         begin = time.perf_counter()
         completions = translator.llm.generate([prompts[n] for n in batch], translator.max_new_tokens)
         seconds = time.perf_counter() - begin

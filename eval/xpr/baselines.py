@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.phrases.scores import SEED
+from eval.significance import SEED
 from eval.xpr.mapping import SelfLearning, centre, nearest_rotation, normalised, self_learned, unit
 from eval.xpr.word_vectors import WordTraining, WordVectors, load_words, train_words
 from rag_mt.base.errors import UserError

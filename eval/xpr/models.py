@@ -23,8 +23,8 @@ from rag_mt.models.adapters import TRAINING, adapter_fingerprint
 from rag_mt.models.adapters import WEIGHTS as ADAPTER
 from retrievers.ccpr.heads import ENCODER
 from retrievers.xpr.examples import ExampleSet
-from retrievers.xpr.head import SETTINGS, XprSettings
 from retrievers.xpr.head import WEIGHTS as HEAD
+from retrievers.xpr.head import XprSettings
 from retrievers.xpr.model import XprEncoder, open_xpr
 
 MULTILINGUAL = "multilingual"
@@ -121,7 +121,7 @@ class Models:
         return found
 
     def __contains__(self, name: str) -> bool:
-        return self.folder is not None and (self.folder / name / SETTINGS).is_file()
+        return self.folder is not None and (self.folder / name / XprSettings.FILE).is_file()
 
     def alone(self, name: str) -> bool:
         """Whether a model was trained on phrases without example sentences."""
@@ -131,7 +131,7 @@ class Models:
         """All that changes a model's vectors but the number of example sentences: neither how it was trained nor what
         a run needs to go on."""
         folder = self._path(name)
-        files = [folder / file for file in (SETTINGS, HEAD) if (folder / file).is_file()]
+        files = [folder / file for file in (XprSettings.FILE, HEAD) if (folder / file).is_file()]
         adapted = (folder / ADAPTER).is_file()
         encoder = adapter_fingerprint(str(folder)) if adapted else folder_fingerprint(folder / ENCODER)
         return {"model": settings_hash([encoder, *map(remembered_sha256, files)])}

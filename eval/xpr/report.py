@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from eval.phrases.scores import Difference
 from eval.report.blocks import Block, Bullets, Heading, Table, Text, as_markdown
 from eval.report.tables import PAPERS
+from eval.significance import LEVEL, Comparison, holm
 from eval.xpr.models import ABLATIONS
 from eval.xpr.plans import ALONE, COUNTS, SWEPT, UNTRAINED
 from eval.xpr.scores import compared, score
@@ -71,7 +71,7 @@ class Report:
         return [row for row in self.rows if row.part == name and row.answers]
 
     @cached_property
-    def differences(self) -> dict[str, tuple[Difference, list[str]]]:
+    def differences(self) -> dict[str, tuple[Comparison, list[str]]]:
         """The differences of `COMPARED` that can be told, and the sets that they are over."""
         rows = {(row.part, row.name): row.answers for row in self.rows}
         made = {}
@@ -102,9 +102,11 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
     if found := list(_differences(report)):
         yield Heading("Differences")
         yield Text(
-            "In points, over the sets that both rows have, with 95 % intervals by paired bootstrap over concepts."
+            "In points, over the sets that both rows have, with 95 % intervals by paired bootstrap over concepts and p "
+            "of a two-sided randomization test that exchanges concepts. The rows of this table are one family: those "
+            f"whose p by Holm is below {LEVEL} are significant."
         )
-        yield Table(("difference", "points", "low", "high", "p", "sets"), tuple(found))
+        yield Table(("difference", "points", "low", "high", "p", "p by Holm", "sets"), tuple(found))
     yield from _layers(report)
     yield from _counts(report, picture)
     for part, title in (
@@ -186,9 +188,10 @@ def _missing(report: Report) -> list[str]:
 
 
 def _differences(report: Report) -> Iterator[tuple[str, ...]]:
+    corrected = holm({name: gain.p for name, (gain, _) in report.differences.items()})
     for name, (gain, both) in report.differences.items():
-        numbers = (f"{100 * gain.value:+.1f}", f"{100 * gain.low:+.1f}", f"{100 * gain.high:+.1f}", f"{gain.p:.3f}")
-        yield (name, *numbers, ", ".join(both))
+        points = (f"{100 * value:+.1f}" for value in (gain.value, gain.low, gain.high))
+        yield (name, *points, f"{gain.p:.4f}", f"{corrected[name]:.4f}", ", ".join(both))
 
 
 def _layers(report: Report) -> Iterator[Block]:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.data.concepts import concept
-from eval.phrases.scores import RESAMPLES, SEED, Difference, difference_of
+from eval.metrics.formulas import mean_rows
+from eval.significance import SEED, Comparison, Interval, compare, interval
 from rag_mt.base.types import Floats
 from rag_mt.text.words import word_spans
 from retrievers.xpr.examples import ExampleSet, Rows, Split
@@ -119,25 +120,16 @@ class Asked:
         return Asked(self.right[:, self.several], self.concepts[self.several], self.several[self.several])
 
 
-def score(asked: Sequence[Asked]) -> Difference:
-    """Accuracy averaged over sets, with its 95 % interval over concepts (the p-value says nothing here)."""
-    return compared(asked, [Asked(np.zeros_like(own.right), own.concepts, own.several) for own in asked])
+def score(asked: Sequence[Asked]) -> Interval:
+    """Accuracy averaged over sets, with its 95 % interval over concepts."""
+    return interval([mean_rows(own.right.mean(0)) for own in asked], "mean", [own.concepts for own in asked])
 
 
-def compared(ours: Sequence[Asked], theirs: Sequence[Asked]) -> Difference:
-    """Paired bootstrap of the difference in accuracy, averaged over sets: concepts are drawn with replacement, each
-    with all its pairs of all sets and both directions, because what is hard in one language is in others too.
-    """
-    concepts, numbers = np.unique(np.concatenate([own.concepts for own in ours]), return_inverse=True)
-    drawn = np.random.default_rng(SEED).multinomial(len(concepts), np.full(len(concepts), 1 / len(concepts)), RESAMPLES)
-    value, means, first = 0.0, np.zeros(RESAMPLES), 0
+def compared(ours: Sequence[Asked], theirs: Sequence[Asked]) -> Comparison:
+    """The difference in accuracy, averaged over sets. Concepts are the clusters, each with all its pairs of all sets
+    and both directions, because what is hard in one language is in others too. Raises ValueError for other pairs."""
     for one, other in zip(ours, theirs, strict=True):
         if not np.array_equal(one.concepts, other.concepts):
             raise ValueError("the results to compare are not those of the same pairs")
-        gain = one.right.mean(0) - other.right.mean(0)
-        own = numbers[first : first + len(gain)]
-        first += len(gain)
-        sums, sizes = np.bincount(own, gain, len(concepts)), np.bincount(own, minlength=len(concepts))
-        value += float(gain.mean()) / len(ours)
-        means += (drawn @ sums) / np.maximum(drawn @ sizes, 1) / len(ours)
-    return difference_of(value, means)
+    sides = [[mean_rows(own.right.mean(0)) for own in side] for side in (ours, theirs)]
+    return compare(sides[0], sides[1], "mean", [own.concepts for own in ours])

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.phrases.scores import Difference
+from eval.significance import Interval
 from eval.xpr.cells import Cells
 from eval.xpr.scores import Asked, Task, Vectors, result, score, task
 from rag_mt.base.errors import UserError
@@ -74,7 +74,7 @@ class Row:
         return float(np.mean([own.accuracy for own in self.answers.values()]))
 
     @cached_property
-    def score(self) -> Difference:
+    def score(self) -> Interval:
         """The same with its interval."""
         return score(list(self.answers.values()))
 

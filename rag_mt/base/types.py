@@ -7,9 +7,9 @@ Token offsets never leave an encoder.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -237,10 +237,16 @@ class Encoder(Protocol):
 
 
 class Retriever(Protocol):
-    """Sentences to hints. `name` is the registry's; `unit` is what its hits are."""
+    """Sentences to hints. `name` is the registry's; `unit` is what its hits are; `settings` is JSON-able and holds all
+    else that could change the hints."""
 
     name: str
     unit: Unit
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All that could change the hints of a sentence."""
+        ...
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
         """For each sentence its hints, strongest first; an empty tuple where nothing is trusted."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from rag_mt.base.defaults import LLM_CONCURRENCY, LLM_TIMEOUT
+from rag_mt.base.defaults import DEFAULT_LLM, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import LanguageModel
 from rag_mt.llm.routed import RoutedLLM
 from rag_mt.llm.server_names import PREFIX
 from rag_mt.llm.transformers_llm import TransformersLLM
-from rag_mt.models.loading import DEFAULT_LLM, Quantization, load_llm
+from rag_mt.models.loading import Quantization, load_llm
 
 __all__ = ["RoutedLLM", "TransformersLLM", "open_llm"]
 

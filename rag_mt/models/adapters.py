@@ -1,4 +1,4 @@
-"""PEFT adapters (LoRA and its like): checked, put onto their base model and merged into it."""
+"""PEFT adapters such as LoRA: checked, put onto their base model and merged into it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,18 @@ def adapter_fingerprint(adapter: str) -> str:
 
 
 def trained_wrapper(adapter: str) -> str | None:
-    """The shape of the prompts that an adapter was trained on, if a `training.json` in its folder tells it."""
+    """The prompt wrapper that an adapter was trained with, if a `training.json` in its folder names it."""
     file = Path(adapter).expanduser() / TRAINING
-    found = read_json(file).get("wrapper") if file.is_file() else None
-    return found if isinstance(found, str) else None
+    wrapper = read_json(file).get("wrapper") if file.is_file() else None
+    return wrapper if isinstance(wrapper, str) else None
 
 
 def seen_before(before: Mapping[str, Any] | None) -> tuple[int, float]:
-    """Sentence pairs (of mDPR: questions) that a run and those it started from, one from the other, saw, and their
-    seconds; `before` is what `started_from` of the next run's `training.json` says, None if there is none."""
+    """The number of sentence pairs (for mDPR: questions) that earlier runs of training were shown, and their seconds.
+
+    `before` is the `training.json` of the run that the present one continues, None for a run from the start; runs that
+    it continued itself are in its `started_from`, and count too.
+    """
     pairs, seconds = 0, 0.0
     while before:
         pairs += before.get("sentence_pairs_seen", before.get("questions_seen", 0))
@@ -59,14 +62,16 @@ def checked_adapter(adapter: str) -> Path:
 
 
 def merge_adapter(model: PreTrainedModel, name: str, adapter: str, merge: bool = True) -> PreTrainedModel:
-    """The model `name` with the adapter folder `adapter` merged into its weights, or kept beside them.
+    """The model `name` with the adapter folder `adapter` merged into its weights or, without `merge`, beside them.
 
-    Raises UserError if the adapter was made for a model with other layers or sizes; a recorded base with
-    another name but equal layers is only noted, because paths differ between machines.
+    Raises UserError if the adapter was made for a model with other layers or sizes. If the adapter names another base
+    with equal layers that is only logged, because paths differ between machines.
     """
     folder = checked_adapter(adapter)
     base = str(PeftConfig.from_pretrained(str(folder)).base_model_name_or_path or "")
-    unfit = f"the adapter {adapter} was made for {base or 'another model'} and does not fit {name}: name its base model"
+    misfit = (
+        f"the adapter {adapter} was made for {base or 'another model'} and does not fit {name}: name its base model"
+    )
     with safe_open(folder / WEIGHTS, "pt") as file:
         stored = set(file.keys())
     try:
@@ -74,10 +79,10 @@ def merge_adapter(model: PreTrainedModel, name: str, adapter: str, merge: bool =
     except (KeyError, RuntimeError, ValueError) as error:
         if isinstance(error, RuntimeError) and "size mismatch" not in str(error):
             raise
-        raise UserError(unfit) from error
+        raise UserError(misfit) from error
     expected = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
     if expected - stored or any("lora_" in key for key in stored - expected):
-        raise UserError(unfit)
+        raise UserError(misfit)
     if base and Path(base).name != Path(name).name:
         log.warning("the adapter %s names %s as its base and is used with %s", adapter, base, name)
     result: Any = adapted.merge_and_unload() if merge else adapted

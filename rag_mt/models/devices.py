@@ -1,4 +1,4 @@
-"""Names of devices and number formats to what torch wants, checked against the machine."""
+"""Devices and number formats by name, checked against the machine."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ def choose_device(name: str) -> torch.device:
 
     Raises UserError if the name is no device or the machine has no such device.
     """
-    if name == "auto":
-        return torch.device("cuda" if _cuda_count() else "mps" if torch.backends.mps.is_available() else "cpu")
     present = _present_devices()
-    if name in ("cpu", "cuda", "mps") and name in present:
-        return torch.device(name)
-    if name.startswith("cuda:") and name[5:].isdecimal() and f"cuda:{int(name[5:])}" in present:
-        return torch.device("cuda", int(name[5:]))
-    raise UserError(f"there is no device {name!r} here: choose auto or one of {', '.join(present)}")
+    if name == "auto":
+        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if kind in present))
+    if name not in present:
+        raise UserError(f"there is no device {name!r} here: choose auto or one of {', '.join(present)}")
+    return torch.device(name)
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
@@ -41,12 +39,8 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if native else torch.float32
 
 
-def _cuda_count() -> int:
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
-
-
 def _present_devices() -> list[str]:
-    cards = [f"cuda:{i}" for i in range(_cuda_count())]
+    cards = [f"cuda:{number}" for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     return ["cpu", *(["cuda", *cards] if cards else []), *(["mps"] if torch.backends.mps.is_available() else [])]
 
 

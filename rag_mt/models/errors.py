@@ -9,67 +9,44 @@ from pathlib import Path
 
 from rag_mt.base.errors import UserError
 
-EMBEDDED_WAY = "embedded:e5-small (encoder) and embedded:gemma-3-270m (language model) need no hub"
+EMBEDDED = "embedded:e5-small (encoder) and embedded:gemma-3-270m (language model) need no hub"
+OFFLINE = (
+    "{name!r} is no folder here, is not (wholly) in the hub cache, and the hub cannot be reached or HF_HUB_OFFLINE is "
+    "set: connect and unset it once to download the model, copy a model folder here, or use an embedded model: "
+    + EMBEDDED
+)
+MEMORY = (
+    "{name} does not fit into memory: use dtype bfloat16, quantization 4bit (language models on CUDA), a smaller model "
+    "or batch, or device cpu"
+)
 
-# (exception class anywhere in its ancestry, pattern in its message, sentence); the first match counts. Classes are
-# named, not imported, because the libraries add and move them between releases.
 REASONS: tuple[tuple[str, str, str], ...] = (
     (
         "GatedRepoError",
         "",
-        "{name} is gated: accept its licence at https://huggingface.co/{name}, then run `hf auth login`; "
-        + EMBEDDED_WAY,
+        "{name} is gated: accept its licence at https://huggingface.co/{name}, then run `hf auth login`; " + EMBEDDED,
     ),
     (
         "RepositoryNotFoundError",
         "",
         "the hub has no model {name!r} that you may see: check the spelling, run `hf auth login` if it is private, "
-        "or give a model folder; " + EMBEDDED_WAY,
+        "or give a model folder; " + EMBEDDED,
     ),
     (
         "HFValidationError",
         "",
         "{name!r} is neither a model folder nor a hub id such as xlm-roberta-base or owner/model nor an embedded: name",
     ),
-    (
-        "LocalEntryNotFoundError",
-        "",
-        "{name!r} is no folder here, is not (wholly) in the hub cache, and the hub cannot be reached or "
-        "HF_HUB_OFFLINE is set: connect and unset it once to download the model, copy a model folder here, "
-        "or use an embedded model: " + EMBEDDED_WAY,
-    ),
-    (
-        "OfflineModeIsEnabled",
-        "",
-        "{name!r} is not in the hub cache and HF_HUB_OFFLINE forbids a download: unset it once, or use an embedded "
-        "model: " + EMBEDDED_WAY,
-    ),
+    ("LocalEntryNotFoundError", "", OFFLINE),
+    ("OfflineModeIsEnabled", "", OFFLINE),
     (
         "HfHubHTTPError",
         "",
-        "the hub refused {name!r} ({error}): try again later, or use an embedded model: " + EMBEDDED_WAY,
+        "the hub refused {name!r} ({error}): try again later, or use an embedded model: " + EMBEDDED,
     ),
-    (
-        "OutOfMemoryError",
-        "",
-        "{name} does not fit into the device's memory: use dtype bfloat16, quantization 4bit (language models on "
-        "CUDA), a smaller model or batch, or device cpu",
-    ),
-    (
-        "MemoryError",
-        "",
-        "{name} does not fit into memory: use dtype bfloat16 or a smaller model or batch",
-    ),
-    (
-        "RuntimeError",
-        r"out of memory|not enough memory|can't allocate memory",
-        "{name} does not fit into memory: use dtype bfloat16 or a smaller model or batch",
-    ),
-    (
-        "ImportError",
-        "",
-        "{name} needs a Python package that is not installed ({error}): pip install it and try again",
-    ),
+    ("MemoryError", "", MEMORY),
+    ("RuntimeError", r"out of memory|not enough memory|can't allocate memory", MEMORY),
+    ("ImportError", "", "{name} needs a Python package that is not installed ({error}): pip install it and try again"),
     (
         "SafetensorError",
         "",
@@ -103,6 +80,8 @@ REASONS: tuple[tuple[str, str, str], ...] = (
         "{name} cannot be read ({error}): check that the folder is whole and readable and the disk not full",
     ),
 )
+"""Exception class, named because the libraries add and move them between releases, a pattern in its message, and the
+sentence; the first row counts whose class is the exception's or an ancestor of it."""
 
 
 @contextmanager

@@ -36,43 +36,25 @@ from rag_mt.models.devices import choose_device, choose_dtype
 from rag_mt.models.errors import first_line, model_errors
 from rag_mt.models.offline.embedded import PREFIX, embedded_folder
 
-__all__ = [
-    "DEFAULT_ENCODER",
-    "DEFAULT_LLM",
-    "LoadedEncoder",
-    "LoadedLLM",
-    "Quantization",
-    "choose_device",
-    "choose_dtype",
-    "load_encoder",
-    "load_llm",
-    "resolve_model",
-]
-
 log = logging.getLogger("rag_mt")
 
 Quantization = Literal["none", "8bit", "4bit"]
 
 HUB_FILES = ["*.safetensors", "*.json", "*.model", "*.txt", "*.jinja"]
 HUB_LEFT_OUT = ["onnx/*", "openvino/*", "original/*", "*.bin", "*.h5", "*.msgpack", "*.onnx"]
-# Whatever changes a model's outputs: weights, settings, vocabularies (.txt, .model), chat templates.
 FINGERPRINTED = (".safetensors", ".json", ".model", ".txt", ".jinja")
-# What ends an answer in chat-tuned models beside the end-of-text token.
+"""Files that change a model's outputs: weights, settings, vocabularies (.txt, .model), chat templates."""
 ENDS_OF_TURN = ("<end_of_turn>", "<|im_end|>", "<|eot_id|>", "<|end|>")
+"""What ends an answer in chat-tuned models beside the end-of-text token."""
 _LOADING = threading.RLock()
 """One load at a time: transformers sets models up through state of the whole process, and with two loads at once it
 takes tied weights for missing ones from then on."""
 
 
 @dataclass(frozen=True, eq=False)
-class LoadedEncoder:
-    """A bare transformer in evaluation mode with its tokenizer.
-
-    The weights are float32. `dtype` is the format to compute in: if it is not float32, run the model under
-    `torch.autocast(device.type, dtype)`. `folder` holds the model's files (`modules.json` and the like).
-    `fingerprint` changes with weights, tokenizer and adapter, not with `dtype`: vectors in bfloat16 are near enough
-    to those in float32 (cosine > 0.999) that an index made on one machine serves on another.
-    """
+class LoadedModel:
+    """A model in evaluation mode with its tokenizer. `folder` holds its files, `fingerprint` is a hash of all that
+    changes its outputs."""
 
     name: str
     model: PreTrainedModel = field(repr=False)
@@ -83,21 +65,22 @@ class LoadedEncoder:
     folder: Path | None
 
 
-@dataclass(frozen=True, eq=False)
-class LoadedLLM:
-    """A causal language model in evaluation mode with its tokenizer, which pads on the left.
+class LoadedEncoder(LoadedModel):
+    """A bare transformer.
+
+    The weights are float32. `dtype` is the format to compute in: if it is not float32, run the model under
+    `torch.autocast(device.type, dtype)`. `fingerprint` changes with weights, tokenizer and adapter, not with `dtype`:
+    vectors in bfloat16 are near enough to those in float32 (cosine > 0.999) that an index made on one machine serves on
+    another.
+    """
+
+
+class LoadedLLM(LoadedModel):
+    """A causal language model whose tokenizer pads on the left.
 
     The model's generation settings are greedy with the tokenizer's special tokens. `dtype` is the weights' format
     (the format computed in, if they are quantised).
     """
-
-    name: str
-    model: PreTrainedModel = field(repr=False)
-    tokenizer: PreTrainedTokenizerBase = field(repr=False)
-    device: torch.device
-    dtype: torch.dtype
-    fingerprint: str
-    folder: Path | None
 
 
 def resolve_model(name: str) -> Path:
@@ -130,21 +113,19 @@ def load_encoder(
     A pooler that the model's file has no weights for is removed; one that is there (LaBSE) stays.
     Raises UserError for whatever the user can mend.
     """
-    target = choose_device(device)
-    number = choose_dtype(dtype, target)
-    with _LOADING:  # an embedded model may have to be loaded to be converted
-        folder = resolve_model(name)
-    with _LOADING, model_errors(name, folder), quiet_loading():
+    torch_device = choose_device(device)
+    torch_dtype = choose_dtype(dtype, torch_device)
+    with _loading(name) as folder:
         if AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False).is_encoder_decoder:
             raise UserError(f"{name} is an encoder-decoder model: choose an encoder such as {DEFAULT_ENCODER}")
-        model, missing = _load(AutoModel, name, folder, target, torch.float32)
+        model, missing = _load(AutoModel, name, folder, torch_device, torch.float32)
         tokenizer = _load_tokenizer(name, folder)
         if any(key.startswith("pooler.") for key in missing):
             setattr(model, "pooler", None)  # noqa: B010 (typed as a module)
         _check_missing(name, [key for key in missing if not key.startswith("pooler.")])
         model = merge_adapter(model, name, adapter) if adapter else model
     fingerprint = _fingerprint(folder, torch.float32, "none", adapter)  # of the weights: see LoadedEncoder
-    return LoadedEncoder(name, model.eval(), tokenizer, target, number, fingerprint, folder)
+    return LoadedEncoder(name, model.eval(), tokenizer, torch_device, torch_dtype, fingerprint, folder)
 
 
 def load_llm(
@@ -160,31 +141,39 @@ def load_llm(
     `8bit` and `4bit` (NF4 with double quantisation, as in QLoRA: Dettmers et al., 2023) need CUDA and bitsandbytes.
     Raises UserError for whatever the user can mend.
     """
-    target = choose_device(device)
-    number = choose_dtype(dtype, target)
-    config = _quantization_config(quantization, target, number)
-    with _LOADING:  # an embedded model may have to be loaded to be converted
-        folder = resolve_model(name)
-    with _LOADING, model_errors(name, folder), quiet_loading():
-        settings = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        if dtype == "auto" and number == torch.float16 and settings.model_type.startswith("gemma"):
-            number = torch.float32  # Gemma's activations overflow float16
-        model, missing = _load(AutoModelForCausalLM, name, folder, target, number, quantization_config=config)
+    torch_device = choose_device(device)
+    torch_dtype = choose_dtype(dtype, torch_device)
+    quantized = _quantization_config(quantization, torch_device, torch_dtype)
+    with _loading(name) as folder:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        if dtype == "auto" and torch_dtype == torch.float16 and config.model_type.startswith("gemma"):
+            torch_dtype = torch.float32  # Gemma's activations overflow float16
+        options = {"quantization_config": quantized}
+        model, missing = _load(AutoModelForCausalLM, name, folder, torch_device, torch_dtype, **options)
         _check_missing(name, missing)
         tokenizer = _load_tokenizer(name, folder)
         _set_generation(model, tokenizer)
-        model = merge_adapter(model, name, adapter, merge=config is None) if adapter else model
-    fingerprint = _fingerprint(folder, number, quantization, adapter)
-    return LoadedLLM(name, model.eval(), tokenizer, target, number, fingerprint, folder)
+        model = merge_adapter(model, name, adapter, merge=quantized is None) if adapter else model
+    fingerprint = _fingerprint(folder, torch_dtype, quantization, adapter)
+    return LoadedLLM(name, model.eval(), tokenizer, torch_device, torch_dtype, fingerprint, folder)
+
+
+@contextmanager
+def _loading(name: str) -> Iterator[Path]:
+    """The folder of the model `name`; while it is loaded no other is, and errors become sentences for the user."""
+    with _LOADING:
+        folder = resolve_model(name)  # may load an embedded model to convert it
+        with model_errors(name, folder), quiet_loading():
+            yield folder
 
 
 def _checked_folder(name: str, folder: Path) -> Path:
     if not (folder / "config.json").is_file():
         raise UserError(f"the model folder {name} lacks config.json: give the folder that save_pretrained wrote")
     if not any(folder.glob("*.safetensors")):
-        found = "only pickled weights (*.bin)" if any(folder.glob("*.bin")) else "no weights"
+        weights = "only pickled weights (*.bin)" if any(folder.glob("*.bin")) else "no weights"
         raise UserError(
-            f"{name} has {found} and only safetensors are read: where you trust the source, load it with "
+            f"{name} has {weights} and only safetensors are read: where you trust the source, load it with "
             "transformers' from_pretrained and write it with save_pretrained, or choose another model"
         )
     return folder
@@ -199,7 +188,7 @@ def _load(
     **options: Any,
 ) -> tuple[PreTrainedModel, list[str]]:
     """The model and the names of the weights that its files lack (and that are random now)."""
-    loaded: Any = kind.from_pretrained(
+    model_and_report: Any = kind.from_pretrained(
         folder,
         dtype=dtype,
         device_map=None if device.type == "cpu" else {"": device},
@@ -209,7 +198,7 @@ def _load(
         output_loading_info=True,
         **options,
     )
-    model, report = loaded
+    model, report = model_and_report
     model.name_or_path = model.config.name_or_path = name  # what PEFT writes into adapters: no path of this machine
     return model, sorted(report["missing_keys"])
 
@@ -243,8 +232,8 @@ def _load_tokenizer(name: str, folder: Path) -> PreTrainedTokenizerBase:
 def _set_generation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Greedy decoding that ends at the model's own ends of text, and padding on the left."""
     settings: Any = model.generation_config
-    known = settings.eos_token_id
-    ends = set(known if isinstance(known, list) else [known]) | {tokenizer.eos_token_id}
+    of_model = settings.eos_token_id
+    ends = set(of_model if isinstance(of_model, list) else [of_model]) | {tokenizer.eos_token_id}
     if tokenizer.chat_template:
         ids: Any = tokenizer.convert_tokens_to_ids(list(ENDS_OF_TURN))
         ends |= {i for i in ids if i != tokenizer.unk_token_id}

@@ -8,7 +8,7 @@ languages (`Путина` and `Putin` both give `putin`), and diacritics that wr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 import Stemmer
@@ -106,8 +106,3 @@ def _stemmer(code: str) -> Callable[[str], str] | None:
         return None
     stem: Callable[[str], str] = Stemmer.Stemmer(name, 0).stemWord
     return stem
-
-
-def stemmed_languages(codes: Sequence[str]) -> list[str]:
-    """Those of the languages that have a stemmer."""
-    return [code for code in codes if terms_in(code).stemmed]

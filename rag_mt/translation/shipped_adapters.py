@@ -1,7 +1,9 @@
 """The adapters that come with rag_mt: for the embedded language model, one for each method and group of directions.
 
-What a retriever finds no hint for is translated with the plain adapter, as if there were no retrieval: that of phrases,
-which learnt from hints too, has a higher loss to English without any (reports/lora-training.md; 1.751, plain 1.742)."""
+Sentences without any hint are translated with the plain adapter, as if there were no retrieval: the adapter for
+phrases, which was trained with hints, has a higher loss to English without them (reports/lora-training.md: 1.751,
+plain 1.742).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ EMBEDDED = "embedded:"
 
 
 def method_of(retriever: str) -> str:
-    """What the prompts of a retriever show: `plain`, `phrase` or `sentence` (passages are shown as sentences are)."""
+    """The kind of adapter for a retriever's prompts: `plain`, `phrase` or `sentence` (which passages use too)."""
     spec = retriever_spec(retriever)
     if not spec.needs_index:
         return PLAIN
@@ -25,23 +27,26 @@ def method_of(retriever: str) -> str:
 
 
 class Adapters(NamedTuple):
-    """The folder of an adapter, and that of the one for prompts without hints if it is another; None for none."""
+    """The folder of an adapter, and the folder of another one for prompts without hints; None where there is none."""
 
     adapter: str | None = None
     plain_adapter: str | None = None
 
 
 def chosen_adapters(adapter: str | None, llm: str, retriever: str, source: str, target: str) -> Adapters:
-    """The adapters that `adapter` names for a language model, retriever and direction (language codes); `auto` are the
-    shipped ones, which directions to or from English of embedded models have. A folder is for all prompts."""
+    """The adapters for a language model, retriever and direction (language codes).
+
+    `adapter` is a folder, which serves for all prompts, `none`, or `auto` for the ones that ship: embedded language
+    models have them for directions to or from English.
+    """
     if adapter in (None, NONE):
         return Adapters()
     if adapter != DEFAULT_ADAPTER:
         return Adapters(adapter)
     if not llm.startswith(EMBEDDED):
         return Adapters()
-    own, plain = (_shipped(llm, method, source, target) for method in (method_of(retriever), PLAIN))
-    return Adapters(own, plain if own and plain != own else None)
+    hinted, plain = (_shipped(llm, method, source, target) for method in (method_of(retriever), PLAIN))
+    return Adapters(hinted, plain if hinted and plain != hinted else None)
 
 
 def _shipped(llm: str, method: str, source: str, target: str) -> str | None:

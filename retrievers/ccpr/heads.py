@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import nn
 
-from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
+from rag_mt.models.trained import ModelSettings, save_head
 
-SETTINGS, WEIGHTS = "ccpr.json", "heads.safetensors"
+WEIGHTS = "heads.safetensors"
 ENCODER = "encoder"
 """The folder of an encoder that was tuned as a whole; other models have an adapter for theirs."""
 
 
 @dataclass(frozen=True)
-class PhraseSettings:
+class PhraseSettings(ModelSettings):
     """What makes a phrase model beside its weights.
 
     `encoder` names the base encoder, `layer` the hidden layer that the heads read (the layers above are not run),
@@ -33,7 +27,8 @@ class PhraseSettings:
     code; here a confidence model judges the hits afterwards, and 0.5 finds more: reports/segmentation-thresholds.md).
     """
 
-    encoder: str
+    FILE, KIND, COMMAND = "ccpr.json", "phrase model", "python -m finetune.ccpr"
+
     layer: int
     hidden: int
     dimension: int = 128
@@ -43,22 +38,6 @@ class PhraseSettings:
     prefix: str = ""
     index_threshold: float = 0.7
     query_threshold: float = 0.5
-
-    def save(self, folder: Path) -> None:
-        """Write `ccpr.json`."""
-        (folder / SETTINGS).write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-
-    @staticmethod
-    def load(folder: Path) -> PhraseSettings:
-        """Read `ccpr.json`; raises UserError if it is missing or of another make."""
-        if not (folder / SETTINGS).is_file():
-            raise UserError(f"{folder} is no phrase model: it lacks {SETTINGS} (`python -m finetune.ccpr` makes one)")
-        found: Mapping[str, Any] = read_json(folder / SETTINGS)
-        known = {f.name for f in fields(PhraseSettings)}
-        if found.keys() != known:
-            odd = ", ".join(sorted(found.keys() ^ known))
-            raise UserError(f"{folder / SETTINGS} does not fit this version of rag_mt ({odd}): train the model again")
-        return PhraseSettings(**found)
 
 
 class PhraseHeads(nn.Module):
@@ -106,18 +85,11 @@ class PhraseHeads(nn.Module):
     def save(self, folder: Path, dtype: torch.dtype = torch.float16) -> None:
         """Write settings and weights."""
         self.settings.save(folder)
-        save_file({k: v.detach().to("cpu", dtype).contiguous() for k, v in self.state_dict().items()}, folder / WEIGHTS)
+        save_head(self, folder / WEIGHTS, dtype)
 
     @staticmethod
     def load(folder: Path) -> PhraseHeads:
         """Read settings and weights, in evaluation mode; raises UserError for what does not belong together."""
         heads = PhraseHeads(PhraseSettings.load(folder))
-        if not (folder / WEIGHTS).is_file():
-            raise UserError(f"the phrase model {folder} lacks {WEIGHTS}: copy the whole folder again")
-        try:
-            heads.load_state_dict({k: v.float() for k, v in load_file(folder / WEIGHTS).items()})
-        except (RuntimeError, ValueError, SafetensorError) as error:
-            raise UserError(
-                f"{folder / WEIGHTS} does not fit {SETTINGS} beside it: copy the whole folder again"
-            ) from error
+        heads.settings.load_head(heads, folder / WEIGHTS)
         return heads.eval()

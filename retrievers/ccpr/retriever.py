@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.base.types import Floats, Hint, Hit, Sentence, Span, Unit
+from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.types import Floats, Hint, Hit, Span
 from rag_mt.text.words import surface, words_in
 from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.features import CHANCE, back_features, joint_features, search_features, string_features
 from retrievers.ccpr.units import CcprUnits
-from retrievers.dense import MAX_HINTS, Searched, in_blocks, search_each
-from retrievers.index.index import LeftOut
+from retrievers.dense import MAX_HINTS, IndexRetriever, Searched, search_each
+from retrievers.index.index import Index, LeftOut
 from retrievers.overlap import best_apart
 from retrievers.units.phrases import MAX_WORDS
 
@@ -68,37 +69,28 @@ class Answers:
         return Answers(self.spans[rows], tuple(self.hits[n] for n in rows.tolist()), features, self.unlike[rows])
 
 
-class CcprRetriever:
-    """The phrases of a sentence that the `segmentation` asks for, each with its best hit (a Retriever).
+class CcprRetriever(IndexRetriever):
+    """The phrases of a sentence that the `segmentation` asks for, each with its best hit.
 
     The score of a hit is the confidence in it, from 0 to 1: the probability that it translates the phrase (see
     `Confidence`). Hits below `cut_off`, and hits with other numbers than the phrase, are not shown. Of hits of the same
     surface the one with the highest similarity counts. Source spans of hints do not overlap.
     """
 
-    unit: Unit = "phrase"
+    maker: CcprUnits
     segmentation: Segmentation = "learned"
 
     def __init__(
-        self,
-        name: str,
-        index: Searched,
-        maker: CcprUnits,
-        confidence: Confidence,
-        cut_off: float | None = None,
+        self, name: str, index: Index, maker: CcprUnits, confidence: Confidence, cut_off: float | None = None
     ) -> None:
-        self.name, self.index, self.maker, self.confidence = name, index, maker, confidence
-        self.cut_off: float | None = confidence.minimum if cut_off is None else cut_off
+        super().__init__(name, index, maker, confidence.minimum if cut_off is None else cut_off)
+        self.confidence = confidence
 
-    def retrieve(
-        self, sentences: Sequence[Sentence], without: Sequence[LeftOut] | None = None
-    ) -> list[tuple[Hint, ...]]:
-        """For each sentence its hints, the most trusted first; blocks of the maker's size are read and searched as one.
-
-        With `without` the hints are as if the sentence (or sentences) `without[i]` of the index, the translation of
-        sentence i, say, were not there.
-        """
-        return in_blocks(self._block, self.maker.block, sentences, without)
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All that could change the hints of a sentence."""
+        confidence = settings_hash(asdict(self.confidence))
+        return {**super().settings, "segmentation": self.segmentation, "confidence": confidence}
 
     def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
         found = answers(self.index, texts, candidates(self.maker, texts, self.segmentation), without)

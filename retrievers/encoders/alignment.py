@@ -1,4 +1,4 @@
-"""Word alignment of sentence pairs: which word of one side says what a word of the other says.
+"""Word alignment of sentence pairs: which words of the two sides translate each other.
 
 Words are those of `rag_mt.text.words`. An aligner links each word to at most one of the other side, once in each
 direction; `symmetrise` joins the two directions. `EncoderAligner` compares the states of an encoder and needs no
@@ -37,10 +37,10 @@ _NEIGHBOURS = (-_ROW, -1, _ROW, 1, -_ROW - 1, -_ROW + 1, _ROW - 1, _ROW + 1)
 
 
 class Aligner(Protocol):
-    """Sentence pairs to links.
+    """Finds the links of sentence pairs.
 
-    `settings` is JSON-able and holds all that changes the links of `directed`; `method` joins its two directions. An
-    aligner that `learns` does so from the very pairs that it aligns: they are best given all at once.
+    `settings` is JSON-able and holds all that changes the links of `directed`; `method` joins the two directions. An
+    aligner that `learns` is trained on the pairs that it aligns, so that it should get all of them in one call.
     """
 
     name: str
@@ -75,8 +75,8 @@ def symmetrise(forward: Links, backward: Links, method: Method) -> Links:
         links = union
     elif method == "grow-diag-final-and" and len(union) > len(links):
         _grow(links, union - links, (first, second))
-    made = np.array(sorted(links), dtype=np.int64)
-    return np.stack([made >> _SHIFT, made & _MASK], axis=1).astype(np.int32)
+    codes = np.array(sorted(links), dtype=np.int64)
+    return np.stack([codes >> _SHIFT, codes & _MASK], axis=1).astype(np.int32)
 
 
 def symmetrised(forward: Sequence[Links], backward: Sequence[Links], method: Method) -> list[Links]:
@@ -135,11 +135,11 @@ def note_left_out(count: int, total: int) -> None:
 
 
 class EncoderAligner:
-    """Links between words that are nearest by the cosine of their states in a hidden layer, the vector of a word being
-    the mean of its tokens' states (an Aligner).
+    """Links words whose states in a hidden layer have the highest cosine; the state of a word is the mean of those of
+    its tokens (an Aligner).
 
     Each direction alone links every word to its nearest; with `intersection` that is SimAlign's "argmax" (Jalili Sabet
-    et al. 2020). Words behind the encoder's token limit get no links.
+    et al. 2020). Words beyond the encoder's token limit get no links.
     """
 
     name = "encoder"
@@ -182,13 +182,13 @@ class EncoderAligner:
 def _word_vectors(states: TokenStates, words: NDArray[np.int32]) -> tuple[Floats, NDArray[np.int64]]:
     """Normalised mean states of the words that have tokens, and the numbers of these words."""
     tokens = token_words(states.offsets, words)
-    known = np.flatnonzero(tokens[:, 0] >= 0)
-    if not len(known):
-        return np.zeros((0, states.states.shape[1]), np.float32), known
-    ends = (tokens[known] + np.array([0, 1])).ravel()
+    readable = np.flatnonzero(tokens[:, 0] >= 0)
+    if not len(readable):
+        return np.zeros((0, states.states.shape[1]), np.float32), readable
+    ends = (tokens[readable] + np.array([0, 1])).ravel()
     padded = np.concatenate([states.states, np.zeros_like(states.states[:1])])  # an end may lie behind the last token
     sums = np.add.reduceat(padded, ends, axis=0)[::2]  # the length of a mean does not matter for its direction
-    return sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12), known
+    return sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12), readable
 
 
 def _sorted(source: NDArray[np.int64], target: NDArray[np.int64]) -> Links:

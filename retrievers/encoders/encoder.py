@@ -1,4 +1,4 @@
-"""Texts to vectors: sentence vectors of any encoder family, and token states with character offsets."""
+"""Sentence vectors of any encoder family, and token states with character offsets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.types import Encoder, Floats, Kind, TokenStates
-from rag_mt.models.loading import DEFAULT_ENCODER, LoadedEncoder, load_encoder
-from retrievers.encoders.families import ACTIVATIONS, Family, family_of, load_dense
+from rag_mt.models.loading import LoadedEncoder, load_encoder
+from retrievers.encoders.families import ACTIVATIONS, Family, family_of
 
 log = logging.getLogger("rag_mt")
 
@@ -34,21 +35,14 @@ def open_encoder(
 
 
 class ModelEncoder(Encoder, Protocol):
-    """An Encoder that computes on a device in some precision."""
+    """An Encoder that computes on `device` in the number format `dtype`."""
 
-    @property
-    def device(self) -> torch.device:
-        """Where it computes."""
-        ...
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """What it computes in."""
-        ...
+    device: torch.device
+    dtype: torch.dtype
 
 
 class NoEncoder:
-    """The encoder of systems that have none: vectors without numbers (a ModelEncoder)."""
+    """Stands in for an encoder where a system needs none: its vectors have no dimensions (a ModelEncoder)."""
 
     id = NO_ENCODER
     fingerprint = NO_ENCODER
@@ -61,7 +55,7 @@ class NoEncoder:
         return np.zeros((len(texts), 0), dtype=np.float32)
 
     def states(self, texts: Sequence[str], layer: int) -> Iterator[TokenStates]:
-        """No token of any text."""
+        """Texts without tokens."""
         empty = TokenStates(np.zeros((0, 0), np.float32), np.zeros((0, 2), np.int32))
         return (empty for _ in texts)
 
@@ -81,23 +75,22 @@ class TransformerEncoder:
         self.device, self.dtype = loaded.device, loaded.dtype
         self.hidden: int = self.model.config.hidden_size
         self.layers: int = self.model.config.num_hidden_layers
-        self._dense = [(*load_dense(d, self.device), ACTIVATIONS[d.activation]) for d in family.dense]
+        self._dense = [(*layer.load(self.device), ACTIVATIONS[layer.activation]) for layer in family.dense]
         self.dimension = len(self._dense[-1][0]) if self._dense else self.hidden
         positions = getattr(self.model.config, "max_position_embeddings", None) or 0
-        if positions > 0:  # some have relative positions and no such limit
-            positions -= 2 if "roberta" in self.model.config.model_type else 0
-            self.max_tokens = min(family.max_tokens, positions)
-        else:
-            self.max_tokens = family.max_tokens
-        # One thread at a time: `_hidden` shortens the model for its run, and the tokenizer is set up at its first use.
+        positions -= 2 if "roberta" in self.model.config.model_type else 0
+        # Some models have relative positions and no such limit.
+        self.max_tokens = min(family.max_tokens, positions) if positions > 0 else family.max_tokens
+        # One thread at a time: `_hidden` removes the upper layers while it runs, and the tokenizer is set up at its
+        # first use.
         self._lock = threading.Lock()
-        # A word-start sign that is a token of its own has the offsets of the character behind it.
+        # As a token by itself the sign for the start of a word has the offsets of the character after it.
         self._blank_token = self.tokenizer.convert_tokens_to_ids("\u2581")
 
     def encode(self, texts: Sequence[str], kind: Kind = "query") -> Floats:
         """L2-normalised sentence vectors, float32 (len(texts), dimension), in the order of the texts.
 
-        Texts beyond `max_tokens` are cut; how many is logged.
+        Texts are cut after `max_tokens` tokens; how many were cut is logged.
         """
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         ids, _ = self._tokens(texts, self.family.prefix(kind))
@@ -112,11 +105,10 @@ class TransformerEncoder:
     def states(self, texts: Sequence[str], layer: int) -> Iterator[TokenStates]:
         """The hidden states of `layer` (0 = embeddings, negative from the last) of each text, in order.
 
-        Only the layers that are needed are run. Offsets are characters of the text itself: neither prefixes nor
-        special tokens are among the tokens, nor tokens that cover only white space.
-        Raises ValueError for a layer that the model has not.
+        Layers above it are not run. Offsets are characters of the text itself: prefixes, special tokens and tokens that
+        cover only white space are left out. Raises ValueError if the model has no such layer.
         """
-        return (made for (made,) in self.layer_states(texts, (layer,)))
+        return (states for (states,) in self.layer_states(texts, (layer,)))
 
     def layer_states(self, texts: Sequence[str], layers: Sequence[int]) -> Iterator[tuple[TokenStates, ...]]:
         """For each text, in order, its `states` of each of `layers`: one pass for all of them."""
@@ -130,20 +122,20 @@ class TransformerEncoder:
     def _block_states(self, texts: Sequence[str], depths: Sequence[int]) -> Iterator[tuple[TokenStates, ...]]:
         prefix = self.family.prefix("query")
         ids, offsets = self._tokens(texts, prefix)
-        made: dict[int, tuple[TokenStates, ...]] = {}
+        by_row: dict[int, tuple[TokenStates, ...]] = {}
         for rows, input_ids, mask in batches(ids, self.tokenizer.pad_token_id or 0):
             hidden = self._hidden(input_ids.to(self.device), mask.to(self.device), depths)
             layers = [states.float().cpu().numpy() for states in hidden]
             for at, row in enumerate(rows):
                 spans = trim(texts[row], offsets[row], len(prefix))
-                kept = (spans[:, 1] > spans[:, 0]) & (np.array(ids[row]) != self._blank_token)
-                made[row] = tuple(TokenStates(states[at, : len(spans)][kept], spans[kept]) for states in layers)
+                visible = (spans[:, 1] > spans[:, 0]) & (np.array(ids[row]) != self._blank_token)
+                by_row[row] = tuple(TokenStates(states[at, : len(spans)][visible], spans[visible]) for states in layers)
         for row in range(len(texts)):
-            yield made.pop(row)
+            yield by_row.pop(row)
 
     def _hidden(self, input_ids: torch.Tensor, mask: torch.Tensor, depths: Sequence[int]) -> list[torch.Tensor]:
-        """States (batch, tokens, hidden) after each of `depths` layers; for a single one the layers above are left out
-        of the run."""
+        """States (batch, tokens, hidden) after each of `depths` layers; for a single depth the layers above it are not
+        run."""
         encoder: Any = getattr(self.model, "encoder", None)
         with self._lock, torch.inference_mode(), self.autocast():
             layers = getattr(encoder, "layer", None)
@@ -157,21 +149,17 @@ class TransformerEncoder:
                 encoder.layer = layers
 
     def _tokens(self, texts: Sequence[str], prefix: str) -> tuple[list[list[int]], list[NDArray[np.int32]]]:
-        """Token ids and offsets (tokens, 2) into prefix + text of every text, special tokens included as (0, 0)."""
+        """For every text the token ids and the offsets (tokens, 2) into prefix + text; special tokens have (0, 0)."""
         if not texts:
             return [], []
         with self._lock:
             batch = self.tokenizer(
                 [prefix + t for t in texts], truncation=True, max_length=self.max_tokens, return_offsets_mapping=True
             )
-        long = sum(e.overflowing != [] for e in batch.encodings)
-        if long:
-            log.warning(
-                "%d of %d texts are longer than %d tokens: their end is left out of the vectors",
-                long,
-                len(texts),
-                self.max_tokens,
-            )
+        cut = sum(encoding.overflowing != [] for encoding in batch.encodings)
+        if cut:
+            message = "%d of %d texts are longer than %d tokens: their end is left out of the vectors"
+            log.warning(message, cut, len(texts), self.max_tokens)
         offsets = [np.array(o, dtype=np.int32).reshape(-1, 2) for o in batch["offset_mapping"]]
         return batch["input_ids"], offsets
 
@@ -200,8 +188,8 @@ class TransformerEncoder:
 def batches(
     ids: Sequence[Sequence[int]], pad: int, tokens: int = TOKENS_PER_BATCH
 ) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
-    """Rows of similar length with their padded ids and mask (rows, tokens), longest first, as many at a time as have so
-    many tokens."""
+    """Batches of texts of similar length, longest first, each of at most `tokens` tokens with padding (but at least one
+    text): the numbers of the texts, their ids and their mask, both (texts, longest)."""
     order = sorted(range(len(ids)), key=lambda i: (-len(ids[i]), i))
     begin = 0
     while begin < len(order):
@@ -217,17 +205,15 @@ def padded(ids: Sequence[Sequence[int]], pad: int) -> tuple[NDArray[np.int64], N
     width = max(map(len, ids))
     rows = np.full((len(ids), width), pad, dtype=np.int64)
     mask = np.zeros((len(ids), width), dtype=np.int64)
-    for row, own in enumerate(ids):
-        rows[row, : len(own)] = own
-        mask[row, : len(own)] = 1
+    for row, text_ids in enumerate(ids):
+        rows[row, : len(text_ids)] = text_ids
+        mask[row, : len(text_ids)] = 1
     return rows, mask
 
 
 def trim(text: str, offsets: NDArray[np.int32], prefix: int) -> NDArray[np.int32]:
-    """Offsets (tokens, 2) into prefix + text as offsets into the text, without white space at either end.
-
-    Tokens of the prefix and tokens of white space alone become empty spans.
-    """
+    """Offsets (tokens, 2) into a text with `prefix` characters before it, as offsets into the text alone and without
+    white space at either end. Tokens of the prefix and tokens of white space alone become empty spans."""
     blank = np.array([c.isspace() or c == "\u2581" for c in text] + [True], dtype=bool)
     inside = np.flatnonzero(~blank)
     spans = np.clip(offsets - prefix, 0, len(text))
@@ -235,9 +221,7 @@ def trim(text: str, offsets: NDArray[np.int32], prefix: int) -> NDArray[np.int32
         return np.zeros_like(spans)
     after = np.searchsorted(inside, spans[:, 0], side="left")
     before = np.searchsorted(inside, spans[:, 1], side="left") - 1
-    real = (before >= after) & (spans[:, 1] > spans[:, 0])
-    start = inside[np.minimum(after, len(inside) - 1)]
-    end = inside[np.maximum(before, 0)] + 1
-    trimmed = np.stack([start, end], axis=1)
-    trimmed[~real] = 0
-    return trimmed.astype(np.int32)
+    visible = (before >= after) & (spans[:, 1] > spans[:, 0])
+    starts = inside[np.minimum(after, len(inside) - 1)]
+    ends = inside[np.maximum(before, 0)] + 1
+    return np.where(visible[:, None], np.stack([starts, ends], axis=1), 0).astype(np.int32)

@@ -1,6 +1,6 @@
-"""How each family of encoders makes a sentence vector: pooling, prefixes, dense layer, longest input.
+"""How each family of encoders makes a sentence vector: pooling, prefixes, dense layers, longest input.
 
-A model folder that says so itself (sentence-transformers' `modules.json`) is followed; the table is for bare models.
+A model folder in the format of sentence-transformers (`modules.json`) says so itself; the table is for bare models.
 """
 
 from __future__ import annotations
@@ -22,21 +22,28 @@ from rag_mt.base.types import Kind
 log = logging.getLogger("rag_mt")
 
 Pooling = Literal["mean", "cls", "max", "pooler"]
+POOLING_IN_FOLDERS: tuple[Pooling, ...] = ("mean", "cls", "max")
 ACTIVATIONS = {"Tanh": torch.tanh, "Identity": lambda x: x, "ReLU": torch.relu, "GELU": torch.nn.functional.gelu}
 
 
 @dataclass(frozen=True)
 class Dense:
-    """A linear layer after pooling, weights in `folder`."""
+    """A linear layer after pooling: the file with its weights and the name of its activation function."""
 
-    folder: Path
+    file: Path
     activation: str
+
+    def load(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Weight (out, in) and bias (out) of the layer, float32."""
+        tensors = {name: tensor.float().to(device) for name, tensor in load_file(self.file).items()}
+        return tensors["linear.weight"], tensors.get("linear.bias")
 
 
 @dataclass(frozen=True)
 class Family:
     """Settings of a sentence vector; every vector is L2-normalised at the end.
 
+    `prefixes` stand before every text of a kind, texts are cut after `max_tokens` tokens, prefix included, and
     `phrase_layer` is the hidden layer whose states align words best, where that was measured.
     """
 
@@ -52,8 +59,12 @@ class Family:
 
     def settings(self) -> dict[str, Any]:
         """JSON-able: all that changes vectors beside the transformer's own weights."""
-        layers = [[d.activation, remembered_sha256(d.folder / "model.safetensors")] for d in self.dense]
+        layers = [[layer.activation, remembered_sha256(layer.file)] for layer in self.dense]
         return {**asdict(replace(self, dense=())), "dense": layers}
+
+    def at_layer(self, layer: int, prefix: str) -> Family:
+        """The family of a model that reads the states of a hidden layer, with one prefix for all texts."""
+        return Family("mean", {"query": prefix, "passage": prefix}, max_tokens=self.max_tokens, phrase_layer=layer)
 
 
 E5_PREFIXES = {"query": "query: ", "passage": "passage: "}
@@ -69,72 +80,70 @@ TABLE: tuple[tuple[str, Family], ...] = (
 
 
 def family_of(name: str, folder: Path | None) -> Family:
-    """The family of a model: what its folder says, else the table by name, else mean pooling with a note."""
-    known = next((f for pattern, f in TABLE if re.search(pattern, name, re.IGNORECASE)), None)
+    """The family of a model: what its folder says, else the table by name, else mean pooling with a note.
+
+    Raises UserError for a folder in the format of sentence-transformers with parts that are not known here.
+    """
+    by_name = next((family for pattern, family in TABLE if re.search(pattern, name, re.IGNORECASE)), None)
     if folder and (folder / "modules.json").is_file():
-        return _from_modules(name, folder, known)
-    if known is None:
+        return _family_in(name, folder, by_name or Family())
+    if by_name is None:
         log.info("%s is of no known encoder family: its sentence vectors are the mean of its token states", name)
-        return Family()
-    return known
+    return by_name or Family()
 
 
-def _from_modules(name: str, folder: Path, known: Family | None) -> Family:
-    family = replace(known or Family(), pooling="mean", dense=(), prefixes={})
+def _family_in(name: str, folder: Path, by_name: Family) -> Family:
+    """What a folder in the format of sentence-transformers says; prefixes and length are those by name if it is silent
+    about them."""
+    pooling: Pooling = "mean"
     dense: list[Dense] = []
     for module in read_json(folder / "modules.json"):
-        kind, place = module["type"].rsplit(".", 1)[-1], folder / module["path"]
-        if kind == "Pooling":
-            family = replace(family, pooling=_pooling(name, read_json(place / "config.json")))
-        elif kind == "Dense":
-            dense.append(_dense(name, place))
-        elif kind not in ("Transformer", "Normalize"):
-            raise UserError(f"{name} has a sentence module {kind!r}: expected Transformer, Pooling, Dense or Normalize")
-    limits = folder / "sentence_bert_config.json"
-    if limits.is_file() and (length := read_json(limits).get("max_seq_length")):
-        family = replace(family, max_tokens=length)
-    prompts = folder / "config_sentence_transformers.json"
-    if prompts.is_file():
-        family = replace(family, prefixes=_prefixes(read_json(prompts).get("prompts") or {}))
-    if not any(family.prefixes.values()) and known is not None:
-        family = replace(family, prefixes=known.prefixes)
-    return replace(family, dense=tuple(dense))
+        place = folder / module["path"]
+        match module["type"].rsplit(".", 1)[-1]:
+            case "Pooling":
+                pooling = _pooling(name, read_json(place / "config.json"))
+            case "Dense":
+                dense.append(_dense(name, place))
+            case "Transformer" | "Normalize":
+                pass
+            case other:
+                raise UserError(
+                    f"{name} has a sentence module {other!r}: expected Transformer, Pooling, Dense or Normalize"
+                )
+    prompts = _optional_json(folder / "config_sentence_transformers.json").get("prompts") or {}
+    passage = next((prompts[key] for key in ("passage", "document", "corpus") if key in prompts), "")
+    prefixes = {"query": prompts.get("query", ""), "passage": passage}
+    return replace(
+        by_name,
+        pooling=pooling,
+        dense=tuple(dense),
+        prefixes=prefixes if any(prefixes.values()) else by_name.prefixes,
+        max_tokens=_optional_json(folder / "sentence_bert_config.json").get("max_seq_length") or by_name.max_tokens,
+    )
 
 
-def _prefixes(prompts: Mapping[str, str]) -> dict[str, str]:
-    passage = next((prompts[k] for k in ("passage", "document", "corpus") if k in prompts), "")
-    return {"query": prompts.get("query", ""), "passage": passage}
+def _optional_json(path: Path) -> Any:
+    """The contents of a JSON file, empty if there is none."""
+    return read_json(path) if path.is_file() else {}
 
 
 def _pooling(name: str, config: Mapping[str, Any]) -> Pooling:
-    mode = config.get("pooling_mode")
-    flags: dict[str, Pooling] = {
-        "pooling_mode_mean_tokens": "mean",
-        "pooling_mode_cls_token": "cls",
-        "pooling_mode_max_tokens": "max",
-    }
-    found: list[Pooling] = [p for key, p in flags.items() if config.get(key)]
-    if mode in ("mean", "cls", "max"):
-        found = [mode]
-    if len(found) != 1:
-        raise UserError(
-            f"{name} pools its tokens in a way that is not supported: expected mean, cls or max, not {dict(config)}"
-        )
-    return found[0]
+    """The way of pooling that the settings of a Pooling module name; older ones have a flag for each way."""
+    flags = [key for key, value in config.items() if key.startswith("pooling_mode_") and value]
+    mode = config.get("pooling_mode", flags) if config.get("include_prompt", True) else None
+    for pooling in POOLING_IN_FOLDERS:
+        if mode in (pooling, [f"pooling_mode_{pooling}_token"], [f"pooling_mode_{pooling}_tokens"]):
+            return pooling
+    raise UserError(
+        f"{name} pools its tokens in a way that is not supported: expected mean, cls or max, not {dict(config)}"
+    )
 
 
-def _dense(name: str, place: Path) -> Dense:
-    activation = read_json(place / "config.json").get("activation_function", "torch.nn.modules.activation.Tanh")
-    activation = activation.rsplit(".", 1)[-1]
+def _dense(name: str, folder: Path) -> Dense:
+    activation = read_json(folder / "config.json").get("activation_function", "Tanh").rsplit(".", 1)[-1]
     if activation not in ACTIVATIONS:
         raise UserError(f"{name} has a dense layer with {activation}: expected one of {', '.join(ACTIVATIONS)}")
-    if not (place / "model.safetensors").is_file():
-        raise UserError(f"{name} lacks {place.name}/model.safetensors: convert its dense layer to safetensors")
-    return Dense(place, activation)
-
-
-def load_dense(dense: Dense, device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Weight (out, in) and bias (out) of a dense layer, float32."""
-    tensors = load_file(dense.folder / "model.safetensors")
-    bias = tensors.get("linear.bias")
-    return tensors["linear.weight"].float().to(device), None if bias is None else bias.float().to(device)
+    file = folder / "model.safetensors"
+    if not file.is_file():
+        raise UserError(f"{name} lacks {folder.name}/model.safetensors: convert its dense layer to safetensors")
+    return Dense(file, activation)

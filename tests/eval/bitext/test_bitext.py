@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eval.bitext.__main__ import main
 from eval.bitext.known import ParallelText
-from eval.bitext.scores import best_threshold, difference, f1_of, resampled, scored, statistics
+from eval.bitext.scores import best_threshold, difference, scored, statistics
 from eval.bitext.sets import (
     PARTS,
     BitextSet,
@@ -26,6 +26,7 @@ from eval.bitext.sets import (
     write_set,
 )
 from eval.data.vector_cache import VectorCache
+from eval.significance import Comparison
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats, Kind
 from retrievers.mining.margin import Pairs
@@ -177,19 +178,9 @@ def test_scores_count_pairs() -> None:
     assert (nothing.precision, nothing.recall, nothing.f1.value) == (0, 0, 0)
 
 
-def test_drawing_numbers_of_rows_is_drawing_rows() -> None:
-    rng = np.random.default_rng(3)
-    rows = rng.integers(0, 2, (500, 3)).astype(float)
-    rows[:, 2] = rows[:, 0] * rows[:, 1]
-    slow = np.stack([rows[rng.integers(0, 500, 500)].sum(axis=0) for _ in range(2000)])
-    fast = resampled(rows, 2000)
-    assert fast.mean(axis=0) == pytest.approx(slow.mean(axis=0), rel=0.01)
-    assert f1_of(fast).std() == pytest.approx(f1_of(slow).std(), rel=0.1)
-
-
 def test_a_difference_is_paired() -> None:
     rows = statistics(PAIRS, small_set())
-    assert difference(rows, rows) == difference(rows, rows).__class__(0.0, 0.0, 0.0)
+    assert difference(rows, rows) == Comparison(0.0, 0.0, 0.0, 1.0)
     fewer = statistics(PAIRS.at_least(1.25), small_set())
     gap = difference(rows, fewer)
     assert gap.value == pytest.approx(0.75 - 2 * 2 / (2 + 4))

@@ -28,6 +28,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.llm import TransformersLLM, open_llm
 from rag_mt.models.loading import load_llm
 from rag_mt.translation.journal import pack
+from retrievers.dense import DenseRetriever
 from tests.rag_mt.server_process import serving
 
 ROOT = Path(__file__).parents[3]
@@ -189,10 +190,18 @@ def test_a_killed_run_goes_on_with_equal_bytes(runs: Path, command: list[str], t
         asked.append(len(prompts))
         return generate(self, prompts, max_new_tokens)
 
+    retrieved: list[int] = []
+    retrieve = DenseRetriever.retrieve
+
+    def watched(self: DenseRetriever, sentences, *rest):  # type: ignore[no-untyped-def]
+        retrieved.append(len(sentences))
+        return retrieve(self, sentences, *rest)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransformersLLM, "generate", counted)
+        patch.setattr(DenseRetriever, "retrieve", watched)
         assert main([*command, *options]) == 0
-    assert asked == [1]  # the last batch
+    assert asked == retrieved == [1]  # the last batch
     assert not path.with_suffix(JOURNAL).exists()
     assert path.read_bytes() == whole.read_bytes()
     assert read_times(path.with_suffix(".times.jsonl")).sentences == 9

@@ -136,6 +136,6 @@ def test_systems_are_compared_on_the_same_pairs() -> None:
     gain = compared([ours], [theirs])
     assert gain.value == pytest.approx(5 / 6)
     assert gain.low > 0
-    assert gain.p < 0.05
+    assert gain.p == pytest.approx(2 / 2**3, abs=0.015)  # all exchanges but two are nearer to 0
     with pytest.raises(ValueError, match="same pairs"):
         compared([ours], [asked([[0, 0], [0, 0]], [0, 1])])

@@ -113,9 +113,9 @@ def test_it_learns_and_the_retriever_opens_it(tmp_path, config, prepared, shared
     )
     opened = open_mdpr(str(model), device="cpu", dtype="float32")
     assert opened.shared == (shared == "true")
-    vectors = opened.encode_passages(["stone river", "garden"])
+    vectors = opened.encode(["stone river", "garden"], "passage")
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    asked = opened.encode_queries(["stone river"])
+    asked = opened.encode(["stone river"], "query")
     assert np.allclose(asked[0], vectors[0], atol=1e-5) == (shared == "true")
 
 

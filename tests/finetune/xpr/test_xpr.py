@@ -66,7 +66,7 @@ def loaded(tiny_encoder: Path) -> LoadedEncoder:
 
 @pytest.fixture(autouse=True)
 def _read_once(loaded: LoadedEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("finetune.xpr", "retrievers.xpr.model"):
+    for module in ("finetune.xpr.__main__", "retrievers.xpr.model", "rag_mt.models.trained"):
         monkeypatch.setattr(f"{module}.load_encoder", loader_of(loaded))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,7 +24,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.models.loading import load_encoder, resolve_model
 from rag_mt.text.words import token_words, word_spans
 from retrievers.encoders.encoder import TransformerEncoder, open_encoder
-from retrievers.encoders.families import Family
+from retrievers.encoders.families import Family, family_of
 
 TEXTS = [
     "Der Stadtrat hat am Dienstag den Bau einer neuen Brücke beschlossen.",
@@ -214,6 +215,44 @@ def test_a_bare_labse_uses_its_pooler(tmp_path: Path, tokenizer_files: list[Path
     with torch.inference_mode():
         expected = encoder.model(**ids).pooler_output.numpy()
     assert cosines(encoder.encode([TEXTS[0]]), expected).min() > 0.99999
+
+
+def folder_with_pooling(folder: Path, config: dict[str, Any]) -> Path:
+    """A folder with the settings of a sentence-transformers model, without weights."""
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
+    (folder / "modules.json").write_text(
+        '[{"type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"}]'
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("config", "pooling"),
+    [
+        ({"pooling_mode": "max"}, "max"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False, "include_prompt": True}, "mean"),
+        ({"pooling_mode_cls_token": True, "word_embedding_dimension": 16}, "cls"),
+    ],
+)
+def test_pooling_is_that_of_the_folder(tmp_path: Path, config: dict[str, Any], pooling: str) -> None:
+    assert family_of("LaBSE", folder_with_pooling(tmp_path, config)).pooling == pooling
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"pooling_mode": "lasttoken"},
+        {"pooling_mode": ["mean", "max"]},
+        {"pooling_mode_mean_sqrt_len_tokens": True},
+        {"pooling_mode_mean_tokens": True, "pooling_mode_mean_sqrt_len_tokens": True},
+        {"pooling_mode": "mean", "include_prompt": False},
+    ],
+)
+def test_other_pooling_is_refused(tmp_path: Path, config: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="m pools its tokens in a way that is not supported: expected mean, cls or max"):
+        family_of("m", folder_with_pooling(tmp_path, config))
 
 
 def test_an_unknown_sentence_module_is_refused(tmp_path: Path, tokenizer_files: list[Path]) -> None:

@@ -43,7 +43,8 @@ def loaded(tiny_encoder: Path) -> LoadedEncoder:
 
 @pytest.fixture(autouse=True)
 def _read_once(loaded: LoadedEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("retrievers.xpr.model.load_encoder", loader_of(loaded))
+    for module in ("retrievers.xpr.model", "rag_mt.models.trained"):
+        monkeypatch.setattr(f"{module}.load_encoder", loader_of(loaded))
 
 
 @pytest.fixture(scope="module")
