@@ -31,7 +31,7 @@ class PhraseLoss:
 
     def __call__(self, batch: PhraseBatch, edges: Sequence[torch.Tensor]) -> tuple[torch.Tensor, dict[str, float]]:
         """The loss and its parts. `edges` are [h_start; h_end] (spans, 2 * hidden) of the four kinds of spans."""
-        made = linear(torch.cat(edges).float(), *self.heads.weights())
+        made = linear(torch.cat(list(edges)).float(), *self.heads.weights())
         vectors = self.heads.vectors(made).split([len(e) for e in edges])
         labels = (torch.arange(len(made), device=made.device) < len(edges[0]) + len(edges[1])).float()
         surfaces = [s.surfaces.to(made.device) for s in spans_of(batch)]

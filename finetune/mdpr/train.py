@@ -89,7 +89,7 @@ class MdprTrainer(Trainer[MdprBatch]):
         passages = self.towers.vectors(batch.passages, "passage")
         temperature = self.config.training.retrieval_temperature
         loss = retrieval(queries, passages, batch.relevant, batch.left_out.to(passages.device), temperature)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return float(loss.detach())
 
     def _contrastive(self, batch: MdprBatch) -> dict[str, float]:
@@ -104,7 +104,7 @@ class MdprTrainer(Trainer[MdprBatch]):
             parts["language"] = language_contrastive(first, second, others)
         weights = {"semantic": training.semantic_weight, "language": training.language_weight}
         if parts:
-            torch.stack([weights[name] * part for name, part in parts.items()]).sum().backward()  # type: ignore[no-untyped-call]
+            torch.stack([weights[name] * part for name, part in parts.items()]).sum().backward()
         return {name: float(part.detach()) for name, part in parts.items()}
 
     def evaluate(self) -> dict[str, float]:

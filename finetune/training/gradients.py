@@ -24,7 +24,7 @@ def cached_backward(
     """
     if not cached:
         whole, parts = loss([chunk() for chunk in chunks])
-        whole.backward()  # type: ignore[no-untyped-call]
+        whole.backward()
         return parts
     # 1. The features of each chunk, without gradients.
     with torch.no_grad():
@@ -33,7 +33,7 @@ def cached_backward(
     for tensor in (tensor for features in leaves for tensor in features):
         tensor.requires_grad_()
     whole, parts = loss(leaves)
-    whole.backward()  # type: ignore[no-untyped-call]
+    whole.backward()
     # 3. Each chunk once more, to pass these gradients on.
     for chunk, features in zip(chunks, leaves, strict=True):
         gradients = [torch.zeros_like(t) if t.grad is None else t.grad for t in features]
