@@ -29,6 +29,7 @@ from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Sentence
 from rag_mt.llm import open_llm
+from rag_mt.llm.queue import complete
 from rag_mt.models.errors import first_line
 from rag_mt.models.loading import Quantization
 from retrievers.index.build import build_index
@@ -49,7 +50,7 @@ def loading(llm: str) -> Iterator[str]:
         with _Measured() as seen:
             model = open_llm(llm, device="cuda", quantization=quantization, adapter=None)
             prompt = PromptBuilder(SOURCE.language, "en", "auto", llm=model).build(SOURCE, ())
-            answer = model.generate([prompt], 40)[0]
+            answer = complete(model, [prompt], 40)[0]
         yield f"{llm}, quantization {quantization}: {seen}: {answer.text.strip()!r}"
         del model
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import get_args
 
 from prompts.hints import chosen_hints, in_source_order
@@ -79,14 +80,14 @@ class PromptBuilder:
         if left_out:
             reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
             notes.append(f"hints left out: {reasons}")
-        shown, tokens = self._fitting(sentence, ranked)
-        if shown < len(ranked):
-            notes.append(f"hints left out: the {len(ranked) - shown} weakest of {len(ranked)}, to fit {self._window()}")
+        prompt, tokens = self._fitting(sentence, ranked)
+        if weakest := len(ranked) - len(prompt.hints):
+            notes.append(f"hints left out: the {weakest} weakest of {len(ranked)}, to fit {self._window()}")
         if tokens:
             notes.append(f"the prompt of {tokens} tokens does not fit {self._window()}")
-        return self._prompt(sentence, ranked[:shown], tuple(notes))
+        return replace(prompt, notes=tuple(notes))
 
-    def _prompt(self, sentence: Sentence, ranked: Sequence[Hint], notes: tuple[str, ...] = ()) -> Prompt:
+    def _prompt(self, sentence: Sentence, ranked: Sequence[Hint]) -> Prompt:
         shown = in_source_order(ranked)
         text = question(
             self.wrapper, self.unit, self.source, self.target, sentence.text, shown, self._guard, self.context_chars
@@ -98,26 +99,31 @@ class PromptBuilder:
             shared=shared_length(self.wrapper, kind, self.source, self.target),
             stop=STOPS[self.wrapper],
             hints=shown,
-            notes=notes,
         )
 
-    def _fitting(self, sentence: Sentence, ranked: Sequence[Hint]) -> tuple[int, int]:
-        """How many of the strongest hints fit, and the length in tokens of a prompt that is too long without any."""
-        llm = self._llm
+    def _fitting(self, sentence: Sentence, ranked: Sequence[Hint]) -> tuple[Prompt, int]:
+        """The prompt with the most of the strongest hints that fits, and its length in tokens if it is too long without
+        any."""
+        llm, whole = self._llm, self._prompt(sentence, ranked)
         if llm is None:
-            return len(ranked), 0
+            return whole, 0
         room = llm.context_length - self.max_new_tokens
-        tokens = llm.count_tokens(self._prompt(sentence, ranked))
-        if tokens <= room:
-            return len(ranked), 0
-        low, high = 0, len(ranked)  # `high` hints are too many; `low` is the most that fit, if 0 hints do
+        if (tokens := llm.count_tokens(whole)) <= room:
+            return whole, 0
+        if not ranked:
+            return whole, tokens
+        shorter = self._prompt(sentence, ())
+        if (tokens := llm.count_tokens(shorter)) > room:
+            return shorter, tokens
+        low, high = 0, len(ranked)  # `low` hints fit and `high` are too many
         while high - low > 1:
             middle = (low + high) // 2
-            tokens = llm.count_tokens(self._prompt(sentence, ranked[:middle]))
-            low, high = (middle, high) if tokens <= room else (low, middle)
-        if low == 0 and ranked:
-            tokens = llm.count_tokens(self._prompt(sentence, ()))
-        return low, tokens if low == 0 and tokens > room else 0
+            prompt = self._prompt(sentence, ranked[:middle])
+            if llm.count_tokens(prompt) <= room:
+                low, shorter = middle, prompt
+            else:
+                high = middle
+        return shorter, 0
 
     def _window(self) -> str:
         length = self._llm.context_length if self._llm is not None else 0

@@ -27,6 +27,7 @@ from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, Prompt, Sentence
 from rag_mt.llm import TransformersLLM
+from rag_mt.llm.queue import complete
 from rag_mt.llm.stopping import first_stop
 from rag_mt.models.loading import LoadedLLM, load_llm
 
@@ -60,7 +61,7 @@ def one_by_one(loaded: LoadedLLM, prompts: Sequence[Prompt], limit: int) -> list
 
 def _batched(loaded: LoadedLLM, size: int, prompts: Sequence[Prompt], limit: int) -> list[Completion]:
     """Our answers by a back-end that has nothing computed yet."""
-    return TransformersLLM(loaded, size).generate(prompts, limit)
+    return complete(TransformersLLM(loaded, size), prompts, limit)
 
 
 def translation_prompts(number: int) -> list[Prompt]:
@@ -96,7 +97,7 @@ def report(options: argparse.Namespace) -> int:
     for size in options.batch:
         systems[f"ours, batch {size}"] = partial(_batched, loaded, size, prompts, limit)
     one_by_one(loaded, prompts[:1], 4)
-    TransformersLLM(loaded, options.batch[-1]).generate(prompts, 4)
+    complete(TransformersLLM(loaded, options.batch[-1]), prompts, 4)
     answers: dict[str, list[Completion]] = {}
     rates: dict[str, list[float]] = {name: [] for name in systems}
     for _ in range(options.rounds):

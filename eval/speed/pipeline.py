@@ -11,7 +11,7 @@ import argparse
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
@@ -20,6 +20,7 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.skips import Skips
+from rag_mt.base.types import PromptQueue
 from rag_mt.formats.reading import read_sentences
 from rag_mt.translation.translator import Translator
 
@@ -66,7 +67,14 @@ def report(options: argparse.Namespace) -> int:
     seconds: dict[str, float] = defaultdict(float)
     retriever, llm = translator.retriever, translator.llm
     retriever.retrieve = timed(seconds, "retrieval", retriever.retrieve)  # type: ignore[method-assign]
-    llm.generate = timed(seconds, "generation", llm.generate)  # type: ignore[method-assign]
+    answer = llm.answer
+
+    def timed_answer(queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
+        begin = time.perf_counter()
+        yield from answer(queue, max_new_tokens)
+        seconds["generation"] += time.perf_counter() - begin
+
+    llm.answer = timed_answer  # type: ignore[method-assign]
     whole = timed(seconds, "whole", translator.translate_sentences)
     for begin in range(0, len(rest), options.batch_size):
         whole(rest[begin : begin + options.batch_size])

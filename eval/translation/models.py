@@ -120,14 +120,16 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         found = oracle_hints(part.sources, part.references, links, part.target, own.oracle_words)
         fixed = Fixed("oracle", dict(enumerate(found, 1)))
         settings = mode | {"oracle": [aligned, own.oracle_words]}
-        return Translator(part.source, part.target, fixed, llm, own.wrapper, own.max_new_tokens, settings)
+        translator = Translator(part.source, part.target, fixed, llm, own.wrapper, own.max_new_tokens)
+        translator.more_settings |= settings
+        return translator
     retriever = "none" if own.hints == "none" else own.retriever
     translator = Translator.from_pretrained(
         src=part.source,
         tgt=part.target,
         retriever=retriever,
         llm=llm,
-        index=own.index or None,
+        index=(own.index or None) if retriever != "none" else None,
         encoder=own.encoder or None,
         wrapper=own.wrapper,
         device=own.device,
@@ -146,7 +148,7 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
     if own.hints == "shuffled":
         translator.retriever = Shuffled(translator.retriever, own.seed)
         mode["seed"] = own.seed
-    translator.settings |= mode
+    translator.more_settings |= mode
     return translator
 
 

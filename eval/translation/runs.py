@@ -1,4 +1,4 @@
-"""Runs of systems on directions, each sentence kept as soon as its batch is done."""
+"""Runs of systems on directions, each sentence kept as soon as it is translated."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.locks import alone_in
 from rag_mt.base.paths import whole_file
-from rag_mt.base.types import Completion, Origin, Sentence
+from rag_mt.base.types import Origin, Sentence
 from rag_mt.llm.routed import answering
 from rag_mt.llm.transformers_llm import ALGORITHM
-from rag_mt.translation.jobs import plan
 from rag_mt.translation.journal import RecordJournal, check_settings
+from rag_mt.translation.tasks import SentenceTask, prepare, translate_all
 from rag_mt.translation.translator import Translator
 
 log = logging.getLogger("rag_mt")
@@ -55,9 +55,8 @@ COMMANDS = "commands.json"
 def translate_run(run: Run, suite: Suite, models: Models, bar: Any, restart: bool = False, show: bool = True) -> None:
     """Translate what is missing of a run and write its facts; `bar` is told of every sentence.
 
-    The missing sentences are retrieved for in one call, sorted by the length of their prompts and cut into batches. A
-    batch is kept as a whole, so that a run that was killed goes on with the same batches and ends with the same
-    records. What another system of the folder has asked already is not generated again where that changes nothing (see
+    The missing sentences are retrieved for in one call, and each record is kept as soon as it is there. What another
+    system of the folder has asked already is not generated again where that changes nothing (see
     eval/translation/shared.py).
     """
     run.file(RECORDS).parent.mkdir(parents=True, exist_ok=True)
@@ -93,48 +92,55 @@ def _pass(bar: Any, sentences: int) -> None:
 
 def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: Any, settings: Mapping[str, Any]) -> None:
     part, times = run.part, run.file(TIMES)
-    sentences = [Sentence(text, part.source, Origin(part.name, n)) for n, text in enumerate(part.sources, 1)]
-    missing = [n for n in range(len(sentences)) if n not in journal.found]
-    # Shuffled hints are those of other sentences: they depend on all of them.
-    wanted = range(len(sentences)) if run.system.hints == "shuffled" else missing
+    tasks = [
+        SentenceTask(translator, Sentence(text, part.source, Origin(part.name, line)))
+        for line, text in enumerate(part.sources, 1)
+    ]
+    missing = [task for n, task in enumerate(tasks) if n not in journal.found]
     begin = time.perf_counter()
-    prompts = dict(zip(wanted, translator.prepare([sentences[n] for n in wanted]), strict=True))
+    prepare(tasks if run.own.hints == "shuffled" else missing)  # whose hints are those of all other sentences
     if not journal.found:  # the time of all sentences was noted before the first record
-        note_time(times, RETRIEVAL, time.perf_counter() - begin, len(sentences))
+        note_time(times, RETRIEVAL, time.perf_counter() - begin, len(missing))
 
-    def by_whom(n: int) -> tuple[str, str]:
-        return answering(translator.llm, prompts[n]).fingerprint, asked(prompts[n])
+    def by_whom(task: SentenceTask) -> tuple[str, str]:
+        assert task.prompt is not None
+        return answering(translator.llm, task.prompt).fingerprint, asked(task.prompt)
 
-    def keep(numbers: Sequence[int], completions: Sequence[Completion]) -> None:
-        records = []
-        for n, completion in zip(numbers, completions, strict=True):
-            translation = translator.read(sentences[n], prompts[n], completion)
-            own = record_of(translation, part.references[n], part.lines[n], completion)
-            model, key = by_whom(n)
-            records.append(own | {"asked": key} | ({} if model == translator.llm.fingerprint else {"llm": model}))
-        journal.add_records(numbers, records)
-        bar.update(len(numbers))
+    def keep(task: SentenceTask) -> None:
+        assert task.completion is not None and task.translation is not None
+        n = task.sentence.source.line - 1
+        record = record_of(task.translation, part.references[n], part.lines[n], task.completion)
+        model, key = by_whom(task)
+        other = {} if model == translator.llm.fingerprint else {"llm": model}
+        journal.add_records([n], [record | {"asked": key} | other])
+        bar.update(1)
 
-    left = {n: prompts[n] for n in missing}
-    if repeatable(translator.llm):
-        others = other_completions(run.file(RECORDS), settings)
-        known = {n: others[key] for n in missing if (key := by_whom(n)) in others}
-        if known:
-            keep(list(known), list(known.values()))
-        left = {n: prompt for n, prompt in left.items() if n not in known}
-    for batch in plan(left, run.system.batch_size):
-        begin = time.perf_counter()
-        completions = translator.llm.generate([prompts[n] for n in batch], translator.max_new_tokens)
-        seconds = time.perf_counter() - begin
-        note_time(times, GENERATION, seconds, len(batch), min(batch), sum(c.tokens for c in completions))
-        keep(batch, completions)
+    others = other_completions(run.file(RECORDS), settings) if repeatable(translator.llm) else {}
+    asking = []
+    for task in missing:
+        if known := others.get(by_whom(task)):
+            task.read(known)
+            keep(task)
+        else:
+            asking.append(task)
+    last = time.perf_counter()
+
+    def finished(task: SentenceTask) -> None:
+        nonlocal last
+        assert task.completion is not None
+        now = time.perf_counter()
+        note_time(times, GENERATION, now - last, 1, task.sentence.source.line, task.completion.tokens)
+        last = now
+        keep(task)
+
+    for _ in translate_all(asking, finished):
+        pass
 
 
 def run_settings(run: Run, suite: Suite, translator: Translator) -> dict[str, Any]:
     """All that could change a record of the run."""
-    own = {name: value for name, value in translator.settings.items() if name != "index"}
-    if "index" in translator.settings:
-        own["index"] = settings_hash(translator.settings["index"])
+    own = translator.settings
+    own["retrieval"] = settings_hash(own["retrieval"])
     return own | {
         "suite": suite.name,
         "sample": run.part.sha256,
@@ -152,7 +158,7 @@ def finished(run: Run, settings: Mapping[str, Any]) -> bool:
 
 def _write_facts(run: Run, suite: Suite, translator: Translator, settings: Mapping[str, Any]) -> None:
     times, records = read_times(run.file(TIMES)), read_records(run.file(RECORDS))
-    index = json.loads(translator.settings["index"]) if "index" in translator.settings else {}
+    index = translator.retriever.settings.get("index", {})
     facts = {
         "system": run.system.name,
         "direction": [run.part.source, run.part.target],

@@ -43,6 +43,7 @@ from rag_mt.base.types import LanguageModel, Origin
 from rag_mt.formats.document_runs import Document, document_runs, passages
 from rag_mt.formats.parallel import bare, training_file
 from rag_mt.llm import open_llm
+from rag_mt.llm.queue import complete
 from rag_mt.text.splitting import split
 from rag_mt.text.terms import words_of
 from rag_mt.translation.journal import RecordJournal
@@ -128,7 +129,7 @@ def generated_examples(
     answers = {n: str(record["answer"]) for n, record in journal.found.items()}
     for begin in range(0, len(left), AT_ONCE):
         numbers = left[begin : begin + AT_ONCE]
-        found = llm.generate([query_prompt(chosen[n].text, code, llm) for n in numbers], NEW_TOKENS)
+        found = complete(llm, [query_prompt(chosen[n].text, code, llm) for n in numbers], NEW_TOKENS)
         records = [{"answer": completion.text} for completion in found]
         journal.add_records(numbers, records)
         answers |= {n: record["answer"] for n, record in zip(numbers, records, strict=True)}

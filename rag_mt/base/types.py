@@ -7,7 +7,7 @@ Token offsets never leave an encoder.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -17,10 +17,6 @@ from numpy.typing import NDArray
 Unit = Literal["phrase", "sentence", "passage"]
 Kind = Literal["query", "passage"]
 Floats = NDArray[np.float32]
-Watch = Callable[[int, str], bool]
-"""Told while answers are made: the number of a prompt in its call and the text that its answer has for sure so far;
-returns whether to go on with that answer."""
-
 ELLIPSIS = "..."
 
 
@@ -253,6 +249,25 @@ class Retriever(Protocol):
         ...
 
 
+class PromptQueue(Protocol):
+    """Prompts that wait for a language model, and whoever waits for its answers. Prompts are numbered from 0 in the
+    order in which they are taken."""
+
+    def take(self, most: int) -> Sequence[Prompt]:
+        """Up to `most` prompts to answer next. It must not wait: where there are none now, it gives none, and is asked
+        again after the next token as long as any prompt is being answered."""
+        ...
+
+    def progress(self, number: int, text: str) -> bool:
+        """Hear how an unfinished answer begins; return whether it is still wanted. An answer that begins anew (it left
+        a loop, or memory ran out) may be shorter than before."""
+        ...
+
+    def finish(self, number: int, completion: Completion) -> None:
+        """Hear the whole answer. That of a prompt that nobody wanted, or that found no room, is unfinished."""
+        ...
+
+
 class LanguageModel(Protocol):
     """Prompts to completions. `fingerprint` changes whenever its outputs may."""
 
@@ -266,22 +281,13 @@ class LanguageModel(Protocol):
         """The number of tokens the prompt takes in the model's window."""
         ...
 
-    def generate(
-        self, prompts: Sequence[Prompt], max_new_tokens: int = 256, watch: Watch | None = None
-    ) -> list[Completion]:
-        """One completion per prompt, in order; an answer that `watch` does not want any more stays unfinished."""
-        ...
+    def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
+        """Answer the prompts of a queue until it gives none and all are answered.
 
-    def answer(
-        self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
-    ) -> Iterator[tuple[int, Completion]]:
-        """Completions of prompts that come on the way, with their numbers from 0, until `more(n)`, which is asked for
-        up to n prompts when there is room for them, gives none and all are answered."""
-        ...
-
-    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Generator[str, None, Completion]:
-        """Pieces of the completion as they are made; the generator's return value is the completion, whose text is
-        their concatenation."""
+        The work is done while the iterator is advanced, which yields whenever something may have changed: after a token
+        of all prompts that are answered together, say. Closing it stops the work. Raises UserError where a prompt
+        cannot be answered at all: the others are then given up too.
+        """
         ...
 
 

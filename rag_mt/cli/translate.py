@@ -253,7 +253,7 @@ def _one(
             if live:
                 made = stream_segments(translator, segments(), live, totals.add)
             else:
-                made = translate_segments(translator, segments(), totals, journal, options.batch_size, bar.update)
+                made = translate_segments(translator, segments(), totals, journal, bar.update)
             if options.show_hints:
                 made = _shown(made, bar)
             if output is None:

@@ -1,11 +1,9 @@
-"""Which tokens of a prompt are computed once for many, and which prompts are computed together."""
+"""A prompt's tokens, and which of them are computed once for many prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-
-from rag_mt.base.types import Completion, Prompt, Watch
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 SHORTEST_PREFIX = 16
 """Tokens; a shorter shared beginning costs a computation of its own and saves less."""
@@ -13,9 +11,8 @@ SHORTEST_PREFIX = 16
 
 @dataclass(frozen=True)
 class EncodedPrompt:
-    """A prompt's place in the call, its tokens, and how many of the first of them are shared with other prompts."""
+    """The tokens of a prompt, and how many of the first of them are shared with other prompts."""
 
-    index: int
     ids: tuple[int, ...]
     shared: int
 
@@ -35,44 +32,3 @@ def shared_tokens(offsets: Sequence[tuple[int, int]], text: str, shared: int) ->
     end = len(text[:shared].rstrip())
     inside = next((i for i, (_, stop) in enumerate(offsets) if stop > end), len(offsets))
     return max(0, min(inside, len(offsets) - 1))
-
-
-def common_prefix(sequences: Sequence[tuple[int, ...]]) -> int:
-    """The length of the longest common beginning."""
-    low, high = min(sequences), max(sequences)  # whatever lies between them begins as both do
-    return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
-
-
-def share_unmarked(prompts: Sequence[EncodedPrompt]) -> list[EncodedPrompt]:
-    """The prompts, those without a shared part given the beginning that all such prompts of the call have in common."""
-    unmarked = [p.ids for p in prompts if not p.shared]
-    if len(unmarked) < 2:
-        return list(prompts)
-    common = min(common_prefix(unmarked), min(map(len, unmarked)) - 1)
-    return [p if p.shared else replace(p, shared=common) for p in prompts]
-
-
-def longest_first(prompts: Sequence[EncodedPrompt]) -> list[EncodedPrompt]:
-    """The prompts by the number of tokens to compute, so that those of about the same length are computed together.
-
-    Prompts with different shared parts may stand in one batch; only what comes after them is computed there.
-    """
-    return sorted(prompts, key=lambda p: (len(p.prefix) - len(p.ids), -len(p.ids), p.index))
-
-
-def in_rounds(
-    generate: Callable[[Sequence[Prompt], int, Watch | None], list[Completion]],
-    more: Callable[[int], Sequence[Prompt]],
-    size: int,
-    max_new_tokens: int,
-    watch: Watch | None,
-) -> Iterator[tuple[int, Completion]]:
-    """`LanguageModel.answer` by `generate` alone: up to `size` prompts at once, and others when all of these end."""
-    first = 0
-
-    def told(number: int, text: str) -> bool:
-        return watch is None or watch(first + number, text)
-
-    while prompts := more(size):
-        yield from enumerate(generate(prompts, max_new_tokens, watch and told), first)
-        first += len(prompts)

@@ -7,9 +7,12 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
 
 import httpx2
 import openai
@@ -17,13 +20,11 @@ import openai
 from rag_mt.base.defaults import LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
-from rag_mt.base.types import Completion, Prompt, Watch
-from rag_mt.llm.batching import in_rounds
+from rag_mt.base.types import Completion, Prompt, PromptQueue
 from rag_mt.llm.server_names import PREFIX, model_and_url, warn_of_open_key
 from rag_mt.llm.stopping import first_stop, safe_length
 
 log = logging.getLogger("rag_mt")
-T = TypeVar("T")
 
 CONNECT_TIMEOUT = 10.0  # seconds
 RETRIES = 5
@@ -78,7 +79,7 @@ class OpenAILLM:
         concurrency: int = LLM_CONCURRENCY,
     ) -> None:
         """`name` is `openai:MODEL@URL`, or MODEL with `base_url`; `api_key` defaults to OPENAI_API_KEY; `chat` tells
-        whether the model is tuned for chat; `timeout` is the seconds in which an answer (of a stream: its next piece)
+        whether the model is tuned for chat; `timeout` is the seconds in which an answer (or its next piece)
         must come; `concurrency` is the number of requests in flight.
 
         Asks the server for its models. Raises UserError for a bad address, or a server that cannot be reached or
@@ -107,50 +108,58 @@ class OpenAILLM:
         count = math.ceil(len(prompt.text.encode()) / BYTES_PER_TOKEN)
         return count + TEMPLATE_TOKENS if prompt.chat else count
 
-    def generate(
-        self, prompts: Sequence[Prompt], max_new_tokens: int = 256, watch: Watch | None = None
-    ) -> list[Completion]:
-        """One completion per prompt, in order. Answers arrive whole; the connection of one that `watch` gives up is
-        closed soon.
+    def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
+        """Answer the prompts of a queue, with up to `concurrency` requests in flight (see `LanguageModel.answer`).
+        Answers are streamed; the connection of one that is not wanted any more is closed at once.
 
         A prompt that the server finds too long is answered with an empty unfinished completion and a warning.
         Raises UserError when the server refuses a request or stays unreachable; the other requests are then cancelled.
         """
-        return _run(self._generate(prompts, max_new_tokens, watch))
+        numbers = count()
+        with _Requests(self, max_new_tokens) as requests:
+            while True:
+                free = self.concurrency - len(requests.running)
+                for prompt in queue.take(free) if free else ():
+                    requests.send(next(numbers), prompt)
+                if not requests.running:
+                    return
+                requests.wait()
+                for number, request in list(requests.running.items()):
+                    if request.future.done():
+                        completion = request.future.result()
+                        queue.progress(number, completion.text)
+                    elif queue.progress(number, request.text):
+                        continue
+                    else:
+                        request.future.cancel()
+                        completion = Completion(request.text, _estimate(request.text), False)
+                    del requests.running[number]
+                    queue.finish(number, completion)
+                yield
 
-    def answer(
-        self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
-    ) -> Iterator[tuple[int, Completion]]:
-        """Completions of prompts that come on the way, numbered from 0: as many at once as there may be requests."""
-        yield from in_rounds(self.generate, more, self.concurrency, max_new_tokens, watch)
+    async def complete(self, client: openai.AsyncOpenAI, request: _Request, max_new_tokens: int) -> Completion:
+        """The answer to a request, whose `text` says how it begins and whose `changed` is called when it has grown."""
+        prompt, text, reason, tokens = request.prompt, "", None, None
+        try:
+            events = await _endpoint(client, prompt).create(**self._request(prompt, max_new_tokens))
+        except openai.APIError as error:
+            return self._too_long(error, prompt)
+        async with events:
+            async for piece, ended, used in self._pieces(events):
+                text, reason, tokens = text + piece, ended or reason, used or tokens
+                at = first_stop(text, prompt.stop)
+                if at >= 0:
+                    return Completion(text[:at], tokens or _estimate(text[:at]), True, True)
+                request.text = text[: safe_length(text, prompt.stop)]
+                request.changed()
+        return Completion(text, tokens or _estimate(text), reason == "stop")
 
-    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Generator[str, None, Completion]:
-        """Pieces of the completion as the server sends them; closing the generator closes the connection. The return
-        value is the completion, with an estimate of its tokens."""
-        text, given, reason = "", 0, None
-        with openai.OpenAI(**self._settings(), http_client=_Client(timeout=self._limits())) as client:
-            try:
-                events = _endpoint(client, prompt).create(**self._request(prompt, max_new_tokens), stream=True)
-            except openai.APIError as error:
-                return self._too_long(error, prompt)
-            with events:
-                for piece, ended in self._pieces(events):
-                    text, reason = text + piece, ended or reason
-                    at = first_stop(text, prompt.stop)
-                    safe = at if at >= 0 else safe_length(text, prompt.stop)
-                    if safe > given:
-                        yield text[given:safe]
-                        given = safe
-                    if at >= 0:
-                        return Completion(text[:at], _estimate(text[:at]), True, True)
-        if len(text) > given:
-            yield text[given:]
-        return Completion(text, _estimate(text), reason == "stop")
-
-    def _limits(self) -> httpx2.Timeout:
+    def limits(self) -> httpx2.Timeout:
+        """The seconds that a connection and an answer may take."""
         return httpx2.Timeout(self.timeout, connect=min(CONNECT_TIMEOUT, self.timeout))
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
+        """How the SDK reaches the server."""
         return {"base_url": self.url, "api_key": self._key or "none", "max_retries": RETRIES}
 
     def _request(self, prompt: Prompt, limit: int) -> dict[str, Any]:
@@ -158,6 +167,8 @@ class OpenAILLM:
             "model": self.model,
             "temperature": 0,
             "max_tokens": limit,
+            "stream": True,
+            "stream_options": {"include_usage": True},
             "extra_headers": self._headers,
         }
         stops = [s for s in prompt.stop if s][:MOST_STOPS]  # all of them are looked for in the answer again
@@ -169,8 +180,8 @@ class OpenAILLM:
 
     def _served_context(self) -> int:
         """The model's window as the server's list of models tells it, else a cautious guess."""
-        http_client = _Client(timeout=self._limits())
-        with openai.OpenAI(**self._settings() | {"max_retries": 0}, http_client=http_client) as client:
+        http_client = _Client(timeout=self.limits())
+        with openai.OpenAI(**self.settings() | {"max_retries": 0}, http_client=http_client) as client:
             try:
                 models: Any = client.models.list(extra_headers=self._headers)
             except (openai.APIConnectionError, openai.AuthenticationError, openai.PermissionDeniedError) as error:
@@ -183,44 +194,13 @@ class OpenAILLM:
         except (StopIteration, *NO_ANSWER):
             return DEFAULT_CONTEXT
 
-    async def _generate(self, prompts: Sequence[Prompt], limit: int, watch: Watch | None) -> list[Completion]:
-        gate = asyncio.Semaphore(self.concurrency)
-        http_client = _AsyncClient(timeout=self._limits())
-        async with openai.AsyncOpenAI(**self._settings(), http_client=http_client) as client:
-
-            async def ask(number: int, prompt: Prompt) -> Completion:
-                async with gate:
-                    answer = self._completion(client, prompt, limit)
-                    return await (_watched(answer, number, watch) if watch else answer)
-
-            tasks = [asyncio.ensure_future(ask(number, prompt)) for number, prompt in enumerate(prompts)]
-            try:
-                return list(await asyncio.gather(*tasks))
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _completion(self, client: openai.AsyncOpenAI, prompt: Prompt, limit: int) -> Completion:
+    async def _pieces(self, events: Any) -> AsyncIterator[tuple[str, str | None, int | None]]:
+        """The texts of a stream's events, each with the finish reason and the number of tokens if it tells them."""
         try:
-            answer = await _endpoint(client, prompt).create(**self._request(prompt, limit))
-        except openai.APIError as error:
-            return self._too_long(error, prompt)
-        try:
-            text, reason = _text_and_reason(answer.choices[0])
-            tokens = answer.usage.completion_tokens if answer.usage else None
-        except NO_ANSWER as error:
-            raise self._foreign() from error
-        at = first_stop(text, prompt.stop)
-        text = text[:at] if at >= 0 else text
-        return Completion(text, _estimate(text) if tokens is None else tokens, at >= 0 or reason == "stop", at >= 0)
-
-    def _pieces(self, events: Any) -> Iterator[tuple[str, str | None]]:
-        """The texts of a stream's events, each with the finish reason if it tells one."""
-        try:
-            for event in events:
-                if event.choices:
-                    yield _text_and_reason(event.choices[0])
+            async for event in events:
+                tokens = event.usage.completion_tokens if getattr(event, "usage", None) else None
+                text, reason = _text_and_reason(event.choices[0]) if event.choices else ("", None)
+                yield text, reason, tokens
         except openai.APITimeoutError as error:
             raise self._sentence(error, "") from error
         except (openai.APIConnectionError, httpx2.TransportError) as error:
@@ -319,20 +299,6 @@ class _AsyncClient(openai.DefaultAsyncHttpxClient):
             raise openai.APITimeoutError(request=request[0]) from error
 
 
-async def _watched(answer: Coroutine[Any, Any, Completion], number: int, watch: Watch) -> Completion:
-    """The answer, or an empty unfinished one as soon as nobody wants it."""
-    task = asyncio.ensure_future(answer)
-    try:
-        while watch(number, ""):
-            done, _ = await asyncio.wait({task}, timeout=ASK_EVERY)
-            if done:
-                watch(number, task.result().text)
-                return task.result()
-        return Completion("", 0, False)
-    finally:
-        task.cancel()
-
-
 def _endpoint(client: openai.OpenAI | openai.AsyncOpenAI, prompt: Prompt) -> Any:
     return client.chat.completions if prompt.chat else client.completions
 
@@ -348,11 +314,53 @@ def _text_and_reason(choice: Any) -> tuple[str, str | None]:
     return text or "", choice.finish_reason
 
 
-def _run(job: Coroutine[Any, Any, T]) -> T:
-    """Run `job` to its end, in a thread of its own where an event loop runs already (notebooks)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(job)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, job).result()
+@dataclass(eq=False)
+class _Request:
+    """A prompt that the server answers, how its answer begins, and who is to hear when that has grown."""
+
+    prompt: Prompt
+    changed: Callable[[], None]
+    text: str = ""
+    future: Future[Completion] = field(init=False)
+
+
+class _Requests:
+    """The requests in flight, by the numbers of their prompts, in an event loop with a thread of its own."""
+
+    def __init__(self, llm: OpenAILLM, max_new_tokens: int) -> None:
+        self.llm, self.max_new_tokens = llm, max_new_tokens
+        self.running: dict[int, _Request] = {}
+        self._news = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="requests", daemon=True)
+        self._client: openai.AsyncOpenAI
+
+    def __enter__(self) -> _Requests:
+        self._thread.start()
+        self._client = openai.AsyncOpenAI(**self.llm.settings(), http_client=_AsyncClient(timeout=self.llm.limits()))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        answers = asyncio.all_tasks() - {asyncio.current_task()}
+        for answer in answers:
+            answer.cancel()
+        await asyncio.gather(*answers, return_exceptions=True)
+        await self._client.close()
+
+    def send(self, number: int, prompt: Prompt) -> None:
+        """Let the server answer a prompt."""
+        request = self.running[number] = _Request(prompt, self._news.set)
+        answer = self.llm.complete(self._client, request, self.max_new_tokens)
+        request.future = asyncio.run_coroutine_threadsafe(answer, self._loop)
+        request.future.add_done_callback(lambda _: self._news.set())
+
+    def wait(self) -> None:
+        """Wait until an answer has grown or ended, but not long: somebody may not want one any more."""
+        self._news.wait(ASK_EVERY)
+        self._news.clear()

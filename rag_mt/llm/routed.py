@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from itertools import count
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
-from rag_mt.base.types import Completion, LanguageModel, Prompt, Watch
+from rag_mt.base.types import Completion, LanguageModel, Prompt, PromptQueue
 from rag_mt.llm.transformers_llm import TransformersLLM
+
+_ENDED = object()
 
 
 class RoutedLLM:
@@ -44,89 +45,84 @@ class RoutedLLM:
         """See `TransformersLLM.count_tokens`."""
         return self.hinted.count_tokens(prompt)
 
-    def generate(
-        self, prompts: Sequence[Prompt], max_new_tokens: int = 256, watch: Watch | None = None
-    ) -> list[Completion]:
-        """See `TransformersLLM.generate`; the prompts with hints are answered first."""
-        done: dict[int, Completion] = {}
-        for model in self.models:
-            own = [n for n, prompt in enumerate(prompts) if self.of(prompt) is model]
-            if own:
-                made = model.generate([prompts[n] for n in own], max_new_tokens, _as(watch, own))
-                done |= zip(own, made, strict=True)
-        return [done[n] for n in range(len(prompts))]
+    def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
+        """See `LanguageModel.answer`. Each model has a batch of its own; they take turns token by token."""
+        lanes = [_Lane(model) for model in self.models]
+        source = _Divided(self, queue, lanes)
+        while any(lane.busy for lane in lanes) or source.pull(self.hinted.batch_size):
+            for lane in lanes:
+                if lane.busy:
+                    lane.step(source, max_new_tokens)
+            yield
 
-    def answer(
-        self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
-    ) -> Iterator[tuple[int, Completion]]:
-        """See `TransformersLLM.answer`. Each model has a batch of its own; they take turns token by token."""
-        numbers = count()
-        lanes = {model: _Lane(model) for model in self.models}
-        pair = tuple(lanes.values())
 
-        def pull(free: int) -> bool:
-            come = more(free)
-            for prompt in come:
-                lanes[self.of(prompt)].waiting.append((next(numbers), prompt))
-            return bool(come)
+class _Divided:
+    """A queue whose prompts are given to two lanes, each to that of the model which answers it."""
 
-        while any(lane.busy for lane in pair) or pull(self.hinted.batch_size):
-            for lane, other in (pair, pair[::-1]):
-                if lane.busy and (item := lane.step(other, pull, max_new_tokens, watch)) is not None:
-                    yield item
+    def __init__(self, llm: RoutedLLM, queue: PromptQueue, lanes: Sequence[_Lane]) -> None:
+        self.llm, self.queue, self.lanes = llm, queue, lanes
+        self._taken = 0
 
-    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Generator[str, None, Completion]:
-        """See `TransformersLLM.stream`."""
-        return self.of(prompt).stream(prompt, max_new_tokens)
+    def pull(self, most: int) -> bool:
+        """Give out up to `most` prompts of the queue; return whether there were any."""
+        prompts = self.queue.take(most)
+        for prompt in prompts:
+            lane = next(lane for lane in self.lanes if lane.model is self.llm.of(prompt))
+            lane.waiting.append((self._taken, prompt))
+            self._taken += 1
+        return bool(prompts)
+
+    def pull_for(self, lane: _Lane, most: int) -> None:
+        """The same for a lane that has nothing to take, unless as many prompts wait for the other one as it takes at
+        once."""
+        if all(len(other.waiting) < other.model.batch_size for other in self.lanes if other is not lane):
+            self.pull(most)
 
 
 class _Lane:
-    """The prompts of one of the models: those that wait, the numbers of those that it has had since it last had none,
-    and its work on them."""
+    """The prompts of one of the models as its queue: those that wait, with their numbers in the divided queue, and the
+    numbers of those that it has taken since it last had none."""
 
     def __init__(self, model: TransformersLLM) -> None:
         self.model = model
         self.waiting: deque[tuple[int, Prompt]] = deque()
-        self.numbers: list[int] = []
-        self.work: Iterator[tuple[int, Completion] | None] | None = None
+        self._numbers: list[int] = []
+        self._source: _Divided
+        self._work: Iterator[None] | None = None
 
     @property
     def busy(self) -> bool:
         """Whether there is something to answer."""
-        return bool(self.waiting) or self.work is not None
+        return bool(self.waiting) or self._work is not None
 
-    def step(
-        self, other: _Lane, pull: Callable[[int], bool], max_new_tokens: int, watch: Watch | None
-    ) -> tuple[int, Completion] | None:
-        """Work on one token or up to the end of an answer, which is returned with the number of its prompt. New prompts
-        are pulled for both models, unless as many as it takes at once wait for the `other` one already."""
+    def step(self, source: _Divided, max_new_tokens: int) -> None:
+        """Compute one token of each prompt that the model answers."""
+        if self._work is None:
+            self._source, self._numbers = source, []
+            self._work = self.model.answer(self, max_new_tokens)
+        if next(self._work, _ENDED) is _ENDED:
+            self._work = None
 
-        def more(free: int) -> list[Prompt]:
-            if not self.waiting and len(other.waiting) < other.model.batch_size:
-                pull(free)
-            items = [self.waiting.popleft() for _ in range(min(free, len(self.waiting)))]
-            self.numbers.extend(number for number, _ in items)
-            return [prompt for _, prompt in items]
+    def take(self, most: int) -> list[Prompt]:
+        """See `PromptQueue.take`."""
+        if not self.waiting:
+            self._source.pull_for(self, most)
+        items = [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
+        self._numbers.extend(number for number, _ in items)
+        return [prompt for _, prompt in items]
 
-        if self.work is None:
-            self.numbers.clear()
-            self.work = self.model.steps(more, max_new_tokens, _as(watch, self.numbers))
-        try:
-            item = next(self.work)
-        except StopIteration:
-            self.work = None
-            return None
-        return None if item is None else (self.numbers[item[0]], item[1])
+    def progress(self, number: int, text: str) -> bool:
+        """See `PromptQueue.progress`."""
+        return self._source.queue.progress(self._numbers[number], text)
+
+    def finish(self, number: int, completion: Completion) -> None:
+        """See `PromptQueue.finish`."""
+        self._source.queue.finish(self._numbers[number], completion)
 
 
 def answering(llm: LanguageModel, prompt: Prompt) -> LanguageModel:
     """The language model whose answer to a prompt `llm` gives: itself, unless it is two."""
     return llm.of(prompt) if isinstance(llm, RoutedLLM) else llm
-
-
-def _as(watch: Watch | None, own: Sequence[int]) -> Watch | None:
-    """`watch` for a model whose prompt n is the prompt `own[n]`."""
-    return None if watch is None else lambda number, text: watch(own[number], text)
 
 
 def _share_embeddings(one: Any, other: Any) -> None:

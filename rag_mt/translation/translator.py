@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, overload
 
-from prompts.answers import LOOPED, read_answer
+from prompts.answers import read_answer
 from prompts.builder import PromptBuilder
-from prompts.safety import encodable
 from prompts.wrappers import resolved_wrapper
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.languages import language
 from rag_mt.base.streams import Returning
 from rag_mt.base.types import (
@@ -21,6 +18,7 @@ from rag_mt.base.types import (
     LanguageModel,
     Origin,
     Prompt,
+    PromptQueue,
     Retriever,
     Sentence,
     TranslatedText,
@@ -31,7 +29,7 @@ from rag_mt.text.phrase_places import takes_up
 from rag_mt.text.placeholders import missing
 from rag_mt.text.splitting import needs_space, rejoin, split
 from rag_mt.translation.shipped_adapters import chosen_adapters
-from retrievers.ccpr.retriever import CcprRetriever
+from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
 from retrievers.default_index import default_index
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import read_manifest
@@ -63,20 +61,26 @@ class Translator:
         llm: LanguageModel,
         wrapper: str = "auto",
         max_new_tokens: int = 256,
-        settings: dict[str, Any] | None = None,
     ) -> None:
         self.source, self.target = source, target
         self.retriever, self.llm = retriever, llm
         self.max_new_tokens = max_new_tokens
         self.prompts = PromptBuilder(source, target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens)
-        self.settings: dict[str, Any] = {
-            "source": source,
-            "target": target,
-            "retriever": retriever.name,
-            "llm": llm.fingerprint,
-            "max_new_tokens": max_new_tokens,
+        self.more_settings: dict[str, Any] = {}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that could change an output, JSON-able: what the translator, its retriever and its prompts are, and
+        `more_settings`."""
+        return {
+            "source": self.source,
+            "target": self.target,
+            "retriever": self.retriever.name,
+            "retrieval": dict(self.retriever.settings),
+            "llm": self.llm.fingerprint,
+            "max_new_tokens": self.max_new_tokens,
             "prompts": self.prompts.settings,
-            **(settings or {}),
+            **self.more_settings,
         }
 
     @classmethod
@@ -124,18 +128,12 @@ class Translator:
                 encoder = encoder or manifest.encoder
         retriever = retriever or DEFAULT_RETRIEVER
         spec = retriever_spec(retriever)
-        settings: dict[str, Any] = {}
         folder: Path | None = None
         encode = None
         if spec.needs_index:
             encode = encoders(retriever, encoder, device, dtype)
-            settings["encoder"] = [encode.fingerprint, str(encode.dtype), encode.device.type]
             folder = Path(index) if index else default_index(retriever, target, encode, show=show)
         opened = open_retriever(retriever, folder, encode, source_language=source, target_language=target)
-        if folder is not None:
-            settings["index"] = (folder / "manifest.json").read_text(encoding="utf-8")
-        if isinstance(opened, CcprRetriever):
-            settings["confidence"] = settings_hash(asdict(opened.confidence))
         if isinstance(llm, str):
             own = chosen_adapters(adapter, llm, retriever, source, target)
             llm = open_llm(
@@ -148,7 +146,7 @@ class Translator:
                 timeout=llm_timeout,
                 concurrency=llm_concurrency,
             )
-        return cls(source, target, opened, llm, wrapper, max_new_tokens, settings)
+        return cls(source, target, opened, llm, wrapper, max_new_tokens)
 
     @overload
     def translate(self, text: str) -> TranslatedText: ...
@@ -192,57 +190,33 @@ class Translator:
         A piece is given out as soon as further tokens cannot change it. Where the finished answer is no
         continuation of what was given out (no translation could be read, or it left a loop), nothing more is given out.
         """
-        prompt = self.prepare([sentence])[0]
-        raw, given = "", ""
-        pieces = Returning(self.llm.stream(prompt, self.max_new_tokens))
-        for piece in pieces:
-            raw += piece
-            stable = self.stable(sentence, prompt, raw)
-            if stable.startswith(given):
-                yield stable[len(given) :]
-                given = stable
-        result = self.read(sentence, prompt, pieces.value)
-        if LOOPED in result.notes:  # a loop stays in a stream, where `generate` leaves it
-            result = self.complete([sentence], [prompt])[0]
-        if result.text.startswith(given):
-            yield result.text[len(given) :]
-        return result
+        task, shown = SentenceTask(self, sentence), ""
+        for _ in self.answer(TaskQueue([task])):
+            beginning = task.begun
+            if beginning.startswith(shown) and beginning != shown:
+                yield beginning[len(shown) :]
+                shown = beginning
+        assert task.translation is not None
+        return task.translation
 
-    def stable(self, sentence: Sentence, prompt: Prompt, raw: str) -> str:
+    def sure_beginning(self, sentence: Sentence, prompt: Prompt, answer: str) -> str:
         """How the translation in an unfinished answer begins, without an end that may still change."""
-        answer = read_answer(Completion(raw, 0, True), sentence.text, prompt)
-        return answer.text[:-HELD_BACK] if answer.ok else ""
+        read = read_answer(Completion(answer, 0, True), sentence.text, prompt)
+        return read.text[:-HELD_BACK] if read.ok else ""
 
     def translate_sentences(self, sentences: Sequence[Sentence]) -> list[Translation]:
         """One translation per sentence, in order; the sentences are retrieved for and generated as one call.
 
         A blank sentence is its own translation.
         """
-        asked = [s for s in sentences if s.text.strip()]
-        made = iter(self.complete(asked, self.prepare(asked)))
-        return [next(made) if s.text.strip() else Translation(s, s.text) for s in sentences]
+        tasks = [SentenceTask(self, sentence) for sentence in sentences]
+        for _ in translate_all([task for task in tasks if task.sentence.text.strip()]):
+            pass
+        return [task.translation or Translation(task.sentence, task.sentence.text) for task in tasks]
 
-    def prepare(self, sentences: Sequence[Sentence]) -> list[Prompt]:
-        """The prompts of the sentences, with the retriever's hints."""
-        hints = self.retriever.retrieve([replace(s, text=encodable(s.text)) for s in sentences])
-        return [self.prompts.build(s, h) for s, h in zip(sentences, hints, strict=True)]
-
-    def complete(self, sentences: Sequence[Sentence], prompts: Sequence[Prompt]) -> list[Translation]:
-        """The translations that the language model gives for prepared prompts, in one call."""
-        completions = self.llm.generate(prompts, self.max_new_tokens)
-        return [self.read(*item) for item in zip(sentences, prompts, completions, strict=True)]
-
-    def completed(self, sentences: Sequence[Sentence], prompts: Sequence[Prompt]) -> Iterator[tuple[int, Translation]]:
-        """The same translations with their places in `sentences`, each as soon as the language model has given it."""
-        waiting = list(prompts)
-
-        def more(free: int) -> list[Prompt]:
-            taken = waiting[:free]
-            del waiting[:free]
-            return taken
-
-        for place, completion in self.llm.answer(more, self.max_new_tokens):
-            yield place, self.read(sentences[place], prompts[place], completion)
+    def answer(self, queue: PromptQueue) -> Iterator[None]:
+        """Let the language model answer the prompts of a queue (see `LanguageModel.answer`)."""
+        return self.llm.answer(queue, self.max_new_tokens)
 
     def read(self, sentence: Sentence, prompt: Prompt, completion: Completion) -> Translation:
         """The translation in the language model's answer to a prepared prompt."""

@@ -17,9 +17,9 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from rag_mt.base.streams import Returning
 from rag_mt.base.types import Prompt
 from rag_mt.llm import TransformersLLM
+from rag_mt.llm.queue import complete
 from rag_mt.models.loading import load_llm
 
 MODEL = "tiny"
@@ -105,7 +105,7 @@ class Handler(BaseHTTPRequestHandler):
         if body.get("stream"):
             return self.stream(prompt, body["max_tokens"], chat, fault)
         with lock:
-            found = LLM.generate([prompt], body["max_tokens"])[0]
+            found = complete(LLM, [prompt], body["max_tokens"])[0]
         choice: dict[str, Any] = {"finish_reason": "stop" if found.finished else "length"}
         choice |= {"message": {"role": "assistant", "content": found.text}} if chat else {"text": found.text}
         return self.answer(200, {"choices": [choice], "usage": {"completion_tokens": found.tokens}})
@@ -116,18 +116,21 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         try:
-            pieces = Returning(LLM.stream(prompt, limit))
-            for number, piece in enumerate(pieces):
+            with lock:
+                answer = complete(LLM, [prompt], limit)[0]
+            for number, at in enumerate(range(0, len(answer.text), 2)):
                 if fault == "cut" and number == 3:
                     self.close_connection = True
                     return
                 if fault == "error" and number == 3:
                     self.event(json.dumps({"error": {"message": "out of blocks"}}))
+                piece = answer.text[at : at + 2]
                 self.event(json.dumps({"choices": [{"delta": {"content": piece}} if chat else {"text": piece}]}))
                 time.sleep(0.01)
             choice: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
-            choice["finish_reason"] = "stop" if pieces.value.finished else "length"
+            choice["finish_reason"] = "stop" if answer.finished else "length"
             self.event(json.dumps({"choices": [choice]}))
+            self.event(json.dumps({"choices": [], "usage": {"completion_tokens": answer.tokens}}))
             self.event("[DONE]")
             self.wfile.write(b"0\r\n\r\n")
         except OSError:

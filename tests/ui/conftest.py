@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,14 +24,13 @@ from rag_mt.base.types import (
     Kind,
     Origin,
     Prompt,
+    PromptQueue,
     Retriever,
     Sentence,
     Span,
     TokenStates,
     Unit,
-    Watch,
 )
-from rag_mt.llm.batching import in_rounds
 from rag_mt.llm.stopping import first_stop
 from rag_mt.translation.translator import Translator
 from retrievers.registry import open_retriever
@@ -67,13 +66,19 @@ class RuleLLM:
     def count_tokens(self, prompt: Prompt) -> int:
         return len(prompt.text.split())
 
-    def generate(
-        self, prompts: Sequence[Prompt], max_new_tokens: int = 256, watch: Watch | None = None
-    ) -> list[Completion]:
+    def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
+        first = 0
+        while prompts := queue.take(64):
+            for _ in self.round(queue, prompts, first, max_new_tokens):
+                yield
+            first += len(prompts)
+
+    def round(self, queue: PromptQueue, prompts: Sequence[Prompt], first: int, max_new_tokens: int) -> Iterator[None]:
+        """All answers of some prompts, which are numbered from `first`."""
         self.calls.append(len(prompts))
         words = [self._answer(prompt) for prompt in prompts]
         made = [""] * len(prompts)
-        going = [n for n in range(len(prompts)) if not watch or watch(n, "")]
+        going = [n for n in range(len(prompts)) if queue.progress(first + n, "")]
         ended = [False] * len(prompts)
         for step in range(max_new_tokens):
             if not going:
@@ -85,22 +90,13 @@ class RuleLLM:
             for n in going:
                 made[n] += words[n][step] if step < len(words[n]) else ""
                 ended[n] = step + 1 >= len(words[n])
-                wanted = watch(n, made[n]) if watch else True
+                wanted = queue.progress(first + n, made[n])
                 if wanted and not ended[n]:
                     left.append(n)
             going = left
-        return [Completion(made[n], len(made[n].split()), ended[n]) for n in range(len(prompts))]
-
-    def answer(
-        self, more: Callable[[int], Sequence[Prompt]], max_new_tokens: int = 256, watch: Watch | None = None
-    ) -> Iterator[tuple[int, Completion]]:
-        # looked up in each round, since tests replace `generate`
-        yield from in_rounds(lambda *given: self.generate(*given), more, 64, max_new_tokens, watch)
-
-    def stream(self, prompt: Prompt, max_new_tokens: int = 256) -> Generator[str, None, Completion]:
-        words = self._answer(prompt)
-        yield from words
-        return Completion("".join(words), len(words), True)
+            yield
+        for n, text in enumerate(made):
+            queue.finish(first + n, Completion(text, len(text.split()), ended[n]))
 
     def _answer(self, prompt: Prompt) -> list[str]:
         line = prompt.text.splitlines()[-2]
@@ -115,6 +111,7 @@ class RuleRetriever:
 
     name = "phrases"
     unit: Unit = "phrase"
+    settings: Mapping[str, Any] = {}
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
         made = []

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import count
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Completion, LanguageModel, Prompt
+from rag_mt.base.types import Completion, LanguageModel
+from rag_mt.translation.tasks import TaskQueue
 from rag_mt.translation.translator import Translator
 from ui.server.limits import BusyError, LimitError, Limits, StoppedError
 from ui.server.translators import Translators
@@ -125,6 +125,11 @@ class Engine:
         self._thread.join(max(0.0, end - time.monotonic()))
         self.translators.close(max(0.0, end - time.monotonic()))
 
+    def heard(self, report: BatchReport) -> None:
+        """Take note of an answer that has ended."""
+        self._pace = 0.9 * self._pace + 0.1 * report.seconds
+        self.observe(report)
+
     def _foreground(self) -> int:
         return sum(not job.order.background for job in self._jobs)
 
@@ -167,7 +172,7 @@ class Engine:
                     ready = self._ready()
                 if not ready:
                     return
-                self._translate(_translator(ready[0]))
+                self._translate(ready[0].items[0].translator)
         except BaseException as error:
             fault = f"the server makes no more translations ({named_fault(error)}): start it again"
             with self._changed:
@@ -182,14 +187,14 @@ class Engine:
         ready = [job for job in self._jobs if not job.future.done() and any(not item.taken for item in job.items)]
         return sorted(ready, key=lambda job: job.order.background)
 
-    def _take(self, llm: LanguageModel, most: int) -> list[Item]:
+    def take(self, llm: LanguageModel, most: int) -> list[Item]:
         """The next sentences for a language model, of each of its jobs one in turn; none when another model's turn has
         come."""
         with self._changed:
             ready = self._ready()
-            if not ready or _translator(ready[0]).llm is not llm:
+            if not ready or ready[0].items[0].translator.llm is not llm:
                 return []
-            own = [job for job in ready if _translator(job).llm is llm]
+            own = [job for job in ready if job.items[0].translator.llm is llm]
             lanes = [[job for job in own if not job.order.background], [job for job in own if job.order.background]]
             taken: list[Item] = []
             for lane in lanes:
@@ -207,41 +212,15 @@ class Engine:
     def _translate(self, first: Translator) -> None:
         """Translate sentences with the first translator's language model, until none is left or it is another's turn;
         what goes wrong is told to their jobs."""
-        going: dict[int, Item] = {}  # by the numbers of their prompts; those that have ended are not kept
-        numbers = count()
-        last = time.perf_counter()
-
-        def more(free: int) -> list[Prompt]:
-            prepared: list[Item] = []
-            while not prepared and (taken := self._take(first.llm, min(free, self.limits.batch - len(going)))):
-                prepared = self._prepared(taken)
-            going.update((next(numbers), item) for item in prepared)
-            return [item.prompt for item in prepared if item.prompt is not None]
-
-        def watch(number: int, raw: str) -> bool:
-            item = going[number]
-            item.job.last_token = time.monotonic()
-            if item.job.future.done():
-                return False
-            if raw != item.raw:
-                item.raw = raw
-                item.job.changed()
-            return True
-
+        queue = _Sentences(self, first.llm)
         try:
-            for number, completion in first.llm.answer(more, first.max_new_tokens, watch):
-                now = time.perf_counter()
-                together = BatchReport(
-                    len(going), len({id(item.job) for item in going.values()}), completion.tokens, now - last
-                )
-                self._pace, last = 0.9 * self._pace + 0.1 * together.seconds, now
-                self._finish(going.pop(number), completion)
-                self.observe(together)
-            if going:
-                raise RuntimeError(f"the language model has ended without an answer to {len(going)} sentences")
+            for _ in first.answer(queue):
+                pass
+            if left := len(queue.running):
+                raise RuntimeError(f"the language model has ended without an answer to {left} sentences")
         except BaseException as error:  # a panic in Rust is no Exception, and must not end the engine either
             if not isinstance(error, UserError):
-                log.exception("a batch of %d sentences failed", len(going))
+                log.exception("a batch of %d sentences failed", len(queue.running))
             self._fail_batch(first.llm, error)
 
     def _fail_batch(self, llm: LanguageModel, error: BaseException) -> None:
@@ -249,48 +228,46 @@ class Engine:
         all that wait for it, since it would be asked again and again."""
         with self._changed:
             failed = [j for j in self._jobs if any(item.taken and item.translation is None for item in j.items)]
-            failed = failed or [job for job in self._ready() if _translator(job).llm is llm]
+            failed = failed or [job for job in self._ready() if job.items[0].translator.llm is llm]
         for job in failed:
             job.fail(error)
 
-    def _prepared(self, taken: Sequence[Item]) -> list[Item]:
-        """The sentences with their prompts; hints for all of one translator are found in one call."""
-        by_translator: dict[int, list[Item]] = {}
-        for item in taken:
-            item.job.changed()
-            if not item.job.future.done():
-                by_translator.setdefault(id(item.job.translator), []).append(item)
-        prepared = []
-        for items in by_translator.values():
-            translator = _translator(items[0].job)
-            try:
-                found = translator.retriever.retrieve([item.sentence for item in items])
-                for item, hints in zip(items, found, strict=True):
-                    item.prompt = translator.prompts.build(item.sentence, item.job.order.shown(hints))
-                    item.job.changed()
-            except BaseException as error:
-                if not isinstance(error, UserError):
-                    log.exception("hints for %d sentences could not be found", len(items))
-                for item in items:
-                    item.job.fail(error)
-                continue
-            prepared += items
-        return prepared
 
-    def _finish(self, item: Item, completion: Completion) -> None:
-        """Read a sentence's translation from its completion, and give out its text if this was the last one."""
-        if item.job.future.done() or item.prompt is None:
-            return
-        try:
-            item.translation = _translator(item.job).read(item.sentence, item.prompt, completion)
-            item.job.changed()
-            item.job.finish_if_complete()
-        except BaseException as error:  # an answer that cannot be read must not stop the others
-            log.exception("the answer for a sentence could not be read")
+class _Sentences(TaskQueue[Item]):
+    """The sentences of all jobs with one language model, as its queue."""
+
+    def __init__(self, engine: Engine, llm: LanguageModel) -> None:
+        super().__init__(finished=lambda item: item.job.finish_if_complete())
+        self._engine, self._llm = engine, llm
+        self._last = time.perf_counter()
+
+    def next_tasks(self, most: int) -> list[Item]:
+        """The next sentences whose jobs are wanted."""
+        free = min(most, self._engine.limits.batch - len(self.running))
+        while taken := self._engine.take(self._llm, free):
+            for item in taken:
+                item.changed()
+            if wanted := [item for item in taken if item.wanted]:
+                return wanted
+        return []
+
+    def progress(self, number: int, text: str) -> bool:
+        """See `PromptQueue.progress`."""
+        self.running[number].job.last_token = time.monotonic()
+        return super().progress(number, text)
+
+    def finish(self, number: int, completion: Completion) -> None:
+        """See `PromptQueue.finish`; the engine hears of every answer."""
+        now = time.perf_counter()
+        requests = len({id(item.job) for item in self.running.values()})
+        report = BatchReport(len(self.running), requests, completion.tokens, now - self._last)
+        self._last = now
+        super().finish(number, completion)
+        self._engine.heard(report)
+
+    def failed(self, tasks: Sequence[Item], error: BaseException) -> None:
+        """End the jobs of these sentences with the error; the others go on."""
+        if not isinstance(error, UserError):
+            log.error("%d sentences could not be translated", len(tasks), exc_info=error)
+        for item in tasks:
             item.job.fail(error)
-
-
-def _translator(job: Job) -> Translator:
-    if job.translator is None:
-        raise RuntimeError("a sentence was taken before the translator of its text was loaded")
-    return job.translator

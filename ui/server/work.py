@@ -10,8 +10,9 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rag_mt.base.types import Hint, Origin, Prompt, Sentence, Span, TranslatedText, Translation
+from rag_mt.base.types import Hint, Origin, Sentence, Span, TranslatedText
 from rag_mt.text.splitting import rejoin, split
+from rag_mt.translation.tasks import SentenceTask
 from rag_mt.translation.translator import Translator
 from ui.server.translators import Choice
 
@@ -54,15 +55,24 @@ def named_fault(error: BaseException) -> str:
 
 
 @dataclass(eq=False)
-class Item:
-    """One sentence of a job: its prompt once hints are found, the raw answer as far as it is, the translation."""
+class Item(SentenceTask):
+    """One sentence of a job; `taken` once the engine has begun with it."""
 
-    job: Job
-    sentence: Sentence
-    prompt: Prompt | None = None
-    raw: str = ""
-    translation: Translation | None = None
+    job: Job = field(kw_only=True)
     taken: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        """False once the job has ended in any way."""
+        return not self.job.future.done()
+
+    def shown(self, hints: Sequence[Hint]) -> Sequence[Hint]:
+        """The hints that the order leaves in."""
+        return self.job.order.shown(hints)
+
+    def changed(self) -> None:
+        """Wake who follows the job."""
+        self.job.changed()
 
 
 @dataclass(eq=False)
@@ -104,10 +114,9 @@ class Job:
             return self.future.result().text
         made, pieces = self.items, []
         for item in made:
+            pieces.append(item.begun)
             if item.translation is None:
-                pieces.append(self._begun(item))
                 break
-            pieces.append(item.translation.text)
         whole = self.order.text
         if not pieces:
             return ""
@@ -147,7 +156,7 @@ class Job:
         spans = split(text, translator.source)
         self._spans = spans
         self.translator = translator  # before the sentences: whoever sees these may ask for it
-        self.items = [Item(self, Sentence(span.of(text), translator.source)) for span in spans]
+        self.items = [Item(translator, Sentence(span.of(text), translator.source), job=self) for span in spans]
         self.changed()
 
     def changed(self) -> None:
@@ -174,11 +183,6 @@ class Job:
             step()
         except InvalidStateError:  # cancelled meanwhile
             return
-
-    def _begun(self, item: Item) -> str:
-        if self.translator is None or item.prompt is None or not item.raw:
-            return ""
-        return self.translator.stable(item.sentence, item.prompt, item.raw)
 
     def _ended(self, future: Future[TranslatedText]) -> None:
         if future.cancelled():

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,26 +26,42 @@ from eval.translation.scores import SCORES, read_scores
 from eval.translation.shared import other_completions, repeatable
 from eval.translation.systems import read_systems
 from rag_mt.base.errors import UserError
+from rag_mt.base.types import Prompt
 from rag_mt.llm import TransformersLLM, open_llm
 from rag_mt.models.loading import load_llm
 from rag_mt.translation.journal import pack
+from rag_mt.translation.tasks import TaskQueue
 from retrievers.dense import DenseRetriever
 from tests.rag_mt.server_process import serving
 
 ROOT = Path(__file__).parents[3]
 KILLED = """
 import os, signal, sys
-from rag_mt.llm import TransformersLLM, open_llm
-generate, calls = TransformersLLM.generate, []
-def counted(self, prompts, max_new_tokens=256):
+from rag_mt.translation.journal import RecordJournal
+add, calls = RecordJournal.add_records, []
+def counted(*given):
+    add(*given)
     calls.append(1)
-    if len(calls) == 3:
+    if len(calls) == 8:
         os.kill(os.getpid(), signal.SIGKILL)
-    return generate(self, prompts, max_new_tokens)
-TransformersLLM.generate = counted
+RecordJournal.add_records = counted
 from eval.translation.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
+
+
+def note_prompts(patch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of the prompts that models take from now on."""
+    texts: list[str] = []
+    take = TaskQueue.take
+
+    def noted(self: TaskQueue[Any], most: int) -> Sequence[Prompt]:
+        prompts = take(self, most)
+        texts.extend(prompt.text for prompt in prompts)
+        return prompts
+
+    patch.setattr(TaskQueue, "take", noted)
+    return texts
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +127,7 @@ def test_finished_runs_are_not_made_again(
 ) -> None:
     options = ["--directions", "de-en", "--limit", "9", "--systems", "plain,phrases", "--output", str(runs)]
     before = {path: path.read_bytes() for path in runs.glob(f"*/*{RECORDS}")}
-    monkeypatch.setattr(TransformersLLM, "generate", lambda *_: pytest.fail("it translates again"))
+    monkeypatch.setattr(TransformersLLM, "answer", lambda *_: pytest.fail("it translates again"))
     assert main([*command, *options]) == 0
     assert {path: path.read_bytes() for path in runs.glob(f"*/*{RECORDS}")} == before
 
@@ -172,7 +189,7 @@ def test_changed_records_are_not_scored(command: list[str], tmp_path: Path, caps
 
 
 def test_a_killed_run_goes_on_with_equal_bytes(runs: Path, command: list[str], tmp_path: Path) -> None:
-    """kill -9 before the third batch: what the first two gave is in the journal, and there are no records yet."""
+    """kill -9 after eight of nine sentences: they are in the journal, and there are no records yet."""
     options = ["--directions", "de-en", "--limit", "9", "--systems", "phrases", "--output", str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(
@@ -183,13 +200,6 @@ def test_a_killed_run_goes_on_with_equal_bytes(runs: Path, command: list[str], t
     assert path.with_suffix(JOURNAL).is_file()
     assert not path.exists()
     assert not path.with_suffix(FACTS).exists()
-    asked: list[int] = []
-    generate = TransformersLLM.generate
-
-    def counted(self: TransformersLLM, prompts, max_new_tokens=256):  # type: ignore[no-untyped-def]
-        asked.append(len(prompts))
-        return generate(self, prompts, max_new_tokens)
-
     retrieved: list[int] = []
     retrieve = DenseRetriever.retrieve
 
@@ -198,10 +208,10 @@ def test_a_killed_run_goes_on_with_equal_bytes(runs: Path, command: list[str], t
         return retrieve(self, sentences, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TransformersLLM, "generate", counted)
+        asked = note_prompts(patch)
         patch.setattr(DenseRetriever, "retrieve", watched)
         assert main([*command, *options]) == 0
-    assert asked == retrieved == [1]  # the last batch
+    assert (len(asked), retrieved) == (1, [1])  # the sentence that was not kept
     assert not path.with_suffix(JOURNAL).exists()
     assert path.read_bytes() == whole.read_bytes()
     assert read_times(path.with_suffix(".times.jsonl")).sentences == 9
@@ -240,14 +250,7 @@ def test_what_another_system_asked_is_not_generated_again(
     for system in ("strict", "phrases"):
         assert main([*command, *options, "--systems", system, "--output", str(apart / system)]) == 0
     assert main([*command, *options, "--systems", "dropped", "--output", str(together)]) == 0
-    asked: list[str] = []
-    generate = TransformersLLM.generate
-
-    def counted(self: TransformersLLM, prompts, max_new_tokens=256):  # type: ignore[no-untyped-def]
-        asked.extend(p.text for p in prompts)
-        return generate(self, prompts, max_new_tokens)
-
-    monkeypatch.setattr(TransformersLLM, "generate", counted)
+    asked = note_prompts(monkeypatch)
     assert main([*command, *options, "--systems", "dropped,strict,phrases", "--output", str(together)]) == 0
     for system in ("strict", "phrases"):
         found, alone = (read_records(folder / system / f"de-en{RECORDS}") for folder in (together, apart / system))

@@ -21,6 +21,7 @@ from finetune.lora.train import Data, LoraTrainer
 from finetune.training.warm_start import continued
 from rag_mt.base.errors import UserError
 from rag_mt.llm import open_llm
+from rag_mt.llm.queue import complete
 from rag_mt.models.loading import load_llm
 
 CONFIG = """
@@ -92,7 +93,7 @@ def test_it_learns_to_answer_and_to_end(tmp_path, tiny_llm, examples, files, fam
     llm = open_llm(str(tiny_llm(family)), adapter=str(adapter), device="cpu", dtype="float32")
     trainer = trainer_of(path, tmp_path / "unused", Data(examples(3)))
     prompts = [trainer.prompts.prompt(e) for e in examples(3)]
-    for example, made in zip(examples(3), llm.generate(prompts, 200), strict=True):
+    for example, made in zip(examples(3), complete(llm, prompts, 200), strict=True):
         assert made.text == example.pair.target
         assert made.finished
 

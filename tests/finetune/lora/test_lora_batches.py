@@ -12,6 +12,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Prompt
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm
+from rag_mt.translation.tasks import SentenceTask, prepare
 from rag_mt.translation.translator import Translator
 from retrievers.registry import NoHints
 
@@ -49,7 +50,9 @@ def test_prompts_are_word_for_word_those_of_a_translation(examples, llm, chat_ll
         own = [type(e)(e.pair, e.unit) for e in own]
     translator = Translator("de", "en", retriever, model)
     prompts = ExamplePrompts(model)
-    wanted = translator.prepare([e.sentence for e in own])
+    tasks = [SentenceTask(translator, e.sentence) for e in own]
+    prepare(tasks)
+    wanted = [task.prompt for task in tasks if task.prompt]
     assert [prompts.prompt(e) for e in own] == wanted
     assert sum(bool(p.hints) for p in wanted) == sum(bool(e.hints) for e in own)
     assert prompts.builder(own[0]).wrapper == ("chat" if chat else "alpaca")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from finetune.mdpr.queries import main
 from finetune.mdpr.relevance import Example, read_examples
 from prompts.queries import query_prompt, question_of
 from rag_mt.base.skips import Skips
-from rag_mt.base.types import Completion, Prompt
+from rag_mt.base.types import Completion, PromptQueue
 
 TOPICS = ["Brücke", "Garten", "Markt", "Turm", "Brunnen", "Schule"]
 
@@ -28,12 +28,14 @@ class Asking:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def generate(self, prompts: Sequence[Prompt], max_new_tokens: int = 256) -> list[Completion]:
-        self.asked += [p.text for p in prompts]
-        passages = [p.text.rpartition("Passage: ")[2] for p in prompts]
-        topics = [next(t for t in TOPICS if t in passage) for passage in passages]
-        answers = [f" Wo steht die alte {t} heute?" if t != "Turm" else " Ich weiß es nicht." for t in topics]
-        return [Completion(answer, 5, True) for answer in answers]
+    def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
+        for number, prompt in enumerate(queue.take(99)):
+            self.asked.append(prompt.text)
+            passage = prompt.text.rpartition("Passage: ")[2]
+            topic = next(t for t in TOPICS if t in passage)
+            text = f" Wo steht die alte {topic} heute?" if topic != "Turm" else " Ich weiß es nicht."
+            queue.finish(number, Completion(text, 5, True))
+            yield
 
 
 @pytest.fixture
@@ -92,10 +94,10 @@ def test_a_language_model_asks(data, monkeypatch, capsys):
 
 def test_generation_goes_on_where_it_stopped(data, monkeypatch):
     class Stopping(Asking):
-        def generate(self, prompts: Sequence[Prompt], max_new_tokens: int = 256) -> list[Completion]:
+        def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
             if self.asked:
                 raise KeyboardInterrupt
-            return super().generate(prompts, max_new_tokens)
+            return super().answer(queue, max_new_tokens)
 
     monkeypatch.setattr("finetune.mdpr.queries.AT_ONCE", 2)
     monkeypatch.setattr("finetune.mdpr.queries.open_llm", lambda *a, **k: Stopping())

@@ -111,7 +111,7 @@ MISTAKES = [
 def test_mistakes_are_one_sentence(
     arguments: list[str], told: str, index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    readme = Path(cli.__file__).parents[1] / "README.md"
+    readme = Path(cli.__file__).parents[2] / "README.md"
     places = {"INDEX": str(index), "NEW": str(tmp_path / "new"), "README.md": str(readme)}
     try:
         code = main([places.get(a, a) for a in arguments])

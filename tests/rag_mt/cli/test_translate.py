@@ -17,12 +17,13 @@ import polib
 import pytest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span, Translation
+from rag_mt.base.types import Completion, Hint, Hit, Origin, Sentence, Span, Translation
 from rag_mt.cli import main as cli
 from rag_mt.cli import translate
 from rag_mt.llm import open_llm
 from rag_mt.translation import translator
 from rag_mt.translation.journal import Journal
+from rag_mt.translation.tasks import SentenceTask
 from retrievers.units.windows import windows
 
 ROOT = Path(__file__).parents[3]
@@ -277,25 +278,25 @@ def test_a_damaged_index_is_refused(tmp_path: Path, text: Path, capsys: pytest.C
 def test_a_killed_job_goes_on_with_equal_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kept: int
 ) -> None:
-    """kill -9 after so many sentences, within a batch; the resumed run asks the model for all the others.
+    """kill -9 after so many sentences; the resumed run asks the model for all the others.
 
     In float32: what bfloat16 gives hangs on the number of threads too, and the killed process has its own.
     """
     source = tmp_path / "long.txt"
     source.write_text("".join(f"Der Zug Nummer {n} kommt.\n" for n in range(1, 9)), "utf-8")
-    asked: list[int] = []
-    completed = translator.Translator.completed
+    asked: list[str] = []
+    read = SentenceTask.read
 
-    def counted(self: translator.Translator, sentences, prompts):  # type: ignore[no-untyped-def]
-        asked.append(len(sentences))
-        return completed(self, sentences, prompts)
+    def counted(self: SentenceTask, completion: Completion) -> None:
+        asked.append(self.sentence.text)
+        read(self, completion)
 
-    monkeypatch.setattr(translator.Translator, "completed", counted)
+    monkeypatch.setattr(SentenceTask, "read", counted)
     options = ["--src", "de", "--retriever", "none", "--quiet", "--batch-size", "4", "--max-new-tokens", "4"]
     options += ["--dtype", "float32"]
     whole, killed = tmp_path / "whole.txt", tmp_path / "killed.txt"
     assert translate.main([*options, "-o", str(whole), str(source)]) in (0, 1)
-    assert asked == [4, 4]
+    assert len(asked) == 8
 
     command_line = [sys.executable, "-c", KILLED, str(kept), *options, "-o", str(killed), str(source)]
     process = subprocess.run(command_line, cwd=ROOT, capture_output=True, check=False)
@@ -308,7 +309,7 @@ def test_a_killed_job_goes_on_with_equal_bytes(
     capsys.readouterr()
     assert translate.main([*options, "-o", str(killed), str(source)]) in (0, 1)
     assert f"kept {kept} of 8 sentences" in capsys.readouterr().err
-    assert sum(asked) == 8 - kept
+    assert len(asked) == 8 - kept
     assert killed.read_bytes() == whole.read_bytes()
     assert not list(tmp_path.glob(".*")), "what the killed process left is gone"
     assert not list(tmp_path.glob("*journal*"))

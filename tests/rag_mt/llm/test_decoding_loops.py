@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_mt.llm.decoding import LOOK_EVERY, LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS, Row, loop_at_end
+from rag_mt.llm.decoding import LOOK_EVERY, LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS, Generation, loop_at_end
 from rag_mt.llm.stopping import AnswerText
 
 TOKENS = st.lists(st.integers(0, 5), min_size=1, max_size=LOOP_PERIOD)
@@ -41,23 +41,25 @@ def test_a_longer_round_is_none() -> None:
 
 
 def test_a_row_is_given_up_when_it_is_stuck() -> None:
-    row = Row((1, 2), 500, AnswerText(lambda ids: " ".join(map(str, ids))))
+    generation = Generation((1, 2), 500, AnswerText(lambda ids: " ".join(map(str, ids))))
     for _ in range(500):
-        row.push(7, frozenset({0}))
-        if row.done:
+        generation.append(7, frozenset({0}))
+        if generation.done:
             break
     looked = -(-LOOP_TOKENS // LOOK_EVERY) * LOOK_EVERY
-    assert (row.new, row.ended, row.answer.stopped, row.stuck) == (looked, False, False, True)
-    assert row.way_out() == ([7], 7)
+    assert len(generation.new_tokens) == looked
+    assert generation.looped and not generation.finished
+    assert generation.loop_exit() == ([7], 7)
 
 
-def ended_row(text: str, prompt: str = "", stop: str = "") -> Row:
-    """A row that has pushed each character of a text as a token, and then the end of text or a stop string."""
-    row = Row((1,), 500, AnswerText(lambda ids: "".join(map(chr, ids)), (stop,) if stop else ()), prompt=prompt)
+def ended_generation(text: str, prompt: str = "", stop: str = "") -> Generation:
+    """A generation that has pushed each character of a text as a token, and then the end of text or a stop string."""
+    answer = AnswerText(lambda ids: "".join(map(chr, ids)), (stop,) if stop else ())
+    generation = Generation((1,), 500, answer, text=prompt)
     for token in (*map(ord, text), ord(stop) if stop else 0):
-        row.push(token, frozenset({0}))
-    assert row.done
-    return row
+        generation.append(token, frozenset({0}))
+    assert generation.done
+    return generation
 
 
 @pytest.mark.parametrize("stop", ["", "\n"])
@@ -70,9 +72,9 @@ def ended_row(text: str, prompt: str = "", stop: str = "") -> Row:
     ],
 )
 def test_an_answer_that_ends_with_a_loop_in_its_text_is_stuck(text: str, first: str, stop: str) -> None:
-    row = ended_row(text, stop=stop)
-    assert row.stuck and row.answer.text == text
-    assert row.way_out() == ([*map(ord, first)], ord(" "))
+    generation = ended_generation(text, stop=stop)
+    assert generation.looped and generation.answer.text == text
+    assert generation.loop_exit() == ([*map(ord, first)], ord(" "))
 
 
 @pytest.mark.parametrize(
@@ -80,53 +82,54 @@ def test_an_answer_that_ends_with_a_loop_in_its_text_is_stuck(text: str, first: 
     ["it was good, it was good", "no, no, no", "so and so, so and so", "it was a good old day\nit was a good old day"],
 )
 def test_a_little_repetition_is_none(text: str) -> None:
-    assert not ended_row(text).stuck
+    assert not ended_generation(text).looped
 
 
 def test_what_repeats_itself_in_the_prompt_may_do_so_in_the_answer() -> None:
-    assert not ended_row("no, no, no, no", "German: nein, nein, nein, nein\nEnglish:").stuck
-    assert ended_row("no, no, no, no", "German: so sagten wir es dann\nEnglish: so sagten wir es dann").stuck
+    assert not ended_generation("no, no, no, no", "German: nein, nein, nein, nein\nEnglish:").looped
+    assert ended_generation("no, no, no, no", "German: so sagten wir es dann\nEnglish: so sagten wir es dann").looped
 
 
 def test_a_loop_in_any_line_is_one() -> None:
-    row = ended_row("Here it is:\n\nno, no, no, no and no")
-    assert row.way_out() == ([*map(ord, "Here it is:\n\nno,")], ord(" "))
+    generation = ended_generation("Here it is:\n\nno, no, no, no and no")
+    assert generation.loop_exit() == ([*map(ord, "Here it is:\n\nno,")], ord(" "))
 
 
 @pytest.mark.parametrize("stop", ["", "\n"])
 def test_what_ends_an_answer_is_not_barred(stop: str) -> None:
     """Where one token holds several rounds, the next one is no round."""
     pieces = ["Text ", "-" * 48, stop]
-    row = Row((1,), 500, AnswerText(lambda ids: "".join(pieces[i - 1] for i in ids), (stop,) if stop else ()))
+    answer = AnswerText(lambda ids: "".join(pieces[i - 1] for i in ids), (stop,) if stop else ())
+    generation = Generation((1,), 500, answer)
     for token in (1, 2, 3 if stop else 0):
-        row.push(token, frozenset({0}))
-    assert row.done and not row.stuck and row.way_out() is None
+        generation.append(token, frozenset({0}))
+    assert generation.done and not generation.looped and generation.loop_exit() is None
 
 
 def test_an_answer_at_its_limit_is_not_taken_back() -> None:
     text = "no, no, no, no, no"
-    row = Row((1,), len(text), AnswerText(lambda ids: "".join(map(chr, ids))))
+    generation = Generation((1,), len(text), AnswerText(lambda ids: "".join(map(chr, ids))))
     for token in map(ord, text):
-        row.push(token, frozenset({0}))
-    assert row.done and not row.ended and not row.stuck
+        generation.append(token, frozenset({0}))
+    assert generation.done and not generation.ended and not generation.looped
 
 
-def test_an_answer_has_one_way_out() -> None:
+def test_an_answer_has_one_loop_exit() -> None:
     made = [*map(ord, "no,")]
-    row = Row((1, *made), 500, AnswerText(lambda ids: "".join(map(chr, ids))), made, ord(" "))
+    generation = Generation((1, *made), 500, AnswerText(lambda ids: "".join(map(chr, ids))), made, ord(" "))
     for token in (*map(ord, " no no no no no"), 0):
-        row.push(token, frozenset({0}))
-    assert row.ended and not row.stuck
+        generation.append(token, frozenset({0}))
+    assert generation.ended and not generation.looped
 
 
 def test_the_way_out_is_after_the_first_round() -> None:
-    row = Row((1, 2), 500, AnswerText(lambda ids: " ".join(map(str, ids))))
-    assert row.way_out() is None
+    generation = Generation((1, 2), 500, AnswerText(lambda ids: " ".join(map(str, ids))))
+    assert generation.loop_exit() is None
     for token in [5, 3, 4, 6, *[3, 4, 6] * 20]:
-        row.push(token, frozenset({0}))
-        if row.done:
+        generation.append(token, frozenset({0}))
+        if generation.done:
             break
-    assert row.stuck and row.way_out() == ([5, 3, 4, 6], 3)
-    ended = Row((1,), 3, AnswerText(str))
-    ended.push(0, frozenset({0}))
-    assert ended.way_out() is None
+    assert generation.looped and generation.loop_exit() == ([5, 3, 4, 6], 3)
+    ended = Generation((1,), 3, AnswerText(str))
+    ended.append(0, frozenset({0}))
+    assert ended.loop_exit() is None

@@ -21,8 +21,10 @@ from rag_mt.base.streams import Returning
 from rag_mt.base.types import Completion, Prompt
 from rag_mt.llm import TransformersLLM, open_llm
 from rag_mt.llm.openai_llm import OpenAILLM
+from rag_mt.llm.queue import complete, stream
 from rag_mt.llm.server_names import warn_of_open_key
 from rag_mt.models.loading import load_llm
+from tests.rag_mt.coming import Coming
 from tests.rag_mt.server_process import serving
 
 KEY = "sk-secret-1234"
@@ -66,8 +68,8 @@ def test_answers_are_the_models_own_in_order(server: str, local: TransformersLLM
     llm = OpenAILLM(f"openai:tiny@{server}")
     prompts = [Prompt(text, chat=chat, stop=("e",)) for text in TEXTS]
     faults(server)
-    own = [replace(local.generate([p], 20)[0], stopped=False) for p in prompts]  # which servers do not tell
-    assert llm.generate(prompts, 20) == own
+    own = [replace(complete(local, [p], 20)[0], stopped=False) for p in prompts]  # which servers do not tell
+    assert complete(llm, prompts, 20) == own
     assert seen(server)["requests"] == len(TEXTS)
     assert all(b["temperature"] == 0 and b["max_tokens"] == 20 and b["stop"] == ["e"] for b in seen(server)["bodies"])
 
@@ -86,7 +88,7 @@ def test_what_it_tells_about_the_model(server: str) -> None:
 
 def test_requests_in_flight_are_limited(server: str) -> None:
     faults(server, *["slow"] * 6)
-    OpenAILLM("tiny", server, concurrency=3).generate([Prompt(t) for t in TEXTS], 2)
+    complete(OpenAILLM("tiny", server, concurrency=3), [Prompt(t) for t in TEXTS], 2)
     assert seen(server)["most_at_once"] == 3
 
 
@@ -100,13 +102,13 @@ def test_answers_that_nobody_wants_are_not_waited_for(server: str, local: Transf
         told.append((number, text))
         return number != 1
 
-    made = llm.generate(prompts, 10, wanted)
-    assert made[1] == Completion("", 0, False)
-    assert [made[0].text, made[2].text] == [local.generate([prompts[n]], 10)[0].text for n in (0, 2)]
+    made = complete(llm, prompts, 10, wanted)
+    assert not made[1].finished and len(made[1].text) < len(complete(local, [prompts[1]], 10)[0].text)
+    assert [made[0].text, made[2].text] == [complete(local, [prompts[n]], 10)[0].text for n in (0, 2)]
     assert {(0, made[0].text), (2, made[2].text)} <= set(told)
     faults(server, "slow", "slow", "slow")
     begin = time.monotonic()
-    late = llm.generate(prompts, 10, lambda number, text: time.monotonic() < begin + 0.1)
+    late = complete(llm, prompts, 10, lambda number, text: time.monotonic() < begin + 0.1)
     assert late == [Completion("", 0, False)] * 3
 
 
@@ -119,15 +121,15 @@ def test_prompts_that_come_on_the_way(server: str, local: TransformersLLM) -> No
         told.add(number)
         return True
 
-    found = list(llm.answer(lambda room: [left.pop(0) for _ in left[:room]], 8, wanted))
-    assert found == [(n, local.generate([Prompt(text)], 8)[0]) for n, text in enumerate(TEXTS)]
+    found = dict(Coming(lambda room: [left.pop(0) for _ in left[:room]], wanted).answered_by(llm, 8))
+    assert found == {n: complete(local, [Prompt(text)], 8)[0] for n, text in enumerate(TEXTS)}
     assert told == set(range(len(TEXTS)))
 
 
 def test_passing_faults_are_tried_again(server: str, local: TransformersLLM) -> None:
     prompts = [Prompt(text) for text in TEXTS]
     faults(server, 429, 503, "drop", "slow", 500, 429)
-    assert OpenAILLM("tiny", server).generate(prompts, 8) == [local.generate([p], 8)[0] for p in prompts]
+    assert complete(OpenAILLM("tiny", server), prompts, 8) == [complete(local, [p], 8)[0] for p in prompts]
     assert seen(server)["requests"] == len(TEXTS) + 5
 
 
@@ -135,68 +137,68 @@ def test_faults_that_stay(server: str) -> None:
     llm = OpenAILLM("tiny", server)
     faults(server, *[503] * 20)
     with pytest.raises(UserError, match=r"still answers 503 \(fault 503\) after 6 attempts: try again later"):
-        llm.generate([Prompt("Ja")])
+        complete(llm, [Prompt("Ja")])
     faults(server, *["drop"] * 20)
     with pytest.raises(UserError, match="broke off the connection: look at the server's log"):
-        llm.generate([Prompt("Ja")])
+        complete(llm, [Prompt("Ja")])
     faults(server, 400)
     with pytest.raises(UserError, match=r"refuses the request for 'tiny' \(400: fault 400\)"):
-        llm.generate([Prompt("Ja")])
+        complete(llm, [Prompt("Ja")])
     faults(server)
 
 
 def test_a_prompt_too_long_for_the_server(server: str, caplog: pytest.LogCaptureFixture) -> None:
     llm = OpenAILLM("tiny", server)
-    found = llm.generate([Prompt("x" * 300), Prompt("Ja")], 5)
+    found = complete(llm, [Prompt("x" * 300), Prompt("Ja")], 5)
     assert found[0] == Completion("", 0, False)
     assert found[1].tokens > 0
     assert "maximum context length is 256 tokens" in caplog.text
-    too_long = Returning(llm.stream(Prompt("x" * 300)))
+    too_long = Returning(stream(llm, Prompt("x" * 300)))
     assert list(too_long) == [] and too_long.value == Completion("", 0, False)
 
 
 def test_an_answer_that_the_window_cuts_did_not_end(server: str, local: TransformersLLM) -> None:
     """Estimates of its tokens say nothing: six tokens are less than a hundred."""
     prompt = Prompt("a" * 250)
-    stream = Returning(OpenAILLM("tiny", server, chat=False).stream(prompt, 100))
-    assert "".join(stream) == local.generate([prompt], 100)[0].text
-    assert not stream.value.finished
+    texts = Returning(stream(OpenAILLM("tiny", server, chat=False), prompt, 100))
+    assert list(texts)[-1] == complete(local, [prompt], 100)[0].text
+    assert not texts.value.finished
 
 
 @pytest.mark.parametrize("chat", [True, False])
-def test_stream_joins_to_the_text_of_generate(server: str, chat: bool) -> None:
+def test_a_stream_grows_to_the_whole_answer(server: str, chat: bool) -> None:
     llm = OpenAILLM("tiny", server)
-    free = llm.generate([Prompt("Ja", chat=chat)], 30)[0].text
+    free = complete(llm, [Prompt("Ja", chat=chat)], 30)[0].text
     for stop in ((), (free[5:8],)):
         prompt = Prompt("Ja", chat=chat, stop=stop)
         faults(server, 503, "drop")
-        stream = Returning(llm.stream(prompt, 30))
-        pieces = list(stream)
-        assert len(pieces) > 2
-        whole = llm.generate([prompt], 30)[0]
-        assert ("".join(pieces), stream.value.text) == (whole.text, whole.text)
-        assert stream.value.finished == whole.finished
-        assert stream.value.finished or not stop
-    short = Returning(llm.stream(Prompt("Ja", chat=chat), 5))
-    assert "".join(short) == short.value.text and not short.value.finished
+        answer = Returning(stream(llm, prompt, 30))
+        texts = list(answer)
+        assert len(texts) > 2 or stop
+        whole = complete(llm, [prompt], 30)[0]
+        assert texts[-1] == answer.value.text == whole.text
+        assert answer.value.finished == whole.finished
+        assert answer.value.finished or not stop
+    short = Returning(stream(llm, Prompt("Ja", chat=chat), 5))
+    assert list(short)[-1] == short.value.text and not short.value.finished
 
 
 def test_stop_strings_beyond_what_the_protocol_takes(server: str) -> None:
     llm = OpenAILLM("tiny", server)
-    free = llm.generate([Prompt("Ja")], 30)[0].text
+    free = complete(llm, [Prompt("Ja")], 30)[0].text
     prompt = Prompt("Ja", stop=("~1", "~2", "~3", "~4", free[5:8]))
     expected = free[: free.index(free[5:8])]
     faults(server)
-    assert llm.generate([prompt], 30)[0].text == "".join(llm.stream(prompt, 30)) == expected
-    assert llm.generate([prompt], 30)[0].finished
+    assert complete(llm, [prompt], 30)[0].text == list(stream(llm, prompt, 30))[-1] == expected
+    assert complete(llm, [prompt], 30)[0].finished
     assert seen(server)["bodies"][0]["stop"] == ["~1", "~2", "~3", "~4"]
 
 
 def test_closing_a_stream_closes_the_connection(server: str) -> None:
     faults(server)
-    stream: Any = OpenAILLM("tiny", server).stream(Prompt("Das Haus ist alt."), 200)
-    next(stream)
-    stream.close()
+    texts = stream(OpenAILLM("tiny", server), Prompt("Das Haus ist alt."), 200)
+    next(texts)
+    texts.close()
     waited = time.monotonic() + 10
     while not seen(server)["cancelled"] and time.monotonic() < waited:
         time.sleep(0.05)
@@ -206,27 +208,28 @@ def test_closing_a_stream_closes_the_connection(server: str) -> None:
 def test_a_stream_cut_in_the_middle(server: str) -> None:
     faults(server, "cut")
     with pytest.raises(UserError, match="broke off in the middle of an answer"):
-        list(OpenAILLM("tiny", server).stream(Prompt("Das Haus ist alt."), 30))
+        list(stream(OpenAILLM("tiny", server), Prompt("Das Haus ist alt."), 30))
     faults(server, "error")
     with pytest.raises(UserError, match=r"failed in the middle of an answer \(out of blocks\)"):
-        list(OpenAILLM("tiny", server).stream(Prompt("Das Haus ist alt."), 30))
+        list(stream(OpenAILLM("tiny", server), Prompt("Das Haus ist alt."), 30))
 
 
 def test_inside_a_running_event_loop(server: str) -> None:
     llm = OpenAILLM("tiny", server)
 
     async def notebook_cell() -> list[Completion]:
-        return llm.generate([Prompt("Ja")], 5)
+        return complete(llm, [Prompt("Ja")], 5)
 
-    assert asyncio.run(notebook_cell()) == llm.generate([Prompt("Ja")], 5)
+    assert asyncio.run(notebook_cell()) == complete(llm, [Prompt("Ja")], 5)
 
 
 def test_interrupt_cancels_what_is_in_flight(server: str, tmp_path: Path) -> None:
     faults(server, *[503] * 1000)
     code = (
-        "import signal\nfrom rag_mt.llm.openai_llm import OpenAILLM\nfrom rag_mt.base.types import Prompt\n"
+        "import signal\nfrom rag_mt.llm.openai_llm import OpenAILLM\nfrom rag_mt.llm.queue import complete\n"
+        "from rag_mt.base.types import Prompt\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell hands down `ignored`
-        f"llm = OpenAILLM('tiny', {server!r})\nprint('ready', flush=True)\nllm.generate([Prompt('Ja')] * 50)\n"
+        f"llm = OpenAILLM('tiny', {server!r})\nprint('ready', flush=True)\ncomplete(llm, [Prompt('Ja')] * 50)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout and process.stdout.readline() == "ready\n"
@@ -241,9 +244,9 @@ def test_refusals_name_the_address_and_the_next_step(
     folder: Path, server: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(UserError, match=rf"{server} has no model 'big' .*curl {server}/models"):
-        OpenAILLM("big", server).generate([Prompt("Ja")])
+        complete(OpenAILLM("big", server), [Prompt("Ja")])
     with pytest.raises(UserError, match=r"has no model 'big'"):
-        list(OpenAILLM("big", server).stream(Prompt("Ja")))
+        list(stream(OpenAILLM("big", server), Prompt("Ja")))
     with serving(folder, API_KEY=KEY, CHAT_ONLY="1") as url:
         with pytest.raises(UserError, match=rf"{url} refuses access \(401: .*set OPENAI_API_KEY"):
             OpenAILLM("tiny", url)
@@ -253,9 +256,9 @@ def test_refusals_name_the_address_and_the_next_step(
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         llm = OpenAILLM("tiny", url)
         with pytest.raises(UserError, match="has no /completions, which prompts without a chat template need"):
-            llm.generate([Prompt("Ja")])
+            complete(llm, [Prompt("Ja")])
         with caplog.at_level("DEBUG"):
-            assert llm.generate([Prompt("Ja", chat=True)], 3)[0].tokens
+            assert complete(llm, [Prompt("Ja", chat=True)], 3)[0].tokens
         assert KEY not in caplog.text and KEY not in repr(vars(llm).get("id")) and KEY not in llm.fingerprint
 
 
@@ -292,25 +295,25 @@ def test_an_answer_that_takes_too_long_is_computed_once(server: str) -> None:
     faults(server, "slow", "slow")
     said = "did not answer in 0.2 seconds: give it more with --llm-timeout, or less at once with --llm-concurrency"
     with pytest.raises(UserError, match=said):
-        llm.generate([Prompt("Ja")], 2)
+        complete(llm, [Prompt("Ja")], 2)
     with pytest.raises(UserError, match=said):
-        list(llm.stream(Prompt("Ja"), 2))
+        list(stream(llm, Prompt("Ja"), 2))
     assert seen(server)["requests"] == 2
 
 
 def test_a_server_is_asked_again_when_it_says(server: str) -> None:
     faults(server, "later")
     begin = time.monotonic()
-    OpenAILLM("tiny", server).generate([Prompt("Ja")], 2)
+    complete(OpenAILLM("tiny", server), [Prompt("Ja")], 2)
     assert time.monotonic() - begin >= 1
     assert seen(server)["requests"] == 2
 
 
 def test_without_a_key_none_is_sent(server: str) -> None:
     faults(server)
-    OpenAILLM("tiny", server).generate([Prompt("Ja")], 2)
+    complete(OpenAILLM("tiny", server), [Prompt("Ja")], 2)
     assert seen(server)["keys"] == [None]
-    OpenAILLM("tiny", server, api_key=KEY).generate([Prompt("Ja")], 2)
+    complete(OpenAILLM("tiny", server, api_key=KEY), [Prompt("Ja")], 2)
     assert seen(server)["keys"] == [None, f"Bearer {KEY}"]
 
 

@@ -13,8 +13,10 @@ from peft import LoraConfig, get_peft_model
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Hint, Hit, Prompt, Sentence, Span
 from rag_mt.llm import RoutedLLM, TransformersLLM, open_llm
+from rag_mt.llm.queue import complete, stream
 from rag_mt.llm.routed import answering
 from rag_mt.models.loading import load_llm
+from tests.rag_mt.coming import Coming
 
 HINT = Hint(Span(0, 3), Hit(Sentence("the old house", "en"), Span(4, 7), 0.9))
 TEXTS = ["Das Haus ist alt.", "Ja", "Der Zug kommt um acht Uhr an", "ein Wort", "x", "Wir gehen.", "Nein!"]
@@ -37,22 +39,22 @@ def routed(tiny_llm: Callable[..., Path], tmp_path_factory: pytest.TempPathFacto
     for model, adapter in ((made.hinted, None), (made.plain, str(folder))):
         alone = open_llm(base, adapter=adapter, device="cpu", dtype="float32", batch_size=2)
         assert alone.fingerprint == model.fingerprint
-        assert alone.generate(PROMPTS, 12) == model.generate(PROMPTS, 12), "sharing changes nothing"
+        assert complete(alone, PROMPTS, 12) == complete(model, PROMPTS, 12), "sharing changes nothing"
     return made
 
 
 @pytest.fixture(scope="module")
 def expected(routed: RoutedLLM) -> list[str]:
-    made = [(routed.hinted if p.hints else routed.plain).generate([p], 12)[0].text for p in PROMPTS]
-    other = [(routed.plain if p.hints else routed.hinted).generate([p], 12)[0].text for p in PROMPTS]
+    made = [complete((routed.hinted if p.hints else routed.plain), [p], 12)[0].text for p in PROMPTS]
+    other = [complete((routed.plain if p.hints else routed.hinted), [p], 12)[0].text for p in PROMPTS]
     assert all(a != b for a, b in zip(made, other, strict=True)), "the two models say different things"
     return made
 
 
 def test_each_prompt_has_its_model(routed: RoutedLLM, expected: list[str]) -> None:
-    assert [c.text for c in routed.generate(PROMPTS, 12)] == expected
-    assert ["".join(routed.stream(prompt, 12)) for prompt in PROMPTS] == expected
-    assert routed.generate([], 12) == []
+    assert [c.text for c in complete(routed, PROMPTS, 12)] == expected
+    assert [list(stream(routed, prompt, 12))[-1] for prompt in PROMPTS] == expected
+    assert complete(routed, [], 12) == []
     assert [answering(routed, p) is routed.plain for p in PROMPTS] == [not p.hints for p in PROMPTS]
     assert answering(routed.plain, PROMPTS[1]) is routed.plain
     assert len({routed.fingerprint, routed.hinted.fingerprint, routed.plain.fingerprint}) == 3
@@ -60,9 +62,9 @@ def test_each_prompt_has_its_model(routed: RoutedLLM, expected: list[str]) -> No
 
 def test_watchers_are_told_of_the_prompts_of_the_call(routed: RoutedLLM, expected: list[str]) -> None:
     told: dict[int, str] = {}
-    routed.generate(PROMPTS, 12, lambda number, text: told.update({number: text}) or True)
+    complete(routed, PROMPTS, 12, lambda number, text: told.update({number: text}) or True)
     assert [told[n] for n in range(len(PROMPTS))] == expected
-    unwanted = routed.generate(PROMPTS, 12, lambda number, text: number != 1)
+    unwanted = complete(routed, PROMPTS, 12, lambda number, text: number != 1)
     assert [c.text for c in unwanted[2:]] == expected[2:] and len(unwanted[1].text) < len(expected[1])
 
 
@@ -74,31 +76,35 @@ def test_prompts_that_come_on_the_way(routed: RoutedLLM, expected: list[str], at
         told[number] = text
         return number != 4
 
-    found = routed.answer(lambda free: [left.pop(0) for _ in range(min(free, at_once, len(left)))], 12, watch)
+    found = Coming(lambda free: [left.pop(0) for _ in range(min(free, at_once, len(left)))], watch).answered_by(
+        routed, 12
+    )
     texts = {number: completion.text for number, completion in found}
     assert not left and len(texts.pop(4)) < len(expected[4])
     assert told | texts == told and texts == {n: text for n, text in enumerate(expected) if n != 4}
-    assert list(routed.answer(lambda free: [])) == []
+    assert list(Coming(lambda free: []).answered_by(routed)) == []
 
 
 @pytest.mark.parametrize("many", [0, 1])
 def test_neither_model_waits_for_the_other(routed: RoutedLLM, many: int) -> None:
     """Ever more prompts of one kind come: the one of the other kind is answered meanwhile, and holds nobody up."""
     coming = [PROMPTS[many], PROMPTS[1 - many], *[PROMPTS[many]] * 20]
-    order = [number for number, _ in routed.answer(lambda free: [coming.pop(0) for _ in coming[:free]], 12)]
+    order = [
+        number for number, _ in Coming(lambda free: [coming.pop(0) for _ in coming[:free]]).answered_by(routed, 12)
+    ]
     assert sorted(order) == list(range(22)) and order.index(1) <= 4
 
 
 def test_prompts_that_come_after_a_pause(routed: RoutedLLM, expected: list[str]) -> None:
     """`more` has nothing now and then, and is asked again while something is computed."""
     coming = [[PROMPTS[1]], [], [], [PROMPTS[0]], [], [PROMPTS[3]], [], [], [PROMPTS[2]]]
-    found = dict(routed.answer(lambda free: coming.pop(0) if coming else [], 12))
+    found = dict(Coming(lambda free: coming.pop(0) if coming else []).answered_by(routed, 12))
     assert {n: c.text for n, c in found.items()} == dict(enumerate(expected[i] for i in (1, 0, 3, 2)))
 
 
 def test_closing_stops_both_models(routed: RoutedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     coming, shapes = list(PROMPTS), []
-    answers = routed.answer(lambda free: [coming.pop(0) for _ in coming[:free]], 12)
+    answers = Coming(lambda free: [coming.pop(0) for _ in coming[:free]]).answered_by(routed, 12)
     next(answers)
     for model in (routed.hinted.model, routed.plain.model):
         monkeypatch.setattr(model, "forward", lambda *_, **__: shapes.append(1))

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.streams import Returning
 from rag_mt.base.types import Completion, Prompt
 from rag_mt.llm import TransformersLLM, decoding, open_llm
-from rag_mt.llm.batching import EncodedPrompt, common_prefix, longest_first, share_unmarked, shared_tokens
+from rag_mt.llm.batching import shared_tokens
 from rag_mt.llm.decoding import LOOK_EVERY, NEVER_AGAIN, loop_at_end
-from rag_mt.llm.shortlist import chooser_of
+from rag_mt.llm.queue import NO_ANSWER, PromptList, complete, stream
 from rag_mt.models.loading import LoadedLLM, load_llm
+from tests.rag_mt.coming import Coming
 
 Tiny = Callable[..., LoadedLLM]
 
@@ -107,7 +107,7 @@ def test_equal_to_generate_one_by_one(tiny: Tiny, family: str) -> None:
         expected = one_by_one(loaded, prompts, 20)
         assert {c.finished for c in expected} == {True, False}
         for size in (1, 5):
-            assert TransformersLLM(loaded, size).generate(prompts, 20) == expected
+            assert complete(TransformersLLM(loaded, size), prompts, 20) == expected
 
 
 def test_gemma_equals_generate_one_by_one(gemma: LoadedLLM) -> None:
@@ -115,14 +115,14 @@ def test_gemma_equals_generate_one_by_one(gemma: LoadedLLM) -> None:
     prompts = [Prompt(f"{head}German: {tail}\nEnglish:", shared=len(head)) for tail in TAILS[:6]]
     expected = one_by_one(gemma, prompts, 4)
     for size in (1, 4):
-        assert TransformersLLM(gemma, size).generate(prompts, 4) == expected
+        assert complete(TransformersLLM(gemma, size), prompts, 4) == expected
 
 
 def test_gemma_beyond_its_sliding_window(gemma: LoadedLLM) -> None:
     head = "".join(f"{i}. Der Zug Nummer {i * 7} kommt heute um {i % 24} Uhr an.\n" for i in range(1, 31))
     prompts = [Prompt(head + tail, shared=len(head)) for tail in ("31. Der", "31. Der Zug Nummer 217 kommt")]
     assert TransformersLLM(gemma).count_tokens(prompts[0]) > 512
-    assert TransformersLLM(gemma).generate(prompts, 6) == one_by_one(gemma, prompts, 6)
+    assert complete(TransformersLLM(gemma), prompts, 6) == one_by_one(gemma, prompts, 6)
 
 
 def test_smollm2_equals_generate_one_by_one() -> None:
@@ -132,40 +132,31 @@ def test_smollm2_equals_generate_one_by_one() -> None:
         Prompt(head + text, shared=len(head)) for text in ("The train", "In winter the ship is", "A bus", "I go")
     ]
     llm = TransformersLLM(loaded, 3)
-    assert llm.generate(prompts, 6) == one_by_one(loaded, prompts, 6)
+    assert complete(llm, prompts, 6) == one_by_one(loaded, prompts, 6)
     assert llm.has_chat_template and "<|im_start|>" in llm.reserved
 
 
 def test_prefix_is_computed_once(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     llm = TransformersLLM(llama, 4)
     shapes = watch(llama.model, monkeypatch)
-    llm.generate(prompts_of(HEAD), 1)
+    complete(llm, prompts_of(HEAD), 1)
     head = len(llm.tokenizer(HEAD.rstrip()).input_ids)
     assert shapes[0] == (1, head)
     assert sum(columns >= head for _, columns in shapes) == 1
     first = len(shapes)
-    llm.generate(prompts_of(HEAD)[:3], 1)
+    complete(llm, prompts_of(HEAD)[:3], 1)
     assert all(columns < head for _, columns in shapes[first:])
-
-
-def test_prefix_of_unmarked_prompts_is_what_they_have_in_common(
-    llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shapes = watch(llama.model, monkeypatch)
-    TransformersLLM(llama, 16).generate(prompts_of(HEAD, shared=False), 1)
-    assert shapes[0][0] == 1 and shapes[0][1] >= len(HEAD)
-    assert sum(rows for rows, _ in shapes[1:]) == len(TAILS)
 
 
 def test_prompts_of_unlike_lengths_are_computed_apart(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = watch(llama.model, monkeypatch)
-    TransformersLLM(llama, 16).generate([Prompt("x" * n) for n in (200, 9, 11, 190, 10, 90)], 1)
+    complete(TransformersLLM(llama, 16), [Prompt("x" * n) for n in (200, 9, 11, 190, 10, 90)], 1)
     assert shapes == [(2, 201), (1, 91), (3, 12)]
 
 
 def test_finished_rows_leave_the_batch(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = watch(llama.model, monkeypatch)
-    found = TransformersLLM(llama, 16).generate(prompts_of(HEAD), 30)
+    found = complete(TransformersLLM(llama, 16), prompts_of(HEAD), 30)
     rows = [rows for rows, columns in shapes if columns == 1]
     assert rows == sorted(rows, reverse=True)
     assert rows[0] == len(TAILS) and rows[-1] < len(TAILS)
@@ -173,9 +164,9 @@ def test_finished_rows_leave_the_batch(llama: LoadedLLM, monkeypatch: pytest.Mon
 
 
 def test_places_in_the_batch_are_filled_again(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = TransformersLLM(llama, 1).generate(prompts_of(HEAD), 30)
+    expected = complete(TransformersLLM(llama, 1), prompts_of(HEAD), 30)
     shapes = watch(llama.model, monkeypatch)
-    assert TransformersLLM(llama, 4).generate(prompts_of(HEAD), 30) == expected
+    assert complete(TransformersLLM(llama, 4), prompts_of(HEAD), 30) == expected
     steps = [rows for rows, columns in shapes if columns == 1]
     assert max(steps) == 4
     # While prompts wait, a place is empty for one step: that in which the next prompt is computed.
@@ -194,7 +185,7 @@ def test_prompts_that_come_on_the_way(tiny: Tiny, family: str, caplog: pytest.Lo
         *prompts_of(OTHER)[3:8],
         Prompt("a long text " * 9),
     ]
-    expected = TransformersLLM(loaded, 1).generate(coming, 20)
+    expected = complete(TransformersLLM(loaded, 1), coming, 20)
     left, rooms = list(coming), list[int]()
 
     def more(free: int) -> list[Prompt]:
@@ -202,19 +193,19 @@ def test_prompts_that_come_on_the_way(tiny: Tiny, family: str, caplog: pytest.Lo
         return [left.pop(0) for _ in range(min(free, len(left), 1 + len(rooms) % 2))]
 
     with caplog.at_level(logging.WARNING, "rag_mt"):
-        found = list(TransformersLLM(loaded, 4).answer(more, 20))
+        found = list(Coming(more).answered_by(TransformersLLM(loaded, 4), 20))
     assert "prompt 4 of the call has 301 tokens" in caplog.text
     assert sorted(number for number, _ in found) == list(range(len(coming)))
     assert [completion for _, completion in sorted(found, key=lambda pair: pair[0])] == expected
     assert max(rooms) == 4 and min(rooms) >= 1
-    assert list(TransformersLLM(loaded, 4).answer(lambda free: [])) == []
+    assert list(Coming(lambda free: []).answered_by(TransformersLLM(loaded, 4))) == []
 
 
 def test_answers_are_given_as_they_end(llama: LoadedLLM) -> None:
     """A short answer does not wait for long ones, and what comes meanwhile is asked for."""
     settings: Any = llama.model.generation_config
     settings.eos_token_id = []
-    free = TransformersLLM(llama).generate(prompts_of(HEAD)[:2], 40)
+    free = complete(TransformersLLM(llama), prompts_of(HEAD)[:2], 40)
     asked = [prompts_of(HEAD)[0], Prompt(prompts_of(HEAD)[1].text, shared=len(HEAD), stop=(free[1].text[2:4],))]
     lengths: dict[int, int] = {}
 
@@ -222,7 +213,9 @@ def test_answers_are_given_as_they_end(llama: LoadedLLM) -> None:
         lengths[number] = len(text)
         return True
 
-    answers = TransformersLLM(llama, 2).answer(lambda room: [asked.pop(0) for _ in asked[:room]], 40, wanted)
+    answers = Coming(lambda room: [asked.pop(0) for _ in asked[:room]], wanted).answered_by(
+        TransformersLLM(llama, 2), 40
+    )
     number, completion = next(answers)
     assert (number, completion.text) == (1, free[1].text[:2])
     assert lengths[0] < len(free[0].text)
@@ -235,7 +228,7 @@ def test_an_answer_that_nobody_wants_leaves_the_batch_at_once(
     settings: Any = llama.model.generation_config
     settings.eos_token_id = []
     shapes = watch(llama.model, monkeypatch)
-    TransformersLLM(llama, 16).generate(prompts_of(HEAD), 9, lambda number, text: number != 3 or len(text) < 4)
+    complete(TransformersLLM(llama, 16), prompts_of(HEAD), 9, lambda number, text: number != 3 or len(text) < 4)
     steps = [rows for rows, columns in shapes if columns == 1]
     assert len(steps) == 8 and set(steps) == {len(TAILS), len(TAILS) - 1}
     assert steps.count(len(TAILS)) <= 4
@@ -244,19 +237,19 @@ def test_an_answer_that_nobody_wants_leaves_the_batch_at_once(
 def test_same_call_same_bytes_whatever_came_before(tiny: Tiny) -> None:
     loaded = tiny("gemma3", dtype="bfloat16")
     llm = TransformersLLM(loaded, 5)
-    fresh = llm.generate(prompts_of(HEAD), 20)
-    llm.generate(prompts_of(OTHER)[:3], 5)
-    llm.generate(prompts_of(HEAD, shared=False), 5)
-    assert llm.generate(prompts_of(HEAD), 20) == fresh
-    assert TransformersLLM(loaded, 5).generate(prompts_of(HEAD), 20) == fresh
+    fresh = complete(llm, prompts_of(HEAD), 20)
+    complete(llm, prompts_of(OTHER)[:3], 5)
+    complete(llm, prompts_of(HEAD, shared=False), 5)
+    assert complete(llm, prompts_of(HEAD), 20) == fresh
+    assert complete(TransformersLLM(loaded, 5), prompts_of(HEAD), 20) == fresh
 
 
 def test_stop_strings_end_each_row(llama: LoadedLLM) -> None:
-    free = TransformersLLM(llama).generate(prompts_of(HEAD), 30)
+    free = complete(TransformersLLM(llama), prompts_of(HEAD), 30)
     stops = [(c.text[4:6],) if len(c.text) > 6 else () for c in free]
     prompts = [Prompt(p.text, shared=p.shared, stop=s) for p, s in zip(prompts_of(HEAD), stops, strict=True)]
     for size in (1, 16):
-        found = TransformersLLM(llama, size).generate(prompts, 30)
+        found = complete(TransformersLLM(llama, size), prompts, 30)
         for completion, before, stop in zip(found, free, stops, strict=True):
             assert completion.text == (before.text[: before.text.index(stop[0])] if stop else before.text)
             assert completion.finished == (bool(stop) or before.finished)
@@ -284,18 +277,18 @@ def leaving_loops(loaded: LoadedLLM, prompt: Prompt, limit: int) -> tuple[list[i
     return made, left
 
 
-@pytest.mark.parametrize("by_shortlist", [False, True])
-def test_stuck_answers_go_on_differently(tiny: Tiny, by_shortlist: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag_mt.llm.shortlist.LEAST_TOKENS", 1 if by_shortlist else 10**9)
+@pytest.mark.parametrize("turned", [False, True])
+def test_stuck_answers_go_on_differently(tiny: Tiny, turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "TURNED_TOKENS", 1 if turned else 10**9)
     loaded, prompts, limit = tiny("gemma3"), prompts_of(HEAD)[:4], 110
     model: Any = loaded.model
-    assert (chooser_of(model) is not None) == by_shortlist
+    assert decoding._can_turn(model) == turned
     tokenizer: Any = loaded.tokenizer
     model.generation_config.eos_token_id = []
     expected = [leaving_loops(loaded, prompt, limit) for prompt in prompts]
     assert {left for _, left in expected} == {False, True}, "some never loop, some leave a loop"
     for size in (1, 3):
-        found = TransformersLLM(loaded, batch_size=size).generate(prompts, limit)
+        found = complete(TransformersLLM(loaded, batch_size=size), prompts, limit)
         for own, (made, _) in zip(found, expected, strict=True):
             assert (own.tokens, own.finished) == (len(made), False)
             assert own.text == tokenizer.decode(made, skip_special_tokens=True).rstrip("\ufffd")
@@ -320,44 +313,42 @@ def test_an_answer_that_ends_with_a_loop_in_its_text_goes_on_differently(
         for n, row in enumerate(rows):
             if not row.done:
                 left = row.barred is not None
-                own = [*row.made[: row._begun], *other, end] if left else script[row.prompt.strip()[-1]]
-                real[n] = own[row.new]
-                assert int(real[n]) not in row.banned or not left
+                own = [*row.new_tokens[: row._begun], *other, end] if left else script[row.text.strip()[-1]]
+                real[n] = own[len(row.new_tokens)]
+                assert int(real[n]) not in row.forbidden_tokens or not left
         return real
 
     next_tokens = decoding._next_tokens
     monkeypatch.setattr(decoding, "_next_tokens", likeliest)
-    first, second = llm.generate([Prompt("say a"), Prompt("say b")], 90)
+    first, second = complete(llm, [Prompt("say a"), Prompt("say b")], 90)
     begun = len(tokenizer("Go on,", add_special_tokens=False).input_ids)
     assert first == Completion("Go on,! There", begun + len(other) + 1, True)
     assert second == Completion(texts[1], len(short) + 1, True)
     assert first.tokens < len(likely)
-    assert "".join(llm.stream(Prompt("say a"), 90)) == texts[0]
+    assert list(stream(llm, Prompt("say a"), 90))[-1] == first.text
     told = count()  # first of the empty text, at last of the end
-    given_up = llm.generate([Prompt("say a")], 90, watch=lambda number, text: next(told) <= len(likely))
+    given_up = complete(llm, [Prompt("say a")], 90, wanted=lambda number, text: next(told) <= len(likely))
     assert given_up == [Completion(texts[0], len(likely) + 1, True)]
 
 
-def test_stream_joins_to_the_text_of_generate(llama: LoadedLLM) -> None:
+def test_a_stream_grows_to_the_whole_answer(llama: LoadedLLM) -> None:
     llm = TransformersLLM(llama)
     for prompt in prompts_of(HEAD):
-        free = llm.generate([prompt], 30)[0].text
+        free = complete(llm, [prompt], 30)[0].text
         for stop in ((), (free[5:8],), ("~",)):
             asked = Prompt(prompt.text, shared=prompt.shared, stop=stop)
-            stream = Returning(llm.stream(asked, 30))
-            pieces = list(stream)
-            assert "".join(pieces) == stream.value.text
-            assert stream.value == llm.generate([asked], 30)[0]
-            assert all(pieces) and not any(s and s in "".join(pieces) for s in stop)
+            texts = list(stream(llm, asked, 30))
+            assert texts[-1:] == list(filter(None, [complete(llm, [asked], 30)[0].text]))
+            assert all(b.startswith(a) for a, b in pairwise(texts)) and not any(s and s in texts[-1] for s in stop)
 
 
 def test_gemma_streams_whole_characters(gemma: LoadedLLM) -> None:
     llm = TransformersLLM(gemma)
     prompt = Prompt("Repeat: 😀🧑‍🚀🫠 𝔄𝔅\nRepeat: 😀🧑‍🚀🫠 𝔄𝔅\nRepeat:", stop=("\n",))
-    pieces = list(llm.stream(prompt, 24))
-    assert len(pieces) > 1
-    assert not any("\ufffd" in piece for piece in pieces)
-    assert "".join(pieces) == llm.generate([prompt], 24)[0].text
+    texts = list(stream(llm, prompt, 24))
+    assert len(texts) > 1
+    assert not any("\ufffd" in text for text in texts)
+    assert texts[-1] == complete(llm, [prompt], 24)[0].text
 
 
 def test_closing_a_stream_stops_the_computation(llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,10 +356,10 @@ def test_closing_a_stream_stops_the_computation(llama: LoadedLLM, monkeypatch: p
     settings.eos_token_id = []
     llm = TransformersLLM(llama)
     shapes = watch(llama.model, monkeypatch)
-    stream: Any = llm.stream(prompts_of(HEAD)[0], 100)
-    next(stream)
-    next(stream)
-    stream.close()
+    texts = stream(llm, prompts_of(HEAD)[0], 100)
+    next(texts)
+    next(texts)
+    texts.close()
     assert len(shapes) <= 4  # the prefix, the prompt, and a token or two
 
 
@@ -377,7 +368,7 @@ def test_answers_that_nobody_wants_are_not_computed(llama: LoadedLLM, monkeypatc
     settings.eos_token_id = []
     llm = TransformersLLM(llama)
     prompts = prompts_of(HEAD)[:4]
-    expected = llm.generate(prompts, 20)
+    expected = complete(llm, prompts, 20)
     told: dict[int, list[str]] = {n: [] for n in range(4)}
 
     def wanted(number: int, text: str) -> bool:
@@ -385,7 +376,7 @@ def test_answers_that_nobody_wants_are_not_computed(llama: LoadedLLM, monkeypatc
         return not (number == 1 or (number == 2 and len(told[2]) > 5))
 
     shapes = watch(llama.model, monkeypatch)
-    made = llm.generate(prompts, 20, wanted)
+    made = complete(llm, prompts, 20, wanted)
     assert [made[0], made[3]] == [expected[0], expected[3]]
     assert [c.tokens for c in made] == [20, 0, 5, 20]
     assert expected[2].text.startswith(made[2].text) and not made[2].finished
@@ -393,7 +384,7 @@ def test_answers_that_nobody_wants_are_not_computed(llama: LoadedLLM, monkeypatc
     assert all(a == b[: len(a)] for n in (0, 2, 3) for a, b in pairwise(told[n]))
     assert told[0][-1] == expected[0].text
     shapes.clear()
-    assert llm.generate(prompts, 20, lambda number, text: False) == [Completion("", 0, False)] * 4
+    assert complete(llm, prompts, 20, lambda number, text: False) == [Completion("", 0, False)] * 4
     assert shapes == []
 
 
@@ -401,22 +392,20 @@ def test_prompt_that_fills_the_window(llama: LoadedLLM, caplog: pytest.LogCaptur
     llm = TransformersLLM(llama)
     long, near = Prompt("x" * 300), Prompt("a" * 250)
     with caplog.at_level(logging.WARNING, "rag_mt"):
-        found = llm.generate([long, Prompt("Ja"), near], 100)
+        found = complete(llm, [long, Prompt("Ja"), near], 100)
     assert found[0] == Completion("", 0, False)
     assert "301 tokens" in caplog.text and "prompt 1" in caplog.text
-    assert found[1] == llm.generate([Prompt("Ja")], 100)[0]
+    assert found[1] == complete(llm, [Prompt("Ja")], 100)[0]
     assert llm.count_tokens(near) + found[2].tokens <= llm.context_length == 256
-    for prompt in (long, near):
-        stream = Returning(llm.stream(prompt, 100))
-        assert "".join(stream) == stream.value.text
-        assert stream.value == llm.generate([prompt], 100)[0] and not stream.value.finished
+    assert list(stream(llm, long)) == []
+    assert list(stream(llm, near, 100))[-1:] == list(filter(None, [found[2].text])) and not found[2].finished
 
 
 def test_little_and_nothing_to_do(llama: LoadedLLM) -> None:
     llm = TransformersLLM(llama)
-    assert llm.generate([]) == []
-    assert llm.generate([Prompt("Ja")], 0) == [Completion("", 0, False)]
-    assert llm.generate([Prompt("Ja")], 1)[0].tokens == 1
+    assert complete(llm, []) == []
+    assert complete(llm, [Prompt("Ja")], 0) == [Completion("", 0, False)]
+    assert complete(llm, [Prompt("Ja")], 1)[0].tokens == 1
 
 
 def test_no_text_begins_twice(llama: LoadedLLM) -> None:
@@ -438,7 +427,7 @@ def test_chat_prompts_stand_in_the_template(tiny: Tiny, chat_template: str, monk
         ids = llm.model.generate(**encoded, max_new_tokens=1)[0, -1:]
         expected.append(llm.tokenizer.decode(ids, skip_special_tokens=True))
     shapes = watch(llm.model, monkeypatch)
-    found = llm.generate(prompts, 1)
+    found = complete(llm, prompts, 1)
     assert [c.text for c in found if not c.finished] == [
         text for text, c in zip(expected, found, strict=True) if not c.finished
     ]
@@ -461,7 +450,7 @@ def test_gemma_reserves_control_tokens_and_not_text(gemma: LoadedLLM) -> None:
 def test_lack_of_memory_halves_the_batch(
     llama: LoadedLLM, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    expected = TransformersLLM(llama, 16).generate(prompts_of(HEAD), 10)
+    expected = complete(TransformersLLM(llama, 16), prompts_of(HEAD), 10)
     limit = 4
     forward = llama.model.forward
 
@@ -473,13 +462,13 @@ def test_lack_of_memory_halves_the_batch(
     monkeypatch.setattr(llama.model, "forward", cramped)
     llm = TransformersLLM(llama, 16)
     with caplog.at_level(logging.WARNING, "rag_mt"):
-        assert llm.generate(prompts_of(HEAD), 10) == expected
+        assert complete(llm, prompts_of(HEAD), 10) == expected
     assert "14 prompts at once" in caplog.text and "4 at once" in caplog.text
     limit = 0
     with pytest.raises(UserError, match=r"ran out of memory on one prompt of \d+ tokens: use dtype"):
-        llm.generate(prompts_of(HEAD), 10)
+        complete(llm, prompts_of(HEAD), 10)
     with pytest.raises(UserError, match="ran out of memory"):
-        list(llm.stream(prompts_of(HEAD)[0]))
+        list(stream(llm, prompts_of(HEAD)[0]))
 
 
 def test_fingerprint_names_what_may_change_outputs(llama: LoadedLLM, tiny: Tiny) -> None:
@@ -509,9 +498,8 @@ def test_shared_tokens_end_before_white_space() -> None:
     assert shared_tokens([], "", 0) == 0
 
 
-def test_prompts_of_like_lengths_are_computed_together() -> None:
-    prompts = [EncodedPrompt(i, tuple(range(n)), 0) for i, n in enumerate([5, 30, 7, 40, 6])]
-    assert [p.index for p in longest_first(prompts)] == [3, 1, 2, 4, 0]
-    assert common_prefix([(1, 2, 3), (1, 2), (1, 2, 4)]) == 2
-    assert [p.shared for p in share_unmarked(prompts)] == [4] * 5
-    assert [p.shared for p in share_unmarked(prompts[:1])] == [0]
+def test_prompts_of_like_lengths_are_taken_together() -> None:
+    queue = PromptList([Prompt("x" * n) for n in (5, 30, 7, 40, 6)])
+    assert [[len(p.text) for p in queue.take(most)] for most in (2, 1, 9, 9)] == [[40, 30], [7], [6, 5], []]
+    queue.finish(0, Completion("longest", 1, True))
+    assert queue.completions[3].text == "longest" and queue.completions[0] == NO_ANSWER

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-
 import pytest
 
 from rag_mt.base.errors import UserError
@@ -12,7 +10,8 @@ from rag_mt.base.streams import Returning
 from rag_mt.base.types import Completion, Origin, Prompt, Sentence, Translation
 from rag_mt.cli.translate import _closing_lines
 from rag_mt.formats.format import Segment
-from rag_mt.translation.jobs import MOST_NAMED, Counts, plan, translate_segments
+from rag_mt.translation.jobs import MOST_NAMED, Counts, translate_segments
+from rag_mt.translation.tasks import SentenceTask, longest_first, translate_all
 from rag_mt.translation.translator import Translator
 from retrievers.registry import NoHints
 
@@ -44,32 +43,15 @@ def test_a_stream_gives_the_same_text(translator: Translator) -> None:
 def test_a_stream_knows_whether_the_answer_ended(translator: Translator, short: int) -> None:
     """An answer with as many tokens as are allowed has ended; with one less allowed it has not."""
     sentence = Sentence("Wo ist der Bahnhof?", "de")
-    tokens = translator.llm.generate(translator.prepare([sentence]), 60)[0].tokens
+    task = SentenceTask(translator, sentence)
+    for _ in translate_all([task]):
+        pass
+    assert task.completion is not None
+    tokens = task.completion.tokens
     exact = Translator("de", "en", translator.retriever, translator.llm, max_new_tokens=tokens - short)
     stream = Returning(exact.stream_sentence(sentence))
     assert "".join(stream) == stream.value.text
     assert stream.value == exact.translate_sentences([sentence])[0]
-
-
-def test_a_stream_that_ends_in_a_loop_has_the_result_of_translate(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Given out is what stands before the loop's second round; the result is what generation makes of the prompt."""
-    loop = "The mayor " + "of the town of the city " * 12
-
-    def looping(*_: object) -> Generator[str, None, Completion]:
-        yield loop
-        return Completion(loop, 80, False)
-
-    monkeypatch.setattr(translator.llm, "stream", looping)
-    monkeypatch.setattr(
-        translator.llm, "generate", lambda prompts, *_: [Completion("The mayor speaks.", 4, True) for _ in prompts]
-    )
-    sentence = Sentence("Der Bürgermeister spricht.", "de")
-    stream = Returning(translator.stream_sentence(sentence))
-    given, result = "".join(stream), stream.value
-    assert result == translator.translate_sentences([sentence])[0]
-    assert result.text == "The mayor speaks." and loop.startswith(given)
 
 
 def test_sentences_that_touch_are_streamed_apart(translator: Translator) -> None:
@@ -121,25 +103,27 @@ def test_half_a_surrogate_pair_is_a_replacement_character(translator: Translator
     assert made.sentences[0].ok and "\ufffd" in made.sentences[0].prompt
 
 
-def test_a_plan_sorts_by_length_and_loses_nothing() -> None:
-    prompts = {n: Prompt("x" * length) for n, length in enumerate([3, 9, 1, 9, 5, 2, 7])}
-    batches = plan(prompts, 3)
-    assert batches == [[1, 3, 6], [4, 0, 5], [2]]
+def test_longer_prompts_come_first_and_none_is_lost(translator: Translator) -> None:
+    tasks = [
+        SentenceTask(translator, Sentence(str(n), "de"), Prompt("x" * length))
+        for n, length in enumerate([3, 9, 1, 9, 5, 2, 7])
+    ]
+    assert [task.sentence.text for task in longest_first(tasks)] == [*"1364052"]
 
 
 def test_equal_sentences_of_a_window_are_asked_once(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    generate = translator.llm.generate
+    read: list[str] = []
+    original = translator.read
 
-    def counted(prompts: Sequence[Prompt], max_new_tokens: int = 256) -> object:
-        asked.append(len(prompts))
-        return generate(prompts, max_new_tokens)
+    def counted(sentence: Sentence, prompt: Prompt, completion: Completion) -> Translation:
+        read.append(sentence.text)
+        return original(sentence, prompt, completion)
 
-    monkeypatch.setattr(translator.llm, "generate", counted)
+    monkeypatch.setattr(translator, "read", counted)
     segments = [Segment(text, Origin("a.txt", n)) for n, text in enumerate(["Ja.", "Guten Morgen.", "Ja. Ja."], 1)]
     counts = Counts()
     texts = list(translate_segments(translator, segments, counts))
-    assert sum(asked) == 2
+    assert len(read) == 2
     assert counts.sentences == 4
     assert texts[2].text == f"{texts[0].text} {texts[0].text}"
     assert [s.source.source.line for s in texts[2].sentences] == [3, 3]

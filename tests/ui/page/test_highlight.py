@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from rag_mt.base.types import Hint, Hit, Origin, Prompt, Sentence, Span, Translation
+from rag_mt.translation.translator import Translator
+from tests.ui.conftest import RuleLLM, RuleRetriever
 from ui.page.highlight import highlighted, hint_table, origins
 from ui.page.shown import ShownHint, shown_hints
 from ui.server.translators import Choice
@@ -21,8 +23,10 @@ def hint(start: int, end: int, phrase: str, score: float = 0.5, before: str = "S
 
 def item(text: str, *hints: Hint, used: tuple[bool, ...] = ()) -> Item:
     sentence = Sentence(text, "de")
-    made = Translation(sentence, "x", hints, "prompt", used or (False,) * len(hints))
-    return Item(Job(Order(Choice("de", "en"), text)), sentence, Prompt("prompt", hints=hints), "", made)
+    translation = Translation(sentence, "x", hints, "prompt", used or (False,) * len(hints))
+    translator = Translator("de", "en", RuleRetriever(), RuleLLM(), wrapper="compact")
+    job = Job(Order(Choice("de", "en"), text))
+    return Item(translator, sentence, Prompt("prompt", hints=hints), "", None, translation, job=job)
 
 
 def shown() -> tuple[ShownHint, ...]:

@@ -15,7 +15,7 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 from starlette.requests import Request
 
-from rag_mt.base.languages import language
+from rag_mt.base.languages import _known
 from ui.server.access import ANONYMOUS, Keys
 from ui.server.api import client_of
 
@@ -163,11 +163,11 @@ def test_the_address_alone_tells_where_to_read_on(api: Any) -> None:
 def test_what_clients_call_languages_is_not_remembered(api: Any) -> None:
     body = {"q": "Das Haus.", "source": "de", "target": "en"}
     api.post("/translate", json=body)
-    known = language.cache_info().currsize
+    known = _known.cache_info().currsize
     for n in range(1, 20):
         answer = api.post("/translate", json={**body, "target": " " * n + "en\n", "source": "\tde" + " " * n})
         assert answer.json() == {"translatedText": "DAS HAUS."}
-    assert language.cache_info().currsize == known
+    assert _known.cache_info().currsize == known
 
 
 def test_unknown_paths_and_methods(api: Any) -> None:
@@ -197,7 +197,7 @@ def test_a_dead_engine_is_told(api: Any, monkeypatch: pytest.MonkeyPatch) -> Non
         raise SystemExit("a fault in native code")
 
     monkeypatch.setattr(engine, "_fail_batch", fatal)
-    monkeypatch.setattr(api.server.opener.llm, "generate", fatal)
+    monkeypatch.setattr(api.server.opener.llm, "answer", fatal)
     body = {"q": "Das Haus.", "source": "de", "target": "en"}
     answer = api.post("/translate", json=body)
     assert (answer.status_code, "a fault in native code" in answer.json()["error"]) == (503, True)

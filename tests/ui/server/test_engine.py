@@ -189,11 +189,11 @@ def test_errors_reach_the_one_who_asked(opener: Any) -> None:
     with pytest.raises(UserError, match="no such index"):
         engine.submit(order("Hei.", choice=Choice("fi", "en"))).result(5)
     assert engine.translators.state(Choice("fi", "en")).error == "there is no such index"
-    broken = opener.llm.generate
-    opener.llm.generate = lambda *_: 1 / 0
+    working = opener.llm.answer
+    opener.llm.answer = lambda *_: 1 / 0
     with pytest.raises(ZeroDivisionError):
         engine.submit(order("Hallo.")).result(5)
-    opener.llm.generate = broken
+    opener.llm.answer = working
     assert engine.submit(order("Hallo.")).result(5).text == "HALLO."
     engine.close()
 
@@ -257,7 +257,7 @@ def test_a_panic_while_a_text_is_split_leaves_the_loading_thread_alive(
 
 
 def test_a_model_that_leaves_an_answer_out_fails_the_request(engine: Engine, opener: Any) -> None:
-    opener.llm.answer = lambda more, *_: iter(more(4)[:0])
+    opener.llm.answer = lambda queue, *_: iter(queue.take(4)[:0])
     with pytest.raises(RuntimeError, match="without an answer"):
         engine.submit(order("Hallo.")).result(5)
 
@@ -272,7 +272,7 @@ def test_all_who_wait_hear_of_it_when_the_engine_ends(
     waiting = engine.submit(order("Hei.", choice=Choice("fi", "en", "phrases", adapter="none")))
     until(lambda: waiting.state == "waiting")
     monkeypatch.setattr(engine, "_fail_batch", panic)  # what must not fail fails as well
-    monkeypatch.setattr(type(opener.llm), "generate", panic)
+    monkeypatch.setattr(type(opener.llm), "round", panic)
     opener.llm.hold.set()
     assert first.result(5).text == "VORWEG."
     with pytest.raises(StoppedError, match="no more translations"):
@@ -285,7 +285,7 @@ def test_all_who_wait_hear_of_it_when_the_engine_ends(
 
 def test_requests_that_have_ended_are_not_kept_while_others_go_on(engine: Engine, opener: Any) -> None:
     engine.submit(order("Vorweg.")).result(5)
-    generate, kept = opener.llm.generate, []
+    rounds, kept = opener.llm.round, []
     opener.llm.hold.clear()
     engine.submit(order("Zuerst."))
     until(lambda: len(opener.llm.calls) == 2)
@@ -293,9 +293,9 @@ def test_requests_that_have_ended_are_not_kept_while_others_go_on(engine: Engine
     def looking(*given: Any) -> Any:
         gc.collect()
         kept.append(early() is not None)
-        return generate(*given)
+        return rounds(*given)
 
-    opener.llm.generate = looking
+    opener.llm.round = looking
     early = ref(engine.submit(order("Früh.")))
     later = [engine.submit(order(f"Satz {n}.")) for n in range(5)]
     opener.llm.hold.set()
