@@ -19,10 +19,10 @@ import faiss
 import numpy as np
 import torch
 
-from eval.speed.index import CENTRES, QUERIES, SyntheticUnits, milliseconds
+from eval.data.synthetic_units import CENTRES, QUERIES, SyntheticUnits, milliseconds
 from finetune.lora.config import read_config
 from finetune.lora.quick import quick_data
-from finetune.lora.trainer import Data, Trainer
+from finetune.lora.train import Data, LoraTrainer
 from prompts.builder import PromptBuilder
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_LLM
@@ -83,8 +83,8 @@ def tuning(llm: str) -> Iterator[str]:
         config = read_config(CONFIG, changes)
         data = Data(*quick_data(config.data, "cuda"))
         with TemporaryDirectory() as folder, _Measured() as seen:
-            trainer = Trainer(config, data, Path(folder), "cuda")
-            losses = [trainer.run_step() for _ in range(STEPS)]
+            trainer = LoraTrainer(config, data, Path(folder), "cuda")
+            losses = [trainer.run_step()["loss"] for _ in range(STEPS)]
         told = ", ".join(f"{loss:.3f}" for loss in losses)
         yield f"LoRA on {llm}, quantization {quantization}: {STEPS} steps, {seen}: loss {told}"
         del trainer

@@ -20,19 +20,19 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from eval.data.synthetic_units import QUERIES, SEED, SyntheticUnits, milliseconds
 from rag_mt.base.console import Parser, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.types import Floats, Kind, Sentence, Unit
+from rag_mt.base.types import Floats, Kind, Sentence
 from retrievers.index.build import build_index
 from retrievers.index.files import SENTENCES
 from retrievers.index.opening import open_index
@@ -40,37 +40,6 @@ from retrievers.index.probing import OWN_COSINE, tune_nprobe, turned
 from retrievers.index.search import Index
 from retrievers.registry import encoder_for, maker_for, open_retriever
 from retrievers.units.unit import UnitMaker
-
-DIMENSION = 128
-CENTRES = 20_000
-SPREAD = 0.6
-QUERIES = 45
-"""Query phrases of a sentence, and units of a synthetic one."""
-SEED = 1
-
-
-class SyntheticUnits:
-    """Random vectors around CENTRES centres, QUERIES for each text, which is its number (a UnitMaker)."""
-
-    unit: Unit = "phrase"
-    dimension = DIMENSION
-    block = 1024
-    settings: Mapping[str, Any] = {"encoder": "synthetic", "fingerprint": f"{CENTRES} {SPREAD} {SEED}"}
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.centres = np.random.default_rng(SEED).standard_normal((CENTRES, DIMENSION), dtype=np.float32)
-
-    def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, NDArray[np.int32]]:
-        """Vectors of length 1 and their spans: one character each."""
-        begin = time.perf_counter()
-        rng = np.random.default_rng([SEED, int(texts[0])])
-        vectors = self.centres[rng.integers(0, CENTRES, len(texts) * QUERIES)]
-        vectors += SPREAD * rng.standard_normal(vectors.shape, dtype=np.float32)
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        numbers, starts = np.divmod(np.arange(len(vectors), dtype=np.int32), QUERIES)
-        self.seconds += time.perf_counter() - begin
-        return vectors, np.stack([numbers, starts, starts + 1], axis=1)
 
 
 class StoredUnits:
@@ -140,17 +109,6 @@ def queries_of(options: argparse.Namespace, index: Index) -> list[Floats]:
 def _maker(options: argparse.Namespace) -> UnitMaker:
     manifest = open_index(Path(options.index)).manifest
     return maker_for(manifest.retriever, encoder_for(manifest.retriever, manifest.encoder))
-
-
-def milliseconds(index: Index, sentences: Sequence[Floats], rounds: int) -> float:
-    """The median time of the search for one sentence."""
-    index.search(sentences[0], 1)
-    times = []
-    for vectors in list(sentences) * rounds:
-        begin = time.perf_counter()
-        index.search(vectors, 1)
-        times.append(time.perf_counter() - begin)
-    return 1000 * statistics.median(times)
 
 
 def recall(exact: Index, ivf: Index, sentences: Sequence[Floats]) -> float:

@@ -5,30 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
-from finetune.training.settings import above_zero, token_rows, tuning_rows
-from rag_mt.base.settings import Sections, at_least, check_values, read_settings, seed_row
+from finetune.training.settings import EncoderTuning, Optimisation, above_zero, token_rows
+from rag_mt.base.settings import Sections, at_least, check_values, read_settings
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(EncoderTuning):
     """The encoder and the heads on it; `layer` 0 is its last one. `start` names a phrase model of the same shape whose
     weights are trained further."""
 
-    encoder: str = "embedded:e5-small"
     layer: int = 0
     dimension: int = 128
     normalised: bool = True
     segment_width: int = 0
     max_words: int = 6
     prefix: str = ""
-    tuning: Literal["lora", "full"] = "lora"
-    rank: int = 16
-    alpha: int = 16
-    lora_dropout: float = 0.0
-    frozen_layers: int = 0
-    dropout: float | None = None
     start: str = ""
 
 
@@ -46,7 +38,7 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Optimisation):
     """The optimisation. `batch` sentence pairs a step and process, encoded in `chunks` with cached gradients."""
 
     steps: int = 20_000
@@ -56,13 +48,10 @@ class TrainingConfig:
     head_learning_rate: float | None = None
     warm_up: int = 1000
     weight_decay: float = 0.01
-    clip: float = 1.0
     temperature: float = 1.0
     segmentation_weight: float = 1.0
     both_sides: bool = True
     span_negatives: bool = False
-    seed: int = 1
-    dtype: str = "auto"
     evaluate_every: int = 500
     checkpoint_every: int = 250
 
@@ -81,12 +70,12 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
     config = read_settings(Config, path, changes, "configs/ccpr-embedded.toml")
     model, data, training = config.model, config.data, config.training
     rows = (
-        *tuning_rows(model),
+        *model.rows(),
+        *training.rows(),
         ("data.languages", data.languages, bool(data.languages), "names of folders of phrase pairs such as de-en"),
         *token_rows(data, "max_tokens"),
-        *above_zero(training, "learning_rate", "head_learning_rate", "clip", "temperature"),
-        *at_least(1, "training", training, "steps", "batch", "chunks", "evaluate_every", "checkpoint_every"),
-        seed_row("training.seed", training.seed),
+        *above_zero(training, "head_learning_rate", "temperature"),
+        *at_least(1, "training", training, "chunks"),
     )
     check_values(path, rows)
     return config

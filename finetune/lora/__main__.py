@@ -20,7 +20,7 @@ from finetune.lora.config import Config, DataConfig, read_config
 from finetune.lora.examples import facts_of, read_examples
 from finetune.lora.model import write_merged
 from finetune.lora.quick import quick_data
-from finetune.lora.trainer import Data, Trainer
+from finetune.lora.train import Data, LoraTrainer
 from finetune.training.loop import CHECKPOINT
 from finetune.training.settings import add_run_options, changes_in, shown_options
 from rag_mt.base.console import OK, Parser, note, run
@@ -74,7 +74,7 @@ def tune(options: argparse.Namespace) -> int:
     command = f"python -m finetune.lora --config {shown_path(options.config)}"
     command += " --examples EXAMPLES" * bool(options.examples) + " --dev DEV" * bool(options.dev) + " --output ADAPTER"
     command += shown_options(options)
-    trainer = Trainer(config, data, output, options.device, command)
+    trainer = LoraTrainer(config, data, output, options.device, command)
     if trainer.accelerator.is_main_process:
         tokens = trainer.tokens
         log.info(

@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Literal
 
-from finetune.training.settings import above_zero
+from finetune.training.settings import Optimisation
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.languages import WMT16
 from rag_mt.base.settings import Sections, at_least, check_values, drop_row, read_settings, seed_row
@@ -79,7 +79,7 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Optimisation):
     """The optimisation. A step sees `batch` examples, computed `micro` at a time or, if `micro_tokens` is given, as
     many as have so many tokens together with their padding. Examples of more than `cutoff` tokens are left out.
     `checkpointing` computes the layers again for the backward pass, which saves memory and costs time."""
@@ -91,11 +91,7 @@ class TrainingConfig:
     cutoff: int = 4096
     learning_rate: float = 4e-4
     warm_up: int = 10
-    weight_decay: float = 0.0
-    clip: float = 1.0
     wrapper: str = "auto"
-    seed: int = 1
-    dtype: str = "auto"
     checkpointing: bool = False
     evaluate_every: int = 50
     checkpoint_every: int = 50
@@ -123,7 +119,6 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
         ("data.domain_weights", weights, all(0 <= w < inf for w in weights.values()), "weights of at least 0"),
         ("data.languages", data.languages, bool(data.languages) and "en" not in data.languages, "codes beside en"),
         drop_row("model.dropout", model.dropout),
-        seed_row("training.seed", training.seed),
         seed_row("data.seed", data.seed),
         ("data.no_hints", data.no_hints, 0 <= data.no_hints <= 1, "a share from 0 to 1"),
         ("data.right_hints", data.right_hints, 0 <= data.right_hints <= 1, "a share from 0 to 1"),
@@ -133,9 +128,9 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
             not ranges or (len(ranges) == 2 and 0 <= ranges[0] <= ranges[1] <= 1),
             "two numbers from 0 to 1, such as [0.4, 0.7]",
         ),
-        *at_least(1, "training", training, "steps", "batch", "micro", "cutoff", "evaluate_every", "checkpoint_every"),
-        *at_least(0, "training", training, "micro_tokens", "warm_up", "weight_decay"),
-        *above_zero(training, "learning_rate", "clip"),
+        *training.rows(),
+        *at_least(1, "training", training, "micro", "cutoff"),
+        *at_least(0, "training", training, "micro_tokens"),
     )
     check_values(path, rows)
     return config

@@ -18,7 +18,7 @@ from pathlib import Path
 from finetune.lora.batches import tokens_of
 from finetune.lora.config import read_config
 from finetune.lora.examples import Example, read_examples
-from finetune.lora.trainer import Data, Trainer
+from finetune.lora.train import Data, LoraTrainer
 from rag_mt.base.console import OK, Parser, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.settings import changes_of
@@ -43,7 +43,7 @@ def measure(options: argparse.Namespace) -> int:
     sys.stdout.write("| adapter | least score | hints | loss | by direction |\n| --- | --- | --- | --- | --- |\n")
     for adapter in options.adapters:
         config = read_config(Path(options.config), {**changes_of(options.set), "model.start": adapter})
-        trainer = Trainer(config, Data(examples[:1]), Path("unused"), options.device)
+        trainer = LoraTrainer(config, Data(examples[:1]), Path("unused"), options.device)
         for title, least in [("no hints", math.inf), *((str(cut_off), cut_off) for cut_off in cut_offs)]:
             own = above(examples, least)
             trainer.dev, left_out = tokens_of(trainer.prompts, own, config.training.cutoff, False)

@@ -21,7 +21,7 @@ import torch
 from finetune.lora.__main__ import data_of
 from finetune.lora.batches import collated
 from finetune.lora.config import read_config
-from finetune.lora.trainer import Trainer
+from finetune.lora.train import LoraTrainer
 from finetune.training.sampling import rows_of
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.progress import progress
@@ -31,9 +31,12 @@ IGNORED = -100
 """The label of tokens without a loss (transformers)."""
 
 
-def plain_step(trainer: Trainer) -> float:
-    """`Trainer.run_step` as most scripts have it: examples as they come, `micro` at a time and padded, and the model's
-    own loss, for which it computes the logits of every position."""
+def plain_step(trainer: LoraTrainer) -> float:
+    """`LoraTrainer.run_step` as most scripts have it; returns the loss.
+
+    Examples are taken as they come, `micro` at a time and padded, with the model's own loss, for which it computes the
+    logits of every position.
+    """
     training, model = trainer.config.training, trainer.model
     rows = rows_of(trainer.step, training.batch, len(trainer.tokens), training.seed)
     learnt, total = int(trainer.tokens.answers[rows].sum()), 0.0
@@ -55,8 +58,11 @@ def compare(options: argparse.Namespace) -> int:
     """Time both in turn; print medians and their ratio."""
     config = read_config(Path(options.config), changes_of(options.set))
     data = data_of(options.examples, [], config.data, options.device)
-    trainer = Trainer(config, data, Path("unused"), options.device)
-    steps: dict[str, Callable[[], float]] = {"plain recipe": lambda: plain_step(trainer), "ours": trainer.run_step}
+    trainer = LoraTrainer(config, data, Path("unused"), options.device)
+    steps: dict[str, Callable[[], float]] = {
+        "plain recipe": lambda: plain_step(trainer),
+        "ours": lambda: trainer.run_step()["loss"],
+    }
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     bar = progress(2 * (options.steps + 1), "steps", "timing")
     for number in range(options.steps + 1):

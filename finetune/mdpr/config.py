@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from finetune.training.settings import above_zero, token_rows, tuning_rows
-from rag_mt.base.settings import Row, Sections, at_least, check_values, read_settings, seed_row
+from finetune.training.settings import EncoderTuning, Optimisation, above_zero, token_rows
+from rag_mt.base.settings import Row, Sections, at_least, check_values, read_settings
 
 EXAMPLE = "configs/mdpr-embedded.toml"
-ABOVE_ZERO = ("retrieval_temperature", "semantic_temperature", "learning_rate", "clip")
-NOT_NEGATIVE = ("semantic_weight", "language_weight", "weight_decay")
+ABOVE_ZERO = ("retrieval_temperature", "semantic_temperature")
+NOT_NEGATIVE = ("semantic_weight", "language_weight")
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(EncoderTuning):
     """The backbone. `shared`: one encoder for queries and passages; otherwise two, of which the passage encoder alone
     sees the contrastive losses. `pooling` is the backbone's own if empty. `start` names a passage model of the same
     shape whose weights are trained further (the second stage of a transfer)."""
@@ -25,11 +25,7 @@ class ModelConfig:
     shared: bool = False
     pooling: Literal["", "mean", "cls", "max", "pooler"] = ""
     tuning: Literal["lora", "full"] = "full"
-    rank: int = 16
     alpha: int = 32
-    lora_dropout: float = 0.0
-    frozen_layers: int = 0
-    dropout: float | None = None
     start: str = ""
 
 
@@ -53,7 +49,7 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Optimisation):
     """The optimisation: L = L_IR + semantic_weight * L_semaCL + language_weight * L_langCL (equation 4).
 
     A step has `batch` questions with `hard_negatives` each, `pair_batch` sentence pairs and `text_batch` other
@@ -70,11 +66,7 @@ class TrainingConfig:
     retrieval_temperature: float = 1.0
     semantic_temperature: float = 1.0
     learning_rate: float = 1e-5
-    warm_up: int = 0
     weight_decay: float = 0.01
-    clip: float = 1.0
-    seed: int = 1
-    dtype: str = "auto"
     evaluate_every: int = 1000
     checkpoint_every: int = 500
     dev_queries: int = 0
@@ -99,17 +91,16 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
     model, data, training = config.model, config.data, config.training
     contrastive = bool(training.semantic_weight or training.language_weight)
     rows = (
-        *tuning_rows(model),
+        *model.rows(),
+        *training.rows(),
         ("data.relevance", data.relevance, bool(data.relevance), "names of sets such as xquad-en"),
         ("data.pairs", data.pairs, bool(data.pairs) or not contrastive, "pairs such as de-en, or both weights 0"),
         *at_least(0, "data", data, "pair_size", "text_size"),
         *token_rows(data, "query_tokens", "passage_tokens", "sentence_tokens"),
-        *at_least(1, "training", training, "steps", "batch", "evaluate_every", "checkpoint_every"),
         *at_least(2 if contrastive else 0, "training", training, "pair_batch"),
-        *at_least(0, "training", training, "hard_negatives", "text_batch", "warm_up", "dev_queries"),
+        *at_least(0, "training", training, "hard_negatives", "text_batch", "dev_queries"),
         *above_zero(training, *ABOVE_ZERO),
         *(_number(training, name, getattr(training, name) >= 0, "of at least 0") for name in NOT_NEGATIVE),
-        seed_row("training.seed", training.seed),
     )
     check_values(path, rows)
     return config

@@ -85,22 +85,19 @@ class Towers:
             if parameter.requires_grad
         }
 
-    def train(self) -> None:
-        """Training mode (dropout)."""
-        for model in self.models.values():
-            model.train()
-
-    def eval(self) -> None:
-        """Evaluation mode."""
-        for model in self.models.values():
-            model.eval()
-
-    def vectors(self, texts: Sequence[str], kind: Kind, max_tokens: int) -> torch.Tensor:
-        """L2-normalised vectors (texts, dimension), float32 with gradients, of texts cut at `max_tokens`."""
+    def token_ids(self, texts: Sequence[str], kind: Kind, max_tokens: int) -> list[list[int]]:
+        """The tokens of texts, which are cut at `max_tokens`."""
         encoder = self.encoders.get(kind, self.encoders["passage"])
         prefix = encoder.family.prefix(kind)
         longest = min(max_tokens, encoder.max_tokens)
-        ids = encoder.tokenizer([prefix + t for t in texts], truncation=True, max_length=longest)["input_ids"]
+        ids: list[list[int]] = encoder.tokenizer(
+            [prefix + text for text in texts], truncation=True, max_length=longest
+        )["input_ids"]
+        return ids
+
+    def vectors(self, ids: Sequence[Sequence[int]], kind: Kind) -> torch.Tensor:
+        """L2-normalised vectors (texts, dimension), float32 with gradients, of texts with these token ids."""
+        encoder = self.encoders.get(kind, self.encoders["passage"])
         order: list[int] = []
         made = []
         tokens = TOKENS_PER_BATCH if self.device.type == "cpu" else GPU_TOKENS

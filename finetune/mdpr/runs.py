@@ -24,11 +24,11 @@ from typing import Any
 
 from scipy.stats import t as student_t
 
-from finetune.mdpr.__main__ import Trainer
 from finetune.mdpr.batches import TrainingData
 from finetune.mdpr.config import Config, DataConfig, TrainingConfig
 from finetune.mdpr.model import weights_of
 from finetune.mdpr.plan import EXAMPLE, Run, read_plan
+from finetune.mdpr.train import MdprTrainer
 from rag_mt.base.console import OK, PARTLY, Parser, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
@@ -80,7 +80,7 @@ def make_all(plan: Sequence[Run], prepared: Path, runs: Path, device: str) -> li
             continue
         log.info("%d of %d: %s", number, len(plan), item.folder)
         try:
-            Trainer(item.settings(), prepared, runs / item.folder, device, item.command).train()
+            MdprTrainer(item.settings(), prepared, runs / item.folder, device, item.command).train()
         except UserError as error:
             log.warning("%s is left out: %s", item.folder, error)
             failed.append(item)
@@ -148,7 +148,7 @@ def _timed(settings: Config, prepared: Path, device: str, steps: int) -> tuple[f
     """Seconds to open a run, for a step, and for a measurement."""
     with TemporaryDirectory() as folder:
         begun = time.monotonic()
-        trainer = Trainer(settings, prepared, Path(folder), device)
+        trainer = MdprTrainer(settings, prepared, Path(folder), device)
         opened = time.monotonic()
         for _ in range(steps):
             trainer.run_step()

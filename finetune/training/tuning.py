@@ -5,37 +5,17 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
+from finetune.training.settings import EncoderTuning
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.models.adapters import WEIGHTS
-
-
-class Tuning(Protocol):
-    """The settings of what is trained: the name of the base `encoder`; `lora` of a rank or all weights (`full`) of the
-    layers above the `frozen_layers` first ones, with 0 the whole model; the `dropout` of the layers, None for the
-    model's own."""
-
-    @property
-    def encoder(self) -> str: ...
-    @property
-    def tuning(self) -> str: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def alpha(self) -> int: ...
-    @property
-    def lora_dropout(self) -> float: ...
-    @property
-    def frozen_layers(self) -> int: ...
-    @property
-    def dropout(self) -> float | None: ...
 
 
 def first_layers(model: Any, layer: int, name: str) -> int:
@@ -57,7 +37,7 @@ def first_layers(model: Any, layer: int, name: str) -> int:
     return depth
 
 
-def trainable(model: Any, settings: Tuning, depth: int) -> Any:
+def trainable(model: Any, settings: EncoderTuning, depth: int) -> Any:
     """The transformer of `depth` layers with what shall be trained made trainable; token embeddings stay as they are
     unless the whole model is trained. Raises UserError if all layers are frozen."""
     if not 0 <= settings.frozen_layers < depth:

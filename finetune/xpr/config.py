@@ -7,26 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from finetune.training.settings import above_zero, token_rows, tuning_rows
-from rag_mt.base.settings import Sections, at_least, check_values, drop_row, read_settings, seed_row
+from finetune.training.settings import EncoderTuning, Optimisation, above_zero, token_rows
+from rag_mt.base.settings import Sections, at_least, check_values, drop_row, read_settings
 
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(EncoderTuning):
     """The encoder and the head on it; `layer` 0 is its last one. The head begins as the identity, which leaves a short
     training what the encoder knows, or at random, as the paper's."""
 
-    encoder: str = "embedded:e5-small"
     layer: int = 0
     head: bool = True
     head_start: Literal["identity", "random"] = "identity"
     prefix: str = ""
-    tuning: Literal["lora", "full"] = "lora"
-    rank: int = 16
-    alpha: int = 16
-    lora_dropout: float = 0.0
-    frozen_layers: int = 0
-    dropout: float | None = None
 
 
 @dataclass(frozen=True)
@@ -44,10 +37,10 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Optimisation):
     """The optimisation: `batch` phrase pairs a step and process for so many `steps`, or, if that is 0, `epochs`.
 
-    `warm_up` is a share of the steps; the learning rate falls linearly to 0 after it. `momentum` 0 has no second
+    `warm_up` is a share of the steps. `momentum` 0 has no second
     encoder: the keys are the trained vectors themselves. `queue` is the number of keys of earlier batches that are
     negatives as well (MoCo). Sentences are encoded in `chunks` of similar length; `cached` gives the memory of one
     chunk for the time of one more forward pass.
@@ -61,15 +54,15 @@ class TrainingConfig:
     learning_rate: float = 2e-5
     head_learning_rate: float | None = None
     warm_up: float = 0.01
-    weight_decay: float = 0.0
-    clip: float = 1.0
     temperature: float = 0.06
     momentum: float = 0.999
     queue: int = 0
-    seed: int = 1
-    dtype: str = "auto"
     evaluate_every: int = 100
     checkpoint_every: int = 50
+
+    fall = "linear"
+    least_steps = 0
+    least_batch = 2
 
     @property
     def warm_up_steps(self) -> int:
@@ -91,19 +84,17 @@ def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
     config = read_settings(Config, path, changes, "configs/xpr-embedded.toml")
     model, data, training = config.model, config.data, config.training
     rows = (
-        *tuning_rows(model),
+        *model.rows(),
+        *training.rows(),
         ("data.languages", data.languages, bool(data.languages), "names of phrase sets such as de-en"),
         *at_least(0, "data", data, "sentences"),
         *at_least(1, "data", data, "max_chars", "dev_pairs", "dev_sentences"),
         *token_rows(data, "max_tokens"),
-        *at_least(0, "training", training, "steps", "queue"),
-        *at_least(1, "training", training, "epochs", "chunks", "evaluate_every", "checkpoint_every"),
-        *at_least(2, "training", training, "batch"),
+        *at_least(0, "training", training, "queue"),
+        *at_least(1, "training", training, "epochs", "chunks"),
         drop_row("training.momentum", training.momentum),
         drop_row("training.warm_up", training.warm_up),
-        *above_zero(training, "learning_rate", "head_learning_rate", "clip", "temperature"),
-        ("training.weight_decay", training.weight_decay, training.weight_decay >= 0, "a number of at least 0"),
-        seed_row("training.seed", training.seed),
+        *above_zero(training, "head_learning_rate", "temperature"),
     )
     check_values(path, rows)
     return config

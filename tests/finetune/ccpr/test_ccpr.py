@@ -10,8 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from finetune.ccpr.__main__ import Trainer, main
+from finetune.ccpr.__main__ import main
 from finetune.ccpr.config import read_config
+from finetune.ccpr.train import CcprTrainer
 from finetune.training.checkpoints import load_checkpoint
 from finetune.training.optimisation import take_step
 from finetune.training.warm_start import continued
@@ -75,16 +76,16 @@ def test_it_learns_and_the_retriever_opens_it(tmp_path, config, pairs):
 
 
 def test_the_saved_model_computes_what_the_trained_one_did(tmp_path, config, pairs):
-    trainer = Trainer(read_config(config), pairs, tmp_path / "m", "cpu")
+    trainer = CcprTrainer(read_config(config), pairs, tmp_path / "m", "cpu")
     for _ in range(5):
         trainer.run_step()
     trainer.save()
     units = load_ccpr(str(tmp_path / "m"), device="cpu", dtype="float32")
     text = "retniw stone garden"
-    trainer.encoder.eval()
-    ids = torch.tensor([trainer.tokenizer(text)["input_ids"]])
+    trainer.set_training(False)
+    ids = torch.tensor([trainer.encoder.tokenizer(text)["input_ids"]])
     with torch.no_grad():
-        states = trainer.encode(ids, torch.ones_like(ids))
+        states = trainer.encoder.states(ids, torch.ones_like(ids))
         starts, ends = trainer.heads.project(states)
     ((_, tokens, opened_starts, opened_ends),) = units.encoder.projected([text])
     assert tokens[0].ids == ids[0].tolist()
@@ -95,21 +96,21 @@ def test_the_saved_model_computes_what_the_trained_one_did(tmp_path, config, pai
 def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, pairs):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main(arguments(config, pairs, whole)) == 0
-    trainer = Trainer(read_config(config), pairs, parts, "cpu")
-    run_step, steps = Trainer.run_step, 0
+    trainer = CcprTrainer(read_config(config), pairs, parts, "cpu")
+    run_step, steps = CcprTrainer.run_step, 0
 
     class StoppedError(Exception):
         pass
 
-    def stops(self):
+    def stops(self, *batch):
         nonlocal steps
         steps += 1
         if steps == 17:
             raise StoppedError
-        return run_step(self)
+        return run_step(self, *batch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "run_step", stops)
+        patch.setattr(CcprTrainer, "run_step", stops)
         with pytest.raises(StoppedError):
             main(arguments(config, pairs, parts))
     _, facts = load_checkpoint(parts / "checkpoint", trainer.key)
@@ -129,7 +130,7 @@ def test_a_model_is_trained_further(tmp_path, config, pairs):
     first, second = tmp_path / "first", tmp_path / "second"
     assert main(arguments(config, pairs, first, "--max-steps", "20")) == 0
     more = ["--max-steps", "10", "--set", f"model.start={first}"]
-    trainer = Trainer(read_config(config, {"model.start": str(first)}), pairs, second, "cpu")
+    trainer = CcprTrainer(read_config(config, {"model.start": str(first)}), pairs, second, "cpu")
     saved, heads = load_file(first / "adapter_model.safetensors"), load_file(first / "heads.safetensors")
     for name, tensor in saved.items():
         own = trainer.parameters["encoder." + name.replace(".weight", ".default.weight")]
@@ -145,10 +146,12 @@ def test_a_model_is_trained_further(tmp_path, config, pairs):
 
 @pytest.mark.parametrize("change", [("model.rank", "8"), ("model.dimension", "16"), ("model.tuning", "full")])
 def test_a_start_of_another_shape(tmp_path, config, pairs, change):
-    trainer = Trainer(read_config(config), pairs, tmp_path / "m", "cpu")
+    trainer = CcprTrainer(read_config(config), pairs, tmp_path / "m", "cpu")
     trainer.save()
     with pytest.raises(UserError, match=r"model.start .* does not fit these settings"):
-        Trainer(read_config(config, {"model.start": str(tmp_path / "m"), change[0]: change[1]}), pairs, tmp_path, "cpu")
+        CcprTrainer(
+            read_config(config, {"model.start": str(tmp_path / "m"), change[0]: change[1]}), pairs, tmp_path, "cpu"
+        )
 
 
 def test_other_settings_do_not_go_on(tmp_path, config, pairs, capsys):
@@ -160,10 +163,10 @@ def test_other_settings_do_not_go_on(tmp_path, config, pairs, capsys):
 def test_cached_gradients_are_those_of_the_whole_batch(tmp_path, config, pairs):
     gradients = []
     for chunks in ("1", "3"):
-        trainer = Trainer(read_config(config, {"training.chunks": chunks}), pairs, tmp_path / "m", "cpu")
+        trainer = CcprTrainer(read_config(config, {"training.chunks": chunks}), pairs, tmp_path / "m", "cpu")
         batch = trainer.collate(trainer.rows_of(0), np.random.default_rng(1))
-        trainer.encoder.train()
-        losses = trainer._chunked(batch) if chunks == "3" else trainer._whole(batch)
+        trainer.set_training(True)
+        losses = trainer.backward(batch)
         gradients.append((losses, {n: p.grad for n, p in trainer.parameters.items()}))
     (loss, whole), (cached_loss, cached) = gradients
     assert cached_loss == pytest.approx(loss, rel=1e-5)
@@ -177,19 +180,19 @@ def test_cached_gradients_are_those_of_the_whole_batch(tmp_path, config, pairs):
 
 def test_a_batch_without_phrases_leaves_the_weights_finite(tmp_path, config, pairs):
     """Rows of other contexts may hold no phrase pair at all."""
-    trainer = Trainer(read_config(config), pairs, tmp_path / "m", "cpu")
+    trainer = CcprTrainer(read_config(config), pairs, tmp_path / "m", "cpu")
     rows = [{**row, "spans": []} for row in trainer.rows_of(0)]
     batch = trainer.collate(rows, np.random.default_rng(1))
     assert len(batch.source) == len(batch.source_others) == 0
-    trainer.encoder.train()
-    assert set(trainer._whole(batch).values()) == {0.0}
+    trainer.set_training(True)
+    assert set(trainer.backward(batch).values()) == {0.0}
     take_step(trainer.optimizer, trainer.parameters, 1.0)
     assert all(torch.isfinite(p).all() for p in trainer.parameters.values())
 
 
 def test_full_tuning_leaves_the_frozen_layers_alone(tmp_path, config, pairs):
     changes = {"model.tuning": "full", "model.frozen_layers": "1"}
-    trainer = Trainer(read_config(config, changes), pairs, tmp_path / "m", "cpu")
+    trainer = CcprTrainer(read_config(config, changes), pairs, tmp_path / "m", "cpu")
     assert {n.split(".")[3] for n in trainer.parameters if n.startswith("encoder.encoder.layer")} == {"1"}
     trainer.run_step()
     trainer.save()
@@ -199,7 +202,7 @@ def test_full_tuning_leaves_the_frozen_layers_alone(tmp_path, config, pairs):
 
 def test_the_papers_inner_product(tmp_path, config, pairs):
     changes = {"model.normalised": "false", "training.temperature": "1.0", "model.segment_width": "0"}
-    trainer = Trainer(read_config(config, changes), pairs, tmp_path / "m", "cpu")
+    trainer = CcprTrainer(read_config(config, changes), pairs, tmp_path / "m", "cpu")
     trainer.run_step()
     trainer.save()
     vectors = load_ccpr(str(tmp_path / "m"), device="cpu").span_vectors(["stone"], np.array([[0, 0, 5]], np.int32))
@@ -210,7 +213,7 @@ def test_the_papers_inner_product(tmp_path, config, pairs):
     ("change", "message"),
     [
         ("model.layer=9", "model.layer is 9: .* has layers 1 to 3"),
-        ("model.colour=1", "sets model.colour, which does not exist: expected one of encoder, layer"),
+        ("model.colour=1", "sets model.colour, which does not exist: expected one of encoder, tuning"),
         ("training.batch='many'", "sets training.batch to 'many': expected a whole number, such as 64"),
         ("training.both_sides=1", "sets training.both_sides to 1: expected true or false"),
         ("training.batch=true", "sets training.batch to True: expected a whole number"),
@@ -227,7 +230,7 @@ def test_the_papers_inner_product(tmp_path, config, pairs):
 def test_mistakes_are_one_sentence(tmp_path, config, pairs, change, message):
     name, value = change.split("=")
     with pytest.raises(UserError, match=message):
-        Trainer(read_config(config, {name: value}), pairs, tmp_path / "m", "cpu")
+        CcprTrainer(read_config(config, {name: value}), pairs, tmp_path / "m", "cpu")
 
 
 def test_a_missing_configuration(tmp_path):

@@ -17,7 +17,7 @@ from finetune.lora.config import read_config
 from finetune.lora.examples import read_examples, write_examples
 from finetune.lora.leave_out import nearly_equal
 from finetune.lora.quick import quick_data
-from finetune.lora.trainer import Data, Trainer
+from finetune.lora.train import Data, LoraTrainer
 from finetune.training.warm_start import continued
 from rag_mt.base.errors import UserError
 from rag_mt.llm import open_llm
@@ -69,7 +69,7 @@ def arguments(config, files, output, *more):
 
 def trainer_of(config, output, data, dropout=0.1, **changes):
     settings = {"model.dropout": str(dropout), **{f"training.{k}": str(v) for k, v in changes.items()}}
-    return Trainer(read_config(config, settings), data, output, "cpu")
+    return LoraTrainer(read_config(config, settings), data, output, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,13 @@ def test_an_adapter_of_another_run_is_not_overwritten(tmp_path, config, files, c
 def test_parts_of_a_batch_give_the_gradients_of_the_whole(tmp_path, config, examples, monkeypatch):
     """However it is cut, by number or by tokens, and whoever computes the parts."""
     gradients = []
-    monkeypatch.setattr(Trainer, "update", lambda self: None)
+    monkeypatch.setattr(LoraTrainer, "update", lambda self: None)
     data = Data(examples(14))
     cuts = [{"micro": 6}, {"micro": 1}, {"micro": 4}, {"micro_tokens": 700}]
     for changes in cuts:
         trainer = trainer_of(config, tmp_path / "x", data, **changes, dropout=0.0)
         shuffled(trainer)
-        loss = trainer.run_step()
+        loss = trainer.run_step()["loss"]
         gradients.append((loss, {n: p.grad.clone() for n, p in trainer.parameters.items()}))
     (loss, whole), *others = gradients
     assert max(float(g.abs().max()) for g in whole.values()) > 1e-3
@@ -168,15 +168,15 @@ class Share:
 
 
 def test_several_processes_share_a_batch_and_its_dropout(tmp_path, config, examples, monkeypatch):
-    monkeypatch.setattr(Trainer, "update", lambda self: None)
-    monkeypatch.setattr(Trainer, "_sum", lambda self, tensor: tensor)
+    monkeypatch.setattr(LoraTrainer, "update", lambda self: None)
+    monkeypatch.setattr(LoraTrainer, "_sum", lambda self, tensor: tensor)
     gradients, losses = [], []
     for count in (1, 2):
         for index in range(count):
             trainer = trainer_of(config, tmp_path / "x", Data(examples(14)), batch=7)
             shuffled(trainer)
             trainer.accelerator = Share(index, count)
-            losses.append(trainer.run_step())
+            losses.append(trainer.run_step()["loss"])
             gradients.append({n: p.grad.clone() for n, p in trainer.parameters.items()})
     whole, first, second = gradients
     assert losses[0] == pytest.approx(losses[1] + losses[2], rel=1e-5)
@@ -187,21 +187,21 @@ def test_several_processes_share_a_batch_and_its_dropout(tmp_path, config, examp
 def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, files):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main(arguments(config, files, whole)) == 0
-    run_step, steps = Trainer.run_step, 0
+    run_step, steps = LoraTrainer.run_step, 0
 
     class StoppedError(Exception):
         pass
 
-    def stops(self):
+    def stops(self, *batch):
         nonlocal steps
         steps += 1
         if steps == 11:
             raise StoppedError
-        return run_step(self)
+        return run_step(self, *batch)
 
     more = ["--set", "training.checkpoint_every=3"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "run_step", stops)
+        patch.setattr(LoraTrainer, "run_step", stops)
         with pytest.raises(StoppedError):
             main(arguments(config, files, parts, *more))
     assert main(arguments(config, files, parts, *more)) == 0
@@ -222,7 +222,7 @@ def test_computing_the_layers_again_changes_nothing(tmp_path, config, examples):
     losses = []
     for checkpointing in ("false", "true"):
         trainer = trainer_of(config, tmp_path / "x", Data(examples(14)), checkpointing=checkpointing)
-        losses.append([trainer.run_step() for _ in range(3)])
+        losses.append([trainer.run_step()["loss"] for _ in range(3)])
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
@@ -247,7 +247,7 @@ def test_an_adapter_is_trained_further(tmp_path, config, files, examples):
     assert main(arguments(config, files, first)) == 0
     saved = load_file(first / "adapter_model.safetensors")
     settings = read_config(config, {"model.start": str(first)})
-    trainer = Trainer(settings, Data(examples(14)), second, "cpu")
+    trainer = LoraTrainer(settings, Data(examples(14)), second, "cpu")
     for name, tensor in saved.items():
         own = trainer.parameters[name.replace(".weight", ".default.weight")]
         torch.testing.assert_close(own.detach(), tensor.float(), atol=0, rtol=0)
@@ -263,12 +263,12 @@ def test_an_adapter_is_trained_further(tmp_path, config, files, examples):
         name, _, value = change.partition("=")
         other = read_config(config, {"model.start": str(first), name: value})
         with pytest.raises(UserError, match=r"model.start .* does not fit these settings"):
-            Trainer(other, Data(examples(14)), second, "cpu")
+            LoraTrainer(other, Data(examples(14)), second, "cpu")
 
 
 def test_the_bfloat16_run_keeps_its_adapter_in_float32(tmp_path, config, examples):
     trainer = trainer_of(config, tmp_path / "x", Data(examples(14)), dtype="bfloat16")
-    losses = [trainer.run_step() for _ in range(12)]
+    losses = [trainer.run_step()["loss"] for _ in range(12)]
     assert losses[-1] < losses[0]
     assert {p.dtype for p in trainer.parameters.values()} == {torch.float32}
     frozen = [p for p in trainer.model.adapted.parameters() if not p.requires_grad]

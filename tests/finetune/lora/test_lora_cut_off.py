@@ -8,7 +8,7 @@ from finetune.lora.__main__ import main as tune
 from finetune.lora.config import read_config
 from finetune.lora.cut_off import above, main
 from finetune.lora.examples import write_examples
-from finetune.lora.trainer import Data, Trainer
+from finetune.lora.train import Data, LoraTrainer
 
 CONFIG = """
 [model]
@@ -42,7 +42,7 @@ def test_the_losses_are_the_trainers(tmp_path, tiny_llm, examples, capsys):
     for least in (2.0, 0.1, 0.5):
         shown = above(with_hints, least)
         settings = read_config(config, {"model.start": str(adapter)})
-        loss = Trainer(settings, Data(own[:1], shown), tmp_path / "unused", "cpu").evaluate()["dev"]
+        loss = LoraTrainer(settings, Data(own[:1], shown), tmp_path / "unused", "cpu").evaluate()["dev"]
         expected.append((str(sum(len(e.hints) for e in shown)), f"{loss:.4f}"))
     assert [(row[2], row[3]) for row in rows] == 2 * expected, "of both adapters"
     assert {row[0] for row in rows} == {"| adapter"}

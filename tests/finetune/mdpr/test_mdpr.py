@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from finetune.losses.language_contrastive import language_contrastive
-from finetune.mdpr.__main__ import Trainer, main
+from finetune.mdpr.__main__ import main
 from finetune.mdpr.config import read_config
+from finetune.mdpr.train import MdprTrainer
 from rag_mt.base.errors import UserError
 from retrievers.mdpr import open_mdpr
 
@@ -73,19 +74,20 @@ def slow_semantic(first, second, temperature):
 def test_weighted_losses_reach_the_passage_encoder(config, prepared, tmp_path, monkeypatch, semantic, language):
     """The gradients of a step's contrastive part, as the vectors get them, are those of the weighted losses."""
     changes = {"training.semantic_weight": semantic, "training.language_weight": language}
-    run = Trainer(read_config(config, changes), prepared, tmp_path / "model", "cpu")
+    run = MdprTrainer(read_config(config, changes), prepared, tmp_path / "model", "cpu")
     batch = run.data.sentences(0)
     texts = [*batch.first, *batch.second, *batch.others]
     torch.manual_seed(3)
     given = torch.randn(len(texts), 6, requires_grad=True)
     again = given.detach().clone().requires_grad_()
 
-    def vectors(asked, kind, tokens):
-        assert (list(asked), kind, tokens) == (texts, "passage", run.config.data.sentence_tokens)
+    def vectors(ids, kind):
+        assert kind == "passage"
+        assert ids == run.towers.token_ids(texts, kind, run.config.data.sentence_tokens)
         return given
 
     monkeypatch.setattr(run.towers, "vectors", vectors)
-    found = run._contrastive(batch)
+    found = run._contrastive(run.batch(0))
     assert found.keys() == {name for name, weight in (("semantic", semantic), ("language", language)) if weight}
     assert bool(batch.others) == bool(language)
     first, second, others = again.split([len(batch.first), len(batch.second), len(batch.others)])
@@ -121,18 +123,18 @@ def test_it_learns_and_the_retriever_opens_it(tmp_path, config, prepared, shared
 
 @pytest.mark.parametrize("tuning", ["lora", "full"])
 def test_the_saved_model_computes_what_the_trained_one_did(tmp_path, config, prepared, tuning):
-    trainer = Trainer(read_config(config, {"model.tuning": tuning}), prepared, tmp_path / "m", "cpu")
+    trainer = MdprTrainer(read_config(config, {"model.tuning": tuning}), prepared, tmp_path / "m", "cpu")
     for _ in range(3):
         trainer.run_step()
     trainer.save()
     opened = open_mdpr(str(tmp_path / "m"), device="cpu", dtype="float32")
-    trainer.towers.eval()
+    trainer.set_training(False)
     texts = ["retniw stone garden", "river"]
     for kind in ("query", "passage"):
         wanted = trainer.towers.encode(texts, kind)
         np.testing.assert_allclose(opened.encode(texts, kind), wanted, atol=3e-3)  # the files hold float16
         with torch.no_grad():
-            trained = trainer.towers.vectors(texts, kind, 32)
+            trained = trainer.towers.vectors(trainer.towers.token_ids(texts, kind, 32), kind)
         np.testing.assert_allclose(trained.numpy(), wanted, atol=1e-5)
 
 
@@ -148,10 +150,10 @@ def test_a_dense_layer_above_the_encoder_stays(tmp_path, config, prepared, quick
     (base / "2_Dense" / "config.json").write_text('{"activation_function": "torch.nn.modules.activation.Tanh"}')
     save_file({"linear.weight": torch.randn(8, 32)}, base / "2_Dense" / "model.safetensors")
     changes = {"model.encoder": str(base), "model.tuning": "full"}
-    trainer = Trainer(read_config(config, changes), prepared, tmp_path / "m", "cpu")
+    trainer = MdprTrainer(read_config(config, changes), prepared, tmp_path / "m", "cpu")
     trainer.run_step()
     trainer.save()
-    trainer.towers.eval()
+    trainer.set_training(False)
     opened = open_mdpr(str(tmp_path / "m"), device="cpu", dtype="float32")
     assert opened.dimension == 8
     np.testing.assert_allclose(opened.encode(["a"], "query"), trainer.towers.encode(["a"], "query"), atol=1e-5)
@@ -159,12 +161,12 @@ def test_a_dense_layer_above_the_encoder_stays(tmp_path, config, prepared, quick
 
 @pytest.mark.parametrize("tuning", ["lora", "full"])
 def test_contrastive_losses_change_the_passage_encoder_alone(tmp_path, config, prepared, tuning):
-    trainer = Trainer(read_config(config, {"model.tuning": tuning}), prepared, tmp_path / "m", "cpu")
-    trainer._contrastive(trainer.data.sentences(0))
+    trainer = MdprTrainer(read_config(config, {"model.tuning": tuning}), prepared, tmp_path / "m", "cpu")
+    trainer._contrastive(trainer.batch(0))
     touched = {name.partition(".")[0] for name, p in trainer.parameters.items() if p.grad is not None}
     assert touched == {"passage"}
     trainer.optimizer.zero_grad(set_to_none=True)
-    trainer._retrieval(0)
+    trainer._retrieval(trainer.batch(0))
     touched = {name.partition(".")[0] for name, p in trainer.parameters.items() if p.grad is not None}
     assert touched == {"passage", "query"}
 
@@ -173,20 +175,20 @@ def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, prepared):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     more = ["--set", "model.lora_dropout=0.2"]
     assert main(arguments(config, prepared, whole, *more)) == 0
-    run_step, steps = Trainer.run_step, 0
+    run_step, steps = MdprTrainer.run_step, 0
 
     class StoppedError(Exception):
         pass
 
-    def stops(self):
+    def stops(self, *batch):
         nonlocal steps
         steps += 1
         if steps == 10:
             raise StoppedError
-        return run_step(self)
+        return run_step(self, *batch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "run_step", stops)
+        patch.setattr(MdprTrainer, "run_step", stops)
         with pytest.raises(StoppedError):
             main(arguments(config, prepared, parts, *more))
     assert json.loads((parts / "training.json").read_text())["steps"] == 6
@@ -201,9 +203,9 @@ def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, prepared):
 
 
 def test_the_start_is_measured_once_for_all_runs(tmp_path, config, prepared, monkeypatch):
-    curves, measured, evaluate = [], [], Trainer.evaluate
+    curves, measured, evaluate = [], [], MdprTrainer.evaluate
     monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(Trainer, "evaluate", lambda self: measured.append(self.step) or evaluate(self))
+    monkeypatch.setattr(MdprTrainer, "evaluate", lambda self: measured.append(self.step) or evaluate(self))
     for seed in (1, 2):
         output = tmp_path / str(seed)
         assert main(arguments(config, prepared, output, "--set", f"training.seed={seed}", "--max-steps", "2")) == 0
@@ -223,9 +225,9 @@ def test_a_second_stage_goes_on_from_the_first(tmp_path, config, prepared, tunin
     first = tmp_path / "first"
     assert main(arguments(config, prepared, first, "--max-steps", "2", "--set", f"model.tuning={tuning}")) == 0
     changes = {"model.start": str(first), "model.tuning": tuning, "training.semantic_weight": "0"}
-    trainer = Trainer(read_config(config, changes), prepared, tmp_path / "second", "cpu")
+    trainer = MdprTrainer(read_config(config, changes), prepared, tmp_path / "second", "cpu")
     opened = open_mdpr(str(first), device="cpu", dtype="float32")
-    trainer.towers.eval()
+    trainer.set_training(False)
     for kind in ("query", "passage"):
         np.testing.assert_allclose(trainer.towers.encode(["stone"], kind), opened.encode(["stone"], kind), atol=1e-5)
     trainer.run_step()
@@ -236,10 +238,10 @@ def test_a_second_stage_goes_on_from_the_first(tmp_path, config, prepared, tunin
 
 @pytest.mark.parametrize("change", [("model.rank", "4"), ("model.shared", "true"), ("model.tuning", "full")])
 def test_a_start_of_another_shape(tmp_path, config, prepared, change):
-    Trainer(read_config(config), prepared, tmp_path / "m", "cpu").save()
+    MdprTrainer(read_config(config), prepared, tmp_path / "m", "cpu").save()
     changes = {"model.start": str(tmp_path / "m"), change[0]: change[1]}
     with pytest.raises(UserError, match=r"model.start .* does not fit these settings"):
-        Trainer(read_config(config, changes), prepared, tmp_path, "cpu")
+        MdprTrainer(read_config(config, changes), prepared, tmp_path, "cpu")
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def _fake(monkeypatch):
     FakeTrainer.made = []
     monkeypatch.setattr(mdpr_runs, "weights_of", weights)
     monkeypatch.setattr(mdpr_runs, "passage_model_folder", str)
-    monkeypatch.setattr(mdpr_runs, "Trainer", FakeTrainer)
+    monkeypatch.setattr(mdpr_runs, "MdprTrainer", FakeTrainer)
     monkeypatch.setattr(mdpr_runs, "data_of", lambda *_: "words")
 
 

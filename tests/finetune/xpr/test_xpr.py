@@ -17,9 +17,10 @@ from safetensors.torch import load_file
 from finetune.losses.phrase_contrastive import Negatives
 from finetune.losses.xpco import LEFT_OUT, xpco
 from finetune.training.optimisation import rate_share
-from finetune.xpr.__main__ import Trainer, main
+from finetune.xpr.__main__ import main
 from finetune.xpr.batches import Collator, XprPool
 from finetune.xpr.config import read_config
+from finetune.xpr.train import XprTrainer
 from rag_mt.base.errors import UserError
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from retrievers.xpr.examples import Side, sentence_table
@@ -66,7 +67,7 @@ def loaded(tiny_encoder: Path) -> LoadedEncoder:
 
 @pytest.fixture(autouse=True)
 def _read_once(loaded: LoadedEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("finetune.xpr.__main__", "retrievers.xpr.model", "rag_mt.models.trained"):
+    for module in ("finetune.training.encoder", "retrievers.xpr.model", "rag_mt.models.trained"):
         monkeypatch.setattr(f"{module}.load_encoder", loader_of(loaded))
 
 
@@ -78,12 +79,12 @@ def config(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Path
 
 
 @pytest.fixture
-def trainer(config: Path, phrases: Path, tmp_path: Path) -> Callable[..., Trainer]:
+def trainer(config: Path, phrases: Path, tmp_path: Path) -> Callable[..., XprTrainer]:
     """Makes runs with changed settings."""
 
-    def make(name: str = "run", **changes: Any) -> Trainer:
+    def make(name: str = "run", **changes: Any) -> XprTrainer:
         texts = {key.replace("__", "."): json.dumps(value) for key, value in changes.items()}
-        return Trainer(read_config(config, texts), phrases, tmp_path / name, "cpu")
+        return XprTrainer(read_config(config, texts), phrases, tmp_path / name, "cpu")
 
     return make
 
@@ -97,11 +98,11 @@ def test_a_run_that_stops_goes_on_exactly(config: Path, phrases: Path, tmp_path:
     """Queue, momentum encoder, optimiser, dropout and batches go on as if there had been no stop."""
     queue = ("--set", "training.queue=20")
     assert run(config, phrases, tmp_path / "whole", *queue) == 0
-    begun = Trainer(read_config(config, {"training.queue": "20"}), phrases, tmp_path / "parts", "cpu")
+    begun = XprTrainer(read_config(config, {"training.queue": "20"}), phrases, tmp_path / "parts", "cpu")
     for _ in range(3):
         begun.run_step()
     saved = {name: tensor.clone() for name, tensor in begun.state().items()}
-    goes_on = Trainer(read_config(config, {"training.queue": "20"}), phrases, tmp_path / "parts", "cpu")
+    goes_on = XprTrainer(read_config(config, {"training.queue": "20"}), phrases, tmp_path / "parts", "cpu")
     goes_on.restore(saved, begun.facts())
     goes_on.step = 3
     for _ in range(3):
@@ -120,7 +121,7 @@ def test_a_run_that_stops_before_its_model_is_written_gets_it(
     config: Path, phrases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "save", lambda self: 1 / 0)
+        patched.setattr(XprTrainer, "save", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(config, phrases, tmp_path / "out", "--max-steps", "1")
     assert (tmp_path / "out" / "checkpoint" / "checkpoint.safetensors").is_file()
@@ -151,7 +152,7 @@ def test_other_settings_are_not_gone_on_with(
 
 @pytest.mark.parametrize("changes", [{}, {"training__momentum": 0.0}, {"training__queue": 10}])
 def test_cached_gradients_are_those_of_the_whole_batch(
-    trainer: Callable[..., Trainer], changes: dict[str, Any]
+    trainer: Callable[..., XprTrainer], changes: dict[str, Any]
 ) -> None:
     found = []
     for cached in (False, True):
@@ -163,7 +164,7 @@ def test_cached_gradients_are_those_of_the_whole_batch(
         torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=2e-3, msg=name)
 
 
-def test_momentum_encoder_follows_slowly(trainer: Callable[..., Trainer]) -> None:
+def test_momentum_encoder_follows_slowly(trainer: Callable[..., XprTrainer]) -> None:
     run = trainer()
     before = {name: tensor.clone() for name, tensor in run.slow.items()}
     run.run_step()
@@ -175,7 +176,7 @@ def test_momentum_encoder_follows_slowly(trainer: Callable[..., Trainer]) -> Non
     assert moved
 
 
-def test_queue_keeps_the_last_keys(trainer: Callable[..., Trainer]) -> None:
+def test_queue_keeps_the_last_keys(trainer: Callable[..., XprTrainer]) -> None:
     run = trainer(training__queue=12)
     run.run_step()
     first = run.queues[0].surfaces.clone()
@@ -196,7 +197,7 @@ def test_queue_keeps_the_last_keys(trainer: Callable[..., Trainer]) -> None:
     ],
 )
 def test_ablations_train_and_open(
-    trainer: Callable[..., Trainer], changes: dict[str, Any], parts: set[str], loaded: LoadedEncoder
+    trainer: Callable[..., XprTrainer], changes: dict[str, Any], parts: set[str], loaded: LoadedEncoder
 ) -> None:
     run = trainer(**changes)
     losses = [run.run_step()["contrastive"] for _ in range(2)]
@@ -216,12 +217,14 @@ def test_ablations_train_and_open(
         assert trained
     # The saved model is the trained one: its vectors are those that training sees, up to fp16.
     own = run.pool.sets[0]
-    batch = Collator(run.tokenizer, "", 2, 300, 80, 1)([own.sides], np.array([[0, 0, 0], [0, 1, 1]], np.int32), None)
-    run.encoder.eval()
+    batch = Collator(run.encoder.tokenizer, "", 2, 300, 80, 1)(
+        [own.sides], np.array([[0, 0, 0], [0, 1, 1]], np.int32), None
+    )
+    run.set_training(False)
     with torch.no_grad():
         wanted = run.vectors(batch, [run.means(chunk, n) for n, chunk in enumerate(batch.chunks)])[:2].numpy()
     found = model.project(model.side_states(own.source, np.array([0, 1]), 2, (model.settings.layer,))[0])
-    np.testing.assert_allclose(found, wanted, atol=5e-3 if run.dtype == torch.float32 else 5e-2)
+    np.testing.assert_allclose(found, wanted, atol=5e-3 if run.encoder.dtype == torch.float32 else 5e-2)
 
 
 @pytest.mark.slow
@@ -240,7 +243,7 @@ def test_two_processes_train_one_model(config: Path, phrases: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_it_learns(trainer: Callable[..., Trainer]) -> None:
+def test_it_learns(trainer: Callable[..., XprTrainer]) -> None:
     run = trainer(training__steps=30, model__dropout=0.0, training__momentum=0.5, data__languages=["xa-en"])
     losses = [run.run_step()["contrastive"] for _ in range(30)]
     assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
@@ -257,7 +260,7 @@ def test_batches_take_every_pair_once_in_each_epoch(phrases: Path) -> None:
         pool.batch(0, 64, 1)
 
 
-def test_collator_marks_the_tokens_of_each_phrase(trainer: Callable[..., Trainer], phrases: Path) -> None:
+def test_collator_marks_the_tokens_of_each_phrase(trainer: Callable[..., XprTrainer], phrases: Path) -> None:
     run = trainer()
     own = run.pool.sets[0]
     pairs = np.array([[0, 4, 4], [0, 9, 9]], np.int32)
@@ -268,23 +271,25 @@ def test_collator_marks_the_tokens_of_each_phrase(trainer: Callable[..., Trainer
         for ids, (first, last), owner in zip(
             chunk.input_ids, chunk.places.tolist(), chunk.owners.tolist(), strict=True
         ):
-            assert run.tokenizer.decode(ids[first : last + 1]).strip() == wanted[owner]
+            assert run.encoder.tokenizer.decode(ids[first : last + 1]).strip() == wanted[owner]
             seen[owner] += 1
     assert seen == batch.counts.tolist()
     most = [min(2, int(np.diff(side.bounds)[p])) for side in own.sides for p in (4, 9)]
     assert seen == most
 
 
-def test_collator_keeps_the_phrase_of_a_long_sentence(trainer: Callable[..., Trainer]) -> None:
+def test_collator_keeps_the_phrase_of_a_long_sentence(trainer: Callable[..., XprTrainer]) -> None:
     run = trainer(data__max_chars=25)
     own = run.pool.sets[0]
     batch = run.collate([own.sides], np.array([[0, 4, 4]], np.int32), None)
     assert batch.counts.min() >= 1
-    texts = [run.tokenizer.decode(ids, skip_special_tokens=True) for chunk in batch.chunks for ids in chunk.input_ids]
+    texts = [
+        run.encoder.tokenizer.decode(ids, skip_special_tokens=True) for chunk in batch.chunks for ids in chunk.input_ids
+    ]
     assert max(map(len, texts)) <= 26
 
 
-def test_collator_looks_closer_where_tokens_run_out(trainer: Callable[..., Trainer]) -> None:
+def test_collator_looks_closer_where_tokens_run_out(trainer: Callable[..., XprTrainer]) -> None:
     """Of many tokens around a phrase fewer are read, so that it is seen whole; a pair of which nothing is seen is left
     out."""
     run = trainer()
@@ -300,7 +305,7 @@ def test_collator_looks_closer_where_tokens_run_out(trainer: Callable[..., Train
         for ids, (first, last), owner in zip(
             chunk.input_ids, chunk.places.tolist(), chunk.owners.tolist(), strict=True
         ):
-            said[owner] = run.tokenizer.decode(ids[first : last + 1]).strip()
+            said[owner] = run.encoder.tokenizer.decode(ids[first : last + 1]).strip()
     assert said == {0: "bridge", 1: "old garden wall", 3: "tower", 4: "tower", 5: "tower"}
     assert (batch.surfaces == LEFT_OUT).tolist() == [False, False, True, False, False, True]
     with torch.no_grad():

@@ -1,0 +1,123 @@
+"""The training of a CCPR model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from finetune.ccpr.batches import Collator, PhraseBatch, PhrasePool, batches_of
+from finetune.ccpr.config import Config
+from finetune.ccpr.contexts import OtherContexts
+from finetune.ccpr.dev import dev_rows, dev_scores
+from finetune.ccpr.loss import PhraseLoss, spans_of
+from finetune.training.encoder import open_encoder
+from finetune.training.gradients import Features, Loss, cached_backward
+from finetune.training.trainer import Group, Trainer
+from finetune.training.warm_start import start_from
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import settings_hash
+from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
+
+
+class CcprTrainer(Trainer[PhraseBatch]):
+    """A training run of an encoder with phrase heads on it."""
+
+    losses_shown = ("contrastive", "segmentation")
+
+    def __init__(
+        self, config: Config, pairs: Path, output: Path, device: str = "auto", command: str = "python -m finetune.ccpr"
+    ) -> None:
+        super().__init__(output, device, command)
+        self.config = config
+        model, data, training = config.model, config.data, config.training
+        self.encoder = open_encoder(model, model.layer, self.device_name, training.dtype, training.seed)
+        settings = PhraseSettings(
+            model.encoder,
+            self.encoder.layers,
+            self.encoder.hidden,
+            model.dimension,
+            model.normalised,
+            model.segment_width,
+            model.max_words,
+            model.prefix,
+        )
+        self.heads = PhraseHeads(settings).to(self.encoder.device)
+        self.before = start_from(model.start, self.encoder.model, self.heads) if model.start else None
+        self.pool = PhrasePool([pairs / name for name in data.languages])
+        order = self.pool.order(training.seed, data.domain_weights, data.language_power)
+        self.batches = batches_of(order, self.pool.lengths(), training.batch, training.seed)
+        if not self.batches:
+            raise UserError(f"{len(order)} sentence pairs in {pairs} do not fill one batch of {training.batch}")
+        self.others = OtherContexts(self.pool, order) if data.other_contexts else None
+        self.collate = Collator(
+            self.encoder.tokenizer, model.prefix, data.max_tokens, model.max_words, data.per_sentence
+        )
+        self.dev = [row for name in data.languages for row in dev_rows(pairs, name, data.dev_sentences)]
+        self.loss = PhraseLoss(self.heads, training, self.accelerator)
+        heads = {f"heads.{name}": p for name, p in self.heads.named_parameters()}
+        groups = [
+            Group(self.encoder.parameters(), training.learning_rate),
+            Group(heads, training.head_learning_rate or training.learning_rate),
+        ]
+        start = self.before and self.before["weights"]
+        key = settings_hash([config.as_dict(), self.encoder.fingerprint, len(self.pool), start])
+        self.begin(training, groups, [self.encoder.model], key)
+
+    def rows_of(self, step: int) -> list[dict[str, Any]]:
+        """The sentence pairs of a step of this process; after the last batch the first one comes again."""
+        number = self.number(step)
+        chosen = self.batches[number % len(self.batches)].tolist()
+        if self.others is None:
+            return self.pool.rows(chosen)
+        return self.others.swapped(self.pool, chosen, np.random.default_rng([self.config.training.seed, number]))
+
+    def batch(self, step: int) -> PhraseBatch:
+        """The tokens and spans of `rows_of`."""
+        rng = np.random.default_rng([self.config.training.seed, step, int(self.accelerator.process_index)])
+        return self.collate(self.rows_of(step), rng)
+
+    def backward(self, batch: PhraseBatch) -> dict[str, float]:
+        """Equation 7."""
+        chunks = torch.arange(len(batch.input_ids)).chunk(self.config.training.chunks)
+        runs = [partial(self._edges, batch, number, rows) for number, rows in enumerate(chunks)]
+
+        def loss(features: list[Features]) -> Loss:
+            # Spans come in the order of their rows, so that those of all chunks together are those of the batch.
+            return self.loss(batch, [torch.cat(kind) for kind in zip(*features, strict=True)])
+
+        return cached_backward(runs, loss, cached=len(runs) > 1)
+
+    def _edges(self, batch: PhraseBatch, number: int, rows: torch.Tensor) -> Features:
+        """[h_start; h_end] (spans, 2 * hidden) of each kind of spans in the neighbouring `rows`, chunk `number`."""
+        width = int(batch.mask[rows].sum(1).max())
+        self.seed_dropout(self.step, number, int(self.accelerator.process_index))
+        states = self.encoder.states(batch.input_ids[rows, :width], batch.mask[rows, :width])
+        edges = []
+        for spans in spans_of(batch):
+            inside = (spans.places[:, 0] >= rows[0]) & (spans.places[:, 0] <= rows[-1])
+            row, first, last = spans.places[inside].to(states.device).unbind(1)
+            row = row - int(rows[0])
+            edges.append(torch.cat([states[row, first], states[row, last]], dim=-1))
+        return tuple(edges)
+
+    def evaluate(self) -> dict[str, float]:
+        """The dev scores of the model as it is."""
+        self.set_training(False)
+        return dev_scores(
+            self.dev, self.encoder.tokenizer, self.encoder.states, self.heads, self.config.data.max_tokens
+        )
+
+    def write(self, folder: Path) -> Mapping[str, Any]:
+        """Adapter (or the whole encoder) and heads."""
+        self.encoder.save(folder)
+        self.heads.save(folder)
+        return {
+            "settings": self.config.as_dict(),
+            "encoder_fingerprint": self.encoder.fingerprint,
+            "pairs": self.pool.facts,
+        }

@@ -1,0 +1,142 @@
+"""The training of a passage model (mDPR)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from finetune.losses.language_contrastive import language_contrastive
+from finetune.losses.retrieval import retrieval
+from finetune.losses.semantic_contrastive import semantic_contrastive
+from finetune.mdpr.batches import TrainingData
+from finetune.mdpr.config import Config
+from finetune.mdpr.dev import dev_scores, read_dev
+from finetune.mdpr.model import Towers
+from finetune.training.trainer import Group, Trainer
+from rag_mt import __version__
+from rag_mt.base.fingerprints import read_json, settings_hash
+from rag_mt.base.paths import cache_dir, whole_file
+
+
+@dataclass(frozen=True)
+class MdprBatch:
+    """Token ids of questions and passages, with `relevant` and `left_out` as in `Retrieval`; and of the sentences of
+    the contrastive losses: the first and then the second ones of `pairs` pairs, then others."""
+
+    queries: Sequence[Sequence[int]]
+    passages: Sequence[Sequence[int]]
+    relevant: Sequence[int]
+    left_out: torch.Tensor
+    sentences: Sequence[Sequence[int]] = ()
+    pairs: int = 0
+
+
+class MdprTrainer(Trainer[MdprBatch]):
+    """A training run of the encoders of questions and passages."""
+
+    losses_shown = ("retrieval", "semantic", "language")
+    scores_shown = "MRR@100"
+    unit = "questions"
+    measure_first = True
+
+    def __init__(
+        self,
+        config: Config,
+        prepared: Path,
+        output: Path,
+        device: str = "auto",
+        command: str = "python -m finetune.mdpr",
+    ) -> None:
+        super().__init__(output, device, command)
+        self.config, self.prepared = config, prepared
+        training = config.training
+        self.data = TrainingData(prepared, config.data, training)
+        self.towers = Towers(config.model, self.device_name, training.dtype, training.seed)
+        self.before = self.towers.before
+        self.dev = read_dev(prepared / "dev", training.dev_queries)
+        start = self.before and self.before["weights"]
+        key = settings_hash([config.as_dict(), self.towers.fingerprint, self.data.fingerprint, start])
+        groups = [Group(self.towers.parameters, training.learning_rate)]
+        self.begin(training, groups, list(self.towers.models.values()), key)
+
+    def batch(self, step: int) -> MdprBatch:
+        """The tokens of the questions, passages and sentences of a step."""
+        number, data, training = self.number(step), self.config.data, self.config.training
+        asked = self.data.retrieval(number)
+        queries = self.towers.token_ids(asked.queries, "query", data.query_tokens)
+        passages = self.towers.token_ids(asked.passages, "passage", data.passage_tokens)
+        if not (training.semantic_weight or training.language_weight):
+            return MdprBatch(queries, passages, asked.relevant, asked.left_out)
+        texts = self.data.sentences(number)
+        sentences = self.towers.token_ids([*texts.first, *texts.second, *texts.others], "passage", data.sentence_tokens)
+        return MdprBatch(queries, passages, asked.relevant, asked.left_out, sentences, len(texts.first))
+
+    def backward(self, batch: MdprBatch) -> dict[str, float]:
+        """Equation 4. Each loss passes its gradients on before the next one is computed, so that the memory is that of
+        the largest."""
+        self.seed_dropout(self.number(self.step))
+        losses = {"retrieval": self._retrieval(batch)}
+        return losses | self._contrastive(batch) if batch.sentences else losses
+
+    def _retrieval(self, batch: MdprBatch) -> float:
+        """L_IR (equation 1)."""
+        queries = self.towers.vectors(batch.queries, "query")
+        passages = self.towers.vectors(batch.passages, "passage")
+        temperature = self.config.training.retrieval_temperature
+        loss = retrieval(queries, passages, batch.relevant, batch.left_out.to(passages.device), temperature)
+        loss.backward()
+        return float(loss.detach())
+
+    def _contrastive(self, batch: MdprBatch) -> dict[str, float]:
+        """L_semaCL and L_langCL (equations 2 and 3), weighted, of the passage encoder; both read the same vectors."""
+        training = self.config.training
+        vectors = self.towers.vectors(batch.sentences, "passage")
+        first, second, others = vectors.tensor_split([batch.pairs, 2 * batch.pairs])
+        parts = {}
+        if training.semantic_weight:
+            parts["semantic"] = semantic_contrastive(first, second, training.semantic_temperature)
+        if training.language_weight and len(vectors) > 2:  # fewer where a sentence came twice
+            parts["language"] = language_contrastive(first, second, others)
+        weights = {"semantic": training.semantic_weight, "language": training.language_weight}
+        if parts:
+            torch.stack([weights[name] * part for name, part in parts.items()]).sum().backward()
+        return {name: float(part.detach()) for name, part in parts.items()}
+
+    def evaluate(self) -> dict[str, float]:
+        """The development scores of the model as it is."""
+        self.set_training(False)
+        return dev_scores(self.dev, self.towers.encode)
+
+    def scores(self) -> dict[str, float]:
+        """`evaluate`; before the first step it is kept in the cache for all runs that start with this model."""
+        if self.step:
+            return self.evaluate()
+        before, model = self.before, asdict(self.config.model)
+        start = [self.towers.fingerprint, before and before["weights"], model, self.config.training.dtype]
+        asked = [[s.language, s.queries, [sorted(ids) for ids in s.relevant], s.passages] for s in self.dev]
+        path = cache_dir() / "mdpr-before" / f"{settings_hash([__version__, start, asked])}.json"
+        if not path.is_file():
+            with whole_file(path) as part:
+                part.write_text(json.dumps(self.evaluate()) + "\n", encoding="utf-8")
+        scores: dict[str, float] = read_json(path)
+        return scores
+
+    def write(self, folder: Path) -> Mapping[str, Any]:
+        """The passage model."""
+        self.towers.save(folder)
+        manifest = self.prepared / "manifest.json"
+        return {
+            "settings": self.config.as_dict(),
+            "encoder_fingerprint": self.towers.fingerprint,
+            "data_fingerprint": self.data.fingerprint,
+            "prepared": read_json(manifest) if manifest.is_file() else {},
+            "questions": len(self.data.examples),
+            "sentence_pairs": len(self.data.pairs),
+            "other_sentences": len(self.data.texts),
+            "dtype": str(self.towers.encoders["passage"].dtype).removeprefix("torch."),
+        }
