@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_mt.base.types import Floats, Kind, Unit
-from retrievers.index.index import Index
+from retrievers.index.search import Index
 
 DIMENSION = 128
 CENTRES = 20_000
