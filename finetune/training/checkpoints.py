@@ -16,6 +16,9 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.paths import sync, whole_file
 from rag_mt.models.adapters import TRAINING
 
+FORMAT = "2"
+"""Raised whenever checkpoints hold something else than before."""
+
 
 def save_checkpoint(folder: Path, key: str, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:
     """Replace the checkpoint in `folder`; a kill leaves the old one or the new one.
@@ -25,7 +28,7 @@ def save_checkpoint(folder: Path, key: str, tensors: Mapping[str, torch.Tensor],
     folder.mkdir(parents=True, exist_ok=True)
     new = folder / "new.safetensors"
     flat = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(flat, new, {"key": key, "facts": json.dumps(facts)})
+    save_file(flat, new, {"format": FORMAT, "key": key, "facts": json.dumps(facts)})
     sync(new)
     new.replace(folder / "checkpoint.safetensors")
     sync(folder)
@@ -34,13 +37,15 @@ def save_checkpoint(folder: Path, key: str, tensors: Mapping[str, torch.Tensor],
 def load_checkpoint(folder: Path, key: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
     """Tensors and facts of the checkpoint in `folder`, None if there is none.
 
-    Raises UserError if it was written with other settings.
+    Raises UserError if it was written with other settings, or by another version.
     """
     path = folder / "checkpoint.safetensors"
     if not path.is_file():
         return None
     with safe_open(path, "pt") as file:
         head = file.metadata()
+        if head.get("format") != FORMAT:
+            raise UserError(f"{folder} was written by another version of rag_mt: remove it to start again")
         if head.get("key") != key:
             raise UserError(
                 f"{folder.parent} holds a run with other settings or data: give another --output, or remove {folder} "
