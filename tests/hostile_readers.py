@@ -60,6 +60,8 @@ def _process(load: Callable[[], Readers], seconds: float) -> Iterator[Connection
 
 
 def _serve(tasks: Connection, load: Callable[[], Readers], seconds: float) -> None:
+    from starlette.formparsers import MultiPartException
+
     from rag_mt.base.errors import UserError
 
     readers = load()
@@ -71,7 +73,7 @@ def _serve(tasks: Connection, load: Callable[[], Readers], seconds: float) -> No
         wrong = ""
         try:
             readers[reader](text)
-        except UserError:
+        except (UserError, MultiPartException):  # the latter becomes a 400
             pass
         except Exception as error:
             wrong = f"{type(error).__name__}: {error}"[:300]

@@ -116,7 +116,8 @@ def _column(file: Path, side: Side, first: list[str], warn: bool) -> tuple[int, 
     to `warn`."""
     heads = [cell.strip().casefold() for cell in first]
     names = {side.language.casefold(), base_code(side.language), language(side.language).name.casefold()}
-    header = any(head in names | HEADS for head in heads)
+    heading = all(" " not in head for head in heads)  # `source` beside a text of several words is a word to translate
+    header = heading and any(head in names | HEADS for head in heads)
     if side.column.isdecimal():
         column = int(side.column) - 1
         if column < 0:

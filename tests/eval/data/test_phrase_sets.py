@@ -152,7 +152,7 @@ def test_alignments_of_other_sentences_are_refused(data: Path) -> None:
     path = data / "pairs/ro-en.dev.jsonl"
     with pytest.raises(UserError, match="line 1 differs"):
         read_alignments(path, [(1, "casă", "house")])
-    with pytest.raises(UserError, match=r"retrievers\.phrase_pairs"):
+    with pytest.raises(UserError, match=r"finetune\.ccpr\.pairs"):
         read_alignments(data / "none.jsonl", [])
     path.write_text('{"line": 1, "source": "a", "target": "b", "links": [[0, 1]]}\n')
     with pytest.raises(UserError, match="link out of the sentence in line 1"):

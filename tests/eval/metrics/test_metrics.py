@@ -160,7 +160,7 @@ def test_comet_is_read_from_files(tmp_path: Path) -> None:
     metric = open_comet([one, two], "wmt22-comet-da")
     assert metric.statistics(["s", "s"], ["n", "m"], ["r", "r"]).tolist() == [[50, 1], [25, 1]]
     assert metric.signature.startswith("model:wmt22-comet-da|scores:")
-    with pytest.raises(UserError, match=r"lack 1 of 1 outputs.*comet_score"):
+    with pytest.raises(UserError, match=r"lack 1 of 1 outputs.*comet.score"):
         metric.statistics(["s"], ["x"], ["r"])
     two.write_text("no columns\n")
     with pytest.raises(UserError, match=r"b\.tsv holds no COMET scores"):
