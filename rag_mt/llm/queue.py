@@ -1,8 +1,8 @@
-"""The two simplest queues of prompts: a list of them that is answered as a whole, and one whose answer is streamed."""
+"""The simplest queue of prompts: a list of them that is answered as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 
 from rag_mt.base.types import Completion, LanguageModel, Prompt
 
@@ -49,38 +49,3 @@ def complete(
     for _ in llm.answer(queue, max_new_tokens):
         pass
     return queue.completions
-
-
-class _Streamed:
-    """One prompt as a queue that remembers how its answer begins."""
-
-    def __init__(self, prompt: Prompt) -> None:
-        self.waiting = [prompt]
-        self.text = ""
-        self.completion = NO_ANSWER
-
-    def take(self, most: int) -> list[Prompt]:
-        taken, self.waiting = self.waiting, []
-        return taken
-
-    def progress(self, number: int, text: str) -> bool:
-        self.text = text
-        return True
-
-    def finish(self, number: int, completion: Completion) -> None:
-        self.text, self.completion = completion.text, completion
-
-
-def stream(llm: LanguageModel, prompt: Prompt, max_new_tokens: int = 256) -> Generator[str, None, Completion]:
-    """The answer to a prompt as far as it is sure, whenever it has changed; the generator returns the completion.
-
-    Mostly a text continues the one before it; one that left a loop begins anew. Closing the generator stops the work.
-    """
-    queue, shown = _Streamed(prompt), ""
-    for _ in llm.answer(queue, max_new_tokens):
-        if queue.text != shown:
-            shown = queue.text
-            yield shown
-    if queue.text != shown:
-        yield queue.text
-    return queue.completion

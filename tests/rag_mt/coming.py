@@ -1,10 +1,11 @@
-"""A queue of prompts for tests: what it gives and what it hears are at hand."""
+"""Queues of prompts for tests: what they give and what they hear are at hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 from rag_mt.base.types import Completion, LanguageModel, Prompt
+from rag_mt.llm.queue import NO_ANSWER
 
 
 class Coming:
@@ -25,3 +26,38 @@ class Coming:
             while self.answers:
                 yield self.answers.pop(0)
         yield from self.answers
+
+
+class _Streamed:
+    """One prompt as a queue that remembers how its answer begins."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        self.waiting = [prompt]
+        self.text = ""
+        self.completion = NO_ANSWER
+
+    def take(self, most: int) -> list[Prompt]:
+        taken, self.waiting = self.waiting, []
+        return taken
+
+    def progress(self, number: int, text: str) -> bool:
+        self.text = text
+        return True
+
+    def finish(self, number: int, completion: Completion) -> None:
+        self.text, self.completion = completion.text, completion
+
+
+def stream(llm: LanguageModel, prompt: Prompt, max_new_tokens: int = 256) -> Generator[str, None, Completion]:
+    """The answer to a prompt as far as it is sure, whenever it has changed; the generator returns the completion.
+
+    Mostly a text continues the one before it; one that left a loop begins anew. Closing the generator stops the work.
+    """
+    queue, shown = _Streamed(prompt), ""
+    for _ in llm.answer(queue, max_new_tokens):
+        if queue.text != shown:
+            shown = queue.text
+            yield shown
+    if queue.text != shown:
+        yield queue.text
+    return queue.completion

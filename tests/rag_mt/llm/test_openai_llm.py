@@ -21,10 +21,10 @@ from rag_mt.base.streams import Returning
 from rag_mt.base.types import Completion, Prompt
 from rag_mt.llm import TransformersLLM, open_llm
 from rag_mt.llm.openai_llm import OpenAILLM
-from rag_mt.llm.queue import complete, stream
+from rag_mt.llm.queue import complete
 from rag_mt.llm.server_names import warn_of_open_key
 from rag_mt.models.loading import load_llm
-from tests.rag_mt.coming import Coming
+from tests.rag_mt.coming import Coming, stream
 from tests.rag_mt.server_process import serving
 
 KEY = "sk-secret-1234"

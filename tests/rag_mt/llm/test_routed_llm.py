@@ -13,10 +13,10 @@ from peft import LoraConfig, get_peft_model
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Hint, Hit, Prompt, Sentence, Span
 from rag_mt.llm import RoutedLLM, TransformersLLM, open_llm
-from rag_mt.llm.queue import complete, stream
+from rag_mt.llm.queue import complete
 from rag_mt.llm.routed import answering
 from rag_mt.models.loading import load_llm
-from tests.rag_mt.coming import Coming
+from tests.rag_mt.coming import Coming, stream
 
 HINT = Hint(Span(0, 3), Hit(Sentence("the old house", "en"), Span(4, 7), 0.9))
 TEXTS = ["Das Haus ist alt.", "Ja", "Der Zug kommt um acht Uhr an", "ein Wort", "x", "Wir gehen.", "Nein!"]
