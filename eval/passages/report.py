@@ -26,7 +26,6 @@ SAME, CROSS, ALONE, ALL = "same language", "cross-language", "one other language
 KINDS = (SAME, CROSS, ALONE)
 PAIRS = tuple((kind, measure) for kind in KINDS for measure in ("MRR@100", "Recall@100"))
 POOLED = tuple(MEASURES)
-FEW_SEEDS = 3
 
 
 @dataclass(frozen=True)
