@@ -196,6 +196,8 @@ BOMB = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdef", "bcd
         ("<tmx>\n<body>\n<tu>", ":3: not well-formed"),
         ("just text", ":1: not well-formed"),
         ('<tmx>\n<body a="\n<b">', ":3: not well-formed"),
+        ('<tmx xmlns:a="\n\n"/>', "not well-formed XML .xmlns:a: "),
+        ('<tmx>\n<body xmlns:a="%zz"><tu/></body></tmx>', ":2: not well-formed XML .xmlns:a: '%zz'"),
         ("", "is empty"),
         ("<xliff/>", "root element is <xliff>, expected <tmx>"),
     ],
