@@ -18,7 +18,7 @@ from finetune.lora.config import DataConfig
 from finetune.training.sampling import weighted_order
 from rag_mt.base.errors import UserError
 from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin
+from rag_mt.base.types import NOWHERE, Origin
 from rag_mt.formats.parallel import letters_and_digits, read_corpus, training_file
 from rag_mt.text.words import word_spans
 
@@ -27,9 +27,6 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 
 Part = Literal["train", "dev"]
 PARTS: tuple[Part, ...] = get_args(Part)
-
-
-NOWHERE = Origin()
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from rag_mt.base.types import Origin
 
 log = logging.getLogger("rag_mt")
 
+NO_LETTERS = "no letters"
+"""The reason for leaving out a sentence that does not make a build a partial one: rules, bare numbers."""
+
 
 @dataclass
 class Skips:

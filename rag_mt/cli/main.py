@@ -15,14 +15,11 @@ from rag_mt.base.console import OK, PARTLY, Parser, add_model_options, note, pos
 from rag_mt.base.defaults import DEFAULT_RETRIEVER, SEARCHING
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.skips import Skips
+from rag_mt.base.skips import NO_LETTERS, Skips
 from rag_mt.base.types import Sentence
 from rag_mt.cli import mine, translate
 from ui.page import demo
 from ui.server import serve
-
-NO_LETTERS = "no letters"
-"""The reason for leaving out a sentence that does not make a build a partial one: rules, bare numbers."""
 
 if TYPE_CHECKING:
     from retrievers.encoders.encoder import ModelEncoder
