@@ -19,14 +19,14 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
 from rag_mt.base.skips import Skips
 from rag_mt.formats.opening import read_lines
-from rag_mt.formats.parallel import bare
+from rag_mt.formats.parallel import letters_and_digits
 
 ONE_IN = 10
 
 
 def held_out(english: str) -> bool:
     """Whether the pair of this English side is kept from training."""
-    return int.from_bytes(hashlib.blake2b(bare(english).encode(), digest_size=8).digest()) % ONE_IN == 0
+    return int.from_bytes(hashlib.blake2b(letters_and_digits(english).encode(), digest_size=8).digest()) % ONE_IN == 0
 
 
 def listed(path: Path) -> Iterator[tuple[int, str]]:

@@ -42,7 +42,7 @@ UNKNOWN = {
     "left": r"\[\[",
     "right": r"\]\]",
     "names": "German|Hint",
-    "wanted": "a",
+    "wanted": r"(?<!\w)a(?!\w)",
 }
 UNKNOWN |= {"lengths": {"<": {3}}, "wide": False, "parts": ["a", "b"], "hint": type("Hint", (), {"phrase": "a"})}
 """Names within functions that build patterns, as they may be."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rag_mt.base.languages import WMT16
 from rag_mt.base.skips import Skips
-from rag_mt.formats.parallel import Corpus, bare, read_corpus, training_file
+from rag_mt.formats.parallel import Corpus, letters_and_digits, read_corpus, training_file
 
 
 class ParallelText:
@@ -37,15 +37,15 @@ class KnownEnglish:
         for code, corpus in parallel.corpora.items():
             found: defaultdict[str, set[str]] = defaultdict(set)
             for other, english in zip(corpus.sources, corpus.targets, strict=True):
-                found[bare(other)].add(" ".join(english.split()))
+                found[letters_and_digits(other)].add(" ".join(english.split()))
             for group in found.values():
                 if len(group) > 1:
                     for text in group:
-                        self._alike[bare(text)] |= group
+                        self._alike[letters_and_digits(text)] |= group
             if code == language:
                 self._translations = dict(found)
 
     def of(self, text: str) -> set[str]:
         """All English that is known to say what a sentence in the language says."""
-        direct = self._translations.get(bare(text), set())
-        return direct.union(*(self._alike.get(bare(english), ()) for english in direct))
+        direct = self._translations.get(letters_and_digits(text), set())
+        return direct.union(*(self._alike.get(letters_and_digits(english), ()) for english in direct))

@@ -30,7 +30,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
 from rag_mt.base.skips import Skips
 from rag_mt.formats.opening import read_lines
-from rag_mt.formats.parallel import Corpus, bare
+from rag_mt.formats.parallel import Corpus, letters_and_digits
 from retrievers.default_index import SAMPLE_CORPUS
 
 Pair = tuple[str, str]
@@ -172,8 +172,12 @@ def _alone(pairs: Sequence[Pair], wanted: int, near: tuple[Near, Near], known: K
     for other, english in pairs:
         if len(found) == wanted:
             break
-        if bare(other) not in seen and other not in near[0] and not any(text in near[1] for text in known.of(other)):
-            seen.add(bare(other))
+        if (
+            letters_and_digits(other) not in seen
+            and other not in near[0]
+            and not any(text in near[1] for text in known.of(other))
+        ):
+            seen.add(letters_and_digits(other))
             found.append((other, english))
     return found
 
@@ -182,7 +186,12 @@ def _pairs(corpus: Corpus) -> Iterator[tuple[str, str]]:
     """The usable pairs (other language, English) of a file, each once."""
     for domain, *pair in zip(corpus.domains, corpus.sources, corpus.targets, strict=True):
         other, english = (" ".join(text.split()) for text in pair)
-        if domain not in LEFT_OUT and _usable(other) and _usable(english) and bare(other) != bare(english):
+        if (
+            domain not in LEFT_OUT
+            and _usable(other)
+            and _usable(english)
+            and letters_and_digits(other) != letters_and_digits(english)
+        ):
             yield other, english
 
 
@@ -198,7 +207,7 @@ def _english(parallel: ParallelText, near: Near, wanted: int, seed: int) -> list
         if len(found) == wanted:
             break
         if text not in near:
-            found.setdefault(bare(text), text)
+            found.setdefault(letters_and_digits(text), text)
     return list(found.values())
 
 

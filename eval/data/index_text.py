@@ -23,7 +23,7 @@ from rag_mt.base.languages import WMT16
 from rag_mt.base.paths import whole_file
 from rag_mt.base.skips import Skips
 from rag_mt.base.types import Origin
-from rag_mt.formats.parallel import bare, excluded_texts, read_corpus, training_file
+from rag_mt.formats.parallel import excluded_texts, letters_and_digits, read_corpus, training_file
 from rag_mt.text.words import word_spans
 
 DOMAINS = "news,mixed,wiki/reddit,news+captions,conversation"
@@ -47,7 +47,7 @@ def write_text(options: argparse.Namespace) -> int:
         for line, domain, text in zip(corpus.lines, corpus.domains, texts, strict=True):
             if domain not in domains:
                 continue
-            key = bare(text)
+            key = letters_and_digits(text)
             if key in seen:
                 skips.add(Origin(str(file), line), "seen before or excluded")
             elif len(word_spans(text)) < options.words:

@@ -22,7 +22,7 @@ from eval.data.phrase_pairs import MAX_WORDS, Frequent, all_phrase_pairs, freque
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.skips import Skips
-from rag_mt.formats.parallel import Corpus, bare, read_corpus
+from rag_mt.formats.parallel import Corpus, letters_and_digits, read_corpus
 from rag_mt.text.words import surface, word_spans
 from retrievers.encoders.alignment import Aligner, Links
 
@@ -167,7 +167,9 @@ def development_half(data: Path, language: str, half: str, skips: Skips) -> tupl
 
 def half_of(english: str) -> str:
     """The half of the development data that a sentence pair belongs to, by its English side."""
-    number = int.from_bytes(hashlib.blake2b(bare(english).encode(), digest_size=8, person=b"half").digest())
+    number = int.from_bytes(
+        hashlib.blake2b(letters_and_digits(english).encode(), digest_size=8, person=b"half").digest()
+    )
     return HALVES[number % 2]
 
 

@@ -63,7 +63,7 @@ from rag_mt.base.console import OK, Parser, add_model_options, note, positive, r
 from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import WMT16
-from rag_mt.formats.parallel import bare
+from rag_mt.formats.parallel import letters_and_digits
 from retrievers.default_index import SAMPLE_CORPUS
 from retrievers.encoders.alignment import EncoderAligner
 from retrievers.encoders.encoder import open_encoder
@@ -144,7 +144,7 @@ def evaluate(options: argparse.Namespace) -> int:
 def _distractors(options: argparse.Namespace, sets: Sequence[PhraseSet]) -> Distractors | None:
     if not options.index:
         return None
-    left_out = frozenset(bare(text) for own in sets for text in own.targets)
+    left_out = frozenset(letters_and_digits(text) for own in sets for text in own.targets)
     return Distractors(Path(options.index), left_out, options.distractors)
 
 

@@ -20,7 +20,7 @@ from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.languages import base_code
 from rag_mt.base.progress import progress
 from rag_mt.base.types import Floats
-from rag_mt.formats.parallel import bare
+from rag_mt.formats.parallel import letters_and_digits
 from rag_mt.text.words import surface, word_spans
 from retrievers.index.files import map_sentences, map_spans
 from retrievers.index.opening import open_index
@@ -82,7 +82,7 @@ class Distractors:
             )
         self._spans, self._texts = map_spans(folder), map_sentences(folder).column("text")
         self._bounds = np.searchsorted(self._spans[:, 0], np.arange(manifest.sentences + 1))
-        kept = np.array([bare(text.as_py()) not in left_out for text in self._texts], dtype=bool)
+        kept = np.array([letters_and_digits(text.as_py()) not in left_out for text in self._texts], dtype=bool)
         self.dropped = int((~kept).sum())
         sizes = np.diff(self._bounds)
         chosen = np.flatnonzero(kept & (sizes > 0))

@@ -27,7 +27,14 @@ from rag_mt.base.locks import alone_in
 from rag_mt.base.paths import whole_file
 from rag_mt.base.progress import progress
 from rag_mt.base.skips import Skips
-from rag_mt.formats.parallel import Corpus, bare, excluded_texts, existing_file, read_corpus, training_file
+from rag_mt.formats.parallel import (
+    Corpus,
+    excluded_texts,
+    existing_file,
+    letters_and_digits,
+    read_corpus,
+    training_file,
+)
 from retrievers.encoders.alignment import Aligner, Links, Method, symmetrised
 from retrievers.index.manifest import differences
 
@@ -152,7 +159,9 @@ def _read(job: Job, train: Path, skips: Skips) -> Corpus:
     for n in range(len(corpus)):
         if not fits[n]:
             quiet.counts[f"with fewer than {FEWEST_WORDS} or more than {MOST_WORDS} words"] += 1
-        elif excluded and (bare(corpus.targets[n]) in excluded or bare(corpus.sources[n]) in excluded):
+        elif excluded and (
+            letters_and_digits(corpus.targets[n]) in excluded or letters_and_digits(corpus.sources[n]) in excluded
+        ):
             quiet.counts["in an excluded file"] += 1
         else:
             kept.append(n)

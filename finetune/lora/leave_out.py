@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rag_mt.base.progress import progress
-from rag_mt.formats.parallel import bare
+from rag_mt.formats.parallel import letters_and_digits
 from rag_mt.text.words import word_spans
 
 SHARED = 0.8
@@ -26,7 +26,7 @@ RULE = (
 class _Text:
     """A text as it is compared: its letters and digits, its words with blanks around each, its different words."""
 
-    bare: str
+    letters: str
     line: str
     count: int
     words: frozenset[str]
@@ -50,7 +50,7 @@ def nearly_equal_sentences(
     counts = Counter(word for own in asked for word in own.words)
     having, rare, equal = (defaultdict[str, list[int]](list) for _ in range(3))
     for number, own in enumerate(asked):
-        equal[own.bare].append(number)
+        equal[own.letters].append(number)
         for word in own.words:
             having[word].append(number)
         for word in _rarest(own.words, counts):
@@ -59,7 +59,7 @@ def nearly_equal_sentences(
     bar = progress(total, "sentences", "looking for near-equal ones")
     for number, text in enumerate(sentences):
         own = _read(text)
-        near = set(equal.get(own.bare, ()))
+        near = set(equal.get(own.letters, ()))
         for word in own.words:
             near.update(rare.get(word, ()))
         for word in _rarest(own.words, counts):
@@ -75,12 +75,12 @@ def nearly_equal_sentences(
 def _read(text: str) -> _Text:
     folded = text.casefold()
     words = [folded[a:b] for a, b in word_spans(folded).tolist()]
-    return _Text(bare(text), f" {' '.join(words)} ", len(words), frozenset(words))
+    return _Text(letters_and_digits(text), f" {' '.join(words)} ", len(words), frozenset(words))
 
 
 def _alike(one: _Text, other: _Text) -> bool:
     longer = max(len(one.words), len(other.words))
-    if one.bare == other.bare or (longer and len(one.words & other.words) >= SHARED * longer):
+    if one.letters == other.letters or (longer and len(one.words & other.words) >= SHARED * longer):
         return True
     short, long = (one, other) if one.count <= other.count else (other, one)
     return short.count >= CONTAINED and short.line in long.line

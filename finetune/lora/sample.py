@@ -18,8 +18,8 @@ from finetune.lora.config import DataConfig
 from finetune.training.sampling import weighted_order
 from rag_mt.base.errors import UserError
 from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin
-from rag_mt.formats.parallel import bare, read_corpus, training_file
+from rag_mt.base.types import NOWHERE, Origin
+from rag_mt.formats.parallel import letters_and_digits, read_corpus, training_file
 from rag_mt.text.words import word_spans
 
 Group = Literal["to-en", "from-en"]
@@ -27,9 +27,6 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 
 Part = Literal["train", "dev"]
 PARTS: tuple[Part, ...] = get_args(Part)
-
-
-NOWHERE = Origin()
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ def _usable(rows: Iterator[Row], settings: DataConfig, skips: Skips) -> Iterator
     seen: set[str] = set()
     for row in rows:
         other, english, _, origin = row
-        keys = bare(other), bare(english)
+        keys = letters_and_digits(other), letters_and_digits(english)
         if reason := unusable(other, english, keys, settings):
             skips.add(origin, reason)
         elif seen & set(keys):
@@ -113,7 +110,7 @@ def _usable(rows: Iterator[Row], settings: DataConfig, skips: Skips) -> Iterator
 
 
 def unusable(other: str, english: str, keys: Sequence[str], settings: DataConfig) -> str:
-    """Why a pair with the `bare` sides `keys` makes no example, or an empty string."""
+    """Why a pair with the `letters_and_digits` sides `keys` makes no example, or an empty string."""
     words = [len(word_spans(text)) for text in (other, english)]
     lengths = sorted(map(len, keys))
     if min(words) < settings.fewest_words:

@@ -41,7 +41,7 @@ from rag_mt.base.progress import progress
 from rag_mt.base.skips import Skips
 from rag_mt.base.types import LanguageModel, Origin
 from rag_mt.formats.document_runs import Document, document_runs, passages
-from rag_mt.formats.parallel import bare, training_file
+from rag_mt.formats.parallel import letters_and_digits, training_file
 from rag_mt.llm import open_llm
 from rag_mt.llm.queue import complete
 from rag_mt.text.splitting import split
@@ -70,7 +70,7 @@ def corpus_documents(data: Path, code: str, skips: Skips) -> Iterator[Document]:
     path = training_file(data, f"{code}-en")
     for found in document_runs(path, code, skips):
         document = found.other
-        if excluded.isdisjoint(bare(sentence) for sentence in document.sentences):
+        if excluded.isdisjoint(letters_and_digits(sentence) for sentence in document.sentences):
             yield document
         else:
             skips.add(document.origin, "documents that hold a sentence of a test set")
@@ -139,7 +139,7 @@ def generated_examples(
         query = question_of(answers[number])
         if not FEWEST_WORDS <= len(words_of(query)) <= MOST_WORDS:
             skips.add(Origin(passage.id), "answers without a question of 3 to 40 words")
-        elif bare(query) in bare(passage.text):
+        elif letters_and_digits(query) in letters_and_digits(passage.text):
             skips.add(Origin(passage.id), "questions that stand in their passage")
         else:
             yield Example(str(number), query, (passage,), (), code)

@@ -14,7 +14,7 @@ from finetune.training.sampling import weighted_order
 from rag_mt.base.errors import UserError
 from rag_mt.base.skips import Skips
 from rag_mt.base.types import Origin
-from rag_mt.formats.parallel import bare, excluded_texts, read_corpus, training_file
+from rag_mt.formats.parallel import excluded_texts, letters_and_digits, read_corpus, training_file
 from rag_mt.text.splitting import split
 
 LIMITS = DataConfig(fewest_words=4, most_words=60, longest_ratio=2.5)
@@ -38,8 +38,8 @@ def split_pair(name: str) -> tuple[str, str]:
 
 
 def texts_of_test_sets(data: Path) -> set[str]:
-    """What no training text may hold, `bare`: the sentences of `dev/`, `test/`, `align/` and `retrieval/`, those inside
-    passages too."""
+    """The `letters_and_digits` of what no training text may hold: the sentences of `dev/`, `test/`, `align/` and
+    `retrieval/`, those inside passages too."""
     files = [p for folder in ("dev", "test", "align", "retrieval") for p in sorted((data / folder).glob("*"))]
     passages = [p for p in files if ".passages." in p.name]
     found = excluded_texts(files, Skips(shown=0))
@@ -47,7 +47,7 @@ def texts_of_test_sets(data: Path) -> set[str]:
         language = path.name.split(".")[-2]
         for line in path.read_text(encoding="utf-8").splitlines():
             text = line.partition("\t")[2]
-            found |= {bare(span.of(text)) for span in split(text, language)}
+            found |= {letters_and_digits(span.of(text)) for span in split(text, language)}
     return found - {""}
 
 
@@ -66,7 +66,7 @@ def ordered_pairs(data: Path, language: str, excluded: set[str], seed: int, skip
         weight = NEWS_FIRST.get(domain, 1.0)
         if not weight:
             continue
-        keys = bare(other), bare(english)
+        keys = letters_and_digits(other), letters_and_digits(english)
         reason = unusable(other, english, keys, LIMITS)
         if not reason and not excluded.isdisjoint(keys):
             reason = "that test sets hold"
@@ -85,8 +85,8 @@ def ordered_pairs(data: Path, language: str, excluded: set[str], seed: int, skip
 
 def joined_pairs(first: Iterable[PairedSentence], second: Iterable[PairedSentence]) -> list[tuple[str, str]]:
     """Sentences of two languages whose English translations are equal, in the order of the first."""
-    others = {bare(pair.english): pair.other for pair in second}
-    return [(pair.other, others[key]) for pair in first if (key := bare(pair.english)) in others]
+    others = {letters_and_digits(pair.english): pair.other for pair in second}
+    return [(pair.other, others[key]) for pair in first if (key := letters_and_digits(pair.english)) in others]
 
 
 def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> None:

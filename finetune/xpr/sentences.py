@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 from rag_mt.base.types import Sentence
-from rag_mt.formats.parallel import bare
+from rag_mt.formats.parallel import letters_and_digits
 from rag_mt.text.words import UNSPACED
 
 LONGER_BY = 10
@@ -30,7 +30,7 @@ Place = tuple[int, int, int]
 
 class SentenceIndex:
     """Sentences of one language, each once, in an order that depends on their text alone; those whose letters and
-    digits are in `excluded` (see `rag_mt.formats.parallel.bare`) are left out."""
+    digits are in `excluded` (see `rag_mt.formats.parallel.letters_and_digits`) are left out."""
 
     def __init__(
         self, language: str, sentences: Iterable[Sentence], excluded: frozenset[str] | set[str] = frozenset()
@@ -38,7 +38,7 @@ class SentenceIndex:
         self.language = language
         found: dict[str, Sentence] = {}
         for sentence in sentences:
-            if SHORTEST <= len(sentence.text) <= LONGEST and (key := bare(sentence.text)) not in excluded:
+            if SHORTEST <= len(sentence.text) <= LONGEST and (key := letters_and_digits(sentence.text)) not in excluded:
                 found.setdefault(key, sentence)
         order = sorted(found, key=lambda key: blake2b(key.encode(), digest_size=8, key=_ORDER).digest())
         self.sentences = [found[key] for key in order]
@@ -58,7 +58,7 @@ class SentenceIndex:
 
     def row(self, text: str) -> int | None:
         """The number of the sentence that says the same, letters and digits alone, as `text`; None if there is none."""
-        return self._rows.get(bare(text))
+        return self._rows.get(letters_and_digits(text))
 
     def ceiling(self, phrase: str) -> int:
         """A number of sentences that the phrase occurs in at most, that of its rarest word: a quick answer that spares

@@ -10,14 +10,21 @@ from rag_mt.base.types import Origin
 
 log = logging.getLogger("rag_mt")
 
+NO_LETTERS = "no letters"
+"""The reason for leaving out a sentence that does not make a build a partial one: rules, bare numbers."""
+
 
 @dataclass
 class Skips:
-    """Left-out items by reason; the first `shown` of each reason are logged with their place, none if it is 0."""
+    """Left-out items by reason; the first `shown` of each reason are logged with their place, none if it is 0.
+
+    `remarks` are on what is left as it is because it is meant to be: nothing is wrong with it.
+    """
 
     shown: int = 5
     folder: str = ""  # left out of the places that are logged
     counts: Counter[str] = field(default_factory=Counter)
+    remarks: list[str] = field(default_factory=list)
 
     def add(self, origin: Origin, reason: str) -> None:
         """Count one item; `reason` is a short phrase such as `not valid UTF-8`."""
@@ -27,6 +34,12 @@ class Skips:
             log.warning("%s: %s", place, reason)
         elif self.shown and self.counts[reason] == self.shown + 1:
             log.warning("%s: %s (further ones are only counted)", place, reason)
+
+    def remark(self, file: object, text: str) -> None:
+        """Remember a remark on a whole file, and log it unless nothing is shown."""
+        self.remarks.append(text)
+        if self.shown:
+            log.info("%s: %s", str(file).removeprefix(self.folder), text)
 
     @property
     def total(self) -> int:

@@ -57,13 +57,17 @@ class Origin:
         return f"{place}+{self.start}" if self.start else place
 
 
+NOWHERE = Origin()
+"""Of a text that came from no file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """A sentence (or passage) in one language, with where it came from."""
 
     text: str
     language: str
-    source: Origin = Origin()
+    source: Origin = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)

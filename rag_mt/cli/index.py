@@ -12,14 +12,11 @@ from rag_mt.base.console import OK, PARTLY, add_model_options, note, positive, s
 from rag_mt.base.defaults import DEFAULT_RETRIEVER, SEARCHING
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.skips import Skips
+from rag_mt.base.skips import NO_LETTERS, Skips
 
 if TYPE_CHECKING:
     from retrievers.encoders.encoder import ModelEncoder
     from retrievers.index.manifest import Manifest
-
-NO_LETTERS = "no letters"
-"""The reason for leaving out a sentence that does not make a build a partial one: rules, bare numbers."""
 
 
 def build(options: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from rag_mt.base.fingerprints import read_json
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.paths import whole_file
 from rag_mt.base.progress import progress
-from rag_mt.base.skips import Skips
+from rag_mt.base.skips import NO_LETTERS, Skips
 from rag_mt.base.types import Sentence
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from retrievers.mining.thresholds import Threshold
 
 PLAN = "mine.json"
-NO_LETTERS = "no letters"
 STRATEGIES = ("max", "intersection", "forward", "backward")
 """Those of `retrievers.mining.margin`, for the help text, which loads no libraries."""
 

@@ -89,7 +89,7 @@ def translate(options: argparse.Namespace) -> int:
         from rag_mt.formats.format import Side
         from rag_mt.translation.jobs import Counts
 
-        side = Side(language(options.src).code, options.column)
+        side = Side(language(options.src).code, options.column, language(options.tgt).code)
         spooled = [path.parent for path, name in inputs if name == "-"]
         totals, skips = Counts(), Skips(folder=f"{spooled[0]}{os.sep}" if spooled else "")
         jobs: list[_FileJob] = []

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin, Sentence
+from rag_mt.base.types import NOWHERE, Origin, Sentence
 from rag_mt.formats.opening import read_lines
 
 DOCUMENT_DOMAINS = ("news", "medical", "fiction", "tech-docs")
 """Domains whose lines stand in the order of their texts and have headings."""
 LONGEST_HEADING = 14
 FEWEST_SENTENCES = 3
-NOWHERE = Origin()
 
 _ENDED = re.compile(r"[.!?…:;,][\s\"'”»)\]]*$")
 

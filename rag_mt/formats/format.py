@@ -13,10 +13,14 @@ from rag_mt.base.types import Origin, TranslatedText
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Which text of a file is meant: a language and, for tables and records, a column (number from 1, or name)."""
+    """Which text of a file is meant: a language and, for tables and records, a column (number from 1, or name).
+
+    With `target`, the language that it is to be translated into, only what `fill` translates into that is meant.
+    """
 
     language: str
     column: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,9 @@ class Format(Protocol):
         ...
 
     def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
-        """Write the file again with one item of `translations` per segment that `segments` yields, in the same order,
-        each taken only when its place is reached; all other bytes stay as they are where the format allows."""
+        """Write the file again with one item of `translations` per segment that `segments` yields for a side with this
+        target, in the same order, each taken only when its place is reached; all other bytes stay as they are where the
+        format allows."""
         ...
 
 

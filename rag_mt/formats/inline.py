@@ -117,8 +117,7 @@ def _places(text: str, source: str, codes: Sequence[Code]) -> list[int]:
             place = len(text) - min(len(source) - code.position, trail)
         else:
             wanted = code.position / len(source) * len(text)
-            name = local_name(code.element) if code.kind == "empty" else code.kind
-            allowed = starts if name in _BEFORE_WORDS else ends if name in _AFTER_WORDS else both
+            allowed = {"before": starts, "after": ends, "": both}[_side(code, source)]
             first_free, after = bisect_left(allowed, least), bisect_left(allowed, wanted)
             nearest = allowed[max(first_free, after - 1) : max(first_free, after) + 1]
             place = min(nearest, key=lambda p: (abs(p - wanted), p), default=len(text))
@@ -126,6 +125,17 @@ def _places(text: str, source: str, codes: Sequence[Code]) -> list[int]:
         if code.kind == "open":
             opened.append((code.position, places[-1]))
     return places
+
+
+def _side(code: Code, source: str) -> Literal["before", "after", ""]:
+    """Whether an inner code stands before or after a word: by its name, else by the one blank beside it."""
+    name = local_name(code.element) if code.kind == "empty" else code.kind
+    if name in _BEFORE_WORDS:
+        return "before"
+    if name in _AFTER_WORDS:
+        return "after"
+    before, after = (source[at].isspace() for at in (code.position - 1, code.position))
+    return "" if before == after else "before" if before else "after"
 
 
 def _append(parent: Any, text: str) -> None:

@@ -63,15 +63,18 @@ def read_corpus(path: Path, skips: Skips) -> Corpus:
     return corpus
 
 
-def bare(text: str) -> str:
+def letters_and_digits(text: str) -> str:
     """The letters and digits of a text, casefolded: what stays equal under tokenisation and typography."""
     return "".join(filter(str.isalnum, text.casefold()))
 
 
 def excluded_texts(paths: Iterable[Path], skips: Skips) -> set[str]:
-    """All columns of some files (tabs or ` ||| ` between them), `bare`. Raises UserError for a missing file."""
+    """The `letters_and_digits` of all columns of some files (tabs or ` ||| ` between them).
+
+    Raises UserError for a missing file.
+    """
     return {
-        bare(column)
+        letters_and_digits(column)
         for path in paths
         for line in read_lines(existing_file(path), skips)
         if line.text is not None

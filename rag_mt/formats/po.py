@@ -51,9 +51,9 @@ class Po:
                 continue
             line = 1 + (message.forms_at if own else message.source_at)
             yield from (Segment(text, Origin(str(file), line)) for text in texts if text.strip())
-        if kept and skips.shown:
+        if kept:
             reason = "without a finished translation are left out" if own else "with a translation are kept"
-            log.info("%s: %d messages %s%s", file, kept, reason, f" ({fuzzy} fuzzy, kept)" if fuzzy and not own else "")
+            skips.remark(file, f"{kept} messages {reason}{f' ({fuzzy} fuzzy, kept)' if fuzzy and not own else ''}")
 
     def check(self, file: Path, side: Side, target: str) -> None:
         """Raise UserError if `fill` would: for a catalogue in another language or with unreadable Plural-Forms."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
+from rag_mt.base.skips import NO_LETTERS, Skips
 from rag_mt.base.types import Sentence
 from rag_mt.formats.format import Segment, Side
 from rag_mt.formats.hub import PREFIX, hub_segments
@@ -114,7 +114,7 @@ def _sentences(
             texts = _texts(segment.text, side.language, splitting, max_chars)
             kept = [text for text in texts if _LETTER.search(text)]
             for _ in range(len(texts) - len(kept) or not texts):
-                skips.add(segment.origin, "no letters")
+                skips.add(segment.origin, NO_LETTERS)
             for text in kept:
                 if len(text) > max_chars:
                     skips.add(segment.origin, f"longer than {max_chars} characters")

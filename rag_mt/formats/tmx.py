@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -20,8 +19,6 @@ from rag_mt.formats.inline import flatten, rebuild
 from rag_mt.formats.opening import BOM, open_bytes
 from rag_mt.formats.xml import XML_LANG, epilog, forget, insert_after, iterate, local_name, read_head, shell
 
-log = logging.getLogger("rag_mt")
-
 OURS = "rag-mt"
 """What names the maker of a variant."""
 
@@ -38,19 +35,26 @@ class Tmx:
     suffixes: tuple[str, ...] = (".tmx",)
 
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
-        """The plain text of each unit's variant in the side's language."""
+        """The plain text of each unit's variant in the side's language; units whose translation into the side's target
+        is kept are counted."""
         read_head(file, "tmx")
+        kept = 0
         with open_bytes(file) as stream:
             for _, unit in iterate(file, stream, ("end",), ("tu",)):
                 if not _in_place(unit):
                     continue
-                text = _text(_variant(unit, side.language))
+                variant = _variant(unit, side.language)
+                text = _text(variant)
                 origin = Origin(str(file), unit.sourceline)
-                if text:
-                    yield Segment(text, origin)
-                else:
+                if not text:
                     skips.add(origin, f"no {side.language} side")
+                elif side.target and _keeps(unit, variant, side.target):
+                    kept += 1
+                else:
+                    yield Segment(text, origin)
                 forget(unit)
+        if kept:
+            skips.remark(file, f"{kept} units have a translation into {side.target} already, which is kept")
 
     def pairs(self, file: Path, source: str, target: str, skips: Skips) -> Iterator[tuple[Segment, Segment]]:
         """The plain texts of each unit's variants in two languages; units that lack one are skips."""
@@ -73,7 +77,7 @@ class Tmx:
     def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """The memory with source and target variants; header, notes, other languages and translations that are there
         already (one in `en-GB` is one for `en`) are kept."""
-        head, kept = read_head(file, "tmx"), 0
+        head = read_head(file, "tmx")
 
         def write(text: str) -> None:
             out.write(head.encode(text, "utf-8"))
@@ -90,13 +94,11 @@ class Tmx:
                     if local_name(element) != "tu":
                         write(etree.tostring(shell(element), encoding="unicode").removesuffix("/>") + ">")
                 elif local_name(element) == "tu":
-                    kept += _fill_unit(element, side.language, target, translations)
+                    _fill_unit(element, side.language, target, translations)
                 else:
                     prefix = f"{element.prefix}:" if element.prefix else ""
                     write(f"{_take_content(element)}</{prefix}{local_name(element)}>")
             write(epilog(element))  # the root ended last
-        if kept:
-            log.info("%s: %d units have a translation into %s already, which is kept", file, kept, target)
 
 
 def _in_place(element: Any) -> bool:
@@ -142,16 +144,14 @@ def _segment(variant: Any) -> Any:
     return next((c for c in variant if local_name(c) == "seg"), None) if variant is not None else None
 
 
-def _fill_unit(unit: Any, source: str, target: str, translations: Iterator[TranslatedText]) -> bool:
-    """Give a unit with a source text its target variant; returns whether the translation that is there was kept."""
+def _fill_unit(unit: Any, source: str, target: str, translations: Iterator[TranslatedText]) -> None:
+    """Give a unit with a source text its target variant, unless it keeps the one that it has."""
     variant = _variant(unit, source)
-    if not _text(variant):
-        return False
+    if not _text(variant) or _keeps(unit, variant, target):
+        return
     translated, old = next(translations), _present(unit, variant, target)
-    if _text(old) and old.get("creationtool") != OURS:
-        return True
     if not usable(translated):
-        return False
+        return
     segment = deepcopy(_segment(variant))
     text, codes = flatten(segment)
     rebuild(segment, translated.text, text, codes)
@@ -166,7 +166,12 @@ def _fill_unit(unit: Any, source: str, target: str, translations: Iterator[Trans
         new.set(key, old.get(XML_LANG) or old.get("lang"))
         new.tail = old.tail
         unit.replace(old, new)
-    return False
+
+
+def _keeps(unit: Any, source: Any, target: str) -> bool:
+    """Whether the unit has a translation into the target language that is none of ours."""
+    variant = _present(unit, source, target)
+    return bool(_text(variant)) and variant.get("creationtool") != OURS
 
 
 def _present(unit: Any, source: Any, target: str) -> Any:

@@ -74,10 +74,15 @@ class _Tsv:
             if row.header:
                 new = _head(target, text)
             elif row.cell and not row.cell.isspace():
-                new = _SEPARATORS.sub(" ", next(translations).text)
+                new = one_cell(next(translations).text)
             elif row.cell is not None and text:
                 new = ""
             out.write(row.line.raw if new is None else row.line.with_text(_extended(text, width, new)))
+
+
+def one_cell(text: str) -> str:
+    """The text as a cell: tabs and line ends become spaces."""
+    return _SEPARATORS.sub(" ", text)
 
 
 def _rows(file: Path, side: Side, skips: Skips) -> Iterator[_Row]:

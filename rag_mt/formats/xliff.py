@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ from rag_mt.base.types import Origin, TranslatedText
 from rag_mt.formats.format import Segment, Side, usable
 from rag_mt.formats.inline import flatten, has_inner, rebuild
 from rag_mt.formats.xml import XML_LANG, insert_after, parse, read_head, write
-
-log = logging.getLogger("rag_mt")
 
 UNTRANSLATED = frozenset({"new", "needs-translation"})
 """States of XLIFF 1.2 in which the text of a target is a copy of the source or a leftover."""
@@ -54,9 +51,9 @@ class Xliff:
                         yield Segment(text, Origin(str(file), part.sourceline))
                     else:
                         kept += bool(text.strip())
-        if kept and skips.shown:
+        if kept:
             reason = "without a finished translation are left out" if targets else "that need no translation are kept"
-            log.info("%s: %d units %s", file, kept, reason)
+            skips.remark(file, f"{kept} units {reason}")
 
     def check(self, file: Path, side: Side, target: str) -> None:
         """Raise UserError if `fill` would, for the languages that the document names."""

@@ -86,9 +86,16 @@ def read_head(file: Path, root: str) -> Head:
 
 
 def iterate(file: Path, stream: BinaryIO, events: tuple[str, ...], tags: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Parser events for elements named `tags`, in constant memory if the caller removes what it has seen."""
+    """Parser events for elements named `tags`, in constant memory if the caller removes what it has seen.
+
+    Raises UserError before the first event that the parser reports after an error: it would report all of a chunk.
+    """
     with _xml_errors(file):
-        yield from etree.iterparse(stream, events=events, tag=[f"{{*}}{t}" for t in tags], **_SAFE)
+        parser = etree.iterparse(stream, events=events, tag=[f"{{*}}{t}" for t in tags], **_SAFE)
+        for event in parser:
+            if len(parser.error_log) and (errors := parser.error_log.filter_from_errors()):
+                raise _malformed(file, errors[0].line, errors[0].message)
+            yield event
 
 
 def parse(file: Path) -> Any:
@@ -158,8 +165,12 @@ def _xml_errors(file: Path) -> Iterator[None]:
     except etree.XMLSyntaxError as error:
         last = error.error_log.last_error
         line, message = (last.line, last.message) if last else (error.lineno or 1, error.msg)
-        message = " ".join(str(message).split())
-        raise UserError(f"{file}:{line}: not well-formed XML ({message}): repair it or export it again") from None
+        raise _malformed(file, line, str(message)) from None
+
+
+def _malformed(file: Path, line: int, message: str) -> UserError:
+    """What to say of an error that the parser found; its message may run over several lines."""
+    return UserError(f"{file}:{line}: not well-formed XML ({' '.join(message.split())}): repair it or export it again")
 
 
 class _Limited:

@@ -14,13 +14,15 @@ _PLACEHOLDER = re.compile(
     | \{\w*(?:[.!:,][^{}\n]*)?\}                                 # {} {0} {name} {n:.2f} {n, number}
     | </?[A-Za-z][\w:.-]*(?:\s[^<>\n]*)?/?>                      # <b> </a> <br/>
     | &(?:[A-Za-z]\w*|\#\d+|\#x[0-9A-Fa-f]+);                    # &nbsp; &#160;
+    | (?<!\w)&(?=[^\W\d_]) | (?<=[^\W\d_])&(?=[a-z])           # &File E&xit: the key of a menu entry; not R&D
     """,
     re.VERBOSE,
 )
 
 
 def placeholders(text: str) -> Counter[str]:
-    """The placeholders of `text` and how often each occurs: printf, braces, shell, XML tags and entities."""
+    """The placeholders of `text` and how often each occurs: printf, braces, shell, XML tags and entities, and
+    the `&` before the letter that is the key of a menu entry."""
     return Counter(_PLACEHOLDER.findall(text))
 
 

@@ -14,6 +14,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.streams import Returning
 from rag_mt.base.types import (
+    NOWHERE,
     Completion,
     LanguageModel,
     Origin,
@@ -36,7 +37,6 @@ from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import read_manifest
 from retrievers.registry import encoder_for, open_retriever, retriever_spec
 
-NOWHERE = Origin()
 HELD_BACK = 8
 """Characters at the end of a streamed answer that wait, because a mark or a label may still begin there."""
 

@@ -19,7 +19,7 @@ from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGU
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Sentence
-from rag_mt.formats.parallel import bare
+from rag_mt.formats.parallel import letters_and_digits
 
 CHUNK = 8192
 
@@ -109,7 +109,7 @@ def _chosen(lines: Lines, both: NDArray[np.uint64]) -> Choice:
 
 
 def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(bare(text).encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(letters_and_digits(text).encode(), digest_size=8).digest(), "little")
 
 
 def _foreign(own: str, other: str) -> Callable[[str], bool]:

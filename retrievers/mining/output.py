@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,8 @@ from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Sentence
 from rag_mt.formats.opening import compressed
 from rag_mt.formats.registry import format_by_suffix
-from rag_mt.formats.xml import XML_LANG
-
-_SEPARATORS = re.compile(r"[\t\r\n]+")
+from rag_mt.formats.tsv import one_cell
+from rag_mt.formats.xml import XML_LANG, legal
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ def write_tsv(out: BinaryIO, pairs: Iterable[MinedPair], source: str, target: st
         sides = (pair.source, pair.target)
         places = (str(part) for side in sides for part in (side.source.file, side.source.line))
         cells = (f"{pair.score:.4f}", *(side.text for side in sides), *places)
-        out.write(("\t".join(_SEPARATORS.sub(" ", cell) for cell in cells) + "\n").encode())
+        out.write(("\t".join(one_cell(cell) for cell in cells) + "\n").encode())
 
 
 def write_tmx(out: BinaryIO, pairs: Iterable[MinedPair], source: str, target: str) -> None:
@@ -89,12 +87,12 @@ def _unit(pair: MinedPair, source: str, target: str) -> etree._Element:
         variant = etree.SubElement(unit, "tuv", {XML_LANG: code})
         _property(variant, "file", side.source.file)
         _property(variant, "line", str(side.source.line))
-        etree.SubElement(variant, "seg").text = side.text
+        etree.SubElement(variant, "seg").text = legal(side.text)
     return unit
 
 
 def _property(parent: etree._Element, name: str, value: str) -> None:
-    etree.SubElement(parent, "prop", {"type": f"x-{name}"}).text = value
+    etree.SubElement(parent, "prop", {"type": f"x-{name}"}).text = legal(value)
 
 
 WRITERS: dict[str, Writer] = {"tsv": write_tsv, "tmx": write_tmx}

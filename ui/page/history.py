@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from rag_mt import __version__
 from rag_mt.base.languages import language
 from rag_mt.base.types import TranslatedText
 from rag_mt.formats.jsonl import added_fields
-from rag_mt.formats.xml import XML_LANG
+from rag_mt.formats.xml import XML_LANG, legal
 from ui.page.markup import escaped, tagged
 
 LIMIT = 200
@@ -24,8 +23,6 @@ LIMIT = 200
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """Spreadsheets compute cells that begin so: in CSV an apostrophe is set before them."""
-
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +122,7 @@ def _tmx(entries: Sequence[Entry]) -> str:
         unit = etree.SubElement(body, "tu", creationdate=f"{e.time.astimezone(UTC):%Y%m%dT%H%M%SZ}")
         for code, text in ((e.source, e.text), (e.target, e.translated.text)):
             variant = etree.SubElement(unit, "tuv", {XML_LANG: code})
-            etree.SubElement(variant, "seg").text = _NOT_XML.sub("\ufffd", text)
+            etree.SubElement(variant, "seg").text = legal(text)
     made: bytes = etree.tostring(root, encoding="utf-8", xml_declaration=True, pretty_print=True)
     return made.decode("utf-8")
 

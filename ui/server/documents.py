@@ -79,7 +79,7 @@ class Documents:
             self._limits.check_file(upload.stat().st_size)
             place.mkdir()
             path = keep(upload, place, "source", name, self._limits.file_bytes)
-            side, skips = Side(choice.source, column), Skips(shown=0)
+            side, skips = Side(choice.source, column, choice.target), Skips(shown=0)
             with named(path, name):
                 plan = Plan(path, format_of(path), side, replace(order, background=True))
                 plan.form.check(path, side, choice.target)
@@ -88,7 +88,9 @@ class Documents:
             self._remove(document)
             raise
         document.progress = (0, total)
-        document.notes = (f"{skips.summary()} (passed through as they are)",) if skips.counts else ()
+        document.notes = tuple(skips.remarks)
+        if skips.counts:
+            document.notes += (f"{skips.summary()} (passed through as they are)",)
         write_record(document, place)
         self._threads.submit(self._run, document, plan)
         return document
@@ -242,8 +244,9 @@ class Documents:
             wait([job.future], 0.2)
         made = job.result()
         waiting.popleft()
+        place = replace(segment.origin, file=document.name)
         for translation in made.sentences:
-            counts.add(translation)
+            counts.add(replace(translation, source=replace(translation.source, source=place)))
         document.partial.append((segment.text, made.text))
         document.advance(len(made.sentences))
         return made
@@ -268,8 +271,9 @@ def _output_name(name: str, target: str) -> str:
 
 
 def _notes(counts: Counts) -> tuple[str, ...]:
-    """What went wrong, counted."""
+    """What went wrong, counted; lost placeholders with their lines."""
     notes = [f"{number} x {reason}" for reason, number in sorted(counts.noted.items())]
+    notes += counts.lost
     if counts.failed:
         notes.append(f"{counts.failed} of {counts.sentences} sentences could not be translated and stay as they are")
     return tuple(notes)

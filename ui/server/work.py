@@ -10,15 +10,13 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rag_mt.base.types import Hint, Origin, Sentence, Span, TranslatedText
+from rag_mt.base.types import Hint, Sentence, Span, TranslatedText
 from rag_mt.text.splitting import rejoin, split
 from rag_mt.translation.tasks import SentenceTask
 from rag_mt.translation.translator import Translator
 from ui.server.translators import Choice
 
 State = Literal["loading", "waiting", "translating", "done", "failed", "cancelled"]
-
-NOWHERE = Origin()
 
 
 @dataclass(frozen=True, slots=True)

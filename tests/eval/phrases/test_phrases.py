@@ -25,7 +25,7 @@ from eval.phrases.models import open_phrase_model
 from eval.phrases.scores import scores
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Sentence
-from rag_mt.formats.parallel import bare
+from rag_mt.formats.parallel import letters_and_digits
 from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
 from retrievers.encoders.encoder import open_encoder
 from retrievers.registry import build_for
@@ -215,7 +215,7 @@ def test_the_layer_chosen_on_dev_is_taken(tiny, data, capsys, tmp_path) -> None:
 def test_results_do_not_hang_on_blocks_and_other_sets(tiny, data, index, monkeypatch) -> None:
     model = open_phrase_model(f"untrained:{tiny['LaBSE']}@1", device="cpu", dtype="float32")
     sets = gold_sets(data, None, ["ro"])
-    distractors = Distractors(index, frozenset(map(bare, TEXTS)))
+    distractors = Distractors(index, frozenset(map(letters_and_digits, TEXTS)))
     whole = run_model(model, sets, distractors, show=False)
     monkeypatch.setattr("eval.phrases.candidates.SENTENCES_AT_ONCE", 2)
     parts = run_model(model, sets * 2, distractors, show=False)

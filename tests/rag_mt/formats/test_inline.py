@@ -86,6 +86,8 @@ def test_no_code_is_lost_doubled_or_nested_otherwise(content: str, translation: 
         ("Weiter <x/> hier", "Continue here", "Continue<x/> here"),
         ("Das <g>alte</g> Haus", "那個舊房子", "那個<g>舊</g>房子"),
         ("Das <g>alte</g> Haus", "Altbau", "<g>Altbau</g>"),
+        ("Klicken Sie auf <x/>, um fortzufahren.", "Click to continue.", "Click to <x/>continue."),
+        ("Die Taste<x/> hier drücken", "Press here now", "Press<x/> here now"),
         ("Die Taste<ph>{\\b </ph> drücken", "Press", "Press<ph>{\\b </ph>"),
     ],
 )

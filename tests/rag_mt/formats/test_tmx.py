@@ -80,12 +80,14 @@ def test_one_segment_per_unit_with_the_language(tmp_path: Path) -> None:
 def test_filling_adds_the_target_and_keeps_the_rest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = write(tmp_path / "a.tmx", OMEGAT)
     with caplog.at_level(logging.INFO, "rag_mt"):
-        out = filled(file, "de", "en", [TranslatedText("The house is old."), TranslatedText("He comes & goes.")])
+        segments = list(FORMAT.segments(file, Side("de", target="en"), Skips(shown=1)))
+    assert [s.text for s in segments] == ["Das Haus ist alt."]
+    out = filled(file, "de", "en", [TranslatedText("The house is old.")])
     first = '      <tuv lang="en" creationtool="rag-mt" creationid="rag-mt">\n        <seg>The house is old.</seg>\n'
     assert out.decode() == OMEGAT.replace(
         "alt.</seg>\n      </tuv>\n", f"alt.</seg>\n      </tuv>\n{first}      </tuv>\n"
     )
-    assert caplog.messages == [f"{file}: 1 units have a translation into en already, which is kept"]
+    assert caplog.messages[1:] == [f"{file}: 1 units have a translation into en already, which is kept"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,9 @@ def test_only_our_own_and_empty_variants_are_replaced(
 ) -> None:
     unit = f'<tu><tuv xml:lang="de"><seg>de</seg></tuv><tuv {variant}</tuv></tu>'
     file = write(tmp_path / "a.tmx", f"<tmx><header/><body>{unit}</body></tmx>")
-    out = filled(file, "de", target, [TranslatedText("new")])
+    segments = list(FORMAT.segments(file, Side("de", target=target), Skips(shown=0)))
+    assert [s.text for s in segments] == ["de"] * ("new" in expected)
+    out = filled(file, "de", target, [TranslatedText("new") for _ in segments])
     assert [s.text for s in etree.fromstring(out).iter("seg")] == expected
 
 
@@ -129,7 +133,7 @@ def test_codes_of_a_utf16_memory_are_put_back(tmp_path: Path) -> None:
 def test_a_failed_translation_adds_no_variant(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tmx", OMEGAT)
     failed = TranslatedText("Das Haus ist alt.", (Translation(Sentence("Das Haus ist alt.", "de"), "x", ok=False),))
-    out = filled(file, "de", "en", [failed, failed]).decode()
+    out = filled(file, "de", "en", [failed]).decode()
     assert out == OMEGAT
 
 
@@ -138,7 +142,7 @@ def test_the_exact_language_is_preferred(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tmx", f"<tmx><header/><body><tu>{tuvs}</tu></body></tmx>")
     assert [s.text for s in FORMAT.segments(file, Side("pt-PT"), Skips())] == ["pt-PT"]
     assert [s.text for s in FORMAT.segments(file, Side("pt"), Skips())] == ["pt-BR"]
-    out = filled(file, "pt-PT", "pt", [TranslatedText("new")])
+    out = filled(file, "pt-PT", "pt", [])
     assert [s.text for s in etree.fromstring(out).iter("seg")] == ["pt-BR", "pt-PT", "en"]
 
 
@@ -196,6 +200,8 @@ BOMB = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdef", "bcd
         ("<tmx>\n<body>\n<tu>", ":3: not well-formed"),
         ("just text", ":1: not well-formed"),
         ('<tmx>\n<body a="\n<b">', ":3: not well-formed"),
+        ('<tmx xmlns:a="\n\n"/>', "not well-formed XML .xmlns:a: "),
+        ('<tmx>\n<body xmlns:a="%zz"><tu/></body></tmx>', ":2: not well-formed XML .xmlns:a: '%zz'"),
         ("", "is empty"),
         ("<xliff/>", "root element is <xliff>, expected <tmx>"),
     ],

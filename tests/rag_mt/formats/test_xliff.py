@@ -195,6 +195,7 @@ def test_encoding_mark_and_line_ends_stay(tmp_path: Path) -> None:
             "could be an attack",
         ),
         (V2.replace("</notes>", ""), "en", "de", r"a\.xlf:\d+: not well-formed XML"),
+        ('<xliff xmlns:a="\n\n"/>', "en", "de", "not well-formed XML .xmlns:a: "),
         ("<tmx/>", "en", "de", "expected <xliff>"),
     ],
 )

@@ -22,6 +22,7 @@ from rag_mt.text.placeholders import missing, placeholders
         ("3 < 5 and 7 > 2, a<b", []),
         ("fish&nbsp;&amp; chips &#160; R&D", ["&nbsp;", "&amp;", "&#160;"]),
         ("Write to a@b.org or https://x.org/%20", []),
+        ("&Datei, Be&enden & AT&T, Müller & Söhne, {0}&", ["&", "&", "{0}"]),
         ("A set {1, 2} of numbers", ["{1, 2}"]),
     ],
 )
@@ -37,3 +38,4 @@ def test_what_got_lost_or_added_is_named() -> None:
         "placeholder added: {ordner}",
     ]
     assert missing("%s and %s", "%s") == ["placeholder lost: %s"]
+    assert missing("&Datei öffnen", "Open file") == ["placeholder lost: &"]

@@ -318,6 +318,21 @@ def test_lines_that_cannot_be_read_are_counted_and_kept(make_service: Any, start
     assert any("skipped 1 lines" in note for note in document.notes)
 
 
+def test_units_that_are_kept_are_counted_and_cost_nothing(make_service: Any, start: Any) -> None:
+    unit = '<tu><tuv xml:lang="de"><seg>Ja.</seg></tuv><tuv xml:lang="en"><seg>Yes.</seg></tuv></tu>'
+    document = start(make_service(), "a.tmx", TMX.replace("</body>", f"{unit}</body>"))
+    assert document.wait(10)
+    assert document.partial == [("Das Haus.", "DAS HAUS.")]
+    assert "1 units have a translation into en already, which is kept" in document.notes
+
+
+def test_a_lost_placeholder_is_named_with_its_line(make_service: Any, start: Any) -> None:
+    document = start(make_service(), "a.txt", "Gut.\n%s ist gelöscht.\n")
+    assert document.wait(10)
+    assert "a.txt:2: placeholder lost: %s" in document.notes
+    assert "1 x placeholder lost" in document.notes
+
+
 SAMPLES = {
     "a.txt": "Das Haus.\r\n\nZwei Sätze. Hier.\n",
     "a.tsv": "1\tDas Haus.\n",
