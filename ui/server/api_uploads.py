@@ -20,7 +20,6 @@ from starlette.exceptions import HTTPException
 
 from rag_mt.base.errors import UserError
 from ui.server.access import MOST_FILES
-from ui.server.api import ERRORS, bearer_of, client_of, owner_of, service_of
 from ui.server.bodies import (
     ADAPTER,
     INDEXED,
@@ -36,8 +35,9 @@ from ui.server.bodies import (
 )
 from ui.server.document_records import Document
 from ui.server.limits import MissingError
+from ui.server.requests import ERRORS, bearer_of, client_of, owner_of, service_of
 from ui.server.service import Service
-from ui.server.tasks import Task
+from ui.server.tasks import State, Task
 from ui.server.user_indexes import Build, UserIndex
 from ui.server.work import Order
 
@@ -81,7 +81,7 @@ class BuildBody(BaseModel):
 
 @router.post(
     "/translate_file",
-    openapi_extra=described(FileBody, files=True),
+    openapi_extra=described(FileBody, "multipart/form-data"),
     summary="Translate a file: text, TSV, JSONL, TMX, PO or XLIFF",
 )
 async def translate_file(request: Request) -> DocumentAnswer:
@@ -113,8 +113,7 @@ async def translate_file(request: Request) -> DocumentAnswer:
 @router.get("/translate_file/{id}", summary="How far a file is")
 async def document(request: Request, id: Id, first: Annotated[int, Query(ge=0)] = 0, key: Key = "") -> DocumentAnswer:
     """`partial` holds what is translated, from segment number `first` on."""
-    found = service_of(request).documents.get(owner_of(request, key), id)
-    return _document(request, found, first)
+    return _document(request, service_of(request).documents.get(owner_of(request, key), id), first)
 
 
 @router.get(
@@ -130,13 +129,13 @@ async def download(
     request: Request, id: Id, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = 600.0, key: Key = ""
 ) -> FileResponse:
     """Waits up to `wait` seconds for the end."""
-    found = service_of(request).documents.get(owner_of(request, key), id)
-    await _ended(request, found, wait)
-    if found.result is None or found.state != "done":
-        raise HTTPException(409, found.error or f"the translation of {found.name} is {found.state}")
-    if not found.result.is_file():  # it gave way to a newer one while this request waited
-        raise MissingError(f"the translation of {found.name} has been deleted: translate it again")
-    return FileResponse(found.result, media_type="application/octet-stream", filename=found.output_name)
+    document = service_of(request).documents.get(owner_of(request, key), id)
+    await _ended(request, document, wait)
+    if document.result is None or document.state != "done":
+        raise HTTPException(409, document.error or f"the translation of {document.name} is {document.state}")
+    if not document.result.is_file():  # it gave way to a newer one while this request waited
+        raise MissingError(f"the translation of {document.name} has been deleted: translate it again")
+    return FileResponse(document.result, media_type="application/octet-stream", filename=document.output_name)
 
 
 @router.delete("/translate_file/{id}", status_code=204, summary="Cancel a job and delete its files")
@@ -157,7 +156,7 @@ async def indexes(request: Request, key: Key = "") -> list[IndexAnswer]:
 @router.post(
     "/index",
     status_code=202,
-    openapi_extra=described(BuildBody, files=True),
+    openapi_extra=described(BuildBody, "multipart/form-data"),
     summary="Index your own target-language text",
 )
 async def build_index(request: Request) -> IndexAnswer:
@@ -241,18 +240,18 @@ async def _ended(request: Request, task: Task, seconds: float) -> None:
         await asyncio.sleep(POLL)
 
 
-def _document(request: Request, found: Document, first: int) -> DocumentAnswer:
+def _document(request: Request, document: Document, first: int) -> DocumentAnswer:
     return DocumentAnswer(
-        id=found.id,
-        name=found.name,
-        state=found.state,
-        done=found.progress[0],
-        total=found.progress[1],
-        error=found.error,
-        notes=list(found.notes),
-        translatedFileUrl=str(request.url_for("download", id=found.id)),
+        id=document.id,
+        name=document.name,
+        state=document.state,
+        done=document.progress[0],
+        total=document.progress[1],
+        error=document.error,
+        notes=list(document.notes),
+        translatedFileUrl=str(request.url_for("download", id=document.id)),
         first=first,
-        partial=[[source, target] for source, target in found.partial[first : first + MOST_SEGMENTS]],
+        partial=[[source, target] for source, target in document.partial[first : first + MOST_SEGMENTS]],
     )
 
 
@@ -265,30 +264,21 @@ def _either(service: Service, owner: str, id: str) -> IndexAnswer:
 
 
 def _building(build: Build) -> IndexAnswer:
-    return IndexAnswer(
-        id=build.id,
-        name=build.name,
-        language=build.language,
-        retriever=build.retriever,
-        state=build.state,
-        done=build.progress[0],
-        total=build.progress[1],
-        units=0,
-        error=build.error,
-        notes=list(build.notes),
-    )
+    return _index(build, build.state, build.progress, error=build.error, notes=build.notes)
 
 
-def _finished(own: UserIndex) -> IndexAnswer:
-    return IndexAnswer(
-        id=own.id,
-        name=own.name,
-        language=own.language,
-        retriever=own.retriever,
-        state="done",
-        done=own.sentences,
-        total=own.sentences,
-        units=own.units,
-        error="",
-        notes=[],
-    )
+def _finished(index: UserIndex) -> IndexAnswer:
+    return _index(index, "done", (index.sentences, index.sentences), index.units)
+
+
+def _index(
+    index: Build | UserIndex,
+    state: State,
+    progress: tuple[int, int],
+    units: int = 0,
+    error: str = "",
+    notes: tuple[str, ...] = (),
+) -> IndexAnswer:
+    names = {name: getattr(index, name) for name in ("id", "name", "language", "retriever")}
+    done, total = progress
+    return IndexAnswer(**names, state=state, done=done, total=total, units=units, error=error, notes=list(notes))
