@@ -93,8 +93,8 @@ def make_app(
     app.include_router(router)
     app.include_router(uploads)
     _name_choices(app, service)
-    for kind, handler in HANDLERS.items():
-        app.add_exception_handler(kind, handler)
+    for kind in ANSWERED:
+        app.add_exception_handler(kind, _answered)
     app.add_middleware(Bodies, limits=service.limits)
     if cors:
         app.add_middleware(CORSMiddleware, allow_origins=list(cors), allow_methods=["*"], allow_headers=["*"])
@@ -312,42 +312,27 @@ def _failed(status: int, message: str, **headers: str) -> JSONResponse:
     return JSONResponse({"error": clean}, status, headers=headers)
 
 
-async def _user_error(request: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, BusyError):
-        return _failed(429, str(error), **{"Retry-After": str(error.retry_after)})
-    statuses: dict[type[Exception], int] = {TooLargeError: 413, MissingError: 404, StoppedError: 503}
-    return _failed(statuses.get(type(error), 400), str(error))
+STATUSES: dict[type[Exception], int] = {TooLargeError: 413, MissingError: 404, StoppedError: 503}
+"""The statuses of errors that are no 400."""
 
 
-async def _access_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, AccessError)
-    return _failed(error.status, str(error))
-
-
-async def _http_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    return _failed(error.status_code, str(error.detail), **(dict(error.headers) if error.headers else {}))
-
-
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    return _failed(400, f"Invalid request: {first['loc'][-1]}: {first['msg']}")
-
-
-async def _gone(request: Request, error: Exception) -> JSONResponse:
-    return _failed(CLIENT_GONE, "the client has hung up")
-
-
-async def _fault(request: Request, error: Exception) -> JSONResponse:
+async def _answered(request: Request, error: Exception) -> JSONResponse:
+    """An error as its answer: a status, and one sentence."""
+    match error:
+        case BusyError():
+            return _failed(429, str(error), **{"Retry-After": str(error.retry_after)})
+        case UserError():
+            return _failed(STATUSES.get(type(error), 400), str(error))
+        case AccessError():
+            return _failed(error.status, str(error))
+        case HTTPException():
+            return _failed(error.status_code, str(error.detail), **(error.headers or {}))
+        case RequestValidationError():
+            first = error.errors()[0]
+            return _failed(400, f"Invalid request: {first['loc'][-1]}: {first['msg']}")
+        case ClientDisconnect():
+            return _failed(CLIENT_GONE, "the client has hung up")
     return _failed(500, "the server failed: look at its log")
 
 
-HANDLERS: dict[Any, Any] = {
-    UserError: _user_error,
-    AccessError: _access_error,
-    HTTPException: _http_error,
-    RequestValidationError: _invalid,
-    ClientDisconnect: _gone,
-    Exception: _fault,
-}
+ANSWERED = (UserError, AccessError, HTTPException, RequestValidationError, ClientDisconnect, Exception)

@@ -86,27 +86,19 @@ class BuildBody(BaseModel):
 )
 async def translate_file(request: Request) -> DocumentAnswer:
     """Begins a job and answers at once. `translatedFileUrl` waits for the end and gives the file."""
-    async with _form(request) as (form, owner):
-        files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+    async with _form(request) as (form, owner, files):
         if len(files) != 1:
             raise UserError("Invalid request: missing file parameter" if not files else "send one file at a time")
-        service = service_of(request)
-        name = files[0].filename or "unnamed"
-        with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
-            path = Path(folder) / "upload"
-            await asyncio.to_thread(_save, files[0], path)
-            source, target = _text(form, "source", needed=True), _text(form, "target", needed=True)
-            column = _text(form, "column")
-            if source.lower() == "auto":
-                able = service.offer.sources_of(service.offer.known(target))
-                source = await asyncio.to_thread(
-                    service.documents.source_of, path, name, column, service.detector, able
-                )
-            named = [_text(form, name) for name in ("retriever", "index", "adapter", "llm")]
-            choice = service.choice(owner, source, target, *named)
-            client = "" if request.app.state.keys.needed else client_of(request)
-            begun = (owner, name, path, Order(choice, ""), column, client)
-            document = await asyncio.to_thread(service.documents.start, *begun)
+        service, (name, path) = service_of(request), files[0]
+        source, target = _text(form, "source", needed=True), _text(form, "target", needed=True)
+        column = _text(form, "column")
+        if source.lower() == "auto":
+            able = service.offer.sources_of(service.offer.known(target))
+            source = await asyncio.to_thread(service.documents.source_of, path, name, column, service.detector, able)
+        chosen = [_text(form, field) for field in ("retriever", "index", "adapter", "llm")]
+        order = Order(service.choice(owner, source, target, *chosen), "")
+        client = "" if request.app.state.keys.needed else client_of(request)
+        document = await asyncio.to_thread(service.documents.start, owner, name, path, order, column, client)
     return _document(request, document, 0)
 
 
@@ -148,9 +140,9 @@ async def delete_document(request: Request, id: Id, key: Key = "") -> Response:
 @router.get("/index", summary="Your indexes and those being built")
 async def indexes(request: Request, key: Key = "") -> list[IndexAnswer]:
     """Without API keys all clients of the server share them."""
-    owner, own = owner_of(request, key), service_of(request).indexes
-    finished = [_finished(index) for index in await asyncio.to_thread(own.of, owner)]
-    return finished + [_building(build) for build in own.builds(owner) if build.state != "done"]
+    owner, user_indexes = owner_of(request, key), service_of(request).indexes
+    finished = [_finished(index) for index in await asyncio.to_thread(user_indexes.of, owner)]
+    return finished + [_building(build) for build in user_indexes.builds(owner) if build.state != "done"]
 
 
 @router.post(
@@ -161,25 +153,17 @@ async def indexes(request: Request, key: Key = "") -> list[IndexAnswer]:
 )
 async def build_index(request: Request) -> IndexAnswer:
     """Begins to build and answers at once; its id is what `/translate` takes as `index` when it is done."""
-    async with _form(request) as (form, owner):
-        files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+    async with _form(request) as (form, owner, files):
         service = service_of(request)
-        language = service.offer.known(_text(form, "language", needed=True))
-        with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
-            saved = []
-            for number, file in enumerate(files):
-                path = Path(folder) / str(number)
-                await asyncio.to_thread(_save, file, path)
-                saved.append((file.filename or "unnamed", path))
-            build = await asyncio.to_thread(
-                service.indexes.build,
-                owner,
-                _text(form, "name") or (saved[0][0] if saved else ""),
-                language,
-                saved,
-                _text(form, "retriever") or service.retrievers[0],
-                _text(form, "column"),
-            )
+        build = await asyncio.to_thread(
+            service.indexes.build,
+            owner,
+            _text(form, "name") or (files[0][0] if files else ""),
+            service.offer.known(_text(form, "language", needed=True)),
+            files,
+            _text(form, "retriever") or service.retrievers[0],
+            _text(form, "column"),
+        )
     return _building(build)
 
 
@@ -194,28 +178,31 @@ async def rename_index(request: Request, id: Id) -> IndexAnswer:
     """JSON or form with `name`."""
     body = checked(RenameBody, await fields_of(request))
     check_unicode(body.name)
-    own, owner = service_of(request).indexes, owner_of(request, body.api_key)
-    return _finished(own.rename(owner, id, body.name))
+    return _finished(service_of(request).indexes.rename(owner_of(request, body.api_key), id, body.name))
 
 
 @router.delete("/index/{id}", status_code=204, summary="Delete an index, or end its build")
 async def delete_index(request: Request, id: Id, key: Key = "") -> Response:
     """Translations that use it right now go on. The files of a build that runs go as soon as it has ended."""
-    owner, own = owner_of(request, key), service_of(request).indexes
-    if not own.forget_build(owner, id):
-        await asyncio.to_thread(own.delete, owner, id)
+    await asyncio.to_thread(service_of(request).indexes.delete, owner_of(request, key), id)
     return Response(status_code=204)
 
 
 @asynccontextmanager
-async def _form(request: Request) -> AsyncIterator[tuple[FormData, str]]:
-    """The multipart form of a request, and whose it is; raises UserError for another body. A key that is in the header
-    counts, and is checked before anything is received."""
+async def _form(request: Request) -> AsyncIterator[tuple[FormData, str, list[tuple[str, Path]]]]:
+    """The multipart form of a request, its owner, and its files (name, copy in a temporary folder); raises UserError
+    for another body. A key in the header is checked before anything is received."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise UserError("the body is no multipart form: send the file as curl does with -F file=@NAME")
     owner = owner_of(request, "") if bearer_of(request) or not request.app.state.keys.needed else ""
     async with request.form(max_files=MOST_FILES, max_fields=MOST_FILES) as form:
-        yield form, owner or owner_of(request, _text(form, "api_key"))
+        owner = owner or owner_of(request, _text(form, "api_key"))
+        uploads = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+        with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
+            files = [(file.filename or "unnamed", Path(folder) / str(number)) for number, file in enumerate(uploads)]
+            for upload, (_, path) in zip(uploads, files, strict=True):
+                await asyncio.to_thread(_save, upload, path)
+            yield form, owner, files
 
 
 def _text(form: FormData, name: str, needed: bool = False) -> str:

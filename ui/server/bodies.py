@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from rag_mt.base.errors import UserError
 from retrievers.registry import RETRIEVERS
+from ui.server.tasks import State
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -17,7 +18,9 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 LLM = "The language model, of those that the server offers"
 ADAPTER = "The model's adapter, of those that the server offers"
 SEARCHING = "What finds hints: " + ", ".join(RETRIEVERS)
-INDEXED = "The retriever that will search it: " + ", ".join(n for n, own in RETRIEVERS.items() if own.needs_index)
+INDEXED = "The retriever that will search it: " + ", ".join(
+    name for name, spec in RETRIEVERS.items() if spec.needs_index
+)
 
 
 def _flag(value: Any) -> Any:
@@ -149,7 +152,7 @@ class DocumentAnswer(BaseModel):
 
     id: str
     name: str
-    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    state: State
     done: int
     total: int
     error: str
@@ -166,7 +169,7 @@ class IndexAnswer(BaseModel):
     name: str
     language: str
     retriever: str
-    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    state: State
     done: int
     total: int
     units: int

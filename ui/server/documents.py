@@ -139,10 +139,10 @@ class Documents(OwnedTasks[Document]):
 
     def _make_room(self, new: Document) -> None:
         all_documents = self.all()
-        own = [d for d in all_documents if (d.owner, d.client) == (new.owner, new.client)]
+        of_client = [d for d in all_documents if (d.owner, d.client) == (new.owner, new.client)]
         if new.owner == ANONYMOUS and not new.client:
-            own = []  # many, who cannot be told from each other
-        for documents, most in ((own, self._limits.documents), (all_documents, self._limits.all_documents)):
+            of_client = []  # many, who cannot be told from each other
+        for documents, most in ((of_client, self._limits.documents), (all_documents, self._limits.all_documents)):
             if len(documents) >= most:
                 ended = next((d for d in documents if d.ended), None)
                 if ended is None:

@@ -11,9 +11,9 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
@@ -150,20 +150,14 @@ class UserIndexes:
                 self._write(self.folder_of(owner, id).parent, index)
         return index
 
-    def forget_build(self, owner: str, id: str) -> bool:
-        """Cancel the build of that id and forget it, at once; false if there is none, or its index is finished.
+    def delete(self, owner: str, id: str) -> None:
+        """Cancel and forget a build, or delete a finished index; raises MissingError if there is neither of that id.
 
-        What a running one has on disk is deleted by its own thread, and counts until then.
+        What a running build has on disk is deleted by its own thread, and counts until then.
         """
         try:
             self._builds.delete(owner, id)
         except MissingError:
-            return False
-        return True
-
-    def delete(self, owner: str, id: str) -> None:
-        """Forget the build of that id, or delete the finished index; raises MissingError if there is neither."""
-        if not self.forget_build(owner, id):
             self._delete_folder(self.folder_of(owner, id).parent)
 
     def _delete_folder(self, place: Path) -> None:
@@ -175,10 +169,9 @@ class UserIndexes:
 
     def delete_all(self, owner: str) -> None:
         """Delete everything of an owner, running builds too."""
-        for build in self.builds(owner):
-            self.forget_build(owner, build.id)
-        for index in self.of(owner):
-            self.delete(owner, index.id)
+        for entry in (*self.builds(owner), *self.of(owner)):
+            with suppress(MissingError):  # a build that has ended meanwhile is forgotten
+                self.delete(owner, entry.id)
         shutil.rmtree(self._place(owner), ignore_errors=True)
 
     def cancel(self) -> None:
@@ -196,9 +189,9 @@ class UserIndexes:
         running = [build for build in self._builds.all() if not build.ended]
         if len(running) >= WAITING_BUILDS:
             raise BusyError(f"{len(running)} indexes are being built already: try again in a minute", 60)
-        own = len(self.of(owner)) + sum(build.owner == owner for build in running)
-        if own >= self.limits.indexes:
-            raise LimitError(f"you have {own} indexes and at most {self.limits.indexes} are allowed: delete one")
+        indexes = len(self.of(owner)) + sum(build.owner == owner for build in running)
+        if indexes >= self.limits.indexes:
+            raise LimitError(f"you have {indexes} indexes and at most {self.limits.indexes} are allowed: delete one")
         everybody = len(list(self.folder.glob(f"*/*/{INFO}"))) + len(running)
         if everybody >= self.limits.all_indexes:
             raise LimitError(
@@ -227,9 +220,11 @@ class UserIndexes:
             whole.mkdir()
             skips = Skips(shown=0)
             sentences, encoder = self._sentences(build, column, skips), self._encoder(build.retriever)
-            options: dict[str, Any] = {"show": False, "advance": build.advance}
-            manifest = build_for(build.retriever, whole / INDEX, sentences, encoder, build.language, **options)
-            self._calibrate(whole / INDEX, build, encoder)
+            folder = whole / INDEX
+            manifest = build_for(
+                build.retriever, folder, sentences, encoder, build.language, show=False, advance=build.advance
+            )
+            self._calibrate(folder, build, encoder)
             build.advance(0)
             build.notes = (skips.summary(),) if skips.counts else ()
             names = (build.id, build.name, build.language, build.retriever)
