@@ -169,9 +169,9 @@ class UserIndexes:
 
     def delete_all(self, owner: str) -> None:
         """Delete everything of an owner, running builds too."""
-        for entry in (*self.builds(owner), *self.of(owner)):
+        for id in [build.id for build in self.builds(owner)] + [index.id for index in self.of(owner)]:
             with suppress(MissingError):  # a build that has ended meanwhile is forgotten
-                self.delete(owner, entry.id)
+                self.delete(owner, id)
         shutil.rmtree(self._place(owner), ignore_errors=True)
 
     def cancel(self) -> None:
