@@ -71,8 +71,11 @@ def adapter_entries(service: Service) -> Entries:
 
 def index_entries(service: Service, owner: str, target: str) -> Entries:
     """The default text and the owner's indexes in the target language."""
-    own = [index for index in service.indexes.of(owner) if index.language == target]
-    return [SAMPLE, *((f"{index.name} ({index.retriever}, {index.sentences} sentences)", index.id) for index in own)]
+    indexes = [index for index in service.indexes.of(owner) if index.language == target]
+    return [
+        SAMPLE,
+        *((f"{index.name} ({index.retriever}, {index.sentences} sentences)", index.id) for index in indexes),
+    ]
 
 
 def own_index_entries(service: Service, owner: str) -> Entries:
@@ -81,5 +84,5 @@ def own_index_entries(service: Service, owner: str) -> Entries:
 
 
 def _entries(codes: list[str]) -> Entries:
-    known = sorted((language(code) for code in codes), key=lambda own: own.native.casefold())
-    return [(shown_language(own), own.code) for own in known]
+    languages = sorted((language(code) for code in codes), key=lambda known: known.native.casefold())
+    return [(shown_language(known), known.code) for known in languages]

@@ -28,12 +28,12 @@ def differences(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
     """
     words = _TOKEN.findall(left), _TOKEN.findall(right)
     matcher = SequenceMatcher(None, *words, autojunk=False)
-    made: tuple[list[Piece], list[Piece]] = ([], [])
+    pieces: tuple[list[Piece], list[Piece]] = ([], [])
     for kind, a, b, c, d in matcher.get_opcodes():
-        for runs, tokens in zip(made, (words[0][a:b], words[1][c:d]), strict=True):
+        for runs, tokens in zip(pieces, (words[0][a:b], words[1][c:d]), strict=True):
             if tokens:
                 runs.append(Piece("".join(tokens), kind != "equal"))
-    return _joined(made[0]), _joined(made[1])
+    return _joined(pieces[0]), _joined(pieces[1])
 
 
 def _joined(runs: list[Piece]) -> list[Piece]:
@@ -59,9 +59,9 @@ def comparison(left: str, right: str, titles: tuple[str, str], code: str, busy: 
     columns = zip(titles, runs, (left, right), ("left", "right"), strict=True)
     parts = [
         f'<section class="mt-side"><h3>{escaped(title)}</h3>'
-        f'<p lang="{escaped(code)}" dir="auto" class="mt-text">{"".join(_marked(own, side))}</p>'
-        f'<p class="mt-count">{"" if busy else _count(own, text)}</p></section>'
-        for title, own, text, side in columns
+        f'<p lang="{escaped(code)}" dir="auto" class="mt-text">{"".join(_marked(pieces, side))}</p>'
+        f'<p class="mt-count">{"" if busy else _count(pieces, text)}</p></section>'
+        for title, pieces, text, side in columns
     ]
     return f'<div class="mt-sides">{"".join(parts)}</div>'
 

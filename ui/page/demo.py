@@ -30,13 +30,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_service_options(parser, "a temporary one, where they are deleted an hour after their user has left")
 
 
-def logins(given: Sequence[str]) -> list[tuple[str, str]]:
+def logins(options: Sequence[str]) -> list[tuple[str, str]]:
     """Users and passwords of `--auth`; raises UserError for one without either."""
     texts = [
-        line for text in given for line in (os.environ.get("RAG_MT_AUTH", "").splitlines() if text == "env" else [text])
+        line
+        for text in options
+        for line in (os.environ.get("RAG_MT_AUTH", "").splitlines() if text == "env" else [text])
     ]
     pairs = [tuple(text.split(":", 1)) for text in texts]
-    if given and (not pairs or not all(len(pair) == 2 and all(pair) for pair in pairs)):
+    if options and (not pairs or not all(len(pair) == 2 and all(pair) for pair in pairs)):
         raise UserError("--auth names no user with a password: expected USER:PASSWORD, or env and RAG_MT_AUTH set so")
     return [(pair[0], pair[1]) for pair in pairs]
 

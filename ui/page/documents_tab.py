@@ -11,25 +11,17 @@ from typing import Any
 import gradio as gr
 
 from rag_mt.base.errors import UserError
-from ui.page.markup import escaped
+from ui.page.markup import isolated, table
 from ui.page.parts import FAST, LONG, Parts, asked_from, html_part
+from ui.page.progress import STATE_NAMES, progress_line
 from ui.page.sessions import Session, Sessions
 from ui.page.translating import AUTO, Asked, choice_of, message
 from ui.server.document_records import Document
 from ui.server.service import Service
-from ui.server.tasks import State
 from ui.server.work import Order
 
 SHOWN = 8
 """Segments of a document that are shown while it is translated: the newest."""
-
-SAYS = {
-    "waiting": "Waiting to begin",
-    "running": "Translating",
-    "done": "Done",
-    "failed": "Failed",
-    "cancelled": "Stopped",
-}
 
 
 def documents_tab(service: Service, sessions: Sessions, parts: Parts) -> list[Any]:
@@ -58,19 +50,19 @@ def documents_tab(service: Service, sessions: Sessions, parts: Parts) -> list[An
                 partial = html_part("", elem_id="document-partial")
     shown = [progress, partial, download, stop]
 
-    def begin(request: gr.Request, file: str | None, named: str, *values: Any) -> Iterator[list[Any]]:
+    def begin(request: gr.Request, file: str | None, column: str, *values: Any) -> Iterator[list[Any]]:
         session = sessions.of(request.session_hash)
         try:
-            document = _started(service, session, file, named, asked_from(*values))
+            document = _started(service, session, file, column, asked_from(*values))
         except UserError as error:
             yield [message(str(error), wrong=True), "", gr.update(interactive=False), gr.update(interactive=False)]
             return
         yield from _follow(document)
 
     def resumed(request: gr.Request) -> Iterator[list[Any]]:
-        own = service.documents.of(sessions.of(request.session_hash).owner)
-        if own:
-            yield from _follow(own[-1])
+        documents = service.documents.of(sessions.of(request.session_hash).owner)
+        if documents:
+            yield from _follow(documents[-1])
         else:
             yield [gr.skip()] * len(shown)
 
@@ -99,7 +91,8 @@ def _started(service: Service, session: Session, file: str | None, column: str, 
 
 def _follow(document: Document) -> Iterator[list[Any]]:
     for state in document.updates(0.25):
-        line, pairs = document_line(document, state), _pairs(document)
+        line = progress_line(document, state, "Progress of the document", f"{STATE_NAMES[state]},")
+        pairs = _pairs(document)
         if state == "done" and document.result is not None:
             # The page takes its own copy, under the name that the user should get.
             with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
@@ -109,36 +102,6 @@ def _follow(document: Document) -> Iterator[list[Any]]:
             yield [line, pairs, gr.update(value=None, interactive=False), gr.update(interactive=not document.ended)]
 
 
-def document_line(document: Document, state: State) -> str:
-    """Name, state and progress of a document as HTML."""
-    done, total = document.progress
-    name = f'<strong dir="auto">{escaped(document.name)}</strong>'
-    if state == "failed":
-        return f'<p class="mt-message mt-wrong" role="alert">{name}: {escaped(document.error)}</p>'
-    notes = "".join(f"<li>{escaped(note)}</li>" for note in document.notes)
-    return (
-        f'<p class="mt-message" role="status">{name}: {SAYS[state]}, {done} of {total} sentences.</p>'
-        f"{progress_bar(done, total, 'Progress of the document')}{f'<ul>{notes}</ul>' if notes else ''}"
-    )
-
-
-def progress_bar(done: int, total: int, label: str) -> str:
-    """A bar that screen readers can read too."""
-    share = 100 * done // total if total else 0
-    return (
-        f'<div class="mt-bar" role="progressbar" aria-label="{escaped(label)}" aria-valuemin="0" aria-valuemax="100" '
-        f'aria-valuenow="{share}"><div style="width: {share}%"></div></div>'
-    )
-
-
 def _pairs(document: Document) -> str:
-    rows = "".join(
-        f'<tr><td data-label="Source" dir="auto">{escaped(source)}</td>'
-        f'<td data-label="Translation" dir="auto">{escaped(text)}</td></tr>'
-        for source, text in document.partial[-SHOWN:]
-    )
-    if not rows:
-        return ""
-    head = '<thead><tr><th scope="col">Source</th><th scope="col">Translation</th></tr></thead>'
-    caption = '<caption class="mt-sr">Newest translations</caption>'
-    return f'<table class="mt-table">{caption}{head}<tbody>{rows}</tbody></table>'
+    rows = [[isolated(text) for text in pair] for pair in document.partial[-SHOWN:]]
+    return table("Newest translations", ("Source", "Translation"), rows) if rows else ""

@@ -67,10 +67,10 @@ def _connect_languages(service: Service, sessions: Sessions, parts: Parts) -> No
     def typed(text: str, source: str) -> Any:
         if source != AUTO or len(text) < LEAST_TO_DETECT:
             return gr.skip()
-        found = service.detector.best(text)
-        if found is None:
+        detected = service.detector.best(text)
+        if detected is None:
             return gr.skip()
-        known = language(found.code)
+        known = language(detected.code)
         return message(f"This looks like {known.native} ({known.name}).")
 
     def swap(request: gr.Request, text: str, source: str, target: str) -> list[Any]:
@@ -97,7 +97,7 @@ def _connect_examples(service: Service, parts: Parts) -> None:
 
     def fill(subject: str, source: str, target: str) -> list[Any]:
         able = service.offer.sources_of(target) if source == AUTO else (source,)
-        code = next((own for own in ("de", "en", *able) if own in able and own in known), "")
+        code = next((code for code in ("de", "en", *able) if code in able and code in known), "")
         if not code:
             name = f" in {language(source).name}" if source != AUTO else ""
             return [gr.skip(), message(f"there is no example{name} yet", wrong=True)]

@@ -34,5 +34,5 @@ def example(subject: str, code: str) -> str:
 
 def example_languages() -> tuple[str, ...]:
     """The codes of the languages that every subject has a text in."""
-    found = [{path.name.split(".")[1] for path in FOLDER.glob(f"{subject}.*.txt")} for subject in SUBJECTS]
-    return tuple(sorted(set.intersection(*found)))
+    codes = [{path.name.split(".")[1] for path in FOLDER.glob(f"{subject}.*.txt")} for subject in SUBJECTS]
+    return tuple(sorted(set.intersection(*codes)))

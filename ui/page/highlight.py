@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rag_mt.base.types import Context
-from ui.page.markup import escaped
+from ui.page.markup import escaped, table
 from ui.page.shown import ShownHint
 
 CONTEXT_CHARS = 240
@@ -109,31 +109,23 @@ def hint_table(text: str, hints: Sequence[ShownHint], code: str) -> str:
     """All hints, a row each, with a button that opens the origin and the switch; or why there is none."""
     if not hints:
         return f'<p class="mt-empty">{NONE_FOUND if text else BEFORE}</p>'
-    head = "".join(
-        f'<th scope="col">{name}</th>'
-        for name in ("Hint", "Source", "Target text", "Score", "From", "Used", "Show to the model")
+    return table(
+        "Hints that were found for the source text",
+        ("Hint", "Source", "Target text", "Score", "From", "Used", "Show to the model"),
+        [_row(text, shown, code) for shown in hints],
+        [f' data-hint-row="{shown.number}" class="mt-{_state(shown)}"' for shown in hints],
     )
-    rows = "".join(_row(text, shown, code) for shown in hints)
+
+
+def _row(text: str, shown: ShownHint, code: str) -> tuple[str, ...]:
+    hint = shown.hint
     return (
-        '<table class="mt-table"><caption class="mt-sr">Hints that were found for the source text</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f'<button type="button" class="mt-open" data-hint="{shown.number}" aria-expanded="false" '
+        f'aria-controls="mt-origin-{shown.number}" aria-label="Open hint {shown.number}">{shown.number}</button>',
+        f'<span dir="auto">{escaped(_short(shown.span.of(text)))}</span>',
+        f'<span lang="{escaped(code)}" dir="auto">{_marked(hint.context(100))}</span>',
+        f"{hint.hit.score:.3f}",
+        escaped(str(hint.hit.sentence.source)) or "unknown",
+        _IN_TABLE[_state(shown)],
+        _switch(shown),
     )
-
-
-def _row(text: str, shown: ShownHint, code: str) -> str:
-    hint, origin = shown.hint, shown.hint.hit.sentence.source
-    cells = (
-        (
-            "Hint",
-            f'<button type="button" class="mt-open" data-hint="{shown.number}" aria-expanded="false" '
-            f'aria-controls="mt-origin-{shown.number}" aria-label="Open hint {shown.number}">{shown.number}</button>',
-        ),
-        ("Source", f'<span dir="auto">{escaped(_short(shown.span.of(text)))}</span>'),
-        ("Target text", f'<span lang="{escaped(code)}" dir="auto">{_marked(hint.context(100))}</span>'),
-        ("Score", f"{hint.hit.score:.3f}"),
-        ("From", escaped(str(origin)) or "unknown"),
-        ("Used", _IN_TABLE[_state(shown)]),
-        ("Show to the model", _switch(shown)),
-    )
-    inside = "".join(f'<td data-label="{name}">{value}</td>' for name, value in cells)
-    return f'<tr data-hint-row="{shown.number}" class="mt-{_state(shown)}">{inside}</tr>'

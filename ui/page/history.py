@@ -16,7 +16,7 @@ from rag_mt.base.languages import language
 from rag_mt.base.types import TranslatedText
 from rag_mt.formats.jsonl import added_fields
 from rag_mt.formats.xml import XML_LANG, legal
-from ui.page.markup import escaped, tagged
+from ui.page.markup import escaped, table, tagged
 
 LIMIT = 200
 """Entries that a session keeps."""
@@ -49,24 +49,22 @@ def history_table(entries: Sequence[Entry]) -> str:
     """The entries as an escaped table, newest first."""
     if not entries:
         return '<p class="mt-empty">Nothing has been translated in this session yet.</p>'
-    names = ("Time", "Languages", "Source", "Translation", "Hints used")
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    return (
-        '<table class="mt-table"><caption class="mt-sr">Translations of this session</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(map(_row, reversed(entries)))}</tbody></table>"
+    return table(
+        "Translations of this session",
+        ("Time", "Languages", "Source", "Translation", "Hints used"),
+        map(_row, reversed(entries)),
     )
 
 
-def _row(entry: Entry) -> str:
+def _row(entry: Entry) -> tuple[str, ...]:
     languages = f"{language(entry.source).native} → {language(entry.target).native}"
-    cells = (
-        ("Time", f"{entry.time.astimezone():%H:%M:%S}"),
-        ("Languages", f"{escaped(languages)}<br><small>{escaped(entry.system)}</small>"),
-        ("Source", tagged(entry.text, entry.source)),
-        ("Translation", tagged(entry.translated.text, entry.target)),
-        ("Hints used", f"{entry.used} of {entry.hints}"),
+    return (
+        f"{entry.time.astimezone():%H:%M:%S}",
+        f"{escaped(languages)}<br><small>{escaped(entry.system)}</small>",
+        tagged(entry.text, entry.source),
+        tagged(entry.translated.text, entry.target),
+        f"{entry.used} of {entry.hints}",
     )
-    return "<tr>" + "".join(f'<td data-label="{name}">{value}</td>' for name, value in cells) + "</tr>"
 
 
 def export(entries: Sequence[Entry], name: str) -> str:
@@ -76,11 +74,11 @@ def export(entries: Sequence[Entry], name: str) -> str:
 
 def _csv(entries: Sequence[Entry]) -> str:
     out = io.StringIO()
-    table = csv.writer(out)
-    table.writerow(("time", "source_language", "target_language", "source", "translation", "hints", "used", "system"))
+    writer = csv.writer(out)
+    writer.writerow(("time", "source_language", "target_language", "source", "translation", "hints", "used", "system"))
     for e in entries:
         cells = (e.source, e.target, e.text, e.translated.text, str(e.hints), str(e.used), e.system)
-        table.writerow((e.time.isoformat(timespec="seconds"), *map(_harmless, cells)))
+        writer.writerow((e.time.isoformat(timespec="seconds"), *map(_harmless, cells)))
     return f"\ufeff{out.getvalue()}"  # the mark tells spreadsheets that it is UTF-8
 
 
@@ -123,8 +121,8 @@ def _tmx(entries: Sequence[Entry]) -> str:
         for code, text in ((e.source, e.text), (e.target, e.translated.text)):
             variant = etree.SubElement(unit, "tuv", {XML_LANG: code})
             etree.SubElement(variant, "seg").text = legal(text)
-    made: bytes = etree.tostring(root, encoding="utf-8", xml_declaration=True, pretty_print=True)
-    return made.decode("utf-8")
+    xml: bytes = etree.tostring(root, encoding="utf-8", xml_declaration=True, pretty_print=True)
+    return xml.decode("utf-8")
 
 
 _WRITERS: dict[str, Callable[[Sequence[Entry]], str]] = {"tmx": _tmx, "csv": _csv, "jsonl": _jsonl}

@@ -47,8 +47,8 @@ def history_tab(sessions: Sessions, ended: list[Any]) -> None:
 
 
 def _exporter(sessions: Sessions, name: str) -> Any:
-    def made(request: gr.Request) -> dict[str, str]:
+    def exported(request: gr.Request) -> dict[str, str]:
         entries = list(sessions.of(request.session_hash).history)
         return {"name": f"rag-mt-history.{name}", "text": export(entries, name)}
 
-    return made
+    return exported

@@ -11,9 +11,9 @@ import gradio as gr
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from ui.page.choices import first_target, index_entries, index_retriever_entries, own_index_entries, target_entries
-from ui.page.documents_tab import SAYS, progress_bar
-from ui.page.markup import escaped
+from ui.page.markup import escaped, isolated, table
 from ui.page.parts import FAST, LONG, Parts, html_part
+from ui.page.progress import STATE_NAMES, progress_line
 from ui.page.sessions import Sessions
 from ui.page.translating import AUTO, message
 from ui.server.service import Service
@@ -56,7 +56,7 @@ def indexes_tab(service: Service, sessions: Sessions, parts: Parts) -> list[Any]
                     stop = gr.Button("Stop", interactive=False, elem_id="index-stop", min_width=80)
                 progress = html_part("", elem_id="index-progress")
             with gr.Column(min_width=260):
-                table = html_part(index_table([]), elem_id="index-table")
+                index_list = html_part(index_table([]), elem_id="index-table")
                 chosen = gr.Dropdown([], value=None, label="One of your indexes", elem_id="index-chosen")
                 with gr.Row():
                     use = gr.Button("Use it", size="sm", elem_id="index-use", min_width=80)
@@ -64,71 +64,65 @@ def indexes_tab(service: Service, sessions: Sessions, parts: Parts) -> list[Any]
                 with gr.Row():
                     new_name = gr.Textbox(label="New name", max_length=100, elem_id="index-new-name")
                     rename = gr.Button("Rename it", size="sm", elem_id="index-rename", min_width=80)
-    listed = [table, chosen]
+    listed = [index_list, chosen]
     used = [parts.index, parts.retriever]
 
     def drawn(owner: str, value: str | None = None) -> list[Any]:
-        own = service.indexes.of(owner)
-        value = value or (own[-1].id if own else None)
-        return [index_table(own), gr.update(choices=own_index_entries(service, owner), value=value)]
+        indexes = service.indexes.of(owner)
+        value = value or (indexes[-1].id if indexes else None)
+        return [index_table(indexes), gr.update(choices=own_index_entries(service, owner), value=value)]
 
     def build(
-        request: gr.Request, files: list[str] | None, given: str, target: str, system: str, named: str, shown: str
+        request: gr.Request, files: list[str] | None, name: str, code: str, retriever: str, column: str, target: str
     ) -> Iterator[list[Any]]:
         """Outputs: progress, stop, the list, and what the next translation uses."""
         owner = sessions.of(request.session_hash).owner
         same = [gr.skip()] * 4
         try:
             uploads = [(Path(file).name, Path(file)) for file in files or []]
-            name = given.strip() or (uploads[0][0] if uploads else "")
-            task = service.indexes.build(owner, name, target, uploads, system, named.strip())
+            name = name.strip() or (uploads[0][0] if uploads else "")
+            task = service.indexes.build(owner, name, code, uploads, retriever, column.strip())
         except UserError as error:
             yield [message(str(error), wrong=True), gr.update(interactive=False), *same]
             return
         for state in task.updates(0.25):
-            line = build_line(task, state, target == shown)
+            outputs = [build_line(task, state, code == target), gr.update(interactive=not task.ended), *same]
             if state == "done":
-                yield [
-                    line,
-                    gr.update(interactive=False),
-                    *drawn(owner, task.id),
-                    *_using(service, owner, task.id, shown),
-                ]
-            else:
-                yield [line, gr.update(interactive=not task.ended), *same]
+                outputs[2:] = [*drawn(owner, task.id), *_using(service, owner, task.id, target)]
+            yield outputs
 
     def stopped(request: gr.Request) -> Any:
         for task in service.indexes.builds(sessions.of(request.session_hash).owner):
             task.cancel()
         return gr.update(interactive=False)
 
-    def take(request: gr.Request, id: str | None, shown: str) -> list[Any]:
+    def take(request: gr.Request, id: str | None, target: str) -> list[Any]:
         owner = sessions.of(request.session_hash).owner
         try:
             index = service.indexes.get(owner, id or "")
         except UserError:
             return [message("choose one of your indexes first", wrong=True), gr.skip(), gr.skip()]
-        if index.language != shown:
+        if index.language != target:
             wanted = language(index.language).native
             return [message(f"set the target language to {wanted} to use this index", wrong=True), gr.skip(), gr.skip()]
-        return [message(f"The next translation searches {index.name}."), *_using(service, owner, index.id, shown)]
+        return [message(f"The next translation searches {index.name}."), *_using(service, owner, index.id, target)]
 
-    def changed(request: gr.Request, id: str | None, new: str, shown: str) -> list[Any]:
+    def changed(request: gr.Request, id: str | None, name: str, target: str) -> list[Any]:
         """Rename."""
         owner = sessions.of(request.session_hash).owner
         try:
-            index = service.indexes.rename(owner, id or "", new)
+            index = service.indexes.rename(owner, id or "", name)
         except UserError as error:
             return [message(str(error), wrong=True), *drawn(owner, id), gr.skip()]
-        return [message(f"Renamed to {index.name}."), *drawn(owner, id), _entries(service, owner, shown)]
+        return [message(f"Renamed to {index.name}."), *drawn(owner, id), _entries(service, owner, target)]
 
-    def removed(request: gr.Request, id: str | None, index: str, shown: str) -> list[Any]:
+    def removed(request: gr.Request, id: str | None, index: str, target: str) -> list[Any]:
         owner = sessions.of(request.session_hash).owner
         try:
             service.indexes.delete(owner, id or "")
         except UserError as error:
             return [message(str(error), wrong=True), *drawn(owner), gr.skip()]
-        entries = _entries(service, owner, shown, "" if index == id else index)
+        entries = _entries(service, owner, target, "" if index == id else index)
         return [message("Deleted."), *drawn(owner), entries]
 
     start.click(build, [upload, name, code, retriever, column, parts.target], [progress, stop, *listed, *used], **LONG)
@@ -154,36 +148,20 @@ def _entries(service: Service, owner: str, target: str, value: str | None = None
 
 def build_line(build: Build, state: State, same_language: bool) -> str:
     """Name, state and progress of a build as HTML."""
-    done, total = build.progress
-    name = f'<strong dir="auto">{escaped(build.name)}</strong>'
-    if state == "failed":
-        return f'<p class="mt-message mt-wrong" role="alert">{name}: {escaped(build.error)}</p>'
-    says = {**SAYS, "running": "Indexing"}[state]
+    state_name = {**STATE_NAMES, "running": "Indexing"}[state]
     if state == "done":
         wanted = language(build.language).native
-        after = " The next translation searches it." if same_language else f" Choose {wanted} as target to use it."
-        says = f"Done.{after}"
-    return (
-        f'<p class="mt-message" role="status">{name}: {escaped(says)} {done} of {total} sentences.</p>'
-        f"{progress_bar(done, total, 'Progress of the index')}"
-        f"{''.join(f'<p>{escaped(note)}</p>' for note in build.notes)}"
-    )
+        after = "The next translation searches it." if same_language else f"Choose {wanted} as target to use it."
+        state_name = f"Done. {after}"
+    return progress_line(build, state, "Progress of the index", state_name)
 
 
 def index_table(indexes: list[UserIndex]) -> str:
     """The owner's indexes as a table."""
     if not indexes:
         return '<p class="mt-empty">You have no index yet.</p>'
-    names = ("Name", "Language", "Built for", "Sentences")
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    rows = "".join(
-        f'<tr><td data-label="Name" dir="auto">{escaped(index.name)}</td>'
-        f'<td data-label="Language">{escaped(language(index.language).native)}</td>'
-        f'<td data-label="Built for">{escaped(index.retriever)}</td>'
-        f'<td data-label="Sentences">{index.sentences}</td></tr>'
+    rows = [
+        (isolated(index.name), language(index.language).native, escaped(index.retriever), str(index.sentences))
         for index in indexes
-    )
-    return (
-        '<table class="mt-table"><caption class="mt-sr">Your indexes</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    )
+    ]
+    return table("Your indexes", ("Name", "Language", "Built for", "Sentences"), rows)

@@ -61,8 +61,8 @@ def build_page(service: Service, sessions: Sessions, llm: str) -> gr.Blocks:
         def closed(request: gr.Request) -> None:
             sessions.close(request.session_hash)
 
-        own = page.load(opened, [browser, parts.target], [browser, parts.index, *index_parts], **FAST)
-        own.then(resume_document, None, document_parts, **LONG)
+        opening = page.load(opened, [browser, parts.target], [browser, parts.index, *index_parts], **FAST)
+        opening.then(resume_document, None, document_parts, **LONG)
         page.unload(closed)
     return page
 

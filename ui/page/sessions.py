@@ -105,7 +105,7 @@ class Sessions:
         self._closed[key] = session.owner
         if len(self._closed) > MOST:
             del self._closed[next(iter(self._closed))]
-        if all(own.owner != session.owner for own in self._sessions.values()):
+        if all(other.owner != session.owner for other in self._sessions.values()):
             self._left[session.owner] = time.monotonic()
 
     def sweep(self) -> None:

@@ -30,20 +30,20 @@ class ShownHint:
 def shown_hints(text: str, items: Sequence[Item], off: Sequence[ShownHint] = ()) -> tuple[ShownHint, ...]:
     """The hints of a job's sentences as far as they are known, and those switched `off` for sentences among them,
     numbered from 1 as they stand in the text."""
-    found: list[tuple[Span, str, Hint, bool | None, bool]] = []
+    hints_in_text: list[tuple[Span, str, Hint, bool | None, bool]] = []
     at = 0
     for item in items:
-        own = item.sentence.text
-        start = text.find(own, at)
+        sentence = item.sentence.text
+        start = text.find(sentence, at)
         if start < 0:
             continue
-        at = start + len(own)
+        at = start + len(sentence)
         hints = item.prompt.hints if item.prompt else ()
         used = item.translation.used if item.translation else (None,) * len(hints)
         taken = [(h, u, False) for h, u in zip(hints, used, strict=True)]
-        taken += [(o.hint, None, True) for o in off if o.sentence == own and o.hint not in hints]
+        taken += [(o.hint, None, True) for o in off if o.sentence == sentence and o.hint not in hints]
         for hint, was_used, switched_off in taken:
             span = Span(start + hint.source_span.start, start + hint.source_span.end)
-            found.append((span, own, hint, was_used, switched_off))
-    found.sort(key=lambda hint: (hint[0], hint[4], hint[2].phrase))
-    return tuple(ShownHint(number, *hint) for number, hint in enumerate(found, 1))
+            hints_in_text.append((span, sentence, hint, was_used, switched_off))
+    hints_in_text.sort(key=lambda hint: (hint[0], hint[4], hint[2].phrase))
+    return tuple(ShownHint(number, *hint) for number, hint in enumerate(hints_in_text, 1))

@@ -128,13 +128,13 @@ def source_of(service: Service, asked: Asked) -> str:
         raise UserError("there is no text: type or paste some, or choose an example")
     if asked.source != AUTO:
         return asked.source
-    found = service.detector.best(asked.text)
-    if found is None:
+    detected = service.detector.best(asked.text)
+    if detected is None:
         raise UserError("the language of the text could not be told: choose it in the list on the left")
-    if found.code == asked.target:
-        name = language(found.code).name
+    if detected.code == asked.target:
+        name = language(detected.code).name
         raise UserError(f"the text seems to be {name} already: choose another target language, or name the source")
-    return found.code
+    return detected.code
 
 
 def choice_of(service: Service, session: Session, source: str, asked: Asked) -> Choice:
@@ -216,10 +216,10 @@ def _last_view(result: Result, job: Job, detected: bool) -> View:
     shown = sum(not hint.off for hint in result.hints)
     notes = [note for sentence in translated.sentences for note in sentence.notes]
     name = f"Detected: {language(result.source).name}. " if detected else ""
-    said = f"{name}Done: {shown} hint{'s' * (shown != 1)} shown to the model, {used} used word for word."
+    summary = f"{name}Done: {shown} hint{'s' * (shown != 1)} shown to the model, {used} used word for word."
     return replace(
         hints_view(result),
-        message=message(" ".join([said, *map(sentence_case, dict.fromkeys(notes))])),
+        message=message(" ".join([summary, *map(sentence_case, dict.fromkeys(notes))])),
         output=output_pane(translated.text, result.target, result.hints),
         prompt=prompts(job.items),
     )
@@ -248,8 +248,8 @@ def switched(session: Session, number: int) -> View | None:
         session.off[hint.id] = hint
     hints = tuple(replace(h, off=h.id in session.off, used=None) if h.id == hint.id else h for h in result.hints)
     session.result = replace(result, hints=hints)
-    said = f"Hint {number} is switched {'on' if hint.off else 'off'}. Press Translate to see what changes."
-    return replace(hints_view(session.result), message=message(said))
+    notice = f"Hint {number} is switched {'on' if hint.off else 'off'}. Press Translate to see what changes."
+    return replace(hints_view(session.result), message=message(notice))
 
 
 def swapped(service: Service, session: Session, text: str, source: str, target: str) -> tuple[str, str, str] | None:
@@ -261,8 +261,8 @@ def swapped(service: Service, session: Session, text: str, source: str, target: 
     if result and ((result.text, result.target) != (text, target) or source not in (AUTO, result.source)):
         result = None
     if source == AUTO:
-        found = service.detector.best(text) if text.strip() and not result else None
-        source = result.source if result else found.code if found else AUTO
+        detected = service.detector.best(text) if text.strip() and not result else None
+        source = result.source if result else detected.code if detected else AUTO
     if source not in service.offer.targets_of(target):
         return None
     session.cancel()

@@ -147,9 +147,9 @@ class Hosts:
         if scope["type"] == "http":
             called = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
             host = re.sub(r":\d*$", "", called)
-            if not any(host == own or (own.startswith("*.") and host.endswith(own[1:])) for own in self._names):
-                told = "the server is not known by this name: use another one, or start it with --allowed-host NAME"
-                await _refuse(send, 400, told)
+            if not any(host == name or (name.startswith("*.") and host.endswith(name[1:])) for name in self._names):
+                reason = "the server is not known by this name: use another one, or start it with --allowed-host NAME"
+                await _refuse(send, 400, reason)
                 return
         await self._app(scope, receive, send)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -25,10 +24,10 @@ from rag_mt.formats.html import HtmlText
 from rag_mt.formats.jsonl import added_fields
 from rag_mt.formats.registry import SUFFIXES
 from ui.server.access import AccessError, Bodies, Hosts, Keys, Pace
+from ui.server.api_uploads import router as uploads
 from ui.server.bodies import (
     DetectBody,
     DetectedLanguage,
-    ErrorAnswer,
     HealthAnswer,
     HintAnswer,
     HintOptions,
@@ -44,6 +43,7 @@ from ui.server.bodies import (
 from ui.server.languages import Detected
 from ui.server.limits import BusyError, MissingError, StoppedError, TooLargeError
 from ui.server.metrics import Measured, Metrics
+from ui.server.requests import ERRORS, owner_of, service_of
 from ui.server.service import Service
 from ui.server.work import Job, Order
 
@@ -52,17 +52,6 @@ log = logging.getLogger("rag_mt")
 SHORT = 40
 """Characters: the language of a shorter text is told from all texts of its request together."""
 CLIENT_GONE = 499
-
-ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorAnswer, "description": "The request cannot be answered as it is"},
-    401: {"model": ErrorAnswer, "description": "An API key is needed"},
-    403: {"model": ErrorAnswer, "description": "The API key is not known"},
-    404: {"model": ErrorAnswer, "description": "There is none of that id that is yours"},
-    413: {"model": ErrorAnswer, "description": "The body is too large"},
-    429: {"model": ErrorAnswer, "description": "Too much at once: try again after `Retry-After` seconds"},
-    500: {"model": ErrorAnswer, "description": "A fault of the server"},
-    503: {"model": ErrorAnswer, "description": "The server translates nothing until it is started again"},
-}
 
 
 def make_app(
@@ -102,12 +91,10 @@ def make_app(
     ready = "Loaded translators"
     metrics.follow("translators", ready, lambda: sum(t.state == "ready" for t in service.translators.states()))
     app.include_router(router)
-    from ui.server.api_uploads import router as uploads  # it imports from here
-
     app.include_router(uploads)
     _name_choices(app, service)
-    for kind, handler in HANDLERS.items():
-        app.add_exception_handler(kind, handler)
+    for kind in ANSWERED:
+        app.add_exception_handler(kind, _answered)
     app.add_middleware(Bodies, limits=service.limits)
     if cors:
         app.add_middleware(CORSMiddleware, allow_origins=list(cors), allow_methods=["*"], allow_headers=["*"])
@@ -137,26 +124,26 @@ async def translate(request: Request) -> TranslateAnswer:
     check_unicode(*texts)
     service.limits.check_texts(texts)
     target = service.offer.known(body.target)
-    found: Sequence[Detected | None]
+    sources: Sequence[Detected | None]
     if body.source.lower() == "auto":
-        found = await asyncio.to_thread(_detected_sources, service, texts)
+        sources = await asyncio.to_thread(_detected_sources, service, texts)
     else:
-        found = [Detected(service.offer.known(body.source), 1.0)] * len(texts)
-    orders = [_order(service, owner, body, d.code if d else target, target) for d in found]
+        sources = [Detected(service.offer.known(body.source), 1.0)] * len(texts)
+    orders = [_order(service, owner, body, d.code if d else target, target) for d in sources]
     pages = [HtmlText(text) for text in texts] if body.format == "html" else None
     plain = texts if pages is None else [page.text for page in pages]
-    made = await _translated(request, service, orders, plain)
-    result = [t.text for t in made]
+    translations = await _translated(request, service, orders, plain)
+    result = [t.text for t in translations]
     if pages is not None:
         done = zip(texts, pages, result, orders, strict=True)
         result = [page.filled(translation) if order else text for text, page, translation, order in done]
     several = not isinstance(body.q, str)
     answer = TranslateAnswer(translatedText=result if several else result[0])
     if body.source.lower() == "auto":
-        detected = [_detected(d) for d in found]
+        detected = [_detected(d) for d in sources]
         answer.detectedLanguage = detected if several else detected[0]
     if body.hints is not False:
-        added = [added_fields(*own) for own in zip(plain, made, strict=True)]
+        added = [added_fields(*pair) for pair in zip(plain, translations, strict=True)]
         hints = [[HintAnswer(**hint) for hint in fields["hints"]] for fields in added]
         notes = [list(fields["notes"]) for fields in added]
         answer.hints, answer.notes = (hints, notes) if several else (hints[0], notes[0])
@@ -197,8 +184,8 @@ async def detect(request: Request) -> list[DetectedLanguage]:
         raise UserError("Invalid request: missing q parameter")
     check_unicode(body.q)
     service.limits.check_texts([body.q])
-    found = await asyncio.to_thread(service.detector.detect, body.q)
-    return [_detected(d) for d in found] or [_detected(None)]
+    candidates = await asyncio.to_thread(service.detector.detect, body.q)
+    return [_detected(d) for d in candidates] or [_detected(None)]
 
 
 @router.get("/health", summary="Whether the server answers, and what is loaded")
@@ -245,44 +232,6 @@ async def metrics_text(request: Request) -> Response:
     """No text and no client is in them. Needs a key where the server has keys."""
     owner_of(request, request.query_params.get("api_key", ""))
     return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-
-def service_of(request: Request) -> Service:
-    """The service behind the application."""
-    service: Service = request.app.state.service
-    return service
-
-
-def owner_of(request: Request, key: str) -> str:
-    """Whom a request is from, by its key; raises AccessError, and BusyError for a client in too great a hurry."""
-    told = key or bearer_of(request)
-    keys, pace = request.app.state.keys, request.app.state.pace
-    place = client_of(request)
-    try:
-        owner: str = keys.owner(told)
-    except AccessError:
-        pace.ask(place)  # nobody is to try many keys
-        raise
-    pace.ask(owner if keys.needed else place)
-    return owner
-
-
-def client_of(request: Request) -> str:
-    """Where a request comes from: its address, or the network of 2^64 addresses that an IPv6 client has for itself."""
-    host = request.client.host if request.client else ""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:  # a socket file, say
-        return host
-    if address.version == 4 or address.ipv4_mapped:
-        return host
-    return str(ipaddress.ip_network((int(address), 64), strict=False))
-
-
-def bearer_of(request: Request) -> str:
-    """The key in the header of a request, or an empty text."""
-    given = request.headers.get("authorization", "")
-    return given[7:].strip() if given.lower().startswith("bearer ") else ""
 
 
 def _order(service: Service, owner: str, body: TranslateBody, source: str, target: str) -> Order | None:
@@ -338,11 +287,11 @@ async def _hung_up(request: Request) -> None:
         pass
 
 
-def _detected(found: Detected | None) -> DetectedLanguage:
-    """As LibreTranslate has it: per cent, and English where nothing tells the language."""
-    if found is None:
+def _detected(detected: Detected | None) -> DetectedLanguage:
+    """As LibreTranslate answers: confidence in per cent, and English with 0 where no language was detected."""
+    if detected is None:
         return DetectedLanguage(confidence=0.0, language="en")
-    return DetectedLanguage(confidence=round(100 * found.confidence, 1), language=found.code)
+    return DetectedLanguage(confidence=round(100 * detected.confidence, 1), language=detected.code)
 
 
 def _name_choices(app: FastAPI, service: Service) -> None:
@@ -353,9 +302,9 @@ def _name_choices(app: FastAPI, service: Service) -> None:
     for path in app.openapi()["paths"].values():
         for operation in path.values():
             for content in operation.get("requestBody", {}).get("content", {}).values():
-                for name, own in content["schema"]["properties"].items():
+                for name, schema in content["schema"]["properties"].items():
                     if name in named:
-                        own["enum"] = named[name]
+                        schema["enum"] = named[name]
 
 
 def _failed(status: int, message: str, **headers: str) -> JSONResponse:
@@ -363,42 +312,27 @@ def _failed(status: int, message: str, **headers: str) -> JSONResponse:
     return JSONResponse({"error": clean}, status, headers=headers)
 
 
-async def _user_error(request: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, BusyError):
-        return _failed(429, str(error), **{"Retry-After": str(error.retry_after)})
-    statuses: dict[type[Exception], int] = {TooLargeError: 413, MissingError: 404, StoppedError: 503}
-    return _failed(statuses.get(type(error), 400), str(error))
+STATUSES: dict[type[Exception], int] = {TooLargeError: 413, MissingError: 404, StoppedError: 503}
+"""The statuses of errors that are no 400."""
 
 
-async def _access_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, AccessError)
-    return _failed(error.status, str(error))
-
-
-async def _http_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    return _failed(error.status_code, str(error.detail), **(dict(error.headers) if error.headers else {}))
-
-
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    return _failed(400, f"Invalid request: {first['loc'][-1]}: {first['msg']}")
-
-
-async def _gone(request: Request, error: Exception) -> JSONResponse:
-    return _failed(CLIENT_GONE, "the client has hung up")
-
-
-async def _fault(request: Request, error: Exception) -> JSONResponse:
+async def _answered(request: Request, error: Exception) -> JSONResponse:
+    """An error as its answer: a status, and one sentence."""
+    match error:
+        case BusyError():
+            return _failed(429, str(error), **{"Retry-After": str(error.retry_after)})
+        case UserError():
+            return _failed(STATUSES.get(type(error), 400), str(error))
+        case AccessError():
+            return _failed(error.status, str(error))
+        case HTTPException():
+            return _failed(error.status_code, str(error.detail), **(error.headers or {}))
+        case RequestValidationError():
+            first = error.errors()[0]
+            return _failed(400, f"Invalid request: {first['loc'][-1]}: {first['msg']}")
+        case ClientDisconnect():
+            return _failed(CLIENT_GONE, "the client has hung up")
     return _failed(500, "the server failed: look at its log")
 
 
-HANDLERS: dict[Any, Any] = {
-    UserError: _user_error,
-    AccessError: _access_error,
-    HTTPException: _http_error,
-    RequestValidationError: _invalid,
-    ClientDisconnect: _gone,
-    Exception: _fault,
-}
+ANSWERED = (UserError, AccessError, HTTPException, RequestValidationError, ClientDisconnect, Exception)

@@ -20,7 +20,6 @@ from starlette.exceptions import HTTPException
 
 from rag_mt.base.errors import UserError
 from ui.server.access import MOST_FILES
-from ui.server.api import ERRORS, bearer_of, client_of, owner_of, service_of
 from ui.server.bodies import (
     ADAPTER,
     INDEXED,
@@ -36,8 +35,9 @@ from ui.server.bodies import (
 )
 from ui.server.document_records import Document
 from ui.server.limits import MissingError
+from ui.server.requests import ERRORS, bearer_of, client_of, owner_of, service_of
 from ui.server.service import Service
-from ui.server.tasks import Task
+from ui.server.tasks import State, Task
 from ui.server.user_indexes import Build, UserIndex
 from ui.server.work import Order
 
@@ -81,40 +81,31 @@ class BuildBody(BaseModel):
 
 @router.post(
     "/translate_file",
-    openapi_extra=described(FileBody, files=True),
+    openapi_extra=described(FileBody, "multipart/form-data"),
     summary="Translate a file: text, TSV, JSONL, TMX, PO or XLIFF",
 )
 async def translate_file(request: Request) -> DocumentAnswer:
     """Begins a job and answers at once. `translatedFileUrl` waits for the end and gives the file."""
-    async with _form(request) as (form, owner):
-        files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+    async with _form(request) as (form, owner, files):
         if len(files) != 1:
             raise UserError("Invalid request: missing file parameter" if not files else "send one file at a time")
-        service = service_of(request)
-        name = files[0].filename or "unnamed"
-        with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
-            path = Path(folder) / "upload"
-            await asyncio.to_thread(_save, files[0], path)
-            source, target = _text(form, "source", needed=True), _text(form, "target", needed=True)
-            column = _text(form, "column")
-            if source.lower() == "auto":
-                able = service.offer.sources_of(service.offer.known(target))
-                source = await asyncio.to_thread(
-                    service.documents.source_of, path, name, column, service.detector, able
-                )
-            named = [_text(form, name) for name in ("retriever", "index", "adapter", "llm")]
-            choice = service.choice(owner, source, target, *named)
-            client = "" if request.app.state.keys.needed else client_of(request)
-            begun = (owner, name, path, Order(choice, ""), column, client)
-            document = await asyncio.to_thread(service.documents.start, *begun)
+        service, (name, path) = service_of(request), files[0]
+        source, target = _text(form, "source", needed=True), _text(form, "target", needed=True)
+        column = _text(form, "column")
+        if source.lower() == "auto":
+            able = service.offer.sources_of(service.offer.known(target))
+            source = await asyncio.to_thread(service.documents.source_of, path, name, column, service.detector, able)
+        chosen = [_text(form, field) for field in ("retriever", "index", "adapter", "llm")]
+        order = Order(service.choice(owner, source, target, *chosen), "")
+        client = "" if request.app.state.keys.needed else client_of(request)
+        document = await asyncio.to_thread(service.documents.start, owner, name, path, order, column, client)
     return _document(request, document, 0)
 
 
 @router.get("/translate_file/{id}", summary="How far a file is")
 async def document(request: Request, id: Id, first: Annotated[int, Query(ge=0)] = 0, key: Key = "") -> DocumentAnswer:
     """`partial` holds what is translated, from segment number `first` on."""
-    found = service_of(request).documents.get(owner_of(request, key), id)
-    return _document(request, found, first)
+    return _document(request, service_of(request).documents.get(owner_of(request, key), id), first)
 
 
 @router.get(
@@ -130,13 +121,13 @@ async def download(
     request: Request, id: Id, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = 600.0, key: Key = ""
 ) -> FileResponse:
     """Waits up to `wait` seconds for the end."""
-    found = service_of(request).documents.get(owner_of(request, key), id)
-    await _ended(request, found, wait)
-    if found.result is None or found.state != "done":
-        raise HTTPException(409, found.error or f"the translation of {found.name} is {found.state}")
-    if not found.result.is_file():  # it gave way to a newer one while this request waited
-        raise MissingError(f"the translation of {found.name} has been deleted: translate it again")
-    return FileResponse(found.result, media_type="application/octet-stream", filename=found.output_name)
+    document = service_of(request).documents.get(owner_of(request, key), id)
+    await _ended(request, document, wait)
+    if document.result is None or document.state != "done":
+        raise HTTPException(409, document.error or f"the translation of {document.name} is {document.state}")
+    if not document.result.is_file():  # it gave way to a newer one while this request waited
+        raise MissingError(f"the translation of {document.name} has been deleted: translate it again")
+    return FileResponse(document.result, media_type="application/octet-stream", filename=document.output_name)
 
 
 @router.delete("/translate_file/{id}", status_code=204, summary="Cancel a job and delete its files")
@@ -149,38 +140,30 @@ async def delete_document(request: Request, id: Id, key: Key = "") -> Response:
 @router.get("/index", summary="Your indexes and those being built")
 async def indexes(request: Request, key: Key = "") -> list[IndexAnswer]:
     """Without API keys all clients of the server share them."""
-    owner, own = owner_of(request, key), service_of(request).indexes
-    finished = [_finished(index) for index in await asyncio.to_thread(own.of, owner)]
-    return finished + [_building(build) for build in own.builds(owner) if build.state != "done"]
+    owner, user_indexes = owner_of(request, key), service_of(request).indexes
+    finished = [_finished(index) for index in await asyncio.to_thread(user_indexes.of, owner)]
+    return finished + [_building(build) for build in user_indexes.builds(owner) if build.state != "done"]
 
 
 @router.post(
     "/index",
     status_code=202,
-    openapi_extra=described(BuildBody, files=True),
+    openapi_extra=described(BuildBody, "multipart/form-data"),
     summary="Index your own target-language text",
 )
 async def build_index(request: Request) -> IndexAnswer:
     """Begins to build and answers at once; its id is what `/translate` takes as `index` when it is done."""
-    async with _form(request) as (form, owner):
-        files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+    async with _form(request) as (form, owner, files):
         service = service_of(request)
-        language = service.offer.known(_text(form, "language", needed=True))
-        with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
-            saved = []
-            for number, file in enumerate(files):
-                path = Path(folder) / str(number)
-                await asyncio.to_thread(_save, file, path)
-                saved.append((file.filename or "unnamed", path))
-            build = await asyncio.to_thread(
-                service.indexes.build,
-                owner,
-                _text(form, "name") or (saved[0][0] if saved else ""),
-                language,
-                saved,
-                _text(form, "retriever") or service.retrievers[0],
-                _text(form, "column"),
-            )
+        build = await asyncio.to_thread(
+            service.indexes.build,
+            owner,
+            _text(form, "name") or (files[0][0] if files else ""),
+            service.offer.known(_text(form, "language", needed=True)),
+            files,
+            _text(form, "retriever") or service.retrievers[0],
+            _text(form, "column"),
+        )
     return _building(build)
 
 
@@ -195,28 +178,31 @@ async def rename_index(request: Request, id: Id) -> IndexAnswer:
     """JSON or form with `name`."""
     body = checked(RenameBody, await fields_of(request))
     check_unicode(body.name)
-    own, owner = service_of(request).indexes, owner_of(request, body.api_key)
-    return _finished(own.rename(owner, id, body.name))
+    return _finished(service_of(request).indexes.rename(owner_of(request, body.api_key), id, body.name))
 
 
 @router.delete("/index/{id}", status_code=204, summary="Delete an index, or end its build")
 async def delete_index(request: Request, id: Id, key: Key = "") -> Response:
     """Translations that use it right now go on. The files of a build that runs go as soon as it has ended."""
-    owner, own = owner_of(request, key), service_of(request).indexes
-    if not own.forget_build(owner, id):
-        await asyncio.to_thread(own.delete, owner, id)
+    await asyncio.to_thread(service_of(request).indexes.delete, owner_of(request, key), id)
     return Response(status_code=204)
 
 
 @asynccontextmanager
-async def _form(request: Request) -> AsyncIterator[tuple[FormData, str]]:
-    """The multipart form of a request, and whose it is; raises UserError for another body. A key that is in the header
-    counts, and is checked before anything is received."""
+async def _form(request: Request) -> AsyncIterator[tuple[FormData, str, list[tuple[str, Path]]]]:
+    """The multipart form of a request, its owner, and its files (name, copy in a temporary folder); raises UserError
+    for another body. A key in the header is checked before anything is received."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise UserError("the body is no multipart form: send the file as curl does with -F file=@NAME")
     owner = owner_of(request, "") if bearer_of(request) or not request.app.state.keys.needed else ""
     async with request.form(max_files=MOST_FILES, max_fields=MOST_FILES) as form:
-        yield form, owner or owner_of(request, _text(form, "api_key"))
+        owner = owner or owner_of(request, _text(form, "api_key"))
+        uploads = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+        with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
+            files = [(file.filename or "unnamed", Path(folder) / str(number)) for number, file in enumerate(uploads)]
+            for upload, (_, path) in zip(uploads, files, strict=True):
+                await asyncio.to_thread(_save, upload, path)
+            yield form, owner, files
 
 
 def _text(form: FormData, name: str, needed: bool = False) -> str:
@@ -241,18 +227,18 @@ async def _ended(request: Request, task: Task, seconds: float) -> None:
         await asyncio.sleep(POLL)
 
 
-def _document(request: Request, found: Document, first: int) -> DocumentAnswer:
+def _document(request: Request, document: Document, first: int) -> DocumentAnswer:
     return DocumentAnswer(
-        id=found.id,
-        name=found.name,
-        state=found.state,
-        done=found.progress[0],
-        total=found.progress[1],
-        error=found.error,
-        notes=list(found.notes),
-        translatedFileUrl=str(request.url_for("download", id=found.id)),
+        id=document.id,
+        name=document.name,
+        state=document.state,
+        done=document.progress[0],
+        total=document.progress[1],
+        error=document.error,
+        notes=list(document.notes),
+        translatedFileUrl=str(request.url_for("download", id=document.id)),
         first=first,
-        partial=[[source, target] for source, target in found.partial[first : first + MOST_SEGMENTS]],
+        partial=[[source, target] for source, target in document.partial[first : first + MOST_SEGMENTS]],
     )
 
 
@@ -265,30 +251,21 @@ def _either(service: Service, owner: str, id: str) -> IndexAnswer:
 
 
 def _building(build: Build) -> IndexAnswer:
-    return IndexAnswer(
-        id=build.id,
-        name=build.name,
-        language=build.language,
-        retriever=build.retriever,
-        state=build.state,
-        done=build.progress[0],
-        total=build.progress[1],
-        units=0,
-        error=build.error,
-        notes=list(build.notes),
-    )
+    return _index(build, build.state, build.progress, error=build.error, notes=build.notes)
 
 
-def _finished(own: UserIndex) -> IndexAnswer:
-    return IndexAnswer(
-        id=own.id,
-        name=own.name,
-        language=own.language,
-        retriever=own.retriever,
-        state="done",
-        done=own.sentences,
-        total=own.sentences,
-        units=own.units,
-        error="",
-        notes=[],
-    )
+def _finished(index: UserIndex) -> IndexAnswer:
+    return _index(index, "done", (index.sentences, index.sentences), index.units)
+
+
+def _index(
+    index: Build | UserIndex,
+    state: State,
+    progress: tuple[int, int],
+    units: int = 0,
+    error: str = "",
+    notes: tuple[str, ...] = (),
+) -> IndexAnswer:
+    names = {name: getattr(index, name) for name in ("id", "name", "language", "retriever")}
+    done, total = progress
+    return IndexAnswer(**names, state=state, done=done, total=total, units=units, error=error, notes=list(notes))

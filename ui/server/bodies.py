@@ -6,10 +6,11 @@ import json
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, WithJsonSchema
 
 from rag_mt.base.errors import UserError
 from retrievers.registry import RETRIEVERS
+from ui.server.tasks import State
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -17,7 +18,9 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 LLM = "The language model, of those that the server offers"
 ADAPTER = "The model's adapter, of those that the server offers"
 SEARCHING = "What finds hints: " + ", ".join(RETRIEVERS)
-INDEXED = "The retriever that will search it: " + ", ".join(n for n, own in RETRIEVERS.items() if own.needs_index)
+INDEXED = "The retriever that will search it: " + ", ".join(
+    name for name, spec in RETRIEVERS.items() if spec.needs_index
+)
 
 
 def _flag(value: Any) -> Any:
@@ -40,6 +43,10 @@ class HintOptions(BaseModel):
     least_score: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 
+INLINE = WithJsonSchema(HintOptions.model_json_schema())
+"""The schema in place: the reference that pydantic would write leads nowhere in the server's OpenAPI document."""
+
+
 class TranslateBody(BaseModel):
     """A request for translation, as LibreTranslate has it, with what rag_mt adds."""
 
@@ -52,7 +59,7 @@ class TranslateBody(BaseModel):
     alternatives: Annotated[int, Field(description="Taken and not answered: there is one translation")] = 0
     api_key: Annotated[str, Field(description="Needed where the server has keys")] = ""
     hints: Annotated[
-        Annotated[bool, Tag("bool")] | Annotated[HintOptions, Tag("options")],
+        Annotated[bool, Tag("bool")] | Annotated[HintOptions, Tag("options"), INLINE],
         Discriminator(lambda value: "options" if isinstance(value, dict | HintOptions) else "bool"),
         BeforeValidator(_flag),
         Field(description="Whether the answer tells its hints, and which"),
@@ -145,7 +152,7 @@ class DocumentAnswer(BaseModel):
 
     id: str
     name: str
-    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    state: State
     done: int
     total: int
     error: str
@@ -162,7 +169,7 @@ class IndexAnswer(BaseModel):
     name: str
     language: str
     retriever: str
-    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    state: State
     done: int
     total: int
     units: int
@@ -177,20 +184,20 @@ async def fields_of(request: Request) -> dict[str, Any]:
     Raises UserError for a body that is none of these.
     """
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    found: dict[str, Any] = _fields(request.query_params)
+    fields: dict[str, Any] = _fields(request.query_params)
     body = b"" if kind in FORMS else await request.body()
     if kind in FORMS:
         async with request.form(max_files=0) as form:
-            found |= _fields(form)
+            fields |= _fields(form)
     elif body:
         try:
-            told = json.loads(body)
+            content = json.loads(body)
         except (ValueError, RecursionError):
             raise UserError('the body is no JSON: expected an object such as {"q": "..."}, or a form') from None
-        if not isinstance(told, dict):
+        if not isinstance(content, dict):
             raise UserError('the body is JSON but no object: expected one such as {"q": "..."}')
-        found |= {name: value for name, value in told.items() if value is not None}
-    return found
+        fields |= {name: value for name, value in content.items() if value is not None}
+    return fields
 
 
 def checked(kind: type[Model], fields: dict[str, Any]) -> Model:
@@ -206,15 +213,10 @@ def checked(kind: type[Model], fields: dict[str, Any]) -> Model:
         raise UserError(f"Invalid request: {name}: {first['msg']}") from None
 
 
-def described(kind: type[BaseModel], files: bool = False) -> dict[str, Any]:
-    """OpenAPI's words for a body that is read by `fields_of`, or as a multipart form if it holds files."""
-    schema = kind.model_json_schema()
-    parts = schema.pop("$defs", {})
-    text = json.dumps(schema)
-    for name, part in parts.items():
-        text = text.replace(json.dumps({"$ref": f"#/$defs/{name}"}), json.dumps(part))
-    kinds = ("multipart/form-data",) if files else ("application/json", FORMS[0])
-    return {"requestBody": {"required": True, "content": {name: {"schema": json.loads(text)} for name in kinds}}}
+def described(kind: type[BaseModel], *media: str) -> dict[str, Any]:
+    """OpenAPI's description of a body in one of the media types, by default those that `fields_of` reads."""
+    content = {name: {"schema": kind.model_json_schema()} for name in media or ("application/json", FORMS[0])}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def check_unicode(*texts: str) -> None:

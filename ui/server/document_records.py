@@ -4,7 +4,6 @@ files. A finished one can be downloaded as before; one that was not finished say
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,18 +22,15 @@ RECORDED = ("owner", "client", "id", "created", "state", "error", "name", "outpu
 
 @dataclass(eq=False)
 class Document(Task):
-    """A file on its way; `progress` counts sentences. `partial` grows by (source, translation) pairs in file order.
+    """A file that is translated. `partial` grows by (source, translation) pairs in file order.
 
     `client` is where an owner that is nobody (without a key) asks from. `result` is the translated file once the state
-    is done; `output_name` is what to call it. `notes` tell what was left out or went wrong. `jobs` are those of its
-    segments that wait for the models.
+    is done; `output_name` is what to call it. `jobs` are those of its segments that wait for the models.
     """
 
-    name: str = ""
     output_name: str = ""
     client: str = ""
     partial: list[tuple[str, str]] = field(default_factory=list, repr=False)
-    notes: tuple[str, ...] = ()
     result: Path | None = None
     jobs: tuple[Job, ...] = field(default=(), repr=False)
 
@@ -69,17 +65,12 @@ def inherit(left: Path, folder: Path) -> list[Document]:
             continue
         place = path.parent.rename(folder / path.parent.name)
         if not document.ended:
-            said = f"the server was restarted before {document.name} was translated: send it again"
-            document.state, document.error, result = "failed", said, ""
+            reason = f"the server was restarted before {document.name} was translated: send it again"
+            document.state, document.error, result = "failed", reason, ""
         for file in place.iterdir():
             if file.name not in (RECORD, result):
                 file.unlink()
         document.result = place / result if result else None
         write_record(document, place)
         documents.append(document)
-    return sorted(documents, key=lambda own: own.created)
-
-
-def remove(folder: Path) -> None:
-    """Delete a document's files."""
-    shutil.rmtree(folder, ignore_errors=True)
+    return sorted(documents, key=lambda document: document.created)

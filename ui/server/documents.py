@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import threading
+import shutil
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -21,16 +20,14 @@ from rag_mt.formats.registry import format_of
 from rag_mt.text.splitting import split
 from rag_mt.translation.jobs import Counts
 from ui.server.access import ANONYMOUS
-from ui.server.document_records import Document, inherit, remove, write_record
+from ui.server.document_records import Document, inherit, write_record
 from ui.server.engine import Engine
 from ui.server.languages import MOST_CHARS, Detector
-from ui.server.limits import BusyError, Limits, MissingError
+from ui.server.limits import BusyError, Limits
 from ui.server.own_folders import OwnFolder
-from ui.server.tasks import CancelledTaskError, State, wait_for_all
+from ui.server.tasks import Outcome, OwnedTasks, outcome
 from ui.server.uploads import keep, named, shown_name
 from ui.server.work import Job, Order
-
-log = logging.getLogger("rag_mt")
 
 WINDOW = 32
 """Segments of a document that wait for the models at once."""
@@ -48,17 +45,16 @@ class Plan:
     order: Order
 
 
-class Documents:
+class Documents(OwnedTasks[Document]):
     """The documents of all owners, and those of the last day of a server that had `folder` before. All methods may be
-    called from any thread; nobody sees another owner's."""
+    called from any thread."""
 
     def __init__(self, folder: Path, engine: Engine, limits: Limits) -> None:
-        self._documents: dict[str, Document] = {}
+        super().__init__("document", lambda document: shutil.rmtree(self._folder / document.id, ignore_errors=True))
         self._own = OwnFolder(folder, "documents-", self._inherit)
         self._folder = self._own.path
         self._engine, self._limits = engine, limits
         self._closing = False
-        self._lock = threading.RLock()
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="document")
 
     def start(self, owner: str, name: str, upload: Path, order: Order, column: str = "", client: str = "") -> Document:
@@ -72,9 +68,9 @@ class Documents:
         shown = shown_name(name)
         document = Document(owner, name=shown, output_name=_output_name(shown, choice.target), client=client)
         place = self._folder / document.id
-        with self._lock:
+        with self.lock:
             self._make_room(document)
-            self._documents[document.id] = document
+            self.add(document)
         try:
             self._limits.check_file(upload.stat().st_size)
             place.mkdir()
@@ -85,7 +81,7 @@ class Documents:
                 plan.form.check(path, side, choice.target)
                 total = sum(len(split(s.text, choice.source)) for s in plan.form.segments(path, side, skips))
         except BaseException:
-            self._remove(document)
+            self.forget(document)
             raise
         document.progress = (0, total)
         document.notes = tuple(skips.remarks)
@@ -107,37 +103,15 @@ class Documents:
             for code in codes:
                 try:
                     with named(path, name):
-                        found = detector.best(_beginning(path, Side(code, column)))
+                        detected = detector.best(_beginning(path, Side(code, column)))
                 except UserError as error:  # the file names its languages, and this is none of them
                     wrong.append(error)
                     continue
-                if found and found.code == code:
+                if detected and detected.code == code:
                     return code
         if len(wrong) == len(codes):
             raise wrong[-1]
         raise UserError("the language of the file cannot be told, or is the target's: name the one that it is in")
-
-    def of(self, owner: str) -> list[Document]:
-        """The owner's documents, the oldest first."""
-        with self._lock:
-            return [d for d in self._documents.values() if d.owner == owner and not d.forgotten]
-
-    def get(self, owner: str, id: str) -> Document:
-        """A document of the owner; raises MissingError if there is none of that id."""
-        document = self._documents.get(id)
-        if document is None or document.owner != owner or document.forgotten:
-            raise MissingError(f"there is no document {id[:40]!r}: it may have been deleted")
-        return document
-
-    def delete(self, owner: str, id: str) -> None:
-        """Cancel a document or forget a finished one, with its files; those of a running one are deleted by its own
-        thread, and it counts until then."""
-        with self._lock:
-            document = self.get(owner, id)
-            document.forgotten = True
-            document.cancel()
-            if document.ended:
-                self._forget(document)
 
     def delete_all(self, owner: str) -> None:
         """Delete everything of an owner."""
@@ -147,81 +121,64 @@ class Documents:
     def cancel(self) -> None:
         """Cancel all documents, since the server stops."""
         self._closing = True
-        for document in list(self._documents.values()):
-            document.cancel()
+        super().cancel()
 
     def close(self, timeout: float = 60.0) -> None:
         """Cancel all documents and wait up to `timeout` seconds for their ends; the next server of the folder will know
         of them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.cancel()
-        wait_for_all(list(self._documents.values()), timeout)
-        with self._lock:  # which whoever writes the record of a document that has just ended holds
-            if self._documents:
+        self.wait(timeout)
+        with self.lock:  # which whoever writes the record of a document that has just ended holds
+            if self.all():
                 self._own.leave()
             else:
                 self._own.close()
 
     def _inherit(self, left: Path, folder: Path) -> None:
-        self._documents |= {document.id: document for document in inherit(left, folder)}
+        for document in inherit(left, folder):
+            self.add(document)
 
     def _make_room(self, new: Document) -> None:
-        all_documents = list(self._documents.values())
-        own = [d for d in all_documents if (d.owner, d.client) == (new.owner, new.client)]
+        all_documents = self.all()
+        of_client = [d for d in all_documents if (d.owner, d.client) == (new.owner, new.client)]
         if new.owner == ANONYMOUS and not new.client:
-            own = []  # many, who cannot be told from each other
-        for documents, most in ((own, self._limits.documents), (all_documents, self._limits.all_documents)):
+            of_client = []  # many, who cannot be told from each other
+        for documents, most in ((of_client, self._limits.documents), (all_documents, self._limits.all_documents)):
             if len(documents) >= most:
                 ended = next((d for d in documents if d.ended), None)
                 if ended is None:
                     raise BusyError(f"{len(documents)} files are being translated already: wait for one of them", 30)
-                self._forget(ended)
-
-    def _forget(self, document: Document) -> None:
-        self._documents.pop(document.id, None)
-        remove(self._folder / document.id)
-
-    def _remove(self, document: Document) -> None:
-        with self._lock:
-            self._forget(document)
+                self.forget(ended)
 
     def _run(self, document: Document, plan: Plan) -> None:
-        output = plan.path.with_name(f"result{''.join(plan.path.suffixes)}")
         counts = Counts()
-        ended: tuple[State, str] | None = None
-        try:
-            if not document.begin():
-                return
+
+        def translate() -> None:
+            output = plan.path.with_name(f"result{''.join(plan.path.suffixes)}")
             texts = self._translated(document, plan, counts)
             with whole_file(output) as part, part.open("wb") as file, compressed(file, output) as packed:
                 plan.form.fill(plan.path, plan.side, plan.order.choice.target, texts, packed)
             document.result = output
             document.notes += _notes(counts)
-            ended = ("done", "")
-        except (CancelledTaskError, CancelledError):
-            ended = ("cancelled", "")
-        except UserError as error:
-            ended = ("failed", str(error).replace(str(plan.path), document.name))
-        except BaseException:  # a panic in Rust is no Exception: the document is to end all the same
-            log.exception("translating a document failed")
-            ended = ("failed", "the file could not be translated (see the server's log)")
-        finally:
-            for job in document.jobs:
-                job.cancel()
-            with self._lock:
-                self._ended(document, plan, ended)
 
-    def _ended(self, document: Document, plan: Plan, ended: tuple[State, str] | None) -> None:
+        end = outcome(document, translate, plan.path, "the file could not be translated")
+        for job in document.jobs:
+            job.cancel()
+        with self.lock:
+            self._ended(document, plan, end)
+
+    def _ended(self, document: Document, plan: Plan, end: Outcome | None) -> None:
         """Give a document its last state (None: it has it). One that the end of the server has cancelled is as it was
         for the next one."""
         interrupted = self._closing and document.result is None
         if document.forgotten:
-            self._forget(document)
+            self.forget(document)
         elif not interrupted:
             plan.path.unlink(missing_ok=True)
-        if ended:
-            document.end(*ended)
-        if not document.forgotten and not interrupted and document.id in self._documents:
+        if end:
+            document.end(*end)
+        if not document.forgotten and not interrupted and document in self.all():
             write_record(document, plan.path.parent)
 
     def _translated(self, document: Document, plan: Plan, counts: Counts) -> Iterator[TranslatedText]:
@@ -242,14 +199,14 @@ class Documents:
         while not job.future.done():
             document.advance(0)
             wait([job.future], 0.2)
-        made = job.result()
+        translated = job.result()
         waiting.popleft()
         place = replace(segment.origin, file=document.name)
-        for translation in made.sentences:
+        for translation in translated.sentences:
             counts.add(replace(translation, source=replace(translation.source, source=place)))
-        document.partial.append((segment.text, made.text))
-        document.advance(len(made.sentences))
-        return made
+        document.partial.append((segment.text, translated.text))
+        document.advance(len(translated.sentences))
+        return translated
 
 
 def _beginning(path: Path, side: Side) -> str:

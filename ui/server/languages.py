@@ -34,15 +34,15 @@ class Offer:
 
     def targets_of(self, source: str) -> tuple[str, ...]:
         """The languages that text in `source` can be translated into, itself left out."""
-        return tuple(sorted(target for own, target in self.directions if own == source))
+        return tuple(sorted(target for s, target in self.directions if s == source))
 
     def sources_of(self, target: str) -> tuple[str, ...]:
         """The languages that can be translated into `target`."""
-        return tuple(sorted(source for source, own in self.directions if own == target))
+        return tuple(sorted(source for source, t in self.directions if t == target))
 
     def known(self, code: str) -> str:
         """The code of an offered language, whatever case or name it was given by; raises UserError."""
-        codes = [own.code for own in self.languages]
+        codes = [known.code for known in self.languages]
         wanted = code.strip()
         try:
             if len(wanted) <= LONGEST_CODE:  # what is longer is no code, and `language` would remember it
@@ -99,8 +99,8 @@ class Detector:
         """The possible languages, the likeliest first; empty for a text that says nothing (digits, another script)."""
         values = self._opened().compute_language_confidence_values(text[:MOST_CHARS]) if self._codes else []
         confidence = {value.language.iso_code_639_1.name.lower(): value.value for value in values}
-        found = [Detected(code, confidence.get(base, 0.0)) for code, base in self._codes.items()]
-        return sorted((d for d in found if d.confidence > 0), key=lambda d: (-d.confidence, d.code))
+        candidates = [Detected(code, confidence.get(base, 0.0)) for code, base in self._codes.items()]
+        return sorted((d for d in candidates if d.confidence > 0), key=lambda d: (-d.confidence, d.code))
 
     def best(self, text: str) -> Detected | None:
         """The likeliest language, or None for a text that says nothing."""

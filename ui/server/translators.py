@@ -114,33 +114,33 @@ class SharedModels:
         """The encoder of a name, or the default one of a retriever, loaded once."""
         with self._lock:
             key = encoder_key(retriever, name, device, dtype)
-            found = self._encoders.get(key)
-            if found is None:
-                found = self._encoders[key] = encoder_for(retriever, name, device, dtype)
-            return found
+            encoder = self._encoders.get(key)
+            if encoder is None:
+                encoder = self._encoders[key] = encoder_for(retriever, name, device, dtype)
+            return encoder
 
     def default_encoder(self, retriever: str) -> ModelEncoder:
         """The encoder that new indexes of a retriever are built with."""
         return self.encoder(retriever, None, self._options["device"], self._options["dtype"])
 
     def _llm_for(self, choice: Choice) -> LanguageModel:
-        own = chosen_adapters(choice.adapter, choice.llm, choice.retriever, choice.source, choice.target)
-        if own.plain_adapter is None:
-            return self._opened(choice.llm, own.adapter)
+        adapters = chosen_adapters(choice.adapter, choice.llm, choice.retriever, choice.source, choice.target)
+        if adapters.plain_adapter is None:
+            return self._opened(choice.llm, adapters.adapter)
 
         def routed() -> LanguageModel:
-            return RoutedLLM(*(cast(TransformersLLM, self._opened(choice.llm, adapter)) for adapter in own))
+            return RoutedLLM(*(cast(TransformersLLM, self._opened(choice.llm, adapter)) for adapter in adapters))
 
-        return self._kept((choice.llm, *own), routed)
+        return self._kept((choice.llm, *adapters), routed)
 
     def _opened(self, llm: str, adapter: str | None) -> LanguageModel:
         return self._kept((llm, adapter), lambda: open_llm(llm, adapter=adapter, **self._options))
 
     def _kept(self, key: tuple[str | None, ...], opened: Callable[[], LanguageModel]) -> LanguageModel:
-        found = self._llms.get(key)
-        if found is None:
-            found = self._llms[key] = opened()
-        return cast(LanguageModel, found)
+        model = self._llms.get(key)
+        if model is None:
+            model = self._llms[key] = opened()
+        return cast(LanguageModel, model)
 
 
 def _models(llm: LanguageModel) -> tuple[LanguageModel, ...]:
@@ -164,10 +164,10 @@ class Translators:
     def load(self, choice: Choice) -> Future[Translator]:
         """The translator, at once or when it is loaded; a load that failed is tried anew at the next call."""
         with self._lock:
-            found = self._futures.get(choice)
-            if found is not None:
+            known = self._futures.get(choice)
+            if known is not None:
                 self._futures.move_to_end(choice)
-                return found
+                return known
             self._set(choice, "loading")
             future = self._futures[choice] = self._thread.submit(self._load, choice)
             return future
@@ -199,14 +199,14 @@ class Translators:
     def _load(self, choice: Choice) -> Translator:
         begin = time.perf_counter()
         try:
-            made = self._open(choice)
+            translator = self._open(choice)
         except BaseException as error:
-            said = str(error) if isinstance(error, UserError) else f"{type(error).__name__} (see the server's log)"
+            reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__} (see the server's log)"
             if not isinstance(error, UserError):
                 log.exception("loading %s failed", choice)
             with self._lock:
                 self._futures.pop(choice, None)
-                self._set(choice, "failed", said)
+                self._set(choice, "failed", reason)
                 failed = [c for c, known in self._states.items() if known.state == "failed"]
                 for old in failed[: -self._most]:  # users can ask for ever new ones
                     self._states.pop(old)
@@ -214,13 +214,13 @@ class Translators:
         log.info("loaded: %s, in %.1f s", choice, time.perf_counter() - begin)
         with self._lock:
             self._set(choice, "ready")
-            self._make_room(choice, made)
-        return made
+            self._make_room(choice, translator)
+        return translator
 
-    def _make_room(self, newest: Choice, made: Translator) -> None:
+    def _make_room(self, newest: Choice, translator: Translator) -> None:
         """Drop the translators that were not asked for the longest until the limits hold."""
         ready = [(c, f.result()) for c, f in self._futures.items() if f.done() and c != newest]
-        ready.append((newest, made))
+        ready.append((newest, translator))
         while len(ready) > self._most or len({id(m) for _, t in ready for m in _models(t.llm)}) > self._most_llms:
             choice, _ = ready.pop(0)
             self._drop(choice)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import shutil
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -30,10 +29,8 @@ from retrievers.index.opening import open_index
 from retrievers.registry import RETRIEVERS, build_for, confidence_for, maker_for, retriever_spec
 from ui.server.limits import BusyError, LimitError, Limits, MissingError
 from ui.server.own_folders import OwnFolder
-from ui.server.tasks import CancelledTaskError, State, Task, wait_for_all
+from ui.server.tasks import Outcome, OwnedTasks, Task, missing, outcome
 from ui.server.uploads import keep, named, shown_name, shown_title
-
-log = logging.getLogger("rag_mt")
 
 INFO = "info.json"
 INDEX = "index"
@@ -55,12 +52,10 @@ class UserIndex:
 
 @dataclass(eq=False)
 class Build(Task):
-    """An index that is being built; `progress` counts sentences. `notes` tell what was left out."""
+    """An index that is being built."""
 
-    name: str = ""
     language: str = ""
     retriever: str = ""
-    notes: tuple[str, ...] = ()
     uploads: tuple[tuple[str, Path], ...] = field(default=(), repr=False)  # shown name, stored copy
 
 
@@ -81,8 +76,7 @@ class UserIndexes:
         self._encoder, self._gone = encoder, gone
         self._own = OwnFolder(folder, ".uploads-")
         self._work = self._own.path
-        self._builds: dict[str, Build] = {}
-        self._lock = threading.RLock()
+        self._builds = OwnedTasks[Build]("index", self._delete_uploads)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="indexing")
 
     def build(
@@ -105,10 +99,10 @@ class UserIndexes:
             able = ", ".join(name for name, spec in RETRIEVERS.items() if spec.needs_index)
             raise UserError(f"retriever {retriever!r} has no index: choose one of {able}")
         build = Build(owner, language=language(code).code, retriever=retriever)
-        with self._lock:
+        with self._builds.lock:
             build.name = self._free_name(owner, name)
             self._check_room(owner)
-            self._builds[build.id] = build
+            self._builds.add(build)
         place = self._work / build.id
         try:
             place.mkdir()
@@ -118,29 +112,23 @@ class UserIndexes:
                 raise UserError(f"there is no {language(code).name} sentence in the upload: expected running text")
             build.progress = (0, total)
         except BaseException:
-            shutil.rmtree(place, ignore_errors=True)
-            with self._lock:
-                self._builds.pop(build.id, None)
+            self._builds.forget(build)
             raise
         self._thread.submit(self._run, build, column)
         return build
 
     def of(self, owner: str) -> list[UserIndex]:
         """The owner's finished indexes, the oldest first."""
-        found = [self._info(place) for place in self._place(owner).glob("*/") if (place / INFO).is_file()]
-        return sorted(found, key=lambda index: (index.created, index.id))
+        indexes = [self._info(place) for place in self._place(owner).glob("*/") if (place / INFO).is_file()]
+        return sorted(indexes, key=lambda index: (index.created, index.id))
 
     def builds(self, owner: str) -> list[Build]:
         """The owner's builds that go on, and the last ones that failed or were cancelled; the oldest first."""
-        with self._lock:
-            return [build for build in self._builds.values() if build.owner == owner and not build.forgotten]
+        return self._builds.of(owner)
 
     def get_build(self, owner: str, id: str) -> Build:
         """A build of the owner; raises MissingError if there is none of that id."""
-        build = self._builds.get(id)
-        if build is None or build.owner != owner or build.forgotten:
-            raise MissingError(_missing(id))
-        return build
+        return self._builds.get(owner, id)
 
     def get(self, owner: str, id: str) -> UserIndex:
         """An index of the owner; raises MissingError if there is none of that id."""
@@ -150,37 +138,26 @@ class UserIndexes:
         """The folder of an index of the owner; raises MissingError if there is none of that id."""
         place = self._place(owner) / id
         if not id.isalnum() or not id.isascii() or not (place / INFO).is_file():
-            raise MissingError(_missing(id))
+            raise missing("index", id)
         return place / INDEX
 
     def rename(self, owner: str, id: str, name: str) -> UserIndex:
         """Give an index another name; raises UserError for a name that is taken."""
-        with self._lock:
+        with self._builds.lock:
             index = self.get(owner, id)
             if shown_title(name) != index.name:
                 index = replace(index, name=self._free_name(owner, name))
                 self._write(self.folder_of(owner, id).parent, index)
         return index
 
-    def forget_build(self, owner: str, id: str) -> bool:
-        """Cancel the build of that id and forget it, at once; false if there is none, or its index is finished.
-
-        What a running one has on disk is deleted by its own thread, and counts until then.
-        """
-        with self._lock:
-            build = self._builds.get(id)
-            if build is None or build.owner != owner or build.forgotten:
-                return False
-            build.forgotten = True
-            build.cancel()
-            if build.ended:
-                del self._builds[id]
-                shutil.rmtree(self._work / id, ignore_errors=True)
-        return True
-
     def delete(self, owner: str, id: str) -> None:
-        """Forget the build of that id, or delete the finished index; raises MissingError if there is neither."""
-        if not self.forget_build(owner, id):
+        """Cancel and forget a build, or delete a finished index; raises MissingError if there is neither of that id.
+
+        What a running build has on disk is deleted by its own thread, and counts until then.
+        """
+        try:
+            self._builds.delete(owner, id)
+        except MissingError:
             self._delete_folder(self.folder_of(owner, id).parent)
 
     def _delete_folder(self, place: Path) -> None:
@@ -192,31 +169,29 @@ class UserIndexes:
 
     def delete_all(self, owner: str) -> None:
         """Delete everything of an owner, running builds too."""
-        for build in self.builds(owner):
-            self.forget_build(owner, build.id)
-        for index in self.of(owner):
-            self.delete(owner, index.id)
+        for id in [build.id for build in self.builds(owner)] + [index.id for index in self.of(owner)]:
+            with suppress(MissingError):  # a build that has ended meanwhile is forgotten
+                self.delete(owner, id)
         shutil.rmtree(self._place(owner), ignore_errors=True)
 
     def cancel(self) -> None:
         """Cancel all builds."""
-        for build in list(self._builds.values()):
-            build.cancel()
+        self._builds.cancel()
 
     def close(self, timeout: float = 60.0) -> None:
         """Cancel all builds, wait up to `timeout` seconds for their ends, and delete their uploads."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         self.cancel()
-        wait_for_all(list(self._builds.values()), timeout)
+        self._builds.wait(timeout)
         self._own.close()
 
     def _check_room(self, owner: str) -> None:
-        running = [build for build in self._builds.values() if not build.ended]
+        running = [build for build in self._builds.all() if not build.ended]
         if len(running) >= WAITING_BUILDS:
             raise BusyError(f"{len(running)} indexes are being built already: try again in a minute", 60)
-        own = len(self.of(owner)) + sum(build.owner == owner for build in running)
-        if own >= self.limits.indexes:
-            raise LimitError(f"you have {own} indexes and at most {self.limits.indexes} are allowed: delete one")
+        indexes = len(self.of(owner)) + sum(build.owner == owner for build in running)
+        if indexes >= self.limits.indexes:
+            raise LimitError(f"you have {indexes} indexes and at most {self.limits.indexes} are allowed: delete one")
         everybody = len(list(self.folder.glob(f"*/*/{INFO}"))) + len(running)
         if everybody >= self.limits.all_indexes:
             raise LimitError(
@@ -239,70 +214,50 @@ class UserIndexes:
                     yield replace(sentence, source=replace(sentence.source, file=name))
 
     def _run(self, build: Build, column: str) -> None:
-        work = self._work / build.id
-        whole = work / "whole"  # the folder as it will be, which is moved to its place in one step
-        ended: tuple[State, str] | None = None
-        try:
-            if not build.begin():
-                return
+        whole = self._work / build.id / "whole"  # the folder as it will be, which is moved to its place in one step
+
+        def index() -> None:
             whole.mkdir()
             skips = Skips(shown=0)
-            encoder = self._encoder(build.retriever)
+            sentences, encoder = self._sentences(build, column, skips), self._encoder(build.retriever)
+            folder = whole / INDEX
             manifest = build_for(
-                build.retriever,
-                whole / INDEX,
-                self._sentences(build, column, skips),
-                encoder,
-                build.language,
-                show=False,
-                advance=build.advance,
+                build.retriever, folder, sentences, encoder, build.language, show=False, advance=build.advance
             )
-            self._calibrate(whole / INDEX, build, encoder)
+            self._calibrate(folder, build, encoder)
             build.advance(0)
             build.notes = (skips.summary(),) if skips.counts else ()
-            made = UserIndex(
-                build.id,
-                build.name,
-                build.language,
-                build.retriever,
-                manifest.sentences,
-                manifest.units,
-                build.created,
-            )
-            self._write(whole, made)
+            names = (build.id, build.name, build.language, build.retriever)
+            self._write(whole, UserIndex(*names, manifest.sentences, manifest.units, build.created))
             place = self._place(build.owner) / build.id
             place.parent.mkdir(parents=True, exist_ok=True)
             whole.rename(place)
-            ended = ("done", "")
-        except CancelledTaskError:
-            ended = ("cancelled", "")
-        except UserError as error:
-            ended = ("failed", str(error).replace(str(whole / INDEX), build.name))
-        except BaseException:  # a panic in Rust is no Exception: the build is to end all the same
-            log.exception("building an index failed")
-            ended = ("failed", "the index could not be built (see the server's log)")
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-            with self._lock:
-                self._ended(build, ended)
 
-    def _ended(self, build: Build, ended: tuple[State, str] | None) -> None:
+        end = outcome(build, index, whole / INDEX, "the index could not be built")
+        self._delete_uploads(build)
+        with self._builds.lock:
+            self._ended(build, end)
+
+    def _delete_uploads(self, build: Build) -> None:
+        shutil.rmtree(self._work / build.id, ignore_errors=True)
+
+    def _ended(self, build: Build, end: Outcome | None) -> None:
         """Give a build its last state (None: it has it), and forget it where nobody needs it any more: it is an index
         now, its owner has deleted it, or it is one of too many that failed or were cancelled."""
-        done = ended is not None and ended[0] == "done"
+        done = end is not None and end[0] == "done"
         if done or build.forgotten:
-            self._builds.pop(build.id, None)
+            self._builds.forget(build)
         if done and build.forgotten:  # deleted in the last moment
             self._delete_folder(self._place(build.owner) / build.id)
-        if ended:
-            build.end(*ended)  # who waits for the end finds nothing left
-        self._forget_failed([one for one in self._builds.values() if one.owner == build.owner], self.limits.indexes)
-        self._forget_failed(list(self._builds.values()), self.limits.all_indexes)
+        if end:
+            build.end(*end)  # who waits for the end finds nothing left
+        self._forget_failed([other for other in self._builds.all() if other.owner == build.owner], self.limits.indexes)
+        self._forget_failed(self._builds.all(), self.limits.all_indexes)
 
     def _forget_failed(self, builds: Sequence[Build], most: int) -> None:
         """Forget the oldest of the builds that have ended until there are at most so many."""
         for old in [build for build in builds if build.ended][:-most]:
-            del self._builds[old.id]
+            self._builds.forget(old)
 
     def _calibrate(self, folder: Path, build: Build, encoder: Encoder) -> None:
         """Choose a cut-off for each language of the sample corpus, as strict as the sample index has it; hits that a
@@ -333,12 +288,8 @@ class UserIndexes:
         try:
             return UserIndex(**read_json(place / INFO))
         except (OSError, TypeError, ValueError) as error:
-            raise MissingError(_missing(place.name)) from error
+            raise missing("index", place.name) from error
 
     def _write(self, place: Path, index: UserIndex) -> None:
         with whole_file(place / INFO) as part:
             part.write_text(json.dumps(asdict(index), ensure_ascii=False), encoding="utf-8")
-
-
-def _missing(id: str) -> str:
-    return f"there is no index {id[:40]!r}: it may have been deleted"

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from rag_mt.base.languages import _known
 from ui.server.access import ANONYMOUS, Keys
-from ui.server.api import client_of
+from ui.server.requests import client_of
 
 PO = 'msgid ""\nmsgstr ""\n\nmsgid "Das Haus."\nmsgstr ""\n'
 
