@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from lxml import etree
-
-from rag_mt import __version__
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Sentence
 from rag_mt.formats.opening import compressed
 from rag_mt.formats.registry import format_by_suffix
+from rag_mt.formats.tmx_writing import Unit, Variant, write_memory
 from rag_mt.formats.tsv import one_cell
-from rag_mt.formats.xml import XML_LANG, legal
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +57,17 @@ def write_tsv(out: BinaryIO, pairs: Iterable[MinedPair], source: str, target: st
 
 def write_tmx(out: BinaryIO, pairs: Iterable[MinedPair], source: str, target: str) -> None:
     """TMX 1.4 with the score as a property of the unit, file and line as properties of its variants."""
-    header = {
-        "creationtool": "rag-mt",
-        "creationtoolversion": __version__,
-        "segtype": "sentence",
-        "o-tmf": "rag-mt",
-        "adminlang": "en",
-        "srclang": source,
-        "datatype": "plaintext",
-    }
-    with etree.xmlfile(out, encoding="utf-8") as file:
-        file.write_declaration()
-        with file.element("tmx", version="1.4"):
-            file.write("\n", etree.Element("header", header), "\n")
-            with file.element("body"):
-                file.write("\n")
-                for pair in pairs:
-                    file.write(_unit(pair, source, target), "\n")
-            file.write("\n")
+    write_memory(out, (_unit(pair, source, target) for pair in pairs), source)
 
 
-def _unit(pair: MinedPair, source: str, target: str) -> etree._Element:
-    unit = etree.Element("tu")
-    _property(unit, "score", f"{pair.score:.4f}")
-    for code, side in ((source, pair.source), (target, pair.target)):
-        variant = etree.SubElement(unit, "tuv", {XML_LANG: code})
-        _property(variant, "file", side.source.file)
-        _property(variant, "line", str(side.source.line))
-        etree.SubElement(variant, "seg").text = legal(side.text)
-    return unit
-
-
-def _property(parent: etree._Element, name: str, value: str) -> None:
-    etree.SubElement(parent, "prop", {"type": f"x-{name}"}).text = legal(value)
+def _unit(pair: MinedPair, source: str, target: str) -> Unit:
+    return Unit(
+        tuple(
+            Variant(code, side.text, {"file": side.source.file, "line": str(side.source.line)})
+            for code, side in ((source, pair.source), (target, pair.target))
+        ),
+        {"score": f"{pair.score:.4f}"},
+    )
 
 
 WRITERS: dict[str, Writer] = {"tsv": write_tsv, "tmx": write_tmx}

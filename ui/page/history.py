@@ -9,13 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from lxml import etree
-
-from rag_mt import __version__
 from rag_mt.base.languages import language
 from rag_mt.base.types import TranslatedText
 from rag_mt.formats.jsonl import added_fields
-from rag_mt.formats.xml import XML_LANG, legal
+from rag_mt.formats.tmx_writing import Unit, Variant, write_memory
 from ui.page.markup import escaped, table, tagged
 
 LIMIT = 200
@@ -104,25 +101,16 @@ def _jsonl(entries: Sequence[Entry]) -> str:
 
 def _tmx(entries: Sequence[Entry]) -> str:
     """One memory: each entry is a unit with its own source and target language."""
-    header = {
-        "creationtool": "rag-mt",
-        "creationtoolversion": __version__,
-        "segtype": "paragraph",
-        "o-tmf": "rag-mt",
-        "adminlang": "en",
-        "srclang": "*all*",
-        "datatype": "plaintext",
-    }
-    root = etree.Element("tmx", version="1.4")
-    etree.SubElement(root, "header", header)
-    body = etree.SubElement(root, "body")
-    for e in entries:
-        unit = etree.SubElement(body, "tu", creationdate=f"{e.time.astimezone(UTC):%Y%m%dT%H%M%SZ}")
-        for code, text in ((e.source, e.text), (e.target, e.translated.text)):
-            variant = etree.SubElement(unit, "tuv", {XML_LANG: code})
-            etree.SubElement(variant, "seg").text = legal(text)
-    xml: bytes = etree.tostring(root, encoding="utf-8", xml_declaration=True, pretty_print=True)
-    return xml.decode("utf-8")
+    units = (
+        Unit(
+            (Variant(e.source, e.text), Variant(e.target, e.translated.text)),
+            created=f"{e.time.astimezone(UTC):%Y%m%dT%H%M%SZ}",
+        )
+        for e in entries
+    )
+    out = io.BytesIO()
+    write_memory(out, units, "*all*", "paragraph")
+    return out.getvalue().decode("utf-8")
 
 
 _WRITERS: dict[str, Callable[[Sequence[Entry]], str]] = {"tmx": _tmx, "csv": _csv, "jsonl": _jsonl}
