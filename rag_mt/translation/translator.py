@@ -203,6 +203,8 @@ class Translator:
                 yield beginning[len(shown) :]
                 shown = beginning
         assert task.translation is not None
+        if task.begun.startswith(shown) and task.begun != shown:  # it ended after the last token, or before the first
+            yield task.begun[len(shown) :]
         return task.translation
 
     def sure_beginning(self, sentence: Sentence, prompt: Prompt, answer: str) -> str:
