@@ -29,7 +29,7 @@ from eval.data.phrase_pairs import consistent_spans
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.parallel import read_corpus, training_file
 from rag_mt.text.words import word_spans
 from retrievers.encoders.alignment import METHODS, EncoderAligner, Links, symmetrise

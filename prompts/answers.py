@@ -9,7 +9,7 @@ from prompts.safety import CONTROL_TOKEN, MARKS, one_line, restored
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import Completion, Prompt
-from rag_mt.text.loops import without_loop
+from rag_mt.text.answers import without_loop
 
 UNFINISHED = "the answer did not end (token limit, end of the model's window, or a loop) and may be incomplete"
 LOOPED = "the answer repeated itself and was cut"

@@ -27,7 +27,7 @@ from scipy import sparse
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
-from rag_mt.text.terms import terms_in
+from rag_mt.text.words import terms_in
 from retrievers.index.files import (
     TERM_BOUNDS,
     TERM_LENGTHS,

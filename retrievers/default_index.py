@@ -12,12 +12,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.locks import alone_in
-from rag_mt.base.paths import cache_dir, sync
-from rag_mt.base.progress import progress
+from rag_mt.base.paths import alone_in, cache_dir, sync
 from rag_mt.base.types import Encoder, Origin, Sentence
 from retrievers.bm25 import Bm25Settings
 from retrievers.calibration import calibrate

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_mt.base.types import Floats, Hint, Hit, Span
-from rag_mt.text.terms import terms_in
+from rag_mt.text.words import terms_in
 from retrievers.bm25 import Query
 from retrievers.dense import IndexRetriever, search_each
 from retrievers.hybrid import ALPHA, CANDIDATES, Rankings, weighted

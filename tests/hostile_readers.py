@@ -87,18 +87,15 @@ def readers() -> Readers:
     from prompts.answers import read_answer
     from prompts.safety import Guard, one_line, restored
     from rag_mt.base.languages import language
-    from rag_mt.base.skips import Skips
-    from rag_mt.base.types import Completion, Prompt, TranslatedText
+    from rag_mt.base.types import Completion, Prompt, Skips, TranslatedText
     from rag_mt.formats.document_runs import document_runs, is_heading, passages
     from rag_mt.formats.format import Side
     from rag_mt.formats.html import HtmlText
     from rag_mt.formats.hub import hub_name
     from rag_mt.formats.registry import format_of
-    from rag_mt.text.loops import without_loop
-    from rag_mt.text.placeholders import missing
+    from rag_mt.text.answers import placeholder_notes, without_loop
     from rag_mt.text.splitting import rejoin, split
-    from rag_mt.text.terms import Terms
-    from rag_mt.text.words import surface, word_spans
+    from rag_mt.text.words import Terms, surface, word_spans
     from retrievers.ccpr.features import _NUMBER
     from retrievers.units.passages import passage_spans, titled
     from ui.server.bodies import TranslateBody, check_unicode, checked, fields_of
@@ -186,7 +183,7 @@ def readers() -> Readers:
         ".xlf of codes": file(".xlf", xliff(nested)),
         "documents": documents,
         "heading": is_heading,
-        "placeholders": lambda text: missing(text, text[: len(text) // 2]),
+        "placeholders": lambda text: placeholder_notes(text, text[: len(text) // 2]),
         **{f"splitting {code}": splitting(code) for code in ("de", "en", "ja")},
         "passages": lambda text: passage_spans(titled(text, text), "en"),
         "loops": without_loop,

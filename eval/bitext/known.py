@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from rag_mt.base.languages import WMT16
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.parallel import Corpus, letters_and_digits, read_corpus, training_file
 
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from eval.bitext.known import KnownEnglish, ParallelText
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.formats.parallel import Corpus, letters_and_digits
 from retrievers.default_index import SAMPLE_CORPUS

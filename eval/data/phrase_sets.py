@@ -21,7 +21,7 @@ from eval.data.eflomal import number_words
 from eval.data.phrase_pairs import MAX_WORDS, Frequent, all_phrase_pairs, frequent_words
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.parallel import Corpus, letters_and_digits, read_corpus
 from rag_mt.text.words import surface, word_spans
 from retrievers.encoders.alignment import Aligner, Links

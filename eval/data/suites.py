@@ -11,8 +11,7 @@ from pathlib import Path
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import DIRECTIONS, base_code, language
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin
+from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.format import Side
 from rag_mt.formats.hub import hub_segments
 from rag_mt.formats.opening import read_lines

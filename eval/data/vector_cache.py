@@ -14,10 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_mt.base.console import progress
 from rag_mt.base.fingerprints import settings_hash
-from rag_mt.base.locks import alone_in
-from rag_mt.base.paths import whole_file
-from rag_mt.base.progress import progress
+from rag_mt.base.paths import alone_in, whole_file
 from rag_mt.base.types import Encoder, Floats, Kind
 
 BLOCK = 1024

@@ -15,8 +15,7 @@ from eval.data.phrase_sets import development_half, read_alignments
 from eval.hints.coverage import Judged
 from eval.hints.verdicts import Judge, function_words
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Floats, Hit, Origin, Sentence
+from rag_mt.base.types import Floats, Hit, Origin, Sentence, Skips
 from rag_mt.text.words import word_spans
 from retrievers.ccpr.retriever import Answers, Candidates, Segmentation, answers, candidates
 from retrievers.ccpr.units import CcprUnits

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from eval.data.xquad import LANGUAGES, Part, read_xquad
 from eval.passages.trec import Qrels, read_qrels, strict_lines
-from rag_mt.base.console import note
+from rag_mt.base.console import note, progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.languages import language
 from rag_mt.base.paths import whole_file
-from rag_mt.base.progress import progress
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.document_runs import document_runs, passages
 from retrievers.default_index import SAMPLE_CORPUS
 

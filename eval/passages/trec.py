@@ -10,7 +10,7 @@ import numpy as np
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.opening import read_lines
 from retrievers.hybrid import Rankings
 

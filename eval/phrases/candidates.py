@@ -15,10 +15,10 @@ from eval.data.phrase_sets import SEED, PhraseSet
 from eval.phrases.models import PhraseModel
 from eval.phrases.scores import Outcomes, outcomes
 from eval.phrases.search import TopSurfaces
+from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.languages import base_code
-from rag_mt.base.progress import progress
 from rag_mt.base.types import Floats
 from rag_mt.formats.parallel import letters_and_digits
 from rag_mt.text.words import surface, word_spans

@@ -20,12 +20,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rag_mt.base.console import OK, Parser, positive, run
+from rag_mt.base.console import OK, Parser, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
-from rag_mt.base.progress import progress
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 

@@ -15,7 +15,7 @@ from eval.metrics.formulas import Rows, chrf
 from eval.translation.records import Record
 from rag_mt.base.languages import base_code
 from rag_mt.base.types import Hint
-from rag_mt.text.phrase_places import takes_up
+from rag_mt.text.answers import takes_up
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from rag_mt.base.console import Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_ADAPTER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import PromptQueue
+from rag_mt.base.types import PromptQueue, Skips
 from rag_mt.formats.reading import read_sentences
 from rag_mt.translation.translator import Translator
 

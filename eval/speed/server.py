@@ -25,7 +25,7 @@ import uvicorn
 from rag_mt.base.console import Parser, add_model_options, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.reading import read_sentences
 from ui.server.api import make_app
 from ui.server.engine import Engine

@@ -32,11 +32,10 @@ from eval.translation.records import Record, outputs_sha256, read_records
 from eval.translation.runs import FACTS, RECORDS, missing_runs, note_command, read_facts, translate_run
 from eval.translation.scores import SCORES, Scored, score_run
 from eval.translation.systems import EXAMPLE, check_at, read_systems
-from rag_mt.base.console import INTERRUPTED, OK, Parser, note, positive, run
+from rag_mt.base.console import INTERRUPTED, OK, Parser, note, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import direction_group
-from rag_mt.base.progress import progress
 from rag_mt.base.types import Metric
 
 QUICK_LIMIT = 10

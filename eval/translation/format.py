@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eval.translation.records import Record
 from prompts.answers import UNFINISHED
 from prompts.safety import MARKS, one_line
-from rag_mt.text.loops import without_loop
+from rag_mt.text.answers import without_loop
 from rag_mt.text.words import surface
 
 FAULTS = ("no answer", "echo", "loop", "mark", "not ended", "went on", "more")

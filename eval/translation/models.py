@@ -17,8 +17,7 @@ from eval.translation.systems import System
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, remembered_sha256, settings_hash
 from rag_mt.base.paths import whole_file
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import LanguageModel
+from rag_mt.base.types import LanguageModel, Skips
 from rag_mt.formats.parallel import read_corpus
 from rag_mt.llm import open_llm
 from rag_mt.translation.translator import Translator

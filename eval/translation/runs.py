@@ -34,8 +34,7 @@ from prompts.templates import templates_hash
 from rag_mt import __version__
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, settings_hash
-from rag_mt.base.locks import alone_in
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import alone_in, whole_file
 from rag_mt.base.types import Origin, Sentence
 from rag_mt.llm.routed import answering
 from rag_mt.llm.transformers_llm import ALGORITHM

@@ -20,8 +20,7 @@ from eval.xpr.mapping import SelfLearning, centre, nearest_rotation, normalised,
 from eval.xpr.word_vectors import WordTraining, WordVectors, load_words, train_words
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import remembered_sha256, settings_hash
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Floats
+from rag_mt.base.types import Floats, Skips
 from rag_mt.formats.opening import read_lines
 from retrievers.xpr.examples import ExampleSet
 from retrievers.xpr.model import XprEncoder

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from finetune.ccpr.batches import PhrasePool, surface_hash
-from rag_mt.base.progress import progress
+from rag_mt.base.console import progress
 
 ROWS = 4096
 

@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 
 from eval.data.eflomal import number_words
 from eval.data.phrase_pairs import FREQUENT_LEAST, FREQUENT_SHARE, Frequent, all_phrase_pairs, frequent_words
+from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, remembered_sha256
-from rag_mt.base.locks import alone_in
-from rag_mt.base.paths import whole_file
-from rag_mt.base.progress import progress
-from rag_mt.base.skips import Skips
+from rag_mt.base.paths import alone_in, whole_file
+from rag_mt.base.types import Skips
 from rag_mt.formats.parallel import (
     Corpus,
     excluded_texts,

@@ -13,8 +13,8 @@ import torch
 from finetune.lora.examples import Example
 from prompts.builder import PromptBuilder
 from prompts.safety import Guard, one_line
+from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.progress import progress
 from rag_mt.base.types import Prompt
 from rag_mt.llm.chat import end_of_turn
 from rag_mt.llm.transformers_llm import TransformersLLM

@@ -30,8 +30,8 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256, read_json, settings_hash
 from rag_mt.base.paths import whole_file
 from rag_mt.base.settings import changes_of
-from rag_mt.base.skips import Skips
-from rag_mt.text.phrase_places import takes_up
+from rag_mt.base.types import Skips
+from rag_mt.text.answers import takes_up
 from rag_mt.translation.journal import Journal
 
 

@@ -15,10 +15,10 @@ from finetune.lora.examples import Example
 from finetune.lora.leave_out import nearly_equal_sentences
 from finetune.lora.right import right_hints
 from finetune.lora.sample import Pair
+from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.progress import progress
 from rag_mt.base.types import Hint, Sentence, Translation, Unit
 from rag_mt.translation.journal import Journal
 from retrievers.ccpr import is_phrase_model, phrase_model_folder

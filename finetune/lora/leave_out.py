@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rag_mt.base.progress import progress
+from rag_mt.base.console import progress
 from rag_mt.formats.parallel import letters_and_digits
 from rag_mt.text.words import word_spans
 

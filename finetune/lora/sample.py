@@ -17,8 +17,7 @@ from finetune.held_out import held_out
 from finetune.lora.config import DataConfig
 from finetune.training.sampling import weighted_order
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import NOWHERE, Origin
+from rag_mt.base.types import NOWHERE, Origin, Skips
 from rag_mt.formats.parallel import letters_and_digits, read_corpus, training_file
 from rag_mt.text.words import word_spans
 

@@ -23,8 +23,7 @@ from finetune.lora.batches import collated
 from finetune.lora.config import read_config
 from finetune.lora.train import LoraTrainer
 from finetune.training.sampling import rows_of
-from rag_mt.base.console import OK, Parser, positive, run
-from rag_mt.base.progress import progress
+from rag_mt.base.console import OK, Parser, positive, progress, run
 from rag_mt.base.settings import changes_of
 
 IGNORED = -100

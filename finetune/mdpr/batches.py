@@ -17,7 +17,7 @@ from finetune.mdpr.config import DataConfig, TrainingConfig
 from finetune.mdpr.relevance import Passage, read_examples
 from finetune.training.sampling import rows_of
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 
 HINT = "`python -m finetune.mdpr.data` makes it"
 

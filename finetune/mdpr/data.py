@@ -39,7 +39,7 @@ from finetune.mdpr.texts import (
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_folder
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.parallel import excluded_texts
 from rag_mt.text.splitting import split
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from finetune.mdpr.relevance import Passage, read_examples
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Floats, Kind
+from rag_mt.base.types import Floats, Kind, Skips
 
 MRR = "RR@100"
 

@@ -33,19 +33,17 @@ from finetune.mdpr.negatives import with_bm25_negatives
 from finetune.mdpr.relevance import Example, Passage, json_rows, write_examples
 from finetune.mdpr.texts import texts_of_test_sets
 from prompts.queries import query_prompt, question_of
-from rag_mt.base.console import OK, Parser, add_model_options, positive, run
+from rag_mt.base.console import OK, Parser, add_model_options, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
-from rag_mt.base.progress import progress
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import LanguageModel, Origin
+from rag_mt.base.types import LanguageModel, Origin, Skips
 from rag_mt.formats.document_runs import Document, document_runs, passages
 from rag_mt.formats.parallel import letters_and_digits, training_file
 from rag_mt.llm import open_llm
 from rag_mt.llm.queue import complete
 from rag_mt.text.splitting import split
-from rag_mt.text.terms import words_of
+from rag_mt.text.words import words_of
 from rag_mt.translation.journal import RecordJournal
 from retrievers.bm25 import Bm25
 

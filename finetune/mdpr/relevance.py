@@ -20,8 +20,7 @@ from typing import Any
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin
+from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.hub import PREFIX, hub_rows
 from rag_mt.formats.opening import open_bytes, read_lines
 

@@ -12,8 +12,7 @@ from finetune.lora.config import NEWS_FIRST, DataConfig
 from finetune.lora.sample import unusable
 from finetune.training.sampling import weighted_order
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin
+from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.parallel import excluded_texts, letters_and_digits, read_corpus, training_file
 from rag_mt.text.splitting import split
 

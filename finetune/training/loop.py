@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from finetune.training.checkpoints import load_checkpoint, save_checkpoint
-from rag_mt.base.progress import progress
+from rag_mt.base.console import progress
 
 if TYPE_CHECKING:
     from finetune.training.trainer import Trainer

@@ -34,13 +34,11 @@ from finetune.xpr.sentences import LEFT_OUT_DOMAINS, SentenceIndex, linked_rows
 from finetune.xpr.tables import write_report
 from finetune.xpr.wikixpr import SETTINGS as WIKIXPR
 from finetune.xpr.wikixpr import read_wikixpr, wikixpr_files
-from rag_mt.base.console import OK, Parser, positive, run
+from rag_mt.base.console import OK, Parser, positive, progress, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import remembered_hashes
 from rag_mt.base.languages import WMT16, language
-from rag_mt.base.progress import progress
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin, Sentence
+from rag_mt.base.types import Origin, Sentence, Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.formats.parallel import Corpus, excluded_texts, read_corpus, training_file
 from retrievers.xpr.examples import MANIFEST, open_examples, write_examples

@@ -1,4 +1,4 @@
-"""What all commands share: one-sentence errors, exit codes, notes on stderr, common options."""
+"""What all commands share: one-sentence errors, exit codes, notes and progress bars on stderr, common options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from tqdm import tqdm
 
 from rag_mt.base.defaults import LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
@@ -27,6 +29,24 @@ def note(text: str) -> None:
     """A line on stderr."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def progress(total: int | None, unit: str, title: str, initial: int = 0, show: bool = True) -> tqdm[Any]:
+    """A bar to `update(n)` and `close()`; `total` None means that the end is not known.
+
+    On a terminal it redraws in place; elsewhere it writes one line every ten seconds. `show` false makes it silent.
+    """
+    return tqdm(
+        total=total,
+        unit=f" {unit}",
+        desc=title,
+        initial=initial,
+        disable=not show,
+        file=sys.stderr,
+        dynamic_ncols=True,
+        mininterval=0.2 if sys.stderr.isatty() else 10,
+        leave=True,
+    )
 
 
 def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The types that every folder speaks: spans, sentences, hints, prompts, translations.
+"""The types that every folder speaks: spans, sentences, hints, prompts, translations, counts of skipped lines.
 
 All character offsets are Python string indices into the untouched original text, end exclusive.
 Token offsets never leave an encoder.
@@ -6,10 +6,12 @@ Token offsets never leave an encoder.
 
 from __future__ import annotations
 
+import logging
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,13 @@ from numpy.typing import NDArray
 Unit = Literal["phrase", "sentence", "passage"]
 Kind = Literal["query", "passage"]
 Floats = NDArray[np.float32]
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
 ELLIPSIS = "..."
+NO_LETTERS = "no letters"
+"""Why rules and bare numbers are skipped: a build that leaves out nothing else is complete."""
+
+log = logging.getLogger("rag_mt")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,7 +66,43 @@ class Origin:
 
 
 NOWHERE = Origin()
-"""Of a text that came from no file."""
+"""The origin of a text that came from no file."""
+
+
+@dataclass
+class Skips:
+    """Counts skipped lines by reason, so that nothing is dropped in silence. The first `shown` of each reason are
+    logged with their place, without the path of `folder`. `remarks` are about parts that are rightly left as they are.
+    """
+
+    shown: int = 5
+    folder: str = ""
+    counts: Counter[str] = field(default_factory=Counter)
+    remarks: list[str] = field(default_factory=list)
+
+    def add(self, origin: Origin, reason: str) -> None:
+        """Count one line; `reason` is a short phrase such as `not valid UTF-8`."""
+        self.counts[reason] += 1
+        place = str(origin).removeprefix(self.folder)
+        if self.counts[reason] <= self.shown:
+            log.warning("%s: %s", place, reason)
+        elif self.shown and self.counts[reason] == self.shown + 1:
+            log.warning("%s: %s (further ones are only counted)", place, reason)
+
+    def remark(self, file: object, text: str) -> None:
+        """Remember a remark on a whole file, and log it unless `shown` is 0."""
+        self.remarks.append(text)
+        if self.shown:
+            log.info("%s: %s", str(file).removeprefix(self.folder), text)
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def summary(self) -> str:
+        """One line such as `skipped 3 lines: 2 not valid UTF-8, 1 over-long line`, or an empty string."""
+        parts = ", ".join(f"{n} {reason}" for reason, n in self.counts.most_common())
+        return f"skipped {self.total} lines: {parts}" if parts else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,3 +355,15 @@ class Metric(Protocol):
     ) -> NDArray[np.float64]:
         """The statistics of each sentence, (sentences, statistics)."""
         ...
+
+
+class Returning(Generic[Piece, Result]):
+    """Iterates a generator once; after the loop `value` is what the generator returned."""
+
+    value: Result
+
+    def __init__(self, generator: Generator[Piece, None, Result]) -> None:
+        self._generator = generator
+
+    def __iter__(self) -> Iterator[Piece]:
+        self.value = yield from self._generator

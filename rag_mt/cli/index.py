@@ -12,7 +12,7 @@ from rag_mt.base.console import OK, PARTLY, add_model_options, note, positive, s
 from rag_mt.base.defaults import DEFAULT_RETRIEVER, SEARCHING
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.skips import NO_LETTERS, Skips
+from rag_mt.base.types import NO_LETTERS, Skips
 
 if TYPE_CHECKING:
     from retrievers.encoders.encoder import ModelEncoder

@@ -12,15 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rag_mt.base.console import OK, PARTLY, add_model_options, note, positive
+from rag_mt.base.console import OK, PARTLY, add_model_options, note, positive, progress
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.paths import whole_file
-from rag_mt.base.progress import progress
-from rag_mt.base.skips import NO_LETTERS, Skips
-from rag_mt.base.types import Sentence
+from rag_mt.base.types import NO_LETTERS, Sentence, Skips
 
 if TYPE_CHECKING:
     from retrievers.mining.lines import Choice
@@ -165,7 +163,7 @@ def _encoded(
     choices: tuple[Choice, Choice],
 ) -> list[IndexSide]:
     """Both sides as indexes in the folder `work`."""
-    from rag_mt.base.locks import alone_in
+    from rag_mt.base.paths import alone_in
     from rag_mt.formats.reading import input_stamp
     from retrievers.mining.sides import encoded_side
     from retrievers.registry import sentence_encoder

@@ -22,6 +22,7 @@ from rag_mt.base.console import (
     add_server_options,
     note,
     positive,
+    progress,
     run,
 )
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, SEARCHING
@@ -29,9 +30,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256
 from rag_mt.base.languages import language
 from rag_mt.base.paths import whole_file
-from rag_mt.base.progress import progress
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import ELLIPSIS, TranslatedText, Translation
+from rag_mt.base.types import ELLIPSIS, Skips, TranslatedText, Translation
 
 DESCRIPTION = "Translate files or standard input. An interrupted job with -o goes on with the same command."
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import NOWHERE, Origin, Sentence
+from rag_mt.base.types import NOWHERE, Origin, Sentence, Skips
 from rag_mt.formats.opening import read_lines
 
 DOCUMENT_DOMAINS = ("news", "medical", "fiction", "tech-docs")

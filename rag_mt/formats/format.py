@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin, TranslatedText
+from rag_mt.base.types import Origin, Skips, TranslatedText
 
 
 @dataclass(frozen=True, slots=True)

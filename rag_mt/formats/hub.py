@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin
+from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.format import Segment, Side
 from rag_mt.formats.jsonl import text_of
 

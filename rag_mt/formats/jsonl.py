@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rag_mt.base.languages import base_code
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin, TranslatedText
+from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Format, Segment, Side
 from rag_mt.formats.opening import Line, fault, read_lines
 

@@ -23,8 +23,7 @@ from typing import Any, BinaryIO, cast
 import zstandard
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin
+from rag_mt.base.types import Origin, Skips
 
 log = logging.getLogger("rag_mt")
 

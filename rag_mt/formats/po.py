@@ -14,8 +14,7 @@ from babel.messages.plurals import get_plural
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin, TranslatedText
+from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Segment, Side, usable
 from rag_mt.formats.opening import BOM
 from rag_mt.formats.po_catalog import Catalog, Message, quoted, read_catalog

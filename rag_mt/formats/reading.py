@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import NO_LETTERS, Skips
-from rag_mt.base.types import Sentence
+from rag_mt.base.types import NO_LETTERS, Sentence, Skips
 from rag_mt.formats.format import Segment, Side
 from rag_mt.formats.hub import PREFIX, hub_segments
 from rag_mt.formats.opening import open_bytes

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin, TranslatedText
+from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Format, Segment, Side
 from rag_mt.formats.opening import Line, read_lines
 

@@ -12,8 +12,7 @@ from xml.sax.saxutils import escape
 from lxml import etree
 
 from rag_mt.base.languages import base_code
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin, TranslatedText
+from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Segment, Side, usable
 from rag_mt.formats.inline import flatten, rebuild
 from rag_mt.formats.opening import BOM, open_bytes

@@ -12,8 +12,7 @@ from lxml import etree
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin, TranslatedText
+from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Segment, Side, usable
 from rag_mt.formats.inline import flatten, has_inner, rebuild
 from rag_mt.formats.xml import XML_LANG, insert_after, parse, read_head, write

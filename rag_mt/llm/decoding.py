@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
 from rag_mt.llm.stopping import AnswerText
-from rag_mt.text.loops import loop_in
+from rag_mt.text.answers import loop_in
 
 ROOM = 256
 """Columns that the cache has room for after the prompts before it must be copied into a larger one."""

@@ -6,8 +6,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from rag_mt.base.streams import Returning
-from rag_mt.base.types import TranslatedText, Translation
+from rag_mt.base.types import Returning, TranslatedText, Translation
 from rag_mt.formats.opening import BOM
 
 if TYPE_CHECKING:

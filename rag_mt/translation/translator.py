@@ -12,7 +12,6 @@ from prompts.wrappers import resolved_wrapper
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.streams import Returning
 from rag_mt.base.types import (
     NOWHERE,
     Completion,
@@ -21,14 +20,14 @@ from rag_mt.base.types import (
     Prompt,
     PromptQueue,
     Retriever,
+    Returning,
     Sentence,
     Span,
     TranslatedText,
     Translation,
 )
 from rag_mt.llm import open_llm
-from rag_mt.text.phrase_places import takes_up
-from rag_mt.text.placeholders import missing
+from rag_mt.text.answers import placeholder_notes, takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
 from rag_mt.translation.shipped_adapters import chosen_adapters
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
@@ -232,6 +231,6 @@ class Translator:
         notes = (*prompt.notes, *answer.notes)
         text = answer.text if answer.ok else sentence.text
         if answer.ok:
-            notes = (*notes, *missing(sentence.text, text))
+            notes = (*notes, *placeholder_notes(sentence.text, text))
         used = tuple(answer.ok and takes_up(text, hint) for hint in prompt.hints)
         return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok)

@@ -19,12 +19,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.languages import language as language_of
-from rag_mt.base.locks import alone_in
-from rag_mt.base.paths import sync, whole_file
-from rag_mt.base.progress import progress
+from rag_mt.base.paths import alone_in, sync, whole_file
 from rag_mt.base.types import Sentence
 from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.index.duplicates import Seen

@@ -11,8 +11,7 @@ from typing import Any
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256, read_json, settings_hash
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.locks import alone_in
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import alone_in, whole_file
 from rag_mt.base.types import Unit
 from retrievers.index.files import MANIFEST, SENTENCES, SPANS, TERM_FILES, VECTORS
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Encoder, Floats, Kind, Origin, Sentence, Span, Unit
+from rag_mt.base.types import Encoder, Floats, Kind, Origin, Sentence, Skips, Span, Unit
 from rag_mt.formats.document_runs import is_heading
 from rag_mt.formats.format import Segment
 from rag_mt.formats.reading import segments_of

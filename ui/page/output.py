@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rag_mt.base.types import Span
-from rag_mt.text.phrase_places import phrase_places
+from rag_mt.text.answers import phrase_places
 from ui.page.markup import escaped
 from ui.page.shown import ShownHint
 

@@ -12,8 +12,7 @@ from tempfile import TemporaryDirectory
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import TranslatedText
+from rag_mt.base.types import Skips, TranslatedText
 from rag_mt.formats.format import Format, Segment, Side
 from rag_mt.formats.opening import compressed
 from rag_mt.formats.registry import format_of

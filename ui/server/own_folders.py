@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from rag_mt.base.locks import locked, release
+from rag_mt.base.paths import locked, release
 
 
 class OwnFolder:

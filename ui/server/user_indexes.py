@@ -20,8 +20,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.paths import whole_file
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Encoder, Sentence
+from rag_mt.base.types import Encoder, Sentence, Skips
 from rag_mt.formats.reading import read_sentences
 from retrievers.calibration import calibrate
 from retrievers.default_index import CALIBRATION_LINES, SAMPLE_CORPUS, SAMPLE_DROP

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from eval.data.suites import QUICK, file_rows, open_suite, sample
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import DIRECTIONS, direction_group
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin
+from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.format import Segment, Side
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

@@ -11,7 +11,7 @@ from eval.translation.format import FAULTS, clean_counts
 from eval.translation.records import Record
 from prompts.answers import UNFINISHED
 from rag_mt.base.types import Completion, Hint, Hit, Sentence, Span, Translation
-from rag_mt.text.phrase_places import takes_up
+from rag_mt.text.answers import takes_up
 
 
 def hint(phrase: str, start: int = 0) -> Hint:

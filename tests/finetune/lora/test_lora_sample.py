@@ -12,7 +12,7 @@ from finetune.held_out import held_out
 from finetune.lora.config import DataConfig
 from finetune.lora.sample import sampled_pairs
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 
 SETTINGS = DataConfig(languages=("de", "fi"), pairs=20, fewest_words=3, most_words=12)
 ENGLISH = ["stone", "river", "mountain", "garden", "window", "doctor", "market", "winter", "letter", "bridge"]

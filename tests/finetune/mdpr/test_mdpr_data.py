@@ -17,7 +17,7 @@ from finetune.mdpr.negatives import with_bm25_negatives
 from finetune.mdpr.relevance import Example, Passage, read_examples, write_examples
 from finetune.mdpr.texts import PairedSentence, joined_pairs, split_pair
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 
 
 def read(form: str, path: Path) -> list[Example]:

@@ -11,8 +11,7 @@ import pytest
 from finetune.mdpr.queries import main
 from finetune.mdpr.relevance import Example, read_examples
 from prompts.queries import query_prompt, question_of
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Completion, PromptQueue
+from rag_mt.base.types import Completion, PromptQueue, Skips
 
 TOPICS = ["Brücke", "Garten", "Markt", "Turm", "Brunnen", "Schule"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.cli.main import main
 from rag_mt.formats.tmx import FORMAT as TMX
 from retrievers.default_index import SAMPLE_CORPUS

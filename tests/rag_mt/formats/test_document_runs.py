@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.document_runs import Document, document_runs, is_heading, passages
 
 

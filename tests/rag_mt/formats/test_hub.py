@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin
+from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.format import Side
 from rag_mt.formats.hub import hub_name, hub_segments
 

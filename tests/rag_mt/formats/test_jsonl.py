@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span, TranslatedText, Translation
+from rag_mt.base.types import Hint, Hit, Origin, Sentence, Skips, Span, TranslatedText, Translation
 from rag_mt.formats.format import Side
 from rag_mt.formats.jsonl import FORMAT
 from rag_mt.text.splitting import split

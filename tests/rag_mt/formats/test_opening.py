@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.opening import MAX_CHARS, Line, compressed, open_bytes, read_lines
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {

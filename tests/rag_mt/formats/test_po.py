@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Sentence, TranslatedText, Translation
+from rag_mt.base.types import Sentence, Skips, TranslatedText, Translation
 from rag_mt.formats.format import Side
 from rag_mt.formats.po import FORMAT
 from rag_mt.formats.po_catalog import quoted, read_catalog

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin, Sentence
+from rag_mt.base.types import Origin, Sentence, Skips
 from rag_mt.formats.reading import read_sentences
 
 

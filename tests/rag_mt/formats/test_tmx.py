@@ -12,8 +12,7 @@ import pytest
 from lxml import etree
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Sentence, TranslatedText, Translation
+from rag_mt.base.types import Sentence, Skips, TranslatedText, Translation
 from rag_mt.formats.format import Side
 from rag_mt.formats.tmx import FORMAT
 

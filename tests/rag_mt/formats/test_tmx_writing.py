@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lxml import etree
 
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.formats.tmx import FORMAT as TMX
 from rag_mt.formats.tmx_writing import Unit, Variant, write_memory
 

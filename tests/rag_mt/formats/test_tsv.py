@@ -11,8 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import TranslatedText
+from rag_mt.base.types import Skips, TranslatedText
 from rag_mt.formats.format import Side
 from rag_mt.formats.tsv import FORMAT, HEADS
 

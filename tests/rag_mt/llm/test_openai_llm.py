@@ -17,8 +17,7 @@ import httpx
 import pytest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.streams import Returning
-from rag_mt.base.types import Completion, Prompt
+from rag_mt.base.types import Completion, Prompt, Returning
 from rag_mt.llm import TransformersLLM, open_llm
 from rag_mt.llm.openai_llm import OpenAILLM
 from rag_mt.llm.queue import complete

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.skips import Skips
-from rag_mt.base.streams import Returning
-from rag_mt.base.types import Completion, Origin, Prompt, Sentence, Translation
+from rag_mt.base.types import Completion, Origin, Prompt, Returning, Sentence, Skips, Translation
 from rag_mt.cli.translate import _closing_lines
 from rag_mt.formats.format import Segment
 from rag_mt.translation.jobs import MOST_NAMED, Counts, split_segments, translate_segments

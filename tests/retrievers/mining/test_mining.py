@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_toml
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Encoder, Floats, Origin, Sentence
+from rag_mt.base.types import Encoder, Floats, Origin, Sentence, Skips
 from rag_mt.formats.format import Side
 from rag_mt.formats.registry import format_named
 from rag_mt.formats.tmx import FORMAT as TMX

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Span
+from rag_mt.base.types import Skips, Span
 from retrievers.units.passages import PassageUnits, on_one_line, passage_spans, read_passages, titled
 from retrievers.units.windows import windows
 

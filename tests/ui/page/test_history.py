@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span, TranslatedText, Translation
+from rag_mt.base.types import Hint, Hit, Origin, Sentence, Skips, Span, TranslatedText, Translation
 from rag_mt.formats.registry import format_named
 from ui.page.history import EXPORTS, Entry, export, history_table
 

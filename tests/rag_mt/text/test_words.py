@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_mt.text.terms import terms_in, words_of
+from rag_mt.text.words import terms_in, words_of
 
 
 @pytest.mark.parametrize(
