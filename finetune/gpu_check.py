@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from eval.data.synthetic_units import CENTRES, QUERIES, SyntheticUnits, milliseconds
-from finetune.lora.config import read_config
+from finetune.lora.config import Config
 from finetune.lora.quick import quick_data
 from finetune.lora.train import Data, LoraTrainer
 from prompts.builder import PromptBuilder
@@ -80,7 +80,7 @@ def tuning(llm: str) -> Iterator[str]:
     """Trains a few steps of LoRA in every number format."""
     for quantization in QUANTIZATIONS:
         changes = {"model.llm": llm, "model.quantization": quantization, "training.steps": str(STEPS)}
-        config = read_config(CONFIG, changes)
+        config = Config.read(CONFIG, changes)
         data = Data(*quick_data(config.data, "cuda"))
         with TemporaryDirectory() as folder, _Measured() as seen:
             trainer = LoraTrainer(config, data, Path(folder), "cuda")

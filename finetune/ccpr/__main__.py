@@ -15,34 +15,25 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from finetune.ccpr.config import read_config
+from finetune.ccpr.config import Config
 from finetune.ccpr.train import CcprTrainer
-from finetune.training.settings import add_run_options, changes_in, shown_options
-from rag_mt.base.console import OK, Parser, run
-from rag_mt.base.settings import shown_path
+from finetune.training.command import run_training, training_parser
 
 log = logging.getLogger("rag_mt")
 
 
-def train(options: argparse.Namespace) -> int:
+def train(options: argparse.Namespace, config: Config, command: str) -> None:
     """Train, evaluating and saving on the way, and write the model."""
-    config = read_config(Path(options.config), changes_in(options))
-    command = f"python -m finetune.ccpr --config {shown_path(options.config)} --pairs PAIRS --output MODEL"
-    command += shown_options(options)
     trainer = CcprTrainer(config, Path(options.pairs), Path(options.output), options.device, command)
     log.info("%d sentence pairs, %d batches of %d", len(trainer.pool), len(trainer.batches), config.training.batch)
     trainer.train()
-    return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(prog="python -m finetune.ccpr", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--config", required=True, metavar="FILE", help="settings, such as configs/ccpr-embedded.toml")
+    parser = training_parser("ccpr", __doc__, Config)
     parser.add_argument("--pairs", required=True, metavar="DIR", help="phrase pairs and dev alignments")
-    parser.add_argument("--output", required=True, metavar="DIR", help="the model's folder; checkpoints lie in it too")
-    add_run_options(parser)
-    return run(train, parser.parse_args(arguments))
+    return run_training(parser, Config, ["pairs"], train, arguments)
 
 
 if __name__ == "__main__":

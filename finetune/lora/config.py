@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from finetune.training.settings import Optimisation
+from finetune.training.settings import (
+    Count,
+    CountOrZero,
+    Optimisation,
+    Positive,
+    Rule,
+    Seed,
+    Settings,
+    Share,
+    ShareBelowOne,
+)
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.languages import WMT16
-from rag_mt.base.settings import Sections, at_least, check_values, drop_row, read_settings, seed_row
 
 NEWS_FIRST = {
     "news": 4.0,
@@ -35,12 +43,28 @@ class ModelConfig:
     further; `quantization` (none, 8bit, 4bit) is that of the frozen weights."""
 
     llm: str = DEFAULT_LLM
-    rank: int = 16
-    alpha: int = 16
-    dropout: float = 0.05
-    modules: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")
+    rank: Count = 16
+    alpha: Count = 16
+    dropout: ShareBelowOne = 0.05
+    modules: Annotated[tuple[str, ...], Rule(bool, "names of layers such as gate_proj")] = (
+        "gate_proj",
+        "up_proj",
+        "down_proj",
+    )
     quantization: Literal["none", "8bit", "4bit"] = "none"
     start: str = ""
+
+
+def _languages(codes: Sequence[str]) -> bool:
+    return bool(codes) and "en" not in codes
+
+
+def _weights(weights: Mapping[str, float]) -> bool:
+    return all(0 <= weight < inf for weight in weights.values())
+
+
+def _range(bounds: Sequence[float]) -> bool:
+    return not bounds or (len(bounds) == 2 and 0 <= bounds[0] <= bounds[1] <= 1)
 
 
 @dataclass(frozen=True)
@@ -60,17 +84,19 @@ class DataConfig:
     examples have none of these, and all hints of at least the lower end of the range.
     """
 
-    languages: tuple[str, ...] = WMT16
+    languages: Annotated[tuple[str, ...], Rule(_languages, "codes beside en")] = WMT16
     held_out: bool = True
-    pairs: int = 300
-    domain_weights: Mapping[str, float] = field(default_factory=lambda: dict(NEWS_FIRST))
-    fewest_words: int = 4
+    pairs: Count = 300
+    domain_weights: Annotated[Mapping[str, float], Rule(_weights, "weights of at least 0")] = field(
+        default_factory=lambda: dict(NEWS_FIRST)
+    )
+    fewest_words: CountOrZero = 4
     most_words: int = 60
     longest_ratio: float = 2.5
-    no_hints: float = 0.0
-    least_confidence: tuple[float, ...] = ()
-    right_hints: float = 0.0
-    seed: int = 1
+    no_hints: Share = 0.0
+    least_confidence: Annotated[tuple[float, ...], Rule(_range, "two numbers from 0 to 1, such as [0.4, 0.7]")] = ()
+    right_hints: Share = 0.0
+    seed: Seed = 1
 
     @property
     def for_development(self) -> DataConfig:
@@ -84,53 +110,25 @@ class TrainingConfig(Optimisation):
     many as have so many tokens together with their padding. Examples of more than `cutoff` tokens are left out.
     `checkpointing` computes the layers again for the backward pass, which saves memory and costs time."""
 
-    steps: int = 100
-    batch: int = 16
-    micro: int = 2
-    micro_tokens: int = 0
-    cutoff: int = 4096
-    learning_rate: float = 4e-4
-    warm_up: int = 10
+    steps: Count = 100
+    batch: Count = 16
+    micro: Count = 2
+    micro_tokens: CountOrZero = 0
+    cutoff: Count = 4096
+    learning_rate: Positive = 4e-4
+    warm_up: CountOrZero = 10
     wrapper: str = "auto"
     checkpointing: bool = False
-    evaluate_every: int = 50
-    checkpoint_every: int = 50
+    evaluate_every: Count = 50
+    checkpoint_every: Count = 50
 
 
 @dataclass(frozen=True)
-class Config(Sections):
+class Config(Settings):
     """All settings of a run."""
+
+    example = "configs/lora-embedded.toml"
 
     model: ModelConfig
     data: DataConfig
     training: TrainingConfig
-
-
-def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
-    """The settings of a file with `changes` on top (see `read_settings`); raises UserError for impossible ones too."""
-    config = read_settings(Config, path, changes, "configs/lora-embedded.toml")
-    model, data, training = config.model, config.data, config.training
-    ranges, weights = data.least_confidence, data.domain_weights
-    rows = (
-        *at_least(1, "model", model, "rank", "alpha"),
-        ("model.modules", model.modules, bool(model.modules), "names of layers such as gate_proj"),
-        *at_least(1, "data", data, "pairs"),
-        *at_least(0, "data", data, "fewest_words"),
-        ("data.domain_weights", weights, all(0 <= w < inf for w in weights.values()), "weights of at least 0"),
-        ("data.languages", data.languages, bool(data.languages) and "en" not in data.languages, "codes beside en"),
-        drop_row("model.dropout", model.dropout),
-        seed_row("data.seed", data.seed),
-        ("data.no_hints", data.no_hints, 0 <= data.no_hints <= 1, "a share from 0 to 1"),
-        ("data.right_hints", data.right_hints, 0 <= data.right_hints <= 1, "a share from 0 to 1"),
-        (
-            "data.least_confidence",
-            ranges,
-            not ranges or (len(ranges) == 2 and 0 <= ranges[0] <= ranges[1] <= 1),
-            "two numbers from 0 to 1, such as [0.4, 0.7]",
-        ),
-        *training.rows(),
-        *at_least(1, "training", training, "micro", "cutoff"),
-        *at_least(0, "training", training, "micro_tokens"),
-    )
-    check_values(path, rows)
-    return config

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from finetune.lora.batches import tokens_of
-from finetune.lora.config import read_config
+from finetune.lora.config import Config
 from finetune.lora.examples import Example, read_examples
 from finetune.lora.train import Data, LoraTrainer
 from rag_mt.base.console import OK, Parser, run
@@ -42,7 +42,7 @@ def measure(options: argparse.Namespace) -> int:
         raise UserError(f"{options.dev} has no example with hints: make some with `python -m finetune.lora.data`")
     sys.stdout.write("| adapter | least score | hints | loss | by direction |\n| --- | --- | --- | --- | --- |\n")
     for adapter in options.adapters:
-        config = read_config(Path(options.config), {**changes_of(options.set), "model.start": adapter})
+        config = Config.read(Path(options.config), {**changes_of(options.set), "model.start": adapter})
         trainer = LoraTrainer(config, Data(examples[:1]), Path("unused"), options.device)
         for title, least in [("no hints", math.inf), *((str(cut_off), cut_off) for cut_off in cut_offs)]:
             own = above(examples, least)

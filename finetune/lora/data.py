@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from finetune.lora.config import DataConfig, read_config
+from finetune.lora.config import Config, DataConfig
 from finetune.lora.examples import Example, manifest_path, write_examples
 from finetune.lora.hints import METHODS, Found, Indexes, examples_of, indexes_of, retrieved
 from finetune.lora.leave_out import RULE
@@ -40,7 +40,7 @@ def make_examples(options: argparse.Namespace) -> int:
     changes = changes_of(options.set)
     if options.pairs:
         changes["data.pairs"] = str(options.pairs)
-    settings = read_config(Path(options.config), changes).data
+    settings = Config.read(Path(options.config), changes).data
     group, part, output = cast(Group, options.group), cast(Part, options.part), Path(options.output)
     if part == "dev":
         settings = settings.for_development

@@ -20,7 +20,7 @@ import torch
 
 from finetune.lora.__main__ import data_of
 from finetune.lora.batches import collated
-from finetune.lora.config import read_config
+from finetune.lora.config import Config
 from finetune.lora.train import LoraTrainer
 from finetune.training.sampling import rows_of
 from rag_mt.base.console import OK, Parser, positive, progress, run
@@ -55,7 +55,7 @@ def plain_step(trainer: LoraTrainer) -> float:
 
 def compare(options: argparse.Namespace) -> int:
     """Time both in turn; print medians and their ratio."""
-    config = read_config(Path(options.config), changes_of(options.set))
+    config = Config.read(Path(options.config), changes_of(options.set))
     data = data_of(options.examples, [], config.data, options.device)
     trainer = LoraTrainer(config, data, Path("unused"), options.device)
     steps: dict[str, Callable[[], float]] = {

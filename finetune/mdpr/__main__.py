@@ -14,20 +14,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from finetune.mdpr.config import EXAMPLE, read_config
+from finetune.mdpr.config import Config
 from finetune.mdpr.train import MdprTrainer
-from finetune.training.settings import add_run_options, changes_in, shown_options
-from rag_mt.base.console import OK, Parser, run
-from rag_mt.base.settings import shown_path
+from finetune.training.command import run_training, training_parser
 
 log = logging.getLogger("rag_mt")
 
 
-def train(options: argparse.Namespace) -> int:
+def train(options: argparse.Namespace, config: Config, command: str) -> None:
     """Train, evaluating and saving on the way, and write the model."""
-    config = read_config(Path(options.config), changes_in(options))
-    command = f"python -m finetune.mdpr --config {shown_path(options.config)} --prepared PREPARED --output MODEL"
-    command += shown_options(options)
     trainer = MdprTrainer(config, Path(options.prepared), Path(options.output), options.device, command)
     data = trainer.data
     log.info(
@@ -40,17 +35,13 @@ def train(options: argparse.Namespace) -> int:
     trainer.train()
     if trainer.accelerator.is_main_process:
         log.info("the passage model is in %s", trainer.output)
-    return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(prog="python -m finetune.mdpr", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--config", required=True, metavar="FILE", help=f"settings, such as {EXAMPLE}")
+    parser = training_parser("mdpr", __doc__, Config)
     parser.add_argument("--prepared", required=True, metavar="DIR", help="made by `python -m finetune.mdpr.data`")
-    parser.add_argument("--output", required=True, metavar="DIR", help="the model's folder; checkpoints lie in it too")
-    add_run_options(parser)
-    return run(train, parser.parse_args(arguments))
+    return run_training(parser, Config, ["prepared"], train, arguments)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from finetune.training.settings import EncoderTuning, Optimisation, above_zero, token_rows
-from rag_mt.base.settings import Row, Sections, at_least, check_values, read_settings
+from finetune.training.settings import (
+    Count,
+    CountOrZero,
+    EncoderTuning,
+    NotNegative,
+    Optimisation,
+    Positive,
+    Row,
+    Rule,
+    Settings,
+    TokenLimit,
+    at_least,
+)
 
-EXAMPLE = "configs/mdpr-embedded.toml"
-ABOVE_ZERO = ("retrieval_temperature", "semantic_temperature")
-NOT_NEGATIVE = ("semantic_weight", "language_weight")
+LossWeight = Annotated[float, Rule(lambda value: value >= 0, "a number of at least 0")]
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,7 @@ class ModelConfig(EncoderTuning):
     shared: bool = False
     pooling: Literal["", "mean", "cls", "max", "pooler"] = ""
     tuning: Literal["lora", "full"] = "full"
-    alpha: int = 32
+    alpha: Count = 32
     start: str = ""
 
 
@@ -38,14 +46,14 @@ class DataConfig:
     how many of each pair or language are used, 0 for all. Queries, passages and sentences are cut at so many tokens.
     """
 
-    relevance: tuple[str, ...] = ("xquad-en",)
+    relevance: Annotated[tuple[str, ...], Rule(bool, "names of sets such as xquad-en")] = ("xquad-en",)
     pairs: tuple[str, ...] = ("de-en", "ru-en", "ro-en", "tr-en")
     texts: tuple[str, ...] = ()
-    pair_size: int = 0
-    text_size: int = 0
-    query_tokens: int = 64
-    passage_tokens: int = 256
-    sentence_tokens: int = 64
+    pair_size: CountOrZero = 0
+    text_size: CountOrZero = 0
+    query_tokens: TokenLimit = 64
+    passage_tokens: TokenLimit = 256
+    sentence_tokens: TokenLimit = 64
 
 
 @dataclass(frozen=True)
@@ -56,51 +64,35 @@ class TrainingConfig(Optimisation):
     sentences, of each process. A contrastive loss of weight 0 is not computed.
     """
 
-    steps: int = 24_540
-    batch: int = 48
-    hard_negatives: int = 1
-    pair_batch: int = 48
-    text_batch: int = 48
-    semantic_weight: float = 0.01
-    language_weight: float = 0.001
-    retrieval_temperature: float = 1.0
-    semantic_temperature: float = 1.0
-    learning_rate: float = 1e-5
-    weight_decay: float = 0.01
-    evaluate_every: int = 1000
-    checkpoint_every: int = 500
-    dev_queries: int = 0
+    steps: Count = 24_540
+    batch: Count = 48
+    hard_negatives: CountOrZero = 1
+    pair_batch: CountOrZero = 48
+    text_batch: CountOrZero = 48
+    semantic_weight: LossWeight = 0.01
+    language_weight: LossWeight = 0.001
+    retrieval_temperature: Positive = 1.0
+    semantic_temperature: Positive = 1.0
+    learning_rate: Positive = 1e-5
+    weight_decay: NotNegative = 0.01
+    evaluate_every: Count = 1000
+    checkpoint_every: Count = 500
+    dev_queries: CountOrZero = 0
 
 
 @dataclass(frozen=True)
-class Config(Sections):
+class Config(Settings):
     """All settings of a run."""
+
+    example = "configs/mdpr-embedded.toml"
 
     model: ModelConfig
     data: DataConfig
     training: TrainingConfig
 
-
-def _number(training: TrainingConfig, name: str, fits: bool, wanted: str) -> Row:
-    return f"training.{name}", getattr(training, name), fits, f"a number {wanted}"
-
-
-def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
-    """The settings of a file with `changes` on top (see `read_settings`); raises UserError for impossible ones too."""
-    config = read_settings(Config, path, changes, EXAMPLE)
-    model, data, training = config.model, config.data, config.training
-    contrastive = bool(training.semantic_weight or training.language_weight)
-    rows = (
-        *model.rows(),
-        *training.rows(),
-        ("data.relevance", data.relevance, bool(data.relevance), "names of sets such as xquad-en"),
-        ("data.pairs", data.pairs, bool(data.pairs) or not contrastive, "pairs such as de-en, or both weights 0"),
-        *at_least(0, "data", data, "pair_size", "text_size"),
-        *token_rows(data, "query_tokens", "passage_tokens", "sentence_tokens"),
-        *at_least(2 if contrastive else 0, "training", training, "pair_batch"),
-        *at_least(0, "training", training, "hard_negatives", "text_batch", "dev_queries"),
-        *above_zero(training, *ABOVE_ZERO),
-        *(_number(training, name, getattr(training, name) >= 0, "of at least 0") for name in NOT_NEGATIVE),
-    )
-    check_values(path, rows)
-    return config
+    def rows(self) -> Iterator[Row]:
+        """All settings that have a rule, here or in the type."""
+        yield from super().rows()
+        if self.training.semantic_weight or self.training.language_weight:
+            yield "data.pairs", self.data.pairs, Rule(bool, "pairs such as de-en, or both weights 0")
+            yield "training.pair_batch", self.training.pair_batch, at_least(2)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from finetune.mdpr.config import Config, read_config
+from finetune.mdpr.config import Config
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_toml
 
@@ -39,7 +39,7 @@ class Run:
 
     def settings(self) -> Config:
         """The settings of the run; raises UserError for impossible ones."""
-        return read_config(self.config, self.changes)
+        return Config.read(self.config, self.changes)
 
 
 def read_plan(path: Path, runs: Path, groups: Sequence[str] = (), seeds: Sequence[int] = ()) -> list[Run]:

@@ -1,19 +1,80 @@
-"""The settings that several trainings share: what is checked of them, and the options that change them."""
+"""Settings of trainings: sections of a TOML file whose types say what each value must be."""
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from math import inf
-from typing import Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
 
 from finetune.training.optimisation import rate_share
-from rag_mt.base.console import positive
 from rag_mt.base.defaults import DEFAULT_ENCODER
-from rag_mt.base.settings import Row, at_least, changes_of, drop_row, seed_row, shown_changes
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import WMT16
+from rag_mt.base.settings import read_settings
 
 LEAST_TOKENS = 8
 """Fewer tokens hold no words beside a prefix and the marks of beginning and end."""
+LAST_SEED = 2**32 - 1
+"""The greatest seed that every library takes."""
+WMT16_PAIRS = tuple(f"{code}-en" for code in WMT16)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the values of a setting must fit, in the metadata of its type; `expected` tells it to a user."""
+
+    fits: Callable[[Any], bool]
+    expected: str
+
+
+def at_least(least: int) -> Rule:
+    """The rule of numbers with a lower bound."""
+    return Rule(lambda value: value >= least, f"at least {least}")
+
+
+Count = Annotated[int, at_least(1)]
+CountOrZero = Annotated[int, at_least(0)]
+TokenLimit = Annotated[int, at_least(LEAST_TOKENS)]
+Positive = Annotated[float, Rule(lambda value: 0 < value < inf, "a number above 0")]
+NotNegative = Annotated[float, at_least(0)]
+Share = Annotated[float, Rule(lambda value: 0 <= value <= 1, "a share from 0 to 1")]
+ShareBelowOne = Annotated[float, Rule(lambda value: 0 <= value < 1, "a share from 0 to below 1")]
+Seed = Annotated[int, Rule(lambda value: 0 <= value <= LAST_SEED, f"0 to {LAST_SEED}")]
+
+Row = tuple[str, Any, Rule]
+"""A setting as `section.key`, its value and a rule of its type."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The base of a training's `Config`, which has a field for each section, a dataclass with defaults; `example` is a
+    file to try."""
+
+    example = ""
+
+    @classmethod
+    def read(cls, path: Path, changes: Mapping[str, str] = {}) -> Self:
+        """The settings of a file with `changes` on top (see `read_settings`); raises UserError for impossible ones."""
+        settings = read_settings(cls, path, changes, cls.example)
+        for name, value, rule in settings.rows():
+            if value is not None and not rule.fits(value):
+                raise UserError(f"{path} sets {name} to {value!r}: expected {rule.expected}")
+        return settings
+
+    def rows(self) -> Iterator[Row]:
+        """All settings that have a rule."""
+        for section in fields(self):
+            values = getattr(self, section.name)
+            for key, kind in get_type_hints(type(values), include_extras=True).items():
+                for part in (kind, *get_args(kind)):  # a rule may stand in a union with None
+                    for rule in getattr(part, "__metadata__", ()):
+                        yield f"{section.name}.{key}", getattr(values, key), rule
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -27,20 +88,11 @@ class EncoderTuning:
 
     encoder: str = DEFAULT_ENCODER
     tuning: Literal["lora", "full"] = "lora"
-    rank: int = 16
-    alpha: int = 16
-    lora_dropout: float = 0.0
-    frozen_layers: int = 0
-    dropout: float | None = None
-
-    def rows(self) -> list[Row]:
-        """The checks of these settings, for `check_values`."""
-        return [
-            *at_least(1, "model", self, "rank", "alpha"),
-            *at_least(0, "model", self, "frozen_layers"),
-            drop_row("model.lora_dropout", self.lora_dropout),
-            drop_row("model.dropout", self.dropout or 0.0),
-        ]
+    rank: Count = 16
+    alpha: Count = 16
+    lora_dropout: ShareBelowOne = 0.0
+    frozen_layers: CountOrZero = 0
+    dropout: ShareBelowOne | None = None
 
 
 @dataclass(frozen=True)
@@ -52,21 +104,19 @@ class Optimisation:
     `bfloat16`, ...). Every `evaluate_every` steps there is a point of the curve, every `checkpoint_every` a checkpoint.
     """
 
-    steps: int
-    batch: int
-    learning_rate: float
-    evaluate_every: int
-    checkpoint_every: int
-    warm_up: float = 0
-    weight_decay: float = 0.0
-    clip: float = 1.0
-    seed: int = 1
+    steps: Count
+    batch: Count
+    learning_rate: Positive
+    evaluate_every: Count
+    checkpoint_every: Count
+    warm_up: NotNegative = 0
+    weight_decay: NotNegative = 0.0
+    clip: Positive = 1.0
+    seed: Seed = 1
     dtype: str = "auto"
 
     fall: ClassVar[Literal["cosine", "linear"]] = "cosine"
     """How the learning rate falls after the warm-up."""
-    least_steps: ClassVar[int] = 1
-    least_batch: ClassVar[int] = 1
 
     @property
     def warm_up_steps(self) -> int:
@@ -76,45 +126,3 @@ class Optimisation:
     def share(self, step: int) -> float:
         """The share of the learning rate that `step` (from 0) has."""
         return rate_share(step, self.steps, self.warm_up_steps, self.fall)
-
-    def rows(self) -> list[Row]:
-        """The checks of these settings, for `check_values`."""
-        return [
-            *at_least(self.least_steps, "training", self, "steps"),
-            *at_least(self.least_batch, "training", self, "batch"),
-            *at_least(1, "training", self, "evaluate_every", "checkpoint_every"),
-            *at_least(0, "training", self, "warm_up", "weight_decay"),
-            *above_zero(self, "learning_rate", "clip"),
-            seed_row("training.seed", self.seed),
-        ]
-
-
-def token_rows(data: Any, *keys: str) -> list[Row]:
-    """Where texts are cut."""
-    return at_least(LEAST_TOKENS, "data", data, *keys)
-
-
-def above_zero(training: Any, *keys: str) -> list[Row]:
-    """Finite numbers of the optimisation that are more than 0; None, where it may be, fits."""
-    values = {key: getattr(training, key) for key in keys}
-    return [(f"training.{key}", v, v is None or 0 < v < inf, "a number above 0") for key, v in values.items()]
-
-
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add `--max-steps`, `--set` and `--device`."""
-    parser.add_argument("--max-steps", type=positive, metavar="N", help="so many steps instead of the configured ones")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
-
-
-def changes_in(options: argparse.Namespace) -> dict[str, str]:
-    """The settings that the options change; raises UserError for a `--set` of another form."""
-    changes = changes_of(options.set)
-    if options.max_steps:
-        changes["training.steps"] = str(options.max_steps)
-    return changes
-
-
-def shown_options(options: argparse.Namespace) -> str:
-    """The options that change settings, for the record of a command; a blank stands before each."""
-    return shown_changes(options.set) + (f" --max-steps {options.max_steps}" if options.max_steps else "")

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from finetune.training.settings import EncoderTuning, Optimisation, above_zero, token_rows
-from rag_mt.base.settings import Sections, at_least, check_values, drop_row, read_settings
+from finetune.training.settings import (
+    WMT16_PAIRS,
+    Count,
+    CountOrZero,
+    EncoderTuning,
+    Optimisation,
+    Positive,
+    Rule,
+    Settings,
+    ShareBelowOne,
+    TokenLimit,
+    at_least,
+)
 
 
 @dataclass(frozen=True)
@@ -28,41 +37,38 @@ class DataConfig:
     is longer than `max_chars` the part around the phrase is taken. Dev accuracy is measured on `dev_pairs` pairs of
     each language with `dev_sentences` examples each."""
 
-    languages: tuple[str, ...] = ("de-en", "cs-en", "fi-en", "ru-en", "ro-en", "tr-en")
-    sentences: int = 4
-    max_chars: int = 300
-    max_tokens: int = 80
-    dev_pairs: int = 200
-    dev_sentences: int = 4
+    languages: Annotated[tuple[str, ...], Rule(bool, "names of phrase sets such as de-en")] = WMT16_PAIRS
+    sentences: CountOrZero = 4
+    max_chars: Count = 300
+    max_tokens: TokenLimit = 80
+    dev_pairs: Count = 200
+    dev_sentences: Count = 4
 
 
 @dataclass(frozen=True)
 class TrainingConfig(Optimisation):
     """The optimisation: `batch` phrase pairs a step and process for so many `steps`, or, if that is 0, `epochs`.
 
-    `warm_up` is a share of the steps. `momentum` 0 has no second
-    encoder: the keys are the trained vectors themselves. `queue` is the number of keys of earlier batches that are
-    negatives as well (MoCo). Sentences are encoded in `chunks` of similar length; `cached` gives the memory of one
-    chunk for the time of one more forward pass.
+    `warm_up` is a share of the steps. `momentum` 0 has no second encoder: the keys are the trained vectors themselves.
+    `queue` is the number of keys of earlier batches that are negatives as well (MoCo). Sentences are encoded in
+    `chunks` of similar length; `cached` gives the memory of one chunk for the time of one more forward pass.
     """
 
-    steps: int = 0
-    epochs: int = 100
-    batch: int = 256
-    chunks: int = 1
+    steps: CountOrZero = 0
+    epochs: Count = 100
+    batch: Annotated[int, at_least(2)] = 256
+    chunks: Count = 1
     cached: bool = False
-    learning_rate: float = 2e-5
-    head_learning_rate: float | None = None
-    warm_up: float = 0.01
-    temperature: float = 0.06
-    momentum: float = 0.999
-    queue: int = 0
-    evaluate_every: int = 100
-    checkpoint_every: int = 50
+    learning_rate: Positive = 2e-5
+    head_learning_rate: Positive | None = None
+    warm_up: ShareBelowOne = 0.01
+    temperature: Positive = 0.06
+    momentum: ShareBelowOne = 0.999
+    queue: CountOrZero = 0
+    evaluate_every: Count = 100
+    checkpoint_every: Count = 50
 
     fall = "linear"
-    least_steps = 0
-    least_batch = 2
 
     @property
     def warm_up_steps(self) -> int:
@@ -71,30 +77,11 @@ class TrainingConfig(Optimisation):
 
 
 @dataclass(frozen=True)
-class Config(Sections):
+class Config(Settings):
     """All settings of a run."""
+
+    example = "configs/xpr-embedded.toml"
 
     model: ModelConfig
     data: DataConfig
     training: TrainingConfig
-
-
-def read_config(path: Path, changes: Mapping[str, str] = {}) -> Config:
-    """The settings of a file with `changes` on top (see `read_settings`); raises UserError for impossible ones too."""
-    config = read_settings(Config, path, changes, "configs/xpr-embedded.toml")
-    model, data, training = config.model, config.data, config.training
-    rows = (
-        *model.rows(),
-        *training.rows(),
-        ("data.languages", data.languages, bool(data.languages), "names of phrase sets such as de-en"),
-        *at_least(0, "data", data, "sentences"),
-        *at_least(1, "data", data, "max_chars", "dev_pairs", "dev_sentences"),
-        *token_rows(data, "max_tokens"),
-        *at_least(0, "training", training, "queue"),
-        *at_least(1, "training", training, "epochs", "chunks"),
-        drop_row("training.momentum", training.momentum),
-        drop_row("training.warm_up", training.warm_up),
-        *above_zero(training, "head_learning_rate", "temperature"),
-    )
-    check_values(path, rows)
-    return config

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -15,8 +15,6 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_toml
 
 T = TypeVar("T")
-LAST_SEED = 2**32 - 1
-"""The greatest seed that every library takes."""
 
 WORDS = {
     "int_type": "a whole number",
@@ -28,21 +26,9 @@ WORDS = {
 }
 """What a value of a type is, as said to a user, by the kind of error."""
 
-Row = tuple[str, Any, bool, str]
-"""A setting to check: its name, its value, whether that fits, and what was expected."""
-
-
-@dataclass(frozen=True)
-class Sections:
-    """Settings of a file: a dataclass with a field for each of its sections."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        return asdict(self)
-
 
 def read_settings(kind: type[T], path: Path, changes: Mapping[str, str], example: str) -> T:
-    """The settings `kind`, a dataclass of sections (dataclasses, or mappings with any keys), from a file with `changes`
+    """The settings `kind`, a dataclass of sections, themselves dataclasses, from a file with `changes`
     (`training.steps` -> `100`, values as in TOML) on top.
 
     Raises UserError for a file that is missing (`example` is one to try) or no TOML, and for settings that do not
@@ -87,33 +73,7 @@ def shown_path(text: str) -> str:
     return Path(text).name if Path(text).is_absolute() else text
 
 
-def at_least(least: int, section: str, settings: Any, *keys: str) -> list[Row]:
-    """The rows of settings that are counts."""
-    found = {key: getattr(settings, key) for key in keys}
-    return [(f"{section}.{key}", value, value >= least, f"at least {least}") for key, value in found.items()]
-
-
-def seed_row(name: str, value: int) -> Row:
-    """The row of a random seed."""
-    return name, value, 0 <= value <= LAST_SEED, f"0 to {LAST_SEED}"
-
-
-def drop_row(name: str, value: float) -> Row:
-    """The row of a dropout."""
-    return name, value, 0 <= value < 1, "a share from 0 to below 1"
-
-
-def check_values(path: Path, rows: Iterable[Row]) -> None:
-    """Raise UserError for the first setting that does not fit."""
-    for name, value, fits, wanted in rows:
-        if not fits:
-            raise UserError(f"{path} sets {name} to {value!r}: expected {wanted}")
-
-
 def _section(path: Path, name: str, kind: Any, found: Mapping[str, Any]) -> Any:
-    """One section: a dataclass, or a mapping whose keys are free."""
-    if get_origin(kind) is Mapping:
-        return dict(found)
     defaults = kind()
     types = get_type_hints(kind)
     known = [f.name for f in fields(kind)]

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from finetune.ccpr.__main__ import main
-from finetune.ccpr.config import read_config
+from finetune.ccpr.config import Config
 from finetune.ccpr.train import CcprTrainer
 from finetune.training.checkpoints import load_checkpoint
 from finetune.training.optimisation import take_step
@@ -76,7 +76,7 @@ def test_it_learns_and_the_retriever_opens_it(tmp_path, config, pairs):
 
 
 def test_the_saved_model_computes_what_the_trained_one_did(tmp_path, config, pairs):
-    trainer = CcprTrainer(read_config(config), pairs, tmp_path / "m", "cpu")
+    trainer = CcprTrainer(Config.read(config), pairs, tmp_path / "m", "cpu")
     for _ in range(5):
         trainer.run_step()
     trainer.save()
@@ -96,7 +96,7 @@ def test_the_saved_model_computes_what_the_trained_one_did(tmp_path, config, pai
 def test_a_stopped_run_ends_like_one_in_one_piece(tmp_path, config, pairs):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert main(arguments(config, pairs, whole)) == 0
-    trainer = CcprTrainer(read_config(config), pairs, parts, "cpu")
+    trainer = CcprTrainer(Config.read(config), pairs, parts, "cpu")
     run_step, steps = CcprTrainer.run_step, 0
 
     class StoppedError(Exception):
@@ -130,7 +130,7 @@ def test_a_model_is_trained_further(tmp_path, config, pairs):
     first, second = tmp_path / "first", tmp_path / "second"
     assert main(arguments(config, pairs, first, "--max-steps", "20")) == 0
     more = ["--max-steps", "10", "--set", f"model.start={first}"]
-    trainer = CcprTrainer(read_config(config, {"model.start": str(first)}), pairs, second, "cpu")
+    trainer = CcprTrainer(Config.read(config, {"model.start": str(first)}), pairs, second, "cpu")
     saved, heads = load_file(first / "adapter_model.safetensors"), load_file(first / "heads.safetensors")
     for name, tensor in saved.items():
         own = trainer.parameters["encoder." + name.replace(".weight", ".default.weight")]
@@ -146,11 +146,11 @@ def test_a_model_is_trained_further(tmp_path, config, pairs):
 
 @pytest.mark.parametrize("change", [("model.rank", "8"), ("model.dimension", "16"), ("model.tuning", "full")])
 def test_a_start_of_another_shape(tmp_path, config, pairs, change):
-    trainer = CcprTrainer(read_config(config), pairs, tmp_path / "m", "cpu")
+    trainer = CcprTrainer(Config.read(config), pairs, tmp_path / "m", "cpu")
     trainer.save()
     with pytest.raises(UserError, match=r"model.start .* does not fit these settings"):
         CcprTrainer(
-            read_config(config, {"model.start": str(tmp_path / "m"), change[0]: change[1]}), pairs, tmp_path, "cpu"
+            Config.read(config, {"model.start": str(tmp_path / "m"), change[0]: change[1]}), pairs, tmp_path, "cpu"
         )
 
 
@@ -163,7 +163,7 @@ def test_other_settings_do_not_go_on(tmp_path, config, pairs, capsys):
 def test_cached_gradients_are_those_of_the_whole_batch(tmp_path, config, pairs):
     gradients = []
     for chunks in ("1", "3"):
-        trainer = CcprTrainer(read_config(config, {"training.chunks": chunks}), pairs, tmp_path / "m", "cpu")
+        trainer = CcprTrainer(Config.read(config, {"training.chunks": chunks}), pairs, tmp_path / "m", "cpu")
         batch = trainer.collate(trainer.rows_of(0), np.random.default_rng(1))
         trainer.set_training(True)
         losses = trainer.backward(batch)
@@ -180,7 +180,7 @@ def test_cached_gradients_are_those_of_the_whole_batch(tmp_path, config, pairs):
 
 def test_a_batch_without_phrases_leaves_the_weights_finite(tmp_path, config, pairs):
     """Rows of other contexts may hold no phrase pair at all."""
-    trainer = CcprTrainer(read_config(config), pairs, tmp_path / "m", "cpu")
+    trainer = CcprTrainer(Config.read(config), pairs, tmp_path / "m", "cpu")
     rows = [{**row, "spans": []} for row in trainer.rows_of(0)]
     batch = trainer.collate(rows, np.random.default_rng(1))
     assert len(batch.source) == len(batch.source_others) == 0
@@ -192,7 +192,7 @@ def test_a_batch_without_phrases_leaves_the_weights_finite(tmp_path, config, pai
 
 def test_full_tuning_leaves_the_frozen_layers_alone(tmp_path, config, pairs):
     changes = {"model.tuning": "full", "model.frozen_layers": "1"}
-    trainer = CcprTrainer(read_config(config, changes), pairs, tmp_path / "m", "cpu")
+    trainer = CcprTrainer(Config.read(config, changes), pairs, tmp_path / "m", "cpu")
     assert {n.split(".")[3] for n in trainer.parameters if n.startswith("encoder.encoder.layer")} == {"1"}
     trainer.run_step()
     trainer.save()
@@ -202,7 +202,7 @@ def test_full_tuning_leaves_the_frozen_layers_alone(tmp_path, config, pairs):
 
 def test_the_papers_inner_product(tmp_path, config, pairs):
     changes = {"model.normalised": "false", "training.temperature": "1.0", "model.segment_width": "0"}
-    trainer = CcprTrainer(read_config(config, changes), pairs, tmp_path / "m", "cpu")
+    trainer = CcprTrainer(Config.read(config, changes), pairs, tmp_path / "m", "cpu")
     trainer.run_step()
     trainer.save()
     vectors = load_ccpr(str(tmp_path / "m"), device="cpu").span_vectors(["stone"], np.array([[0, 0, 5]], np.int32))
@@ -230,19 +230,19 @@ def test_the_papers_inner_product(tmp_path, config, pairs):
 def test_mistakes_are_one_sentence(tmp_path, config, pairs, change, message):
     name, value = change.split("=")
     with pytest.raises(UserError, match=message):
-        CcprTrainer(read_config(config, {name: value}), pairs, tmp_path / "m", "cpu")
+        CcprTrainer(Config.read(config, {name: value}), pairs, tmp_path / "m", "cpu")
 
 
 def test_a_missing_configuration(tmp_path):
     with pytest.raises(UserError, match=r"no configuration .*try configs/ccpr-embedded.toml"):
-        read_config(tmp_path / "none.toml")
+        Config.read(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("[model")
     with pytest.raises(UserError, match="is not a TOML file"):
-        read_config(tmp_path / "bad.toml")
+        Config.read(tmp_path / "bad.toml")
 
 
 def test_the_committed_configurations_are_valid():
     found = sorted((Path(__file__).parents[3] / "configs").glob("ccpr-*.toml"))
     assert len(found) >= 3
     for path in found:
-        read_config(path)
+        Config.read(path)

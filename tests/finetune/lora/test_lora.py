@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from finetune.lora.__main__ import main
-from finetune.lora.config import read_config
+from finetune.lora.config import Config
 from finetune.lora.examples import read_examples, write_examples
 from finetune.lora.leave_out import nearly_equal
 from finetune.lora.quick import quick_data
@@ -69,7 +69,7 @@ def arguments(config, files, output, *more):
 
 def trainer_of(config, output, data, dropout=0.1, **changes):
     settings = {"model.dropout": str(dropout), **{f"training.{k}": str(v) for k, v in changes.items()}}
-    return LoraTrainer(read_config(config, settings), data, output, "cpu")
+    return LoraTrainer(Config.read(config, settings), data, output, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_an_adapter_is_trained_further(tmp_path, config, files, examples):
     first, second = tmp_path / "first", tmp_path / "second"
     assert main(arguments(config, files, first)) == 0
     saved = load_file(first / "adapter_model.safetensors")
-    settings = read_config(config, {"model.start": str(first)})
+    settings = Config.read(config, {"model.start": str(first)})
     trainer = LoraTrainer(settings, Data(examples(14)), second, "cpu")
     for name, tensor in saved.items():
         own = trainer.parameters[name.replace(".weight", ".default.weight")]
@@ -261,7 +261,7 @@ def test_an_adapter_is_trained_further(tmp_path, config, files, examples):
     assert facts[1]["curve"][0]["loss"] < facts[0]["curve"][0]["loss"]
     for change in ("model.rank=8", "model.alpha=4", 'model.modules=["q_proj"]'):
         name, _, value = change.partition("=")
-        other = read_config(config, {"model.start": str(first), name: value})
+        other = Config.read(config, {"model.start": str(first), name: value})
         with pytest.raises(UserError, match=r"model.start .* does not fit these settings"):
             LoraTrainer(other, Data(examples(14)), second, "cpu")
 
@@ -325,7 +325,7 @@ def test_without_examples_the_sample_corpus_is_tried(tmp_path, tiny_llm, capsys)
     facts = json.loads((tmp_path / "trial" / "training.json").read_text())
     assert facts["examples"] == "sentences of the sample corpus, for trying out only"
     assert facts["curve"][-1]["dev"] > 0
-    train, dev, _ = quick_data(read_config(config, {"data.languages": '["de"]'}).data, "cpu")
+    train, dev, _ = quick_data(Config.read(config, {"data.languages": '["de"]'}).data, "cpu")
     assert sum(bool(e.hints) for e in train) > 5
     assert not {e.pair.source for e in train} & {e.pair.source for e in dev}
     for example in train + dev:

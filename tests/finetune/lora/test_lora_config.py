@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from finetune.lora.config import read_config
+from finetune.lora.config import Config
 from rag_mt.base.errors import UserError
 from rag_mt.base.settings import changes_of
 
@@ -16,7 +16,7 @@ CONFIGS = Path(__file__).parents[3] / "configs"
 def test_the_defaults_are_those_of_the_paper(tmp_path):
     (tmp_path / "empty.toml").write_text("")
     for path in (tmp_path / "empty.toml", CONFIGS / "lora-llama2.toml"):
-        config = read_config(path)
+        config = Config.read(path)
         model, data, training = config.model, config.data, config.training
         assert (model.rank, model.alpha, model.dropout) == (16, 16, 0.05)
         assert model.modules == ("gate_proj", "up_proj", "down_proj")
@@ -27,7 +27,7 @@ def test_the_defaults_are_those_of_the_paper(tmp_path):
 
 
 def test_the_committed_configurations_are_valid():
-    made = {path.stem: read_config(path).model for path in CONFIGS.glob("lora-*.toml")}
+    made = {path.stem: Config.read(path).model for path in CONFIGS.glob("lora-*.toml")}
     assert {"lora-embedded", "lora-translation", "lora-llama2"} <= made.keys()
     assert made["lora-embedded"].llm == made["lora-translation"].llm == "embedded:gemma-3-270m"
 
@@ -65,7 +65,7 @@ def test_the_committed_configurations_are_valid():
 )
 def test_impossible_settings(change, message):
     with pytest.raises(UserError, match=message):
-        read_config(CONFIGS / "lora-llama2.toml", changes_of([change]))
+        Config.read(CONFIGS / "lora-llama2.toml", changes_of([change]))
 
 
 @pytest.mark.parametrize("text", ["training.steps", "steps=3"])
@@ -77,6 +77,6 @@ def test_a_change_of_another_form(text):
 def test_a_section_must_be_one(tmp_path):
     (tmp_path / "bad.toml").write_text("model = 3")
     with pytest.raises(UserError, match=r"no section \[model\]"):
-        read_config(tmp_path / "bad.toml")
+        Config.read(tmp_path / "bad.toml")
     with pytest.raises(UserError, match=r"no configuration .*try configs/lora-embedded.toml"):
-        read_config(tmp_path / "none.toml")
+        Config.read(tmp_path / "none.toml")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from finetune.lora.__main__ import main as tune
-from finetune.lora.config import read_config
+from finetune.lora.config import Config
 from finetune.lora.cut_off import above, main
 from finetune.lora.examples import write_examples
 from finetune.lora.train import Data, LoraTrainer
@@ -41,7 +41,7 @@ def test_the_losses_are_the_trainers(tmp_path, tiny_llm, examples, capsys):
     expected = []
     for least in (2.0, 0.1, 0.5):
         shown = above(with_hints, least)
-        settings = read_config(config, {"model.start": str(adapter)})
+        settings = Config.read(config, {"model.start": str(adapter)})
         loss = LoraTrainer(settings, Data(own[:1], shown), tmp_path / "unused", "cpu").evaluate()["dev"]
         expected.append((str(sum(len(e.hints) for e in shown)), f"{loss:.4f}"))
     assert [(row[2], row[3]) for row in rows] == 2 * expected, "of both adapters"

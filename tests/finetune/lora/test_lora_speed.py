@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from finetune.lora.config import read_config
+from finetune.lora.config import Config
 from finetune.lora.examples import write_examples
 from finetune.lora.speed import main, plain_step
 from finetune.lora.train import Data, LoraTrainer
@@ -28,7 +28,7 @@ def test_both_steps_change_the_weights_alike(tmp_path, tiny_llm, examples, famil
     (tmp_path / "config.toml").write_text(CONFIG.format(llm=tiny_llm(family)))
     made = []
     for step in (plain_step, lambda trainer: trainer.run_step()["loss"]):
-        trainer = LoraTrainer(read_config(tmp_path / "config.toml"), Data(examples(9)), tmp_path / "x", "cpu")
+        trainer = LoraTrainer(Config.read(tmp_path / "config.toml"), Data(examples(9)), tmp_path / "x", "cpu")
         losses = [step(trainer) for _ in range(3)]
         made.append((losses, {n: p.detach().clone() for n, p in trainer.parameters.items()}))
     (plain_losses, plain), (losses, ours) = made

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from finetune.losses.language_contrastive import language_contrastive
 from finetune.mdpr.__main__ import main
-from finetune.mdpr.config import read_config
+from finetune.mdpr.config import Config
 from finetune.mdpr.train import MdprTrainer
 from rag_mt.base.errors import UserError
 from retrievers.mdpr import open_mdpr
@@ -74,7 +74,7 @@ def slow_semantic(first, second, temperature):
 def test_weighted_losses_reach_the_passage_encoder(config, prepared, tmp_path, monkeypatch, semantic, language):
     """The gradients of a step's contrastive part, as the vectors get them, are those of the weighted losses."""
     changes = {"training.semantic_weight": semantic, "training.language_weight": language}
-    run = MdprTrainer(read_config(config, changes), prepared, tmp_path / "model", "cpu")
+    run = MdprTrainer(Config.read(config, changes), prepared, tmp_path / "model", "cpu")
     batch = run.data.sentences(0)
     texts = [*batch.first, *batch.second, *batch.others]
     torch.manual_seed(3)
@@ -123,7 +123,7 @@ def test_it_learns_and_the_retriever_opens_it(tmp_path, config, prepared, shared
 
 @pytest.mark.parametrize("tuning", ["lora", "full"])
 def test_the_saved_model_computes_what_the_trained_one_did(tmp_path, config, prepared, tuning):
-    trainer = MdprTrainer(read_config(config, {"model.tuning": tuning}), prepared, tmp_path / "m", "cpu")
+    trainer = MdprTrainer(Config.read(config, {"model.tuning": tuning}), prepared, tmp_path / "m", "cpu")
     for _ in range(3):
         trainer.run_step()
     trainer.save()
@@ -150,7 +150,7 @@ def test_a_dense_layer_above_the_encoder_stays(tmp_path, config, prepared, quick
     (base / "2_Dense" / "config.json").write_text('{"activation_function": "torch.nn.modules.activation.Tanh"}')
     save_file({"linear.weight": torch.randn(8, 32)}, base / "2_Dense" / "model.safetensors")
     changes = {"model.encoder": str(base), "model.tuning": "full"}
-    trainer = MdprTrainer(read_config(config, changes), prepared, tmp_path / "m", "cpu")
+    trainer = MdprTrainer(Config.read(config, changes), prepared, tmp_path / "m", "cpu")
     trainer.run_step()
     trainer.save()
     trainer.set_training(False)
@@ -161,7 +161,7 @@ def test_a_dense_layer_above_the_encoder_stays(tmp_path, config, prepared, quick
 
 @pytest.mark.parametrize("tuning", ["lora", "full"])
 def test_contrastive_losses_change_the_passage_encoder_alone(tmp_path, config, prepared, tuning):
-    trainer = MdprTrainer(read_config(config, {"model.tuning": tuning}), prepared, tmp_path / "m", "cpu")
+    trainer = MdprTrainer(Config.read(config, {"model.tuning": tuning}), prepared, tmp_path / "m", "cpu")
     trainer._contrastive(trainer.batch(0))
     touched = {name.partition(".")[0] for name, p in trainer.parameters.items() if p.grad is not None}
     assert touched == {"passage"}
@@ -225,7 +225,7 @@ def test_a_second_stage_goes_on_from_the_first(tmp_path, config, prepared, tunin
     first = tmp_path / "first"
     assert main(arguments(config, prepared, first, "--max-steps", "2", "--set", f"model.tuning={tuning}")) == 0
     changes = {"model.start": str(first), "model.tuning": tuning, "training.semantic_weight": "0"}
-    trainer = MdprTrainer(read_config(config, changes), prepared, tmp_path / "second", "cpu")
+    trainer = MdprTrainer(Config.read(config, changes), prepared, tmp_path / "second", "cpu")
     opened = open_mdpr(str(first), device="cpu", dtype="float32")
     trainer.set_training(False)
     for kind in ("query", "passage"):
@@ -238,10 +238,10 @@ def test_a_second_stage_goes_on_from_the_first(tmp_path, config, prepared, tunin
 
 @pytest.mark.parametrize("change", [("model.rank", "4"), ("model.shared", "true"), ("model.tuning", "full")])
 def test_a_start_of_another_shape(tmp_path, config, prepared, change):
-    MdprTrainer(read_config(config), prepared, tmp_path / "m", "cpu").save()
+    MdprTrainer(Config.read(config), prepared, tmp_path / "m", "cpu").save()
     changes = {"model.start": str(tmp_path / "m"), change[0]: change[1]}
     with pytest.raises(UserError, match=r"model.start .* does not fit these settings"):
-        MdprTrainer(read_config(config, changes), prepared, tmp_path, "cpu")
+        MdprTrainer(Config.read(config, changes), prepared, tmp_path, "cpu")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from finetune.mdpr import runs as mdpr_runs
-from finetune.mdpr.config import read_config
+from finetune.mdpr.config import Config
 from finetune.mdpr.plan import read_plan
 from finetune.mdpr.runs import main, score_table
 from rag_mt.base.errors import UserError
@@ -168,7 +168,7 @@ def test_the_plan_of_the_report(monkeypatch):
     assert by_name["setting-5"].data.pairs == ("de-tr",)
     assert by_name["titles"].model.start == "RUNS/sema.seed2"
     assert by_name["infoxlm-sema"].model.encoder == "microsoft/infoxlm-base"
-    paper = read_config(Path("configs/mdpr-paper.toml"))
+    paper = Config.read(Path("configs/mdpr-paper.toml"))
     for item in runs:
         if item.group == "backbones":  # tuned as in the paper, not with the settings for two cores
             settings = item.settings()

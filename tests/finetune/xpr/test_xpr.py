@@ -19,7 +19,7 @@ from finetune.losses.xpco import LEFT_OUT, xpco
 from finetune.training.optimisation import rate_share
 from finetune.xpr.__main__ import main
 from finetune.xpr.batches import Collator, XprPool
-from finetune.xpr.config import read_config
+from finetune.xpr.config import Config
 from finetune.xpr.train import XprTrainer
 from rag_mt.base.errors import UserError
 from rag_mt.models.loading import LoadedEncoder, load_encoder
@@ -84,7 +84,7 @@ def trainer(config: Path, phrases: Path, tmp_path: Path) -> Callable[..., XprTra
 
     def make(name: str = "run", **changes: Any) -> XprTrainer:
         texts = {key.replace("__", "."): json.dumps(value) for key, value in changes.items()}
-        return XprTrainer(read_config(config, texts), phrases, tmp_path / name, "cpu")
+        return XprTrainer(Config.read(config, texts), phrases, tmp_path / name, "cpu")
 
     return make
 
@@ -98,11 +98,11 @@ def test_a_run_that_stops_goes_on_exactly(config: Path, phrases: Path, tmp_path:
     """Queue, momentum encoder, optimiser, dropout and batches go on as if there had been no stop."""
     queue = ("--set", "training.queue=20")
     assert run(config, phrases, tmp_path / "whole", *queue) == 0
-    begun = XprTrainer(read_config(config, {"training.queue": "20"}), phrases, tmp_path / "parts", "cpu")
+    begun = XprTrainer(Config.read(config, {"training.queue": "20"}), phrases, tmp_path / "parts", "cpu")
     for _ in range(3):
         begun.run_step()
     saved = {name: tensor.clone() for name, tensor in begun.state().items()}
-    goes_on = XprTrainer(read_config(config, {"training.queue": "20"}), phrases, tmp_path / "parts", "cpu")
+    goes_on = XprTrainer(Config.read(config, {"training.queue": "20"}), phrases, tmp_path / "parts", "cpu")
     goes_on.restore(saved, begun.facts())
     goes_on.step = 3
     for _ in range(3):
@@ -133,7 +133,7 @@ def test_without_phrases_the_sample_corpus_is_tried(
     config: Path, phrases: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("finetune.xpr.__main__.sample_phrases", lambda *_: phrases)
-    monkeypatch.setattr("finetune.xpr.__main__.cache_dir", lambda: tmp_path)
+    monkeypatch.setattr("finetune.training.command.cache_dir", lambda: tmp_path)
     given = ["--config", str(config), "--device", "cpu"]
     assert main([*given, "--max-steps", "1"]) == 0
     (made,) = (tmp_path / "trials").iterdir()
@@ -351,5 +351,5 @@ def test_wrong_settings_are_told(
 
 @pytest.mark.parametrize("name", ["xpr-embedded", "xpr-paper", "xpr-shipped"])
 def test_shipped_settings_are_valid(name: str) -> None:
-    found = read_config(Path(__file__).parents[3] / "configs" / f"{name}.toml")
+    found = Config.read(Path(__file__).parents[3] / "configs" / f"{name}.toml")
     assert found.data.sentences == 4 and found.training.temperature == 0.06
