@@ -27,8 +27,8 @@ from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, Prompt, Sentence
 from rag_mt.llm import TransformersLLM
+from rag_mt.llm.generation import first_stop
 from rag_mt.llm.queue import complete
-from rag_mt.llm.stopping import first_stop
 from rag_mt.models.loading import LoadedLLM, load_llm
 
 

@@ -36,7 +36,7 @@ from rag_mt.base.languages import direction_group
 from rag_mt.models.adapters import checked_adapter
 from rag_mt.models.devices import DTYPES
 from rag_mt.models.loading import Quantization
-from rag_mt.translation.shipped_adapters import NONE, Adapters, chosen_adapters
+from rag_mt.translation.translator import NONE, Adapters, chosen_adapters
 from retrievers.ccpr.retriever import Segmentation
 from retrievers.index.manifest import read_manifest
 from retrievers.registry import retriever_spec

@@ -16,7 +16,7 @@ from prompts.safety import Guard, one_line
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Prompt
-from rag_mt.llm.chat import end_of_turn
+from rag_mt.llm.prompt_tokens import end_of_turn
 from rag_mt.llm.transformers_llm import TransformersLLM
 from retrievers.encoders.encoder import padded
 

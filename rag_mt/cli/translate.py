@@ -222,9 +222,8 @@ def _translator(options: argparse.Namespace) -> Translator:
 def _one(translator: Translator, job: _FileJob, totals: Counts, options: argparse.Namespace) -> None:
     """Translate one file to its output or standard output."""
     from rag_mt.formats.opening import compressed
-    from rag_mt.translation.jobs import WINDOW, translate_segments
+    from rag_mt.translation.jobs import WINDOW, Echo, stream_segments, translate_segments
     from rag_mt.translation.journal import Journal
-    from rag_mt.translation.live import Echo, stream_segments
 
     path, form, side, output, total = job.path, job.form, job.side, job.output, job.sentences
     journal = None

@@ -53,7 +53,8 @@ def open_llm(
             concurrency=concurrency,
         )
 
-    def opened(own: str | None) -> TransformersLLM:
-        return TransformersLLM(load_llm(name, own, device, dtype, cast(Quantization, quantization)), batch_size, own)
+    def load(adapter: str | None) -> TransformersLLM:
+        loaded = load_llm(name, adapter, device, dtype, cast(Quantization, quantization))
+        return TransformersLLM(loaded, batch_size, adapter)
 
-    return RoutedLLM(opened(adapter), opened(plain_adapter)) if plain_adapter else opened(adapter)
+    return RoutedLLM(load(adapter), load(plain_adapter)) if plain_adapter else load(adapter)

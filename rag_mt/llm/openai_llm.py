@@ -21,8 +21,8 @@ from rag_mt.base.defaults import LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.types import Completion, Prompt, PromptQueue
+from rag_mt.llm.generation import first_stop, safe_length
 from rag_mt.llm.server_names import PREFIX, model_and_url, warn_of_open_key
-from rag_mt.llm.stopping import first_stop, safe_length
 
 log = logging.getLogger("rag_mt")
 
@@ -189,8 +189,10 @@ class OpenAILLM:
             except openai.APIError:
                 return DEFAULT_CONTEXT
         try:
-            own = next(model for model in models.data if model.id == self.model)
-            return int(getattr(own, "max_model_len", None) or getattr(own, "context_length", None) or DEFAULT_CONTEXT)
+            served = next(model for model in models.data if model.id == self.model)
+            return int(
+                getattr(served, "max_model_len", None) or getattr(served, "context_length", None) or DEFAULT_CONTEXT
+            )
         except (StopIteration, *NO_ANSWER):
             return DEFAULT_CONTEXT
 

@@ -14,11 +14,11 @@ import torch
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.types import Completion, Prompt, PromptQueue
-from rag_mt.llm.batching import EncodedPrompt, shared_tokens
-from rag_mt.llm.chat import chat_tuned, control_tokens, render_chat
-from rag_mt.llm.decoding import Admitted, Generation, Prefix, compute_prefix, decode
+from rag_mt.llm.cache import Prefix
+from rag_mt.llm.decoding import Admitted, compute_prefix, decode
+from rag_mt.llm.generation import AnswerText, Generation
+from rag_mt.llm.prompt_tokens import EncodedPrompt, chat_tuned, control_tokens, encode_prompt
 from rag_mt.llm.queue import NO_ANSWER
-from rag_mt.llm.stopping import AnswerText
 from rag_mt.models.adapters import trained_wrapper
 from rag_mt.models.loading import LoadedLLM
 
@@ -120,13 +120,7 @@ class TransformersLLM:
             counted = None if answer else self._encoded.pop((prompt.text, prompt.chat, prompt.shared), None)
         if counted is not None:
             return counted
-        text, shared = render_chat(self.tokenizer, prompt) if prompt.chat else (prompt.text, prompt.shared)
-        # A rendered template brings its own begin-of-text token; a completion prompt may, and needs it once.
-        begin = self.tokenizer.bos_token
-        special = not prompt.chat and not (begin and text.startswith(begin))
-        encoding = self.tokenizer(text + answer, add_special_tokens=special, return_offsets_mapping=True)
-        count = shared_tokens(encoding["offset_mapping"], text, shared) if shared else 0
-        return EncodedPrompt(tuple(encoding["input_ids"]), count)
+        return encode_prompt(self.tokenizer, prompt, answer)
 
     def fits(self, number: int, prompt: EncodedPrompt) -> bool:
         """Whether the model's window has room for the prompt and an answer; a warning says where it has not."""

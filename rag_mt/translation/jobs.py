@@ -3,17 +3,20 @@
 The sentences of a job are numbered in file order and cut into windows; a window is retrieved for as one call and
 answered in an order that depends on it alone. A job that was killed goes on with the sentences that are missing. In
 float32 its output has the same bytes as that of a job that was not; in bfloat16 and float16 a sentence can depend,
-through rounding, on those that are answered together with it.
+through rounding, on those that are answered together with it. To a terminal, sentences are streamed instead.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import BinaryIO
 
-from rag_mt.base.types import Sentence, Span, TranslatedText, Translation
+from rag_mt.base.types import Returning, Sentence, Span, TranslatedText, Translation
 from rag_mt.formats.format import Segment
+from rag_mt.formats.opening import BOM
 from rag_mt.text.splitting import rejoin, split
 from rag_mt.translation.journal import Journal
 from rag_mt.translation.tasks import SentenceTask, translate_all
@@ -94,11 +97,11 @@ def _texts(
     """The window's translations put back into their segments' spacing."""
     at = 0
     for part in window:
-        own = tuple(translations[at : at + len(part.spans)])
+        sentences = tuple(translations[at : at + len(part.spans)])
         at += len(part.spans)
-        for translation in own:
+        for translation in sentences:
             counts.add(translation)
-        yield TranslatedText(rejoin(part.segment.text, part.spans, [t.text for t in own]), own)
+        yield TranslatedText(rejoin(part.segment.text, part.spans, [t.text for t in sentences]), sentences)
 
 
 def _translate_window(
@@ -116,8 +119,8 @@ def _translate_window(
     by_text: dict[str, Translation] = {}
     if journal:
         for text, number in numbers.items():
-            if kept := journal.take(number, sentences[number - first]):
-                by_text[text] = kept
+            if earlier := journal.take(number, sentences[number - first]):
+                by_text[text] = earlier
     advance(len(by_text) + len(sentences) - len(numbers))
 
     def finished(task: SentenceTask) -> None:
@@ -132,3 +135,46 @@ def _translate_window(
     for _ in translate_all(missing, finished):
         pass
     return [replace(by_text[sentence.text], source=sentence) for sentence in sentences]
+
+
+class Echo(io.RawIOBase):
+    """A stream that shows text early and swallows those bytes when they are written in their turn."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self.out = out
+        self.early = b""
+
+    def show(self, text: str) -> None:
+        """Write and flush at once."""
+        data = text.encode("utf-8", "replace")
+        self.early += data
+        self.out.write(data)
+        self.out.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        rest = data.removeprefix(BOM) if self.early else data
+        if rest.startswith(self.early):
+            self.out.write(rest[len(self.early) :])
+        else:  # the finished answer is another one than what was shown
+            self.out.write(b"\n" + rest)
+        self.early = b""
+        return len(data)
+
+
+def stream_segments(
+    translator: Translator,
+    segments: Iterable[SplitSegment],
+    echo: Echo,
+    finished: Callable[[Translation], object],
+) -> Iterator[TranslatedText]:
+    """One TranslatedText per segment, in order, each shown through `echo` while it is generated."""
+    for part in segments:
+        pieces = Returning(translator.stream(part.segment.text, part.segment.origin, part.spans))
+        for piece in pieces:
+            echo.show(piece)
+        for translation in pieces.value.sentences:
+            finished(translation)
+        yield pieces.value

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from prompts.answers import read_answer
 from prompts.builder import PromptBuilder
 from prompts.wrappers import resolved_wrapper
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
-from rag_mt.base.languages import language
+from rag_mt.base.languages import direction_group, language
 from rag_mt.base.types import (
     NOWHERE,
     Completion,
@@ -27,15 +27,19 @@ from rag_mt.base.types import (
     Translation,
 )
 from rag_mt.llm import open_llm
+from rag_mt.models.weights import FOLDER
 from rag_mt.text.answers import placeholder_notes, takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
-from rag_mt.translation.shipped_adapters import chosen_adapters
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
 from retrievers.default_index import default_index
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import read_manifest
 from retrievers.registry import encoder_for, open_retriever, retriever_spec
 
+NONE, PLAIN = "none", "plain"
+EMBEDDED = "embedded:"
+"""Without any hint a sentence is translated with the plain adapter: that for phrases, trained with hints, has a higher
+loss to English without them (reports/lora-training.md: 1.751, plain 1.742)."""
 HELD_BACK = 8
 """Characters at the end of a streamed answer that wait, because a mark or a label may still begin there."""
 
@@ -137,10 +141,10 @@ class Translator:
             retriever, folder, encode, source_language=source, target_language=target, manifest=manifest
         )
         if isinstance(llm, str):
-            own = chosen_adapters(adapter, llm, retriever, source, target)
+            adapters = chosen_adapters(adapter, llm, retriever, source, target)
             llm = open_llm(
                 llm,
-                **own._asdict(),
+                **adapters._asdict(),
                 device=device,
                 dtype=dtype,
                 quantization=quantization,
@@ -172,22 +176,22 @@ class Translator:
         text, save where an answer proves to be none (an echo of the prompt, say) or a loop after its first words were
         given out.
         """
-        made: list[Translation] = []
+        translations: list[Translation] = []
         spans, end = split(text, self.source) if spans is None else spans, 0
         for span in spans:
             if span.start > end:
                 yield text[end : span.start]
-            touching = bool(made) and span.start == end
+            touching = bool(translations) and span.start == end
             pieces = Returning(self.stream_sentence(Sentence(span.of(text), self.source, origin)))
             for piece in pieces:
-                if touching and piece and needs_space(made[-1].text, piece):
+                if touching and piece and needs_space(translations[-1].text, piece):
                     yield " "
                 touching = touching and not piece
                 yield piece
-            made.append(pieces.value)
+            translations.append(pieces.value)
             end = span.end
         yield text[end:]
-        return TranslatedText(rejoin(text, spans, [t.text for t in made]), tuple(made))
+        return TranslatedText(rejoin(text, spans, [t.text for t in translations]), tuple(translations))
 
     def stream_sentence(self, sentence: Sentence) -> Generator[str, None, Translation]:
         """The pieces of one sentence's translation; the generator's return value is the whole Translation.
@@ -234,3 +238,40 @@ class Translator:
             notes = (*notes, *placeholder_notes(sentence.text, text))
         used = tuple(answer.ok and takes_up(text, hint) for hint in prompt.hints)
         return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok)
+
+
+def method_of(retriever: str) -> str:
+    """The kind of adapter for a retriever's prompts: `plain`, `phrase` or `sentence` (which passages use too)."""
+    spec = retriever_spec(retriever)
+    if not spec.needs_index:
+        return PLAIN
+    return "phrase" if spec.unit == "phrase" else "sentence"
+
+
+class Adapters(NamedTuple):
+    """The folder of an adapter, and the folder of another one for prompts without hints; None where there is none."""
+
+    adapter: str | None = None
+    plain_adapter: str | None = None
+
+
+def chosen_adapters(adapter: str | None, llm: str, retriever: str, source: str, target: str) -> Adapters:
+    """The adapters for a language model, retriever and direction (language codes).
+
+    `adapter` is a folder, which serves for all prompts, `none`, or `auto` for the ones that ship: embedded language
+    models have them for directions to or from English.
+    """
+    if adapter in (None, NONE):
+        return Adapters()
+    if adapter != DEFAULT_ADAPTER:
+        return Adapters(adapter)
+    if not llm.startswith(EMBEDDED):
+        return Adapters()
+    hinted, plain = (_shipped(llm, method, source, target) for method in (method_of(retriever), PLAIN))
+    return Adapters(hinted, plain if hinted and plain != hinted else None)
+
+
+def _shipped(llm: str, method: str, source: str, target: str) -> str | None:
+    group = direction_group(source, target).replace("_", "-")
+    folder = FOLDER / llm.removeprefix(EMBEDDED) / f"{method}.{group}"
+    return str(folder) if folder.is_dir() else None

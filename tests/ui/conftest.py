@@ -31,7 +31,7 @@ from rag_mt.base.types import (
     TokenStates,
     Unit,
 )
-from rag_mt.llm.stopping import first_stop
+from rag_mt.llm.generation import first_stop
 from rag_mt.translation.translator import Translator
 from retrievers.registry import open_retriever
 from ui.server.api import make_app

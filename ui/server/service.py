@@ -11,7 +11,7 @@ from pathlib import Path
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder
-from rag_mt.translation.shipped_adapters import NONE
+from rag_mt.translation.translator import NONE
 from retrievers.registry import RETRIEVERS, retriever_spec
 from ui.server.documents import Documents
 from ui.server.engine import TO_STOP, BatchReport, Engine

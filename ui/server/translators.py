@@ -22,8 +22,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import LanguageModel
 from rag_mt.llm import RoutedLLM, TransformersLLM, open_llm
-from rag_mt.translation.shipped_adapters import chosen_adapters
-from rag_mt.translation.translator import Translator
+from rag_mt.translation.translator import Translator, chosen_adapters
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.registry import encoder_for, encoder_key
 from ui.server.limits import Limits

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from rag_mt.formats.opening import BOM
-from rag_mt.translation.live import Echo
+from rag_mt.translation.jobs import Echo
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from rag_mt.models.adapters import checked_adapter, trained_wrapper
 from rag_mt.models.weights import FOLDER, shipped_models
 from rag_mt.translation import shipped_adapters
-from rag_mt.translation.shipped_adapters import Adapters, chosen_adapters, method_of
+from rag_mt.translation.translator import Adapters, chosen_adapters, method_of
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_mt.llm.decoding import LOOK_EVERY, LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS, Generation, loop_at_end
-from rag_mt.llm.stopping import AnswerText
+from rag_mt.llm.generation import LOOK_EVERY, LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS, AnswerText, Generation, loop_at_end
 
 TOKENS = st.lists(st.integers(0, 5), min_size=1, max_size=LOOP_PERIOD)
 

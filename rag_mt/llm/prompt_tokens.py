@@ -1,12 +1,17 @@
-"""What a tokenizer says about chat: whether the model was tuned for it, its control tokens, a rendered prompt."""
+"""A prompt as a model reads it: its chat template, its tokens, and those computed once for many prompts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.types import Prompt
+
+SHORTEST_PREFIX = 16
+"""Tokens; a shorter shared beginning costs a computation of its own and saves less."""
 
 
 def control_tokens(tokenizer: Any) -> frozenset[str]:
@@ -40,9 +45,9 @@ def end_of_turn(tokenizer: Any) -> int | None:
 
 def _own_ends(tokenizer: Any, config: Any, folder: Path | None) -> set[int]:
     file = folder / "generation_config.json" if folder else None
-    own = read_json(file).get("eos_token_id") if file and file.is_file() else None
-    known = own if own is not None else getattr(config, "eos_token_id", None)
-    return {*(known if isinstance(known, list) else [known]), tokenizer.eos_token_id} - {None}
+    configured = read_json(file).get("eos_token_id") if file and file.is_file() else None
+    ends = configured if configured is not None else getattr(config, "eos_token_id", None)
+    return {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
 
 
 def render_chat(tokenizer: Any, prompt: Prompt) -> tuple[str, int]:
@@ -62,3 +67,38 @@ def render_chat(tokenizer: Any, prompt: Prompt) -> tuple[str, int]:
         at = text.find(prompt.text.strip())
         stripped = len(prompt.text) - len(prompt.text.lstrip())
     return text, at + max(0, prompt.shared - stripped) if at >= 0 and prompt.shared else 0
+
+
+@dataclass(frozen=True)
+class EncodedPrompt:
+    """The tokens of a prompt, and how many of the first of them are shared with other prompts."""
+
+    ids: tuple[int, ...]
+    shared: int
+
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """The tokens that are computed once for all prompts that begin with them; empty where it does not pay."""
+        return self.ids[: self.shared] if self.shared >= SHORTEST_PREFIX else ()
+
+
+def shared_tokens(offsets: Sequence[tuple[int, int]], text: str, shared: int) -> int:
+    """The number of first tokens that lie wholly in the first `shared` characters of `text`.
+
+    White space at the end of the shared part is not counted, because tokenizers join it with the word that follows
+    or not, depending on the word. The result depends on this prompt alone, so that a prompt's numbers do not change
+    with what was asked before it. The last token is never counted: it is what the model goes on from.
+    """
+    end = len(text[:shared].rstrip())
+    inside = next((i for i, (_, stop) in enumerate(offsets) if stop > end), len(offsets))
+    return max(0, min(inside, len(offsets) - 1))
+
+
+def encode_prompt(tokenizer: Any, prompt: Prompt, answer: str = "") -> EncodedPrompt:
+    """The tokens of a prompt as generation reads them, with an answer right behind it."""
+    text, shared = render_chat(tokenizer, prompt) if prompt.chat else (prompt.text, prompt.shared)
+    # A rendered template brings its own begin-of-text token; a completion prompt may, and needs it once.
+    special = not prompt.chat and not (tokenizer.bos_token and text.startswith(tokenizer.bos_token))
+    encoding = tokenizer(text + answer, add_special_tokens=special, return_offsets_mapping=True)
+    count = shared_tokens(encoding["offset_mapping"], text, shared) if shared else 0
+    return EncodedPrompt(tuple(encoding["input_ids"]), count)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_mt.llm.stopping import AnswerText, first_stop, safe_length
+from rag_mt.llm.generation import AnswerText, first_stop, safe_length
 
 
 def lossy(ids: list[int]) -> str:
