@@ -34,8 +34,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_toml
 from rag_mt.base.languages import direction_group
 from rag_mt.models.adapters import checked_adapter
-from rag_mt.models.devices import DTYPES
-from rag_mt.models.loading import Quantization
+from rag_mt.models.loading import DTYPES, Quantization
 from rag_mt.translation.translator import NONE, Adapters, chosen_adapters
 from retrievers.ccpr.retriever import Segmentation
 from retrievers.index.manifest import read_manifest

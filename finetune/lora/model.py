@@ -23,8 +23,7 @@ from rag_mt.base.fingerprints import file_sha256, read_json
 from rag_mt.base.paths import whole_file, whole_folder
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.adapters import CONFIG, TRAINING, WEIGHTS, checked_adapter
-from rag_mt.models.devices import choose_device, choose_dtype
-from rag_mt.models.loading import LoadedLLM, load_llm
+from rag_mt.models.loading import LoadedLLM, choose_device, choose_dtype, load_llm
 
 TERMS = ("LICENCE*", "LICENSE*", "NOTICE*")
 """Files of a base model whose terms hold for what is trained on it."""

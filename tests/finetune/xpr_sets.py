@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from rag_mt.models.adapters import merge_adapter
-from rag_mt.models.devices import choose_dtype
-from rag_mt.models.loading import LoadedEncoder, load_encoder
+from rag_mt.models.loading import LoadedEncoder, choose_dtype, load_encoder
 from retrievers.xpr.examples import ExampleSet, Side, sentence_table, write_examples
 from tests.finetune.conftest import WORDS
 

@@ -9,7 +9,7 @@ import pytest
 
 from eval.translation.systems import EXAMPLE, check_at, read_systems
 from rag_mt.base.errors import UserError
-from rag_mt.translation import shipped_adapters
+from rag_mt.translation import translator
 
 
 def written(folder: Path, text: str) -> Path:
@@ -52,7 +52,7 @@ def test_defaults_likeness_and_places(tmp_path: Path) -> None:
 
 
 def test_the_shipped_adapter_is_chosen_by_retriever_and_direction(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(shipped_adapters, "FOLDER", tmp_path)
+    monkeypatch.setattr(translator, "FOLDER", tmp_path)
     for name in ("phrase.to-en", "plain.to-en", "plain.from-en"):
         (tmp_path / "some-llm" / name).mkdir(parents=True)
     path = written(

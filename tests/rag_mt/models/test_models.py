@@ -36,9 +36,8 @@ from transformers import (
 
 from rag_mt.base.errors import UserError
 from rag_mt.models import loading as models
-from rag_mt.models.devices import choose_device, choose_dtype
 from rag_mt.models.errors import REASONS, model_errors
-from rag_mt.models.loading import load_encoder, load_llm, resolve_model
+from rag_mt.models.loading import choose_device, choose_dtype, load_encoder, load_llm, resolve_model
 
 WORDS = ["<pad>", "<s>", "</s>", "<unk>", "<|im_end|>", "the", "cat", "sat", "on", "mat", "dog"]
 SIZES: dict[str, Any] = {"vocab_size": len(WORDS), "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}

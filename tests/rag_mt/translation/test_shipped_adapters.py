@@ -4,14 +4,14 @@ import pytest
 
 from rag_mt.models.adapters import checked_adapter, trained_wrapper
 from rag_mt.models.weights import FOLDER, shipped_models
-from rag_mt.translation import shipped_adapters
+from rag_mt.translation import translator
 from rag_mt.translation.translator import Adapters, chosen_adapters, method_of
 
 
 @pytest.fixture
 def shipped(tmp_path, monkeypatch):
     """A folder of shipped adapters for one model."""
-    monkeypatch.setattr(shipped_adapters, "FOLDER", tmp_path)
+    monkeypatch.setattr(translator, "FOLDER", tmp_path)
     for name in ("phrase.to-en", "plain.to-en", "phrase.from-en"):
         (tmp_path / "some-llm" / name).mkdir(parents=True)
     return tmp_path / "some-llm"
