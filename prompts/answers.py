@@ -19,19 +19,7 @@ _LABEL = re.compile(r"\*{0,2}([^\W\d_][^\n:：]{0,40})[:：](?:\*\*)?(?:\s+|$)")
 _PROMPT_LABEL = re.compile(r"^([^\W\d_][^\n:]{0,40}):(?=\s|$)", re.MULTILINE)
 _ANSWER_LABELS = {"translated text", "answer", "response", "output", "result"}
 _THOUGHT = re.compile(r"\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
-_QUOTES = {
-    '"': '"',
-    "'": "'",
-    "“": "”",
-    "„": "“",
-    "«": "»",
-    "»": "«",
-    "‘": "’",
-    "‚": "‘",
-    "”": "”",
-    "「": "」",
-    "`": "`",
-}
+_QUOTES = {pair[0]: pair[1] for pair in ('""', "''", "“”", "„“", "«»", "»«", "‘’", "‚‘", "””", "「」", "``")}
 _QUOTE_CHARACTERS = frozenset(_QUOTES) | frozenset(_QUOTES.values())
 _MARKED = re.compile("(.*?)".join(map(re.escape, MARKS)))  # blanks beside the marks are not its task: n^3 steps
 _SENTENCE_END = re.compile(r"(?<=[.:])\s+")
@@ -87,11 +75,11 @@ def _answer_line(raw: str, source: str, prompt: Prompt) -> tuple[str, bool, bool
             repeats = True
             if _words(line) != _words(source):
                 break
-        elif line and more and line.endswith((":", "：")) and not source.endswith((":", "：")):
+        elif not line or (more and line.endswith((":", "：")) and not source.endswith((":", "："))):
             continue  # `Here is the translation:`
-        elif line and _repeats_prompt(line, source, prompt):
+        elif _repeats_prompt(line, source, prompt):
             repeats = True
-        elif line:
+        else:
             return _cut_inside(line, source, labels | cue), not more, repeats
     return "", True, repeats
 
@@ -113,11 +101,11 @@ def _unlabelled(line: str, source: str, labels: set[str], cue: set[str]) -> tupl
         line = line[heading.end() :]
         if heading[1]:
             return line, True
-    while (found := _LABEL.match(line)) and _colons(line) > _colons(source):
-        label = found[1].strip(" *").casefold()
+    while (match := _LABEL.match(line)) and _colons(line) > _colons(source):
+        label = match[1].strip(" *").casefold()
         if label not in labels and label not in cue and not _names_translation(label):
             break
-        line = line[found.end() :]
+        line = line[match.end() :]
         if label in labels:
             return line, True
     return line, False
@@ -150,27 +138,23 @@ def _cut_inside(line: str, source: str, labels: set[str]) -> str:
 def _repeats_prompt(line: str, source: str, prompt: Prompt) -> bool:
     """Whether the line is part of a line of the prompt that shows neither the source nor a hint, or repeats a
     sentence of such a line. What an example says after a line like the source may be the translation."""
-    said, asked = (f" {_words(text)} " for text in (line, source))
-    if said == asked or len(said.split()) < _ECHO_WORDS:
+    answer, asked = (f" {_words(text)} " for text in (line, source))
+    if answer == asked or len(answer.split()) < _ECHO_WORDS:
         return False
     lines = prompt.text.splitlines()
-    if sum(asked in f" {_words(own)} " for own in lines) > 1:  # the source is a sentence of the examples
+    if sum(asked in f" {_words(prompt_line)} " for prompt_line in lines) > 1:  # the source is one of the examples
         return False
     shown = [asked, *(f" {_words(hint.phrase)} " for hint in prompt.hints)]
-    for before, own in zip(["", *lines], lines, strict=False):
-        ours = f" {_words(own)} "
-        if any(text in ours for text in shown) or _alike(asked, _words(before)):
+    source_words = set(asked.split())
+    for before, prompt_line in zip(["", *lines], lines, strict=False):
+        words, words_before = f" {_words(prompt_line)} ", set(_words(before).split())
+        alike = 2 * len(source_words & words_before) > max(len(source_words), len(words_before))
+        if alike or any(text in words for text in shown):
             continue
-        sentences = (f" {_words(part)} " for part in _SENTENCE_END.split(own))
-        if said in ours or any(part in said for part in sentences if len(part.split()) >= _ECHOED_SENTENCE_WORDS):
+        sentences = (f" {_words(part)} " for part in _SENTENCE_END.split(prompt_line))
+        if answer in words or any(part in answer for part in sentences if len(part.split()) >= _ECHOED_SENTENCE_WORDS):
             return True
     return False
-
-
-def _alike(one: str, other: str) -> bool:
-    """Whether two texts share most of their words."""
-    first, second = set(one.split()), set(other.split())
-    return 2 * len(first & second) > max(len(first), len(second))
 
 
 def _words(text: str) -> str:
@@ -183,8 +167,8 @@ def _without_marks(text: str, source: str, prompt: Prompt) -> str:
         return text
     if any(mark in source for mark in MARKS):
         phrases = {_words(hint.phrase) for hint in prompt.hints}
-        return _MARKED.sub(lambda found: found[1].strip() if _words(found[1]) in phrases else found[0], text)
-    text = _MARKED.sub(lambda found: found[1].strip(), text)
+        return _MARKED.sub(lambda match: match[1].strip() if _words(match[1]) in phrases else match[0], text)
+    text = _MARKED.sub(lambda match: match[1].strip(), text)
     for mark in MARKS:
         text = text.replace(mark, "")
     return text.strip()
@@ -198,5 +182,5 @@ def _unwrapped(text: str, source: str) -> str:
     if len(text) < 3 or source[:1] in _QUOTE_CHARACTERS or source[-1:] in _QUOTE_CHARACTERS:
         return text
     inner, closing = text[1:-1], _QUOTES.get(text[0])
-    alone = closing == text[-1] and text[0] not in inner and closing not in inner
-    return inner.strip() if alone else text
+    enclosed = closing == text[-1] and text[0] not in inner and closing not in inner
+    return inner.strip() if enclosed else text

@@ -1,31 +1,48 @@
-"""Hints and a sentence become a prompt that fits the language model's window."""
+"""Hints and a sentence become a prompt that fits the language model's window.
+
+A prompt has one of four shapes ("wrappers"). `alpaca` suits base models with an adapter trained on that shape (CCPR
+section 6.3), `chat` models with a chat template of their own, `few-shot` untuned base models. `compact` is few-shot
+without the examples: for small models with an adapter, which learn more from a second of training where a prompt has
+fewer tokens.
+"""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import get_args
 
-from prompts.hints import chosen_hints, in_source_order
-from prompts.safety import Guard
-from prompts.templates import templates_hash
-from prompts.wrappers import STOPS, kind_of, question, resolved_wrapper, shared_length
+from prompts.safety import MARKS, Guard, one_line
+from prompts.templates import filled, has_shots, shot_languages, shots, templates_hash
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
-from rag_mt.base.languages import language
+from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Hint, LanguageModel, Prompt, Sentence, Unit
 
 FORMAT = 2
 """Part of a job's fingerprint: raise it when code, not wording, changes the prompts."""
+WRAPPERS = ("alpaca", "few-shot", "chat", "compact")
+MAX_HINTS = 32
+CONTEXT_CHARS = 100
+"""Characters of a hint's context or passage (CCPR section 6.3)."""
+LIKELY = 0.5
+"""The score from which on a hint is called one in compact prompts; below it is a mere maybe. Scores of CCPR are
+probabilities that the hint is right."""
+MISLEADING = 2
+"""The number (from 0) of the shot that is given the first one's hint: not every hint of the examples is right."""
 
 
 class PromptBuilder:
     """Builds the prompts of one direction, wrapper and unit.
 
-    `source` and `target` are language codes; `wrapper` is `alpaca`, `few-shot`, `chat`, `compact` or `auto`; `unit` is
-    what the retriever's hits are. With `llm`, a prompt and its `max_new_tokens` fit the model's window wherever
-    dropping hints can make it so, and the control tokens of the model cannot come in with the text. Raises UserError
-    for an unknown language, wrapper or unit.
+    `source` and `target` are language codes; `wrapper` is one of WRAPPERS or `auto`; `unit` is what the retriever's
+    hits are. With `llm`, a prompt and its `max_new_tokens` fit the model's window wherever dropping hints can make it
+    so, and the control tokens of the model cannot come in with the text. Raises UserError for an unknown language,
+    wrapper or unit.
     """
 
     def __init__(
@@ -37,18 +54,12 @@ class PromptBuilder:
         *,
         llm: LanguageModel | None = None,
         max_new_tokens: int = 256,
-        max_hints: int = 32,
-        context_chars: int = 100,
     ) -> None:
         if unit not in get_args(Unit):
             raise UserError(f"unknown retrieval unit {unit!r}: expected one of {', '.join(get_args(Unit))}")
-        for name, value, least in (("hints", max_hints, 0), ("characters of context", context_chars, 1)):
-            if value < least:
-                raise UserError(f"{value} {name} cannot be shown in a prompt: expected at least {least}")
         self.source, self.target = language(source).code, language(target).code
         self.wrapper = resolved_wrapper(wrapper, self.source, self.target, llm)
-        self.unit = unit
-        self.max_new_tokens, self.max_hints, self.context_chars = max_new_tokens, max_hints, context_chars
+        self.unit, self.max_new_tokens = unit, max_new_tokens
         self._llm = llm
         self._guard = Guard(llm.reserved if llm is not None else ())
 
@@ -60,8 +71,8 @@ class PromptBuilder:
             "target": self.target,
             "wrapper": self.wrapper,
             "unit": self.unit,
-            "max_hints": self.max_hints,
-            "context_chars": self.context_chars,
+            "max_hints": MAX_HINTS,
+            "context_chars": CONTEXT_CHARS,
             "max_new_tokens": self.max_new_tokens,
             "context_length": self._llm.context_length if self._llm is not None else None,
             "reserved": settings_hash(sorted(self._guard.reserved)),
@@ -75,31 +86,19 @@ class PromptBuilder:
         `notes` count the hints that were left out and why. A prompt that is too long even without hints is
         returned with a note that says so; the sentence itself is never cut.
         """
-        ranked, left_out = chosen_hints(sentence.text, hints, self.unit, self.max_hints, self.context_chars)
+        ranked, left_out = chosen_hints(sentence.text, hints, self.unit)
+        prompt, excess_tokens = self._fitting(sentence, ranked)
+        length = self._llm.context_length if self._llm is not None else 0
+        window = f"the model's window of {length} tokens beside {self.max_new_tokens} new ones"
         notes = []
         if left_out:
             reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
             notes.append(f"hints left out: {reasons}")
-        prompt, tokens = self._fitting(sentence, ranked)
         if weakest := len(ranked) - len(prompt.hints):
-            notes.append(f"hints left out: the {weakest} weakest of {len(ranked)}, to fit {self._window()}")
-        if tokens:
-            notes.append(f"the prompt of {tokens} tokens does not fit {self._window()}")
+            notes.append(f"hints left out: the {weakest} weakest of {len(ranked)}, to fit {window}")
+        if excess_tokens:
+            notes.append(f"the prompt of {excess_tokens} tokens does not fit {window}")
         return replace(prompt, notes=tuple(notes))
-
-    def _prompt(self, sentence: Sentence, ranked: Sequence[Hint]) -> Prompt:
-        shown = in_source_order(ranked)
-        text = question(
-            self.wrapper, self.unit, self.source, self.target, sentence.text, shown, self._guard, self.context_chars
-        )
-        kind = kind_of(self.unit, shown)
-        return Prompt(
-            text,
-            chat=self.wrapper == "chat",
-            shared=shared_length(self.wrapper, kind, self.source, self.target),
-            stop=STOPS[self.wrapper],
-            hints=shown,
-        )
 
     def _fitting(self, sentence: Sentence, ranked: Sequence[Hint]) -> tuple[Prompt, int]:
         """The prompt with the most of the strongest hints that fits, and its length in tokens if it is too long without
@@ -108,23 +107,151 @@ class PromptBuilder:
         if llm is None:
             return whole, 0
         room = llm.context_length - self.max_new_tokens
-        if (tokens := llm.count_tokens(whole)) <= room:
+        if llm.count_tokens(whole) <= room:
             return whole, 0
-        if not ranked:
-            return whole, tokens
-        shorter = self._prompt(sentence, ())
-        if (tokens := llm.count_tokens(shorter)) > room:
-            return shorter, tokens
-        low, high = 0, len(ranked)  # `low` hints fit and `high` are too many
-        while high - low > 1:
-            middle = (low + high) // 2
-            prompt = self._prompt(sentence, ranked[:middle])
-            if llm.count_tokens(prompt) <= room:
-                low, shorter = middle, prompt
-            else:
-                high = middle
-        return shorter, 0
+        plain = self._prompt(sentence, ()) if ranked else whole
+        if (tokens := llm.count_tokens(plain)) > room:
+            return plain, tokens
 
-    def _window(self) -> str:
-        length = self._llm.context_length if self._llm is not None else 0
-        return f"the model's window of {length} tokens beside {self.max_new_tokens} new ones"
+        def too_long(hints: int) -> bool:
+            return llm.count_tokens(self._prompt(sentence, ranked[:hints])) > room
+
+        return self._prompt(sentence, ranked[: bisect_left(range(1, len(ranked)), True, key=too_long)]), 0
+
+    def _prompt(self, sentence: Sentence, ranked: Sequence[Hint]) -> Prompt:
+        shown = in_source_order(ranked)
+        kind = self.unit if shown else "plain"
+        fields = {"source": self._guard.neutral(one_line(sentence.text)), "translation": ""}
+        if kind == "phrase":
+            name = f"{self.wrapper if self.wrapper in ('few-shot', 'compact') else 'task'}.hint"
+            fields["hints"] = "\n".join(hint_line(name, sentence.text, hint, self._guard) for hint in shown)
+        elif shown:
+            related = shown[0].phrase if kind == "sentence" else shown[0].context(CONTEXT_CHARS).text
+            fields["related"] = self._guard.neutral(one_line(related))
+        shape = (self.wrapper, kind, self.source, self.target)
+        chat = self.wrapper == "chat"
+        stop = () if chat else ("\n",)
+        return Prompt(_question(*shape, fields), chat=chat, shared=_shared_length(*shape), stop=stop, hints=shown)
+
+
+def resolved_wrapper(wrapper: str, source: str, target: str, llm: LanguageModel | None) -> str:
+    """The wrapper's name, with `auto` decided; raises UserError for an unknown one or a pair without shots."""
+    trained: str | None = getattr(llm, "trained_wrapper", None)  # what the adapter, if any, has learnt
+    if wrapper == "auto":
+        if trained and trained not in WRAPPERS:  # a foreign file: the name must not become a path
+            raise UserError(
+                f"the adapter's training.json names the prompt wrapper {trained[:60]!r}: expected one of "
+                f"{', '.join(WRAPPERS)}; choose one with --wrapper"
+            )
+        if trained:
+            return trained
+        if llm is not None and llm.has_chat_template:
+            return "chat"
+        return "few-shot" if has_shots(source, target) and not getattr(llm, "adapter", None) else "alpaca"
+    if wrapper not in WRAPPERS:
+        raise UserError(f"unknown prompt wrapper {wrapper!r}: expected one of auto, {', '.join(WRAPPERS)}")
+    if wrapper == "few-shot" and not has_shots(source, target):
+        raise UserError(
+            f"there are no few-shot examples for {source}-{target}: they exist between {', '.join(shot_languages())}; "
+            "choose the wrapper alpaca or chat"
+        )
+    return wrapper
+
+
+def chosen_hints(
+    text: str, hints: Sequence[Hint], unit: Unit, limit: int = MAX_HINTS
+) -> tuple[list[Hint], Counter[str]]:
+    """The hints worth showing for the sentence `text`, strongest first, and how many were left out for which reason.
+
+    Of hints with the same source text and phrase the strongest stays; of phrase hints whose source spans overlap
+    the strongest stays, so that the spans of the result are disjoint. Ties go to the earlier, longer span.
+    A phrase longer than its context may be is left out: it cannot be cut without losing its meaning.
+    Sentence and passage prompts show one hint.
+    """
+
+    def weakness(hint: Hint) -> tuple[float, int, int, str]:
+        score = -math.inf if math.isnan(hint.hit.score) else hint.hit.score
+        return (-score, hint.source_span.start, -len(hint.source_span), hint.phrase)
+
+    left_out: Counter[str] = Counter()
+    chosen: dict[tuple[str, ...], Hint] = {}
+    for hint in sorted(hints, key=weakness):
+        pair = tuple(" ".join(part.split()) for part in (hint.source_span.of(text), hint.phrase))
+        if not all(pair) or hint.source_span.end > len(text) or math.isnan(hint.hit.score):
+            left_out["empty"] += 1
+        elif unit == "phrase" and len(hint.phrase) > CONTEXT_CHARS:
+            left_out["longer than the context limit"] += 1
+        elif pair in chosen:
+            left_out["repeated"] += 1
+        elif unit == "phrase" and any(hint.source_span.overlaps(other.source_span) for other in chosen.values()):
+            left_out["overlapping"] += 1
+        else:
+            chosen[pair] = hint
+    limit = limit if unit == "phrase" else min(limit, 1)
+    if len(chosen) > limit:
+        left_out[f"beyond the limit of {limit}"] = len(chosen) - limit
+    return list(chosen.values())[:limit], left_out
+
+
+def in_source_order(hints: Sequence[Hint]) -> tuple[Hint, ...]:
+    """The hints in the order of their source spans."""
+    return tuple(sorted(hints, key=lambda hint: hint.source_span))
+
+
+def hint_line(name: str, text: str, hint: Hint, guard: Guard) -> str:
+    """One hint of the sentence `text` by the template `name`: the source phrase, the target phrase, and its context
+    with the phrase between the marks."""
+    context = hint.context(CONTEXT_CHARS)
+    a, b = context.phrase.start, context.phrase.end
+    texts = (context.text[:a], context.text[a:b], context.text[b:])
+    before, phrase, after = (_keeping_blanks(guard, part) for part in texts)
+    label = "Hint" if hint.hit.score >= LIKELY else "Maybe"
+    return _hint_line(name, guard.neutral(one_line(hint.source_span.of(text))), before, phrase, after, label)
+
+
+def _keeping_blanks(guard: Guard, part: str) -> str:
+    """The part on one line, with a blank where it began or ended with one, so that words do not run together."""
+    line = guard.neutral(one_line(part), brackets=True)
+    return f"{' ' * part[:1].isspace()}{line}{' ' * part[-1:].isspace()}" if line else " " * bool(part)
+
+
+def _hint_line(name: str, source_phrase: str, before: str, phrase: str, after: str, label: str = "Hint") -> str:
+    context = f"{before}{MARKS[0]}{phrase}{MARKS[1]}{after}".strip()
+    fields = {"label": label, "source_phrase": source_phrase, "phrase": phrase.strip(), "context": context}
+    return filled(name, fields)
+
+
+def _question(wrapper: str, kind: str, source: str, target: str, fields: dict[str, str]) -> str:
+    """The text of a prompt; `kind` is the unit of its hints, or `plain` without any."""
+    fields = fields | {"source_language": language(source).name, "target_language": language(target).name}
+    if wrapper not in ("few-shot", "compact"):
+        return filled(wrapper, {"task": filled(f"task.{kind}", fields)})
+    asked = filled(f"few-shot.{kind}.example", fields).rstrip()
+    examples = _examples(kind, source, target) if wrapper == "few-shot" else ()
+    return filled(f"few-shot.{kind}", fields | {"examples": "\n\n".join((*examples, asked))})
+
+
+@lru_cache(256)
+def _shared_length(wrapper: str, kind: str, source: str, target: str) -> int:
+    """How many characters, whole lines, all prompts of this kind begin with."""
+    text = _question(wrapper, kind, source, target, dict.fromkeys(("source", "hints", "related", "translation"), "\0"))
+    return text.rfind("\n", 0, text.index("\0")) + 1
+
+
+@lru_cache(256)
+def _examples(kind: str, source: str, target: str) -> tuple[str, ...]:
+    """The shots of a pair in exactly the shape of the question, equal for every question of a job."""
+    blocks = []
+    for number, shot in enumerate(shots()):
+        asked, answer = shot[base_code(source)], shot[base_code(target)]
+        shown = shots()[0][base_code(target)] if number == MISLEADING else answer
+        fields = {
+            "source_language": language(source).name,
+            "target_language": language(target).name,
+            "source": asked.text,
+            "translation": answer.text,
+            "related": shown.context,
+            "hints": _hint_line("few-shot.hint", asked.phrase, *shown.context.partition(shown.phrase)),
+        }
+        blocks.append(filled(f"few-shot.{kind}.example", fields))
+    return tuple(blocks)

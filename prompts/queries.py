@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-
 from prompts.safety import Guard, one_line
-from prompts.templates import FOLDER, filled
+from prompts.templates import filled, read_shots
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import LanguageModel, Prompt
 
 LONGEST_PASSAGE = 1200
 """Characters of a passage that a prompt shows."""
-
-
-@cache
-def _shots() -> tuple[dict[str, dict[str, str]], ...]:
-    """Passages with a question, each in several languages."""
-    lines = (FOLDER / "queries" / "shots.jsonl").read_text(encoding="utf-8").splitlines()
-    return tuple(json.loads(line) for line in lines)
 
 
 def query_prompt(passage: str, code: str, llm: LanguageModel) -> Prompt:
@@ -28,8 +18,9 @@ def query_prompt(passage: str, code: str, llm: LanguageModel) -> Prompt:
     shown = guard.neutral(one_line(passage[:LONGEST_PASSAGE]))
     if llm.has_chat_template:
         return Prompt(filled("queries/task", {"language": language(code).name, "passage": shown}), chat=True)
-    known = base_code(code) if base_code(code) in _shots()[0] else "en"
-    examples = "\n\n".join(filled("queries/few-shot", shot[known]) for shot in _shots()) + "\n\n"
+    shots = read_shots("queries/shots")  # passages with a question, each in several languages
+    known = base_code(code) if base_code(code) in shots[0] else "en"
+    examples = "\n\n".join(filled("queries/few-shot", shot[known]) for shot in shots) + "\n\n"
     text = examples + filled("queries/few-shot", {"passage": shown, "question": ""}).rstrip()
     return Prompt(text, shared=len(examples), stop=("\n",))
 

@@ -47,18 +47,13 @@ class Guard:
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
         self.reserved = frozenset(r for r in map(str.strip, reserved) if len(r) > 1 and SEPARATOR not in r)
-        lengths: dict[str, set[int]] = {}
-        for token in self.reserved:
-            lengths.setdefault(token[0], set()).add(len(token))
-        self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
-        self._firsts = re.compile(f"[{''.join(map(re.escape, sorted(lengths)))}]") if lengths else None
+        self._lengths: dict[str, list[int]] = {}  # of the strings that begin with a character, the longest first
+        for first, length in sorted({(token[0], len(token)) for token in self.reserved}, reverse=True):
+            self._lengths.setdefault(first, []).append(length)
 
     def neutral(self, text: str, brackets: bool = False) -> str:
-        """`text` without any reserved string; with `brackets`, single square brackets go too.
-
-        `brackets` is for text that stands next to the marks, where a lone bracket would join them.
-        `restored` gives the characters back.
-        """
+        """`text` without any reserved string (`restored` gives the characters back); with `brackets` without single
+        square brackets either, for text next to the marks, where a lone bracket would join them."""
         if brackets:
             text = text.translate(_BRACKETS)
         while (changed := self._pass(text)) != text:  # breaking one string may uncover another one
@@ -66,13 +61,10 @@ class Guard:
         return text
 
     def _pass(self, text: str) -> str:
-        text = _OWN.sub(lambda found: _broken(found[0]), text)
-        if self._firsts is None:
-            return text
+        text = _OWN.sub(lambda match: _broken(match[0]), text)
         parts, at = [], 0
-        for first in self._firsts.finditer(text):
-            start = first.start()
-            for length in self._lengths[first[0]] if start >= at else ():
+        for start, first in enumerate(text):
+            for length in self._lengths.get(first, ()) if start >= at else ():
                 token = text[start : start + length]
                 if token in self.reserved:
                     parts += [text[at:start], _broken(token)]
@@ -87,10 +79,7 @@ def _broken(token: str) -> str:
 
 
 def restored(text: str, source: str, prompt: str) -> str:
-    """`text` with look-alikes turned back into the characters they stood for.
-
-    Only those that the prompt shows and that are not in the user's own `source` are turned back.
-    """
+    """`text` with those look-alikes turned back that the prompt shows and that are not in the user's own `source`."""
     for original, stand_in in (*LOOK_ALIKES.items(), ("", SEPARATOR)):
         if stand_in in prompt and stand_in not in source:
             text = text.replace(stand_in, original)

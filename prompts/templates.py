@@ -1,13 +1,16 @@
-"""The wording: template files with `{slot}`s, read once and filled in a single pass."""
+"""The wording: template files with `{slot}`s, filled in a single pass, and worked examples ("shots")."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.languages import base_code
 
 FOLDER = Path(__file__).parent / "templates"
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -29,3 +32,36 @@ def templates_hash() -> str:
     """A short hash of all template files and shots: it changes whenever the wording does."""
     files = sorted(p for p in FOLDER.iterdir() if p.suffix in (".txt", ".jsonl"))
     return settings_hash([[p.name, p.read_text(encoding="utf-8")] for p in files])
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A sentence in one language, a noun phrase that stands in it, and another sentence with the same phrase."""
+
+    text: str
+    phrase: str
+    context: str
+
+
+@cache
+def read_shots(name: str) -> tuple[dict[str, dict[str, str]], ...]:
+    """The examples of `templates/NAME.jsonl`, each a mapping from language code to its fields."""
+    lines = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return tuple(json.loads(line) for line in lines)
+
+
+@cache
+def shots() -> tuple[dict[str, Shot], ...]:
+    """The four worked examples, each a mapping from language code to `Shot`."""
+    return tuple({code: Shot(**fields) for code, fields in shot.items()} for shot in read_shots("shots"))
+
+
+def shot_languages() -> tuple[str, ...]:
+    """The language codes that every shot has."""
+    return tuple(sorted(set.intersection(*map(set, shots()))))
+
+
+def has_shots(source: str, target: str) -> bool:
+    """Whether there are shots for this pair of language codes; those of German serve Austrian German too."""
+    pair = {base_code(source), base_code(target)}
+    return len(pair) == 2 and pair <= set(shot_languages())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Protocol
@@ -12,27 +13,20 @@ from numpy.typing import NDArray
 
 from rag_mt.base.types import Floats, Hint, Hit, Sentence, Span
 from retrievers.index.search import Index, LeftOut
-from retrievers.overlap import best_apart
-from retrievers.units.unit import UnitMaker
+from retrievers.units.unit import UnitMaker, rows_by_text
 
 MAX_HINTS = 32
 """Hints per sentence (the CCPR authors' code)."""
 
 
 class Searched(Protocol):
-    """What is searched: an index, or several as one."""
+    """What is searched: an index, or several as one; see the methods of `retrievers.index.search.Index`."""
 
-    def search(self, vectors: Floats, k: int, without: LeftOut | None = None) -> tuple[Floats, NDArray[np.int64]]:
-        """See `retrievers.index.search.Index.search`."""
-        ...
+    def search(self, vectors: Floats, k: int, without: LeftOut | None = None) -> tuple[Floats, NDArray[np.int64]]: ...
 
-    def reconstruct(self, ids: NDArray[np.int64]) -> Floats:
-        """The vectors of units."""
-        ...
+    def reconstruct(self, ids: NDArray[np.int64]) -> Floats: ...
 
-    def hit(self, unit: int, score: float) -> Hit:
-        """The unit with that number."""
-        ...
+    def hit(self, unit: int, score: float) -> Hit: ...
 
 
 def search_each(
@@ -49,15 +43,15 @@ def search_each(
         else:
             groups.append((list(range(low, high)), left_out))
     groups = [group for group in groups if group[0]]
-    found = [index.search(vectors[rows], k, left_out) for rows, left_out in groups]
+    answers = [index.search(vectors[rows], k, left_out) for rows, left_out in groups]
     order = np.argsort([row for rows, _ in groups for row in rows])
-    scores, ids = (np.concatenate(parts)[order] for parts in zip(*found, strict=True))
+    scores, ids = (np.concatenate(parts)[order] for parts in zip(*answers, strict=True))
     return scores, ids
 
 
-class IndexRetriever:
-    """What the retrievers that search an index have in common (a Retriever): a subclass finds the hints of a block of
-    texts. Hits that score below `cut_off` are dropped."""
+class IndexRetriever(ABC):
+    """What the retrievers that search an index have in common (a Retriever). Hits that score below `cut_off` are
+    dropped."""
 
     def __init__(self, name: str, index: Index, maker: UnitMaker, cut_off: float | None = None) -> None:
         self.name, self.unit = name, maker.unit
@@ -90,8 +84,13 @@ class IndexRetriever:
             hints += self._block([s.text for s in sentences[part]], None if without is None else without[part])
         return hints
 
+    @abstractmethod
     def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
-        raise NotImplementedError
+        """The hints of each text."""
+
+    def _trusted(self, scores: Floats, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows with a unit (not -1) and a score that reaches the cut-off."""
+        return np.flatnonzero((ids >= 0) & (scores >= (-np.inf if self.cut_off is None else self.cut_off)))
 
 
 class DenseRetriever(IndexRetriever):
@@ -100,17 +99,41 @@ class DenseRetriever(IndexRetriever):
     def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
         vectors, spans = self.maker.units(texts, "query")
         bounds = np.searchsorted(spans[:, 0], np.arange(len(texts) + 1))
-        rows = [slice(*pair) for pair in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
-        scores, ids = search_each(self.index, vectors, bounds, 1, without)
-        trusted = (ids[:, 0] >= 0) & (scores[:, 0] >= (-np.inf if self.cut_off is None else self.cut_off))
-        hints = []
-        for own in rows:
-            kept = np.flatnonzero(trusted[own]) + own.start
-            best = kept[best_apart(spans[kept, 1], spans[kept, 2], scores[kept, 0], MAX_HINTS)]
-            hints.append(
-                tuple(
-                    Hint(Span(*spans[row, 1:].tolist()), self.index.hit(int(ids[row, 0]), float(scores[row, 0])))
-                    for row in best
-                )
-            )
-        return hints
+        all_scores, all_ids = search_each(self.index, vectors, bounds, 1, without)
+        trusted = self._trusted(all_scores[:, 0], all_ids[:, 0])
+        spans, scores, ids = spans[trusted], all_scores[trusted, 0], all_ids[trusted, 0]
+        return hints_apart(len(texts), spans, scores, lambda row: self.index.hit(int(ids[row]), float(scores[row])))
+
+
+def hints_apart(
+    texts: int, spans: NDArray[np.int32], scores: Floats, hit: Callable[[int], Hit]
+) -> list[tuple[Hint, ...]]:
+    """For each of so many texts the hints of the best of its `spans`, (spans, 3) text number, start, end, that do not
+    overlap; `hit` gives that of a row."""
+    hints = []
+    for rows in rows_by_text(spans, texts):
+        best = rows[best_apart(spans[rows, 1], spans[rows, 2], scores[rows], MAX_HINTS)].tolist()
+        hints.append(tuple(Hint(Span(*spans[row, 1:].tolist()), hit(row)) for row in best))
+    return hints
+
+
+def best_apart(
+    starts: NDArray[np.int32], ends: NDArray[np.int32], scores: NDArray[np.float32], limit: int
+) -> NDArray[np.int64]:
+    """The rows of at most `limit` spans that share no character, best score first.
+
+    Greedy: the best span is taken, what overlaps it is out, and so on. Of equal scores the longer span is taken, then
+    the earlier one.
+    """
+    order = np.lexsort((starts, starts - ends, -scores))
+    taken: list[int] = []
+    while len(order) and len(taken) < limit:
+        best = order[0]
+        taken.append(int(best))
+        order = order[(ends[order] <= starts[best]) | (starts[order] >= ends[best])]
+    return np.array(taken, dtype=np.int64)
+
+
+def longest_apart(starts: NDArray[np.int32], ends: NDArray[np.int32], limit: int) -> NDArray[np.int64]:
+    """The rows of at most `limit` spans that share no character, longer ones first taken, in ascending order."""
+    return np.sort(best_apart(starts, ends, (ends - starts).astype(np.float32), limit))

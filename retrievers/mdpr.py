@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from rag_mt.base.defaults import DEFAULT_PASSAGE_MODEL
 from rag_mt.base.errors import UserError
@@ -68,16 +67,13 @@ def open_mdpr(name: str = DEFAULT_PASSAGE_MODEL, device: str = "auto", dtype: st
         encoder = open_encoder(name, device, dtype)
         return DualEncoder(name, encoder, encoder)
     settings = MdprSettings.load(folder)
-    opened = [_open_one(settings, folder, kind, device, dtype) for kind in settings.kinds]
-    return DualEncoder(name, opened[0], opened[-1])
-
-
-def _open_one(settings: MdprSettings, folder: Path, kind: Kind, device: str, dtype: str) -> TransformerEncoder:
-    place = folder / kind
-    if not place.is_dir():
-        raise UserError(f"the passage model {folder} lacks the folder {kind!r}: copy the whole folder again")
-    loaded = settings.load_encoder(place, place, device, dtype)
-    return TransformerEncoder(loaded, settings.family(family_of(settings.encoder, loaded.folder)))
+    encoders = []
+    for kind in settings.kinds:
+        if not (folder / kind).is_dir():
+            raise UserError(f"the passage model {folder} lacks the folder {kind!r}: copy the whole folder again")
+        loaded = settings.load_encoder(folder / kind, folder / kind, device, dtype)
+        encoders.append(TransformerEncoder(loaded, settings.family(family_of(settings.encoder, loaded.folder))))
+    return DualEncoder(name, encoders[0], encoders[-1])
 
 
 class DualEncoder:

@@ -13,22 +13,18 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Encoder, Hint, Retriever, Sentence, Unit
 from retrievers.bm25 import Bm25Settings
-from retrievers.calibration import DROP, calibrate, confidence_cut_off, score_cut_offs
-from retrievers.ccpr import CcprUnits, PhraseEncoder, is_phrase_model, open_phrase_encoder, phrase_model_folder
 from retrievers.ccpr.confidence import Confidence, confidence_in
-from retrievers.ccpr.retriever import CcprRetriever
+from retrievers.ccpr.model import PhraseEncoder, is_phrase_model, open_phrase_encoder, phrase_model_folder
+from retrievers.ccpr.retriever import CcprRetriever, CcprUnits
 from retrievers.dense import DenseRetriever, IndexRetriever
 from retrievers.encoders.encoder import NO_ENCODER, ModelEncoder, NoEncoder, open_encoder
-from retrievers.hybrid import HybridSettings
 from retrievers.index.build import build_index
-from retrievers.index.manifest import Manifest, read_manifest
-from retrievers.index.opening import open_index
+from retrievers.index.manifest import CONFIDENCE, Manifest, read_manifest
+from retrievers.index.search import Index, open_index
 from retrievers.mdpr import is_passage_model, open_mdpr
-from retrievers.passage import PassageRetriever, ranked
+from retrievers.passage import HybridSettings, PassageRetriever
 from retrievers.units.passages import PassageUnits
-from retrievers.units.phrases import NgramUnits
-from retrievers.units.sentence import SentenceUnits
-from retrievers.units.unit import UnitMaker
+from retrievers.units.unit import NgramUnits, SentenceUnits, UnitMaker
 from retrievers.xpr.model import BEST_LAYERS, is_xpr_model, open_xpr, untrained_xpr
 from retrievers.xpr.units import XprUnits
 
@@ -37,8 +33,8 @@ log = logging.getLogger("rag_mt")
 
 @dataclass(frozen=True, slots=True)
 class RetrieverSpec:
-    """A retrieval system: what its hits are and, if it searches an index, what makes its units, the encoder that it has
-    if none is named and, if BM25 searches too, the settings of that."""
+    """A retrieval system: what its hits are and, if it searches an index, what makes its units, its default encoder
+    and, if BM25 searches too, the kind of its settings."""
 
     name: str
     unit: Unit
@@ -51,20 +47,17 @@ class RetrieverSpec:
         return self.maker is not None
 
 
-RETRIEVERS: dict[str, RetrieverSpec] = {
-    spec.name: spec
-    for spec in (
-        RetrieverSpec("none", "sentence"),
-        RetrieverSpec("sentence", "sentence", SentenceUnits),
-        RetrieverSpec("phrases", "phrase", NgramUnits),
-        RetrieverSpec("ccpr", "phrase", CcprUnits, DEFAULT_PHRASE_MODEL),
-        RetrieverSpec("xpr", "phrase", XprUnits, DEFAULT_XPR_MODEL),
-        RetrieverSpec("passage", "passage", PassageUnits, DEFAULT_PASSAGE_MODEL),
-        RetrieverSpec("bm25", "passage", PassageUnits, NO_ENCODER, Bm25Settings),
-        RetrieverSpec("hybrid", "passage", PassageUnits, DEFAULT_PASSAGE_MODEL, HybridSettings),
-    )
-}
-
+_SPECS = (
+    RetrieverSpec("none", "sentence"),
+    RetrieverSpec("sentence", "sentence", SentenceUnits),
+    RetrieverSpec("phrases", "phrase", NgramUnits),
+    RetrieverSpec("ccpr", "phrase", CcprUnits, DEFAULT_PHRASE_MODEL),
+    RetrieverSpec("xpr", "phrase", XprUnits, DEFAULT_XPR_MODEL),
+    RetrieverSpec("passage", "passage", PassageUnits, DEFAULT_PASSAGE_MODEL),
+    RetrieverSpec("bm25", "passage", PassageUnits, NO_ENCODER, Bm25Settings),
+    RetrieverSpec("hybrid", "passage", PassageUnits, DEFAULT_PASSAGE_MODEL, HybridSettings),
+)
+RETRIEVERS = {spec.name: spec for spec in _SPECS}
 
 Searching = IndexRetriever
 """The retrievers that search an index: they have a `cut_off` and can leave sentences out."""
@@ -75,11 +68,7 @@ class NoHints:
 
     name = "none"
     unit: Unit = "sentence"
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Nothing could change what it gives."""
-        return {}
+    settings: Mapping[str, Any] = {}
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
         """An empty tuple per sentence."""
@@ -95,10 +84,8 @@ def retriever_spec(name: str) -> RetrieverSpec:
 
 def encoder_for(retriever: str, name: str | None = None, device: str = "auto", dtype: str = "auto") -> ModelEncoder:
     """The encoder `name`, or the default one of a system; phrase and passage models open with all that they have. XPR
-    takes any encoder, as it is if it was not trained for XPR, which is logged.
-
-    Raises UserError for an encoder that cannot be loaded or does not fit the system.
-    """
+    takes any encoder, as it is if it was not trained for XPR, which is logged. Raises UserError for an encoder that
+    cannot be loaded or does not fit the system."""
     spec = retriever_spec(retriever)
     name = name or spec.encoder
     if spec.encoder == NO_ENCODER:
@@ -130,11 +117,11 @@ def sentence_encoder(name: str, device: str = "auto", dtype: str = "auto") -> Mo
 
 def maker_for(name: str, encoder: Encoder) -> UnitMaker:
     """The unit maker of a system that searches an index; raises UserError for one that does not."""
-    spec = retriever_spec(name)
-    if spec.maker is None:
-        able = ", ".join(s.name for s in RETRIEVERS.values() if s.needs_index)
+    maker = retriever_spec(name).maker
+    if maker is None:
+        able = ", ".join(spec.name for spec in _SPECS if spec.needs_index)
         raise UserError(f"retriever {name!r} has no index: choose one of {able}")
-    return spec.maker(encoder)
+    return maker(encoder)
 
 
 def build_for(
@@ -156,22 +143,14 @@ def build_for(
 
 def terms_for(name: str, **settings: float) -> Bm25Settings | None:
     """The settings of BM25 in a system, None if it has no BM25; raises UserError for settings that it does not have."""
-    spec = retriever_spec(name)
-    known = [f.name for f in fields(spec.terms)] if spec.terms else []
-    for key in settings.keys() - set(known):
-        able = ", ".join(s.name for s in RETRIEVERS.values() if s.terms and key in [f.name for f in fields(s.terms)])
-        raise UserError(f"retriever {name!r} has no setting {key}: leave it out, or choose one of {able}")
-    return spec.terms(**settings) if spec.terms else None
-
-
-def calibrate_for(
-    folder: Path, encoder: Encoder, texts: Sequence[str], source_language: str, drop: float = DROP
-) -> float:
-    """Store the cut-off for a source language in an index and return it (see `calibrate`)."""
-    manifest = read_manifest(folder)
-    maker = maker_for(manifest.retriever, encoder)
-    index = open_index(folder, maker.settings, manifest)
-    return calibrate(index, maker, texts, source_language, drop, confidence=confidence_for(encoder, folder))
+    kind = retriever_spec(name).terms
+    for key in settings:
+        able = [spec.name for spec in _SPECS if spec.terms and key in {field.name for field in fields(spec.terms)}]
+        if name not in able:
+            raise UserError(
+                f"retriever {name!r} has no setting {key}: leave it out, or choose one of {', '.join(able)}"
+            )
+    return kind(**settings) if kind else None
 
 
 def confidence_for(encoder: Encoder, index: Path | None = None) -> Confidence | None:
@@ -179,8 +158,19 @@ def confidence_for(encoder: Encoder, index: Path | None = None) -> Confidence | 
     that of the phrase model; None if there is neither or the encoder is no phrase model."""
     if not isinstance(encoder, PhraseEncoder):
         return None
-    own = confidence_in(index) if index else None
-    return own or confidence_in(phrase_model_folder(encoder.id))
+    return (confidence_in(index) if index else None) or confidence_in(phrase_model_folder(encoder.id))
+
+
+def searching(
+    index: Index, maker: UnitMaker, source: str, confidence: Confidence | None, cut_off: float | None
+) -> IndexRetriever:
+    """The retriever over an open index for sentences in the language `source`, with the given cut-off."""
+    name = index.manifest.retriever
+    if isinstance(maker, PassageUnits):
+        return PassageRetriever(name, index, maker, source, cut_off)
+    if isinstance(maker, CcprUnits) and confidence is not None:
+        return CcprRetriever(name, index, maker, confidence, cut_off)
+    return DenseRetriever(name, index, maker, cut_off)
 
 
 def open_retriever(
@@ -195,10 +185,9 @@ def open_retriever(
     """The system `name` for sentences in the source language, over an index of the target language, whose `manifest`
     may have been read already.
 
-    Hits below the index's cut-off for the source language are dropped, or below its highest one if that language has
-    none; an index without any drops no hit. What is missing is logged. With a phrase model hits are judged by the
-    confidence model of the index, or else its own, if there is one: dropped is what is below the confidence stored for
-    the source language, or below that model's minimum.
+    Hits below the index's cut-off for the source language are dropped (see `Manifest.cut_off_language`). With a phrase
+    model hits are judged by the confidence model of the index, or else its own, if there is one: dropped is what is
+    below the confidence stored for the source language, or below that model's minimum.
     Raises UserError for an unknown name and for an index that is missing, damaged, of another system, other settings
     or another language.
     """
@@ -221,24 +210,21 @@ def open_retriever(
     opened = open_index(index, maker.settings, manifest)
     if getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
         opened.to_gpu()
-    if isinstance(maker, CcprUnits):
-        confidence = confidence_for(encoder, index)
-        if confidence is not None:
-            return CcprRetriever(name, opened, maker, confidence, confidence_cut_off(opened.manifest, source_language))
-        log.info(
-            "phrase model %s has no confidence model: its hits are judged by their score alone "
-            "(`python -m eval.hints --fit` makes one)",
-            encoder.id,
-        )
-    manifest = score_cut_offs(manifest)
-    _tell_cut_off(index, manifest, source_language)
-    if isinstance(maker, PassageUnits):
-        return PassageRetriever(ranked(name), opened, maker, source_language, manifest.cut_off(source_language))
-    return DenseRetriever(name, opened, maker, manifest.cut_off(source_language))
+    confidence = confidence_for(encoder, index) if isinstance(maker, CcprUnits) else None
+    if confidence is None:
+        if isinstance(maker, CcprUnits):
+            log.info(
+                "phrase model %s has no confidence model: its hits are judged by their score alone "
+                "(`python -m eval.hints --fit` makes one)",
+                encoder.id,
+            )
+        _log_cut_off(index, manifest, source_language)
+    cut_off = manifest.cut_off(source_language, None if confidence is None else CONFIDENCE)
+    return searching(opened, maker, source_language, confidence, cut_off)
 
 
-def _tell_cut_off(index: Path, manifest: Manifest, source: str) -> None:
-    """Log whose cut-off is used where the source language has none."""
+def _log_cut_off(index: Path, manifest: Manifest, source: str) -> None:
+    """Say whose cut-off is used where the source language has none."""
     used = manifest.cut_off_language(source)
     if used is not None and base_code(used) == base_code(source):
         return

@@ -96,7 +96,7 @@ def readers() -> Readers:
     from rag_mt.text.answers import placeholder_notes, without_loop
     from rag_mt.text.splitting import rejoin, split
     from rag_mt.text.words import Terms, surface, word_spans
-    from retrievers.ccpr.features import _NUMBER
+    from retrievers.ccpr.confidence import _NUMBER
     from retrievers.units.passages import passage_spans, titled
     from ui.server.bodies import TranslateBody, check_unicode, checked, fields_of
     from ui.server.uploads import safe_suffix, shown_name

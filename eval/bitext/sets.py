@@ -31,7 +31,7 @@ from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.formats.parallel import Corpus, letters_and_digits
-from retrievers.default_index import SAMPLE_CORPUS
+from retrievers.calibration import SAMPLE_CORPUS
 
 Pair = tuple[str, str]
 

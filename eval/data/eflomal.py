@@ -20,13 +20,13 @@ import numpy as np
 
 from rag_mt.base.errors import UserError
 from rag_mt.text.words import word_spans
-from retrievers.encoders.alignment import Links, Method, alignable, note_left_out, symmetrised
+from retrievers.encoders.alignment import Aligner, Links, Method, alignable
 
 PROGRAM = "eflomal-align"
 
 
-class EflomalAligner:
-    """Links that eflomal samples in both directions (an Aligner).
+class EflomalAligner(Aligner):
+    """Links that eflomal samples in both directions.
 
     `length` is relative to eflomal's own number of iterations, which falls with the number of pairs. The program sees
     casefolded words as numbers, so that no character of the text can mean something to it.
@@ -48,8 +48,7 @@ class EflomalAligner:
     def directed(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Links], list[Links]]:
         """See `Aligner`."""
         sides = [number_words(pair[side] for pair in pairs)[0] for side in (0, 1)]
-        rows = [n for n, (a, b) in enumerate(zip(*sides, strict=True)) if alignable(len(a), len(b))]
-        note_left_out(len(pairs) - len(rows), len(pairs))
+        rows = alignable([(len(a), len(b)) for a, b in zip(*sides, strict=True)])
         none = np.zeros((0, 2), np.int32)
         made = [none] * len(pairs), [none] * len(pairs)
         if rows:
@@ -58,11 +57,6 @@ class EflomalAligner:
                 for n, link in zip(rows, own, strict=True):
                     links[n] = link
         return made
-
-    def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links]:
-        """See `Aligner`."""
-        forward, backward = self.directed(pairs)
-        return symmetrised(forward, backward, self.method)
 
     def _run(self, sides: Sequence[Sequence[Sequence[int]]]) -> list[list[Links]]:
         with TemporaryDirectory(prefix="rag_mt-eflomal-") as name:

@@ -13,7 +13,7 @@ from rag_mt.base.fingerprints import remembered_sha256, settings_hash
 from rag_mt.base.languages import WMT16
 from rag_mt.base.paths import cache_dir
 from rag_mt.text.words import surface
-from retrievers.default_index import SAMPLE_CORPUS
+from retrievers.calibration import SAMPLE_CORPUS
 from retrievers.encoders.alignment import EncoderAligner
 from retrievers.encoders.encoder import open_encoder
 from retrievers.xpr.examples import MANIFEST, SPLITS, ExampleSet, Side, sentence_table, write_examples

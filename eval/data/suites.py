@@ -18,7 +18,7 @@ from rag_mt.formats.opening import read_lines
 from rag_mt.formats.parallel import read_corpus
 from rag_mt.formats.registry import format_named, format_of
 from rag_mt.formats.tmx import FORMAT as TMX
-from retrievers.default_index import SAMPLE_CORPUS
+from retrievers.calibration import SAMPLE_CORPUS
 
 log = logging.getLogger("rag_mt")
 

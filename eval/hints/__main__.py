@@ -47,14 +47,11 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import WMT16, base_code
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Floats
-from retrievers.ccpr.confidence import Confidence, fit_confidence
-from retrievers.ccpr.features import CHANCE, FEATURES
-from retrievers.ccpr.retriever import Answers
-from retrievers.ccpr.units import CcprUnits
-from retrievers.index.opening import open_index
-from retrievers.index.search import Index
+from retrievers.ccpr.confidence import CHANCE, FEATURES, Confidence, fit_confidence
+from retrievers.ccpr.retriever import Answers, CcprUnits
+from retrievers.index.search import Index, open_index
 from retrievers.registry import confidence_for, encoder_for, maker_for
-from retrievers.units.phrases import NgramUnits
+from retrievers.units.unit import NgramUnits
 
 Found = dict[str, dict[str, tuple[Answers, Judged]]]
 """By language and condition."""

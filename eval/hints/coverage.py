@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from eval.hints.verdicts import PARTLY, RIGHT, STRICT, WRONG
 from rag_mt.base.types import Floats
-from retrievers.dense import MAX_HINTS
-from retrievers.overlap import best_apart
+from retrievers.dense import MAX_HINTS, best_apart
 
 LEVELS = tuple(n / 10 for n in range(1, 10))
 COVERAGES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)

@@ -17,14 +17,12 @@ from eval.hints.verdicts import Judge, function_words
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Skips
 from rag_mt.text.words import word_spans
-from retrievers.ccpr.retriever import Answers, Candidates, Segmentation, answers, candidates
-from retrievers.ccpr.units import CcprUnits
+from retrievers.ccpr.retriever import Answers, Candidates, CcprUnits, Segmentation, answers, candidates
 from retrievers.dense import Searched
 from retrievers.encoders.alignment import Links
 from retrievers.index.build import build_index
-from retrievers.index.opening import open_index
-from retrievers.index.search import Index, LeftOut
-from retrievers.units.phrases import NgramUnits
+from retrievers.index.search import Index, LeftOut, open_index
+from retrievers.units.unit import NgramUnits
 
 INDEX, BOTH, OTHERS = "index", "index and references", "other references"
 CONDITIONS = (INDEX, BOTH, OTHERS)
@@ -76,7 +74,7 @@ class System:
         """The spans of the texts and which of them are looked up."""
         if isinstance(self.maker, NgramUnits):
             vectors, spans = self.maker.units(texts, "query")
-            return Candidates(spans, vectors, None, np.arange(len(spans)))
+            return Candidates(spans, vectors, None, np.arange(len(spans)), vectors)
         made = candidates(self.maker, texts, self.segmentation)
         return made if self.segmentation == "learned" else replace(made, chances=None)
 

@@ -28,7 +28,7 @@ from rag_mt.base.fingerprints import read_json
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Encoder, Floats
 from retrievers.bm25 import Bm25, Bm25Settings
-from retrievers.hybrid import CANDIDATES, Rankings, reciprocal_rank_fusion, weighted
+from retrievers.passage import CANDIDATES, Rankings, reciprocal_rank_fusion, weighted
 
 ANY = "any"
 BM25, RM3, DENSE, HYBRID, RRF = "BM25", "BM25 + RM3", "dense", "hybrid", "RRF"

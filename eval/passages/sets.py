@@ -22,7 +22,7 @@ from rag_mt.base.languages import language
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Skips
 from rag_mt.formats.document_runs import document_runs, passages
-from retrievers.default_index import SAMPLE_CORPUS
+from retrievers.calibration import SAMPLE_CORPUS
 
 SAMPLE_LINES = 4
 LEAST_WORDS = 30

@@ -12,7 +12,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Skips
 from rag_mt.formats.opening import read_lines
-from retrievers.hybrid import Rankings
+from retrievers.passage import Rankings
 
 MOST_CHARS = 1_000_000
 """Of a line: a whole document may stand in it."""

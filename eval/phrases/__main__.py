@@ -64,7 +64,7 @@ from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import WMT16
 from rag_mt.formats.parallel import letters_and_digits
-from retrievers.default_index import SAMPLE_CORPUS
+from retrievers.calibration import SAMPLE_CORPUS
 from retrievers.encoders.alignment import EncoderAligner
 from retrievers.encoders.encoder import open_encoder
 

@@ -22,9 +22,8 @@ from rag_mt.base.languages import base_code
 from rag_mt.base.types import Floats
 from rag_mt.formats.parallel import letters_and_digits
 from rag_mt.text.words import surface, word_spans
-from retrievers.index.files import map_sentences, map_spans
-from retrievers.index.opening import open_index
-from retrievers.units.phrases import ngrams
+from retrievers.index.search import map_sentences, map_spans, open_index
+from retrievers.units.unit import ngrams
 
 SENTENCES_AT_ONCE = 256
 

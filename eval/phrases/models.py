@@ -15,9 +15,9 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.types import Floats, Kind
 from retrievers.ccpr.model import open_phrase_encoder
-from retrievers.ccpr.units import CcprUnits
+from retrievers.ccpr.retriever import CcprUnits
 from retrievers.encoders.encoder import TransformerEncoder, open_encoder
-from retrievers.units.phrases import NgramUnits, default_layer, span_states
+from retrievers.units.unit import NgramUnits, default_layer, span_states
 
 UNTRAINED = "untrained:"
 
@@ -76,7 +76,7 @@ class TrainedModel:
 
     def span_vectors(self, texts: Sequence[str], spans: NDArray[np.int32], kind: Kind) -> Iterator[Floats]:
         """See `PhraseModel`."""
-        yield self.units.span_vectors(texts, spans, kind)
+        yield self.units.span_vectors(texts, spans)
 
 
 def open_phrase_model(name: str, layers: str = "all", device: str = "auto", dtype: str = "auto") -> PhraseModel:

@@ -11,10 +11,9 @@ import numpy as np
 from eval.data.phrase_pairs import Frequent, all_phrase_pairs
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.types import Hint, Hit, Origin, Retriever, Sentence, Span, Unit
-from retrievers.dense import MAX_HINTS
+from retrievers.dense import MAX_HINTS, longest_apart
 from retrievers.encoders.alignment import Links
 from retrievers.index.search import Index
-from retrievers.overlap import longest_apart
 from retrievers.registry import Searching
 
 REFERENCE = "reference"

@@ -28,7 +28,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from prompts.wrappers import WRAPPERS
+from prompts.builder import WRAPPERS
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_toml

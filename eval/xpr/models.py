@@ -21,7 +21,7 @@ from rag_mt.base.fingerprints import folder_fingerprint, read_json, remembered_s
 from rag_mt.base.types import Floats
 from rag_mt.models.adapters import TRAINING, adapter_fingerprint
 from rag_mt.models.adapters import WEIGHTS as ADAPTER
-from retrievers.ccpr.heads import ENCODER
+from retrievers.ccpr.model import ENCODER
 from retrievers.xpr.examples import ExampleSet
 from retrievers.xpr.head import WEIGHTS as HEAD
 from retrievers.xpr.head import XprSettings

@@ -15,7 +15,7 @@ from eval.xpr.scores import Vectors
 from eval.xpr.suite import Plan, Row, Sets, vectors_key
 from eval.xpr.word_vectors import WordTraining
 from rag_mt.base.types import Floats
-from retrievers.units.phrases import default_layer
+from retrievers.units.unit import default_layer
 from retrievers.xpr.examples import Split
 from retrievers.xpr.model import XprEncoder, untrained_xpr
 

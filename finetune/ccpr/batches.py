@@ -22,9 +22,9 @@ from finetune.training.sampling import weighted_order
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.text.words import surface
-from retrievers.ccpr.tokens import Tokenised, tokenise
+from retrievers.ccpr.model import Tokenised, tokenise
 from retrievers.encoders.encoder import padded
-from retrievers.units.phrases import ngrams
+from retrievers.units.unit import ngrams
 
 BATCHES_PER_POOL = 64
 """Batches whose sentences are sorted by length among each other."""

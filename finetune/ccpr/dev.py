@@ -15,8 +15,7 @@ from eval.data.phrase_sets import HALVES, half_of
 from finetune.ccpr.batches import span_codes, surface_hash, word_ngrams
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
-from retrievers.ccpr.heads import PhraseHeads
-from retrievers.ccpr.tokens import Tokenised, tokenise
+from retrievers.ccpr.model import PhraseHeads, Tokenised, tokenise
 from retrievers.encoders.encoder import padded
 
 BATCH = 64

@@ -21,7 +21,7 @@ from finetune.training.trainer import Group, Trainer
 from finetune.training.warm_start import start_from
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
-from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
+from retrievers.ccpr.model import PhraseHeads, PhraseSettings
 
 
 class CcprTrainer(Trainer[PhraseBatch]):

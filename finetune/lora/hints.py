@@ -21,13 +21,13 @@ from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Hint, Sentence, Translation, Unit
 from rag_mt.translation.journal import Journal
-from retrievers.ccpr import is_phrase_model, phrase_model_folder
 from retrievers.ccpr.confidence import confidence_in
+from retrievers.ccpr.model import is_phrase_model, phrase_model_folder
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.encoders.alignment import EncoderAligner
 from retrievers.encoders.encoder import ModelEncoder
-from retrievers.index.files import map_sentences
 from retrievers.index.manifest import read_manifest
+from retrievers.index.search import map_sentences
 from retrievers.registry import Searching, encoder_for, open_retriever
 
 METHODS: dict[str, Unit | None] = {"plain": None, "sentence": "sentence", "phrase": "phrase"}

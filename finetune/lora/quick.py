@@ -13,7 +13,7 @@ from finetune.lora.sample import Pair
 from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin
-from retrievers.default_index import SAMPLE_CORPUS, default_index
+from retrievers.calibration import SAMPLE_CORPUS, default_index
 from retrievers.registry import encoder_for, retriever_spec
 
 TRAIN_PAIRS, DEV_PAIRS = 20, 2

@@ -11,9 +11,8 @@ from eval.data.phrase_pairs import Frequent, all_phrase_pairs
 from finetune.lora.sample import Pair
 from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span
 from rag_mt.text.words import word_spans
-from retrievers.dense import MAX_HINTS
+from retrievers.dense import MAX_HINTS, longest_apart
 from retrievers.encoders.alignment import Aligner
-from retrievers.overlap import longest_apart
 
 MAX_WORDS = 3
 FREQUENT = 0.005

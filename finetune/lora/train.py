@@ -71,7 +71,7 @@ class LoraTrainer(Trainer[LoraBatch]):
 
     @property
     def wrapper(self) -> str:
-        """The shape of the prompts, such as `alpaca` (see `prompts.wrappers`)."""
+        """The shape of the prompts, such as `alpaca` (see `prompts.builder`)."""
         return self.prompts.builder(self.data.train[0]).wrapper
 
     @property

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from finetune.training.settings import EncoderTuning
 from finetune.training.tuning import first_layers, save_trained, trainable
 from rag_mt.models.loading import load_encoder
-from retrievers.ccpr.heads import ENCODER
+from retrievers.ccpr.model import ENCODER
 
 Weights = Mapping[str, torch.Tensor]
 NO_WEIGHTS: Weights = {}

@@ -12,9 +12,8 @@ from safetensors.torch import load_file
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256, read_json
 from rag_mt.models.adapters import TRAINING, WEIGHTS, seen_before
-from retrievers.ccpr.heads import WEIGHTS as HEADS
-from retrievers.ccpr.heads import PhraseHeads
-from retrievers.ccpr.model import phrase_model_folder
+from retrievers.ccpr.model import WEIGHTS as HEADS
+from retrievers.ccpr.model import PhraseHeads, phrase_model_folder
 
 
 def start_from(name: str, encoder: Any, heads: PhraseHeads) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def build(options: argparse.Namespace) -> int:
 
 def info(options: argparse.Namespace) -> int:
     """`rag-mt index info`: the manifest, readable or as JSON."""
-    from retrievers.index.opening import open_index
+    from retrievers.index.search import open_index
 
     begin = time.perf_counter()
     index = open_index(Path(options.folder))
@@ -71,7 +71,7 @@ def info(options: argparse.Namespace) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     """`rag-mt index verify`: every byte against the manifest."""
-    from retrievers.index.opening import verify_index
+    from retrievers.index.search import verify_index
 
     for line in verify_index(Path(options.folder)):
         print(line)
@@ -81,8 +81,9 @@ def verify(options: argparse.Namespace) -> int:
 def calibrate(options: argparse.Namespace) -> int:
     """`rag-mt index calibrate`: store the score below which hints of a source language are not shown."""
     from rag_mt.formats.reading import read_sentences
+    from retrievers.calibration import calibrate_for
     from retrievers.index.manifest import read_manifest
-    from retrievers.registry import calibrate_for, confidence_for
+    from retrievers.registry import confidence_for
 
     if options.confidence is not None:
         return _set_confidence(options)
@@ -111,7 +112,7 @@ def calibrate(options: argparse.Namespace) -> int:
 def _set_confidence(options: argparse.Namespace) -> int:
     """Store the confidence below which hints of a source language are not shown."""
     from retrievers.calibration import set_confidence
-    from retrievers.index.opening import open_index
+    from retrievers.index.search import open_index
     from retrievers.registry import confidence_for
 
     if options.files:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 from prompts.answers import read_answer
-from prompts.builder import PromptBuilder
-from prompts.wrappers import resolved_wrapper
+from prompts.builder import PromptBuilder, resolved_wrapper
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import direction_group, language
@@ -31,7 +30,7 @@ from rag_mt.models.weights import FOLDER
 from rag_mt.text.answers import placeholder_notes, takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
-from retrievers.default_index import default_index
+from retrievers.calibration import default_index
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import read_manifest
 from retrievers.registry import encoder_for, open_retriever, retriever_spec

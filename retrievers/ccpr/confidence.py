@@ -9,20 +9,36 @@ the folder of an index, for that one: how often a hit of some score is right dep
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from anyascii import anyascii
 from numpy.typing import NDArray
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Floats
+from rag_mt.text.words import word_spans
 
 FILE = "confidence.json"
+
+CHANCE = "chance"
+FEATURES = (
+    *("score", "margin", "lead", "share"),  # see `search_features`
+    *("back first", "back rival", "back margin"),  # see `back_features`
+    *("length ratio", "length gap", "words", "query digits", "hit digits alone"),  # see `string_features`
+    *("query name", "hit name", "alike", "names alike", "names unlike", "query name unlike", "hit name unlike"),
+    *("names unlike, margin", CHANCE),  # see `retrievers.ccpr.retriever.answers`
+)
+
+_NUMBER = re.compile(r"(?<!\d)\d{1,3}(?:[ \u00a0\u2009\u202f.,'’]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,:]\d+)*")
 
 Doubles = NDArray[np.float64]
 
@@ -30,7 +46,7 @@ Doubles = NDArray[np.float64]
 @dataclass(frozen=True)
 class Confidence:
     """The probability that a hit is right, 1 / (1 + exp(-(bias + weights · (x - means) / scales))), from the features
-    of these names (see `retrievers.ccpr.features`).
+    of these names (see FEATURES).
 
     Hits with less than `minimum` are not shown unless the index says otherwise. `fitted` tells of the data: languages,
     sentences, examples, share of right ones, penalty.
@@ -55,11 +71,10 @@ class Confidence:
             )
         columns = np.stack([features[name] for name in self.features], axis=1).astype(np.float64)
         scaled = (columns - np.array(self.means)) / np.array(self.scales)
-        made = sigmoid(scaled @ np.array(self.weights) + self.bias)
-        return np.where(unlike, 0, made).astype(np.float32)
+        chances = sigmoid(scaled @ np.array(self.weights) + self.bias)
+        return np.where(unlike, 0, chances).astype(np.float32)
 
     def save(self, path: Path) -> None:
-        """Write it as JSON."""
         with whole_file(path) as part:
             part.write_text(json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -67,19 +82,19 @@ class Confidence:
     def load(path: Path) -> Confidence:
         """Read it; raises UserError for a file of another make."""
         try:
-            found = read_json(path)
-            if found.keys() != {f.name for f in fields(Confidence)}:
+            stored = read_json(path)
+            if stored.keys() != {f.name for f in fields(Confidence)}:
                 raise ValueError("it lacks entries or has unknown ones")
-            lists = {name: tuple(found[name]) for name in ("features", "weights", "means", "scales")}
-            if len({len(own) for own in lists.values()}) != 1 or not all(map(np.isfinite, lists["weights"])):
+            lists = {name: tuple(stored[name]) for name in ("features", "weights", "means", "scales")}
+            if len({len(values) for values in lists.values()}) != 1 or not all(map(np.isfinite, lists["weights"])):
                 raise ValueError("its lists do not fit together")
-            if not 0 <= found["minimum"] <= 1 or min(lists["scales"], default=1) <= 0:
+            if not 0 <= stored["minimum"] <= 1 or min(lists["scales"], default=1) <= 0:
                 raise ValueError("its numbers are out of range")
         except (ValueError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{path} is no confidence model ({error}): fit it again with `python -m eval.hints --fit {path}`"
             ) from None
-        return Confidence(**{**found, **lists})
+        return Confidence(**{**stored, **lists})
 
 
 def confidence_in(folder: Path) -> Confidence | None:
@@ -108,11 +123,11 @@ def fit_confidence(
     columns = np.stack([features[name] for name in names], axis=1).astype(np.float64)
     means, scales = columns.mean(axis=0), columns.std(axis=0)
     scales[scales < 1e-9] = 1.0
-    found = fit_logistic((columns - means) / scales, right, penalty)
+    bias, *weights = fit_logistic((columns - means) / scales, right, penalty).tolist()
     return Confidence(
         features=tuple(names),
-        weights=tuple(found[1:].tolist()),
-        bias=float(found[0]),
+        weights=tuple(weights),
+        bias=bias,
         means=tuple(means.tolist()),
         scales=tuple(scales.tolist()),
         minimum=minimum,
@@ -130,8 +145,12 @@ def fit_logistic(columns: Doubles, labels: NDArray[np.bool_], penalty: float = 1
     truth = labels.astype(np.float64)
     ridge = np.full(design.shape[1], float(penalty))
     ridge[0] = 0.0
+
+    def loss(weights: Doubles) -> float:
+        logits = design @ weights
+        return float((np.logaddexp(0, logits) - truth * logits).sum() + 0.5 * (ridge * weights**2).sum())
+
     weights = np.zeros(design.shape[1])
-    loss = _loss(design, truth, ridge, weights)
     for _ in range(steps):
         chance = sigmoid(design @ weights)
         slope = design.T @ (chance - truth) + ridge * weights
@@ -139,22 +158,130 @@ def fit_logistic(columns: Doubles, labels: NDArray[np.bool_], penalty: float = 1
             break
         curvature = (design * (chance * (1 - chance))[:, None]).T @ design + np.diag(ridge)
         step = np.linalg.lstsq(curvature, slope, rcond=None)[0]
-        size, lower = 1.0, _loss(design, truth, ridge, weights - step)
-        while lower > loss and size > 1e-8:
-            size /= 2
-            lower = _loss(design, truth, ridge, weights - size * step)
-        if lower > loss:
+        least = loss(weights)
+        lower = next((w for w in (weights - step / 2**halvings for halvings in range(28)) if loss(w) <= least), None)
+        if lower is None:
             break
-        weights, loss = weights - size * step, lower
+        weights = lower
     return weights
-
-
-def _loss(design: Doubles, truth: Doubles, ridge: Doubles, weights: Doubles) -> float:
-    logits = design @ weights
-    return float((np.logaddexp(0, logits) - truth * logits).sum() + 0.5 * (ridge * weights**2).sum())
 
 
 def sigmoid(logits: Doubles) -> Doubles:
     """1 / (1 + exp(-logits)) without overflow."""
-    made: Doubles = np.exp(-np.logaddexp(0, -logits))
-    return made
+    chances: Doubles = np.exp(-np.logaddexp(0, -logits))
+    return chances
+
+
+def search_features(scores: Floats, surfaces: NDArray[np.int64]) -> dict[str, Floats]:
+    """Features of the best hits from the `scores` (queries, k) of the best k, in descending order, and a number for
+    the surface of each; a number below 0 says that there is no such hit.
+
+    `score`; `margin`, how far it is above the best hit of another surface (all of the same: above the last one);
+    `lead`, how far above the mean of the hits of other surfaces; `share` of the best surface among the hits.
+    """
+    there = surfaces >= 0
+    best = np.where(there[:, 0], scores[:, 0], 0.0)
+    other = there & (surfaces != surfaces[:, :1])
+    none = ~other.any(axis=1)
+    counted = np.where(there, scores, 0.0)
+    last = np.where(there, scores, np.inf).min(axis=1, initial=np.inf)
+    last = np.where(there[:, 0], last, 0.0)
+    second = np.where(other, scores, -np.inf).max(axis=1, initial=-np.inf)
+    mean = np.where(other, counted, 0.0).sum(axis=1) / np.maximum(other.sum(axis=1), 1)
+    same = (there & ~other).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+    features = {
+        "score": best,
+        "margin": best - np.where(none, last, second),
+        "lead": best - np.where(none, last, mean),
+        "share": same,
+    }
+    return {name: values.astype(np.float32) for name, values in features.items()}
+
+
+def back_features(
+    hits: Floats, asked: NDArray[np.int64], vectors: Floats, spans: NDArray[np.int32]
+) -> dict[str, Floats]:
+    """Features of searching a sentence for its hits: `hits` (queries, dimension) are vectors of the hits, `asked` the
+    rows of the spans that were asked for among all spans of their sentence, `vectors` (spans, dimension) and `spans`
+    (spans, 3) ordered by sentence.
+
+    `back first`: whether the span that was asked for is the most similar one of all; `back rival` and `back margin`:
+    how far it is above the best other one that overlaps it, and above the best one that does not (1 if there is none).
+    """
+    features = {name: np.ones(len(asked), np.float32) for name in ("back first", "back rival", "back margin")}
+    texts = spans[asked, 0]
+    for text in np.unique(texts).tolist():
+        low, high = np.searchsorted(spans[:, 0], [text, text + 1])
+        rows = np.flatnonzero(texts == text)
+        scores = hits[rows] @ vectors[low:high].T
+        asked_spans = spans[asked[rows]]
+        apart = (spans[None, low:high, 2] <= asked_spans[:, 1:2]) | (spans[None, low:high, 1] >= asked_spans[:, 2:])
+        overlapping, at = ~apart, (np.arange(len(rows)), asked[rows] - low)
+        overlapping[at] = False
+        rival = np.where(overlapping, scores, -np.inf).max(axis=1)
+        away = np.where(apart, scores, -np.inf).max(axis=1)
+        features["back first"][rows] = scores[at] >= np.maximum(rival, away)
+        features["back rival"][rows] = np.minimum(scores[at] - rival, 1)
+        features["back margin"][rows] = np.minimum(scores[at] - away, 1)
+    return features
+
+
+def string_features(
+    queries: Sequence[tuple[str, int, int]], hits: Sequence[tuple[str, int, int]]
+) -> tuple[dict[str, Floats], NDArray[np.bool_]]:
+    """Features of the letters of queries and hits, each a text with start and end of the phrase; and whether the
+    query has numbers that are not those of the hit.
+
+    Lengths: log of hit characters per query character, its absolute value, and the query's words. Digits: whether the
+    query has some, whether only the hit has. Names: whether a word inside the sentence, not at its start, has a
+    capital; how alike the two are (see `likeness`); and products of these.
+    """
+    pairs = [(s[a:b], t[c:d]) for (s, a, b), (t, c, d) in zip(queries, hits, strict=True)]
+    ratio = np.log([(len(h) + 1) / (len(q) + 1) for q, h in pairs])
+    numbers = [(numbers_of(q), numbers_of(h)) for q, h in pairs]
+    query_name, hit_name = (np.array([capitalised(*span) for span in side], dtype=bool) for side in (queries, hits))
+    alike = np.array([likeness(q, h) for q, h in pairs])
+    features = {
+        "length ratio": ratio,
+        "length gap": np.abs(ratio),
+        "words": [q.count(" ") + 1 for q, _ in pairs],
+        "query digits": [bool(q) for q, _ in numbers],
+        "hit digits alone": [bool(h) and not q for q, h in numbers],
+        "query name": query_name,
+        "hit name": hit_name,
+        "alike": alike,
+        "names alike": (query_name & hit_name) * alike,
+        "names unlike": (query_name & hit_name) * (1 - alike),
+        "query name unlike": (query_name & ~hit_name) * (1 - alike),
+        "hit name unlike": (hit_name & ~query_name) * (1 - alike),
+    }
+    unlike = np.array([bool(q) and q != h for q, h in numbers], dtype=bool)
+    return {name: np.asarray(values, dtype=np.float32) for name, values in features.items()}, unlike
+
+
+def numbers_of(phrase: str) -> list[str]:
+    """The numbers in a phrase as sorted strings of ASCII digits: `20 000`, `20.000` and `20,000` are equal, and so are
+    `12. Mai 2014` and `May 12, 2014`."""
+    digits = ([c for c in number if c.isdecimal()] for number in _NUMBER.findall(phrase))
+    return sorted("".join(str(unicodedata.decimal(c)) for c in number) for number in digits)
+
+
+def capitalised(text: str, start: int, end: int) -> bool:
+    """Whether a word between `start` and `end` begins with a capital and is not the first word of the text."""
+    words = word_spans(text[start:end])[:, 0].tolist()
+    first = not any(map(str.isalnum, text[:start]))
+    return any(text[start + a].isupper() for a in (words[1:] if first else words))
+
+
+def likeness(one: str, other: str) -> float:
+    """How similar two phrases look, from 0 to 1, letter case, diacritics and script aside: twice the pairs of
+    neighbouring letters that they share over those that they have (Dice; word edges count as letters)."""
+    a, b = _letter_pairs(one), _letter_pairs(other)
+    return 2 * len(a & b) / (len(a) + len(b)) if a and b else 0.0
+
+
+@lru_cache(65536)
+def _letter_pairs(phrase: str) -> frozenset[str]:
+    plain = phrase if phrase.isascii() else anyascii(phrase)
+    letters = "".join(c if c.isalnum() else "" if c in "'`\"" else " " for c in plain.casefold())
+    return frozenset(word[n : n + 2] for word in (f"^{w}$" for w in letters.split()) for n in range(len(word) - 1))

@@ -8,9 +8,10 @@ training text; `eval.data.eflomal` learns from the pairs themselves.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +31,11 @@ METHODS: tuple[Method, ...] = get_args(Method)
 MAX_WORDS = 200
 """Pairs with more words on a side are not aligned."""
 
-_SHIFT, _MASK = 16, 0xFFFF
-_ROW = 1 << _SHIFT
 # The neighbours of a point, in the order in which they are tried: beside it, then across.
-_NEIGHBOURS = (-_ROW, -1, _ROW, 1, -_ROW - 1, -_ROW + 1, _ROW - 1, _ROW + 1)
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
-class Aligner(Protocol):
+class Aligner(ABC):
     """Finds the links of sentence pairs.
 
     `settings` is JSON-able and holds all that changes the links of `directed`; `method` joins the two directions. An
@@ -48,16 +47,16 @@ class Aligner(Protocol):
     method: Method
     settings: Mapping[str, Any]
 
+    @abstractmethod
     def directed(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Links], list[Links]]:
         """Links of each pair with at most one per target word, and with at most one per source word.
 
         Pairs with a side that has no word or more than 200 get none; how many is logged.
         """
-        ...
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links]:
         """The symmetrised links of each pair, in order."""
-        ...
+        return symmetrised(*self.directed(pairs), self.method)
 
 
 def symmetrise(forward: Links, backward: Links, method: Method) -> Links:
@@ -67,16 +66,11 @@ def symmetrise(forward: Links, backward: Links, method: Method) -> Links:
     union that touch a taken one, also across, and have a word that is not linked yet, scanning by source and then
     target word until nothing changes; then links of `forward` and of `backward` whose words are both not linked yet.
     """
-    first, second = _codes(forward), _codes(backward)
-    union = set(first)
-    links = union.intersection(second)
-    union.update(second)
-    if method == "union":
-        links = union
-    elif method == "grow-diag-final-and" and len(union) > len(links):
-        _grow(links, union - links, (first, second))
-    codes = np.array(sorted(links), dtype=np.int64)
-    return np.stack([codes >> _SHIFT, codes & _MASK], axis=1).astype(np.int32)
+    first, second = (set(map(tuple, links.tolist())) for links in (forward, backward))
+    links = first | second if method == "union" else first & second
+    if method == "grow-diag-final-and":
+        _grow(links, first, second)
+    return np.array(sorted(links), dtype=np.int32).reshape(-1, 2)
 
 
 def symmetrised(forward: Sequence[Links], backward: Sequence[Links], method: Method) -> list[Links]:
@@ -84,59 +78,52 @@ def symmetrised(forward: Sequence[Links], backward: Sequence[Links], method: Met
     return [symmetrise(a, b, method) for a, b in zip(forward, backward, strict=True)]
 
 
-def _codes(links: Links) -> list[int]:
-    wide = links.astype(np.int64)
-    codes: list[int] = (wide[:, 0] << _SHIFT | wide[:, 1]).tolist()
-    return codes
-
-
-def _grow(links: set[int], free: set[int], directions: tuple[list[int], list[int]]) -> None:
-    """Grow-diag and final-and in place: `free` are the links of the union that are not in `links`.
+def _grow(links: set[tuple[int, ...]], *directions: set[tuple[int, ...]]) -> None:
+    """Grow-diag and final-and in place.
 
     A neighbour that may not be taken in when its point is scanned never may later, so each point is scanned once:
     `now` holds the points that this scan has yet to reach, `later` those that it has passed.
     """
-    sources, targets = {c >> _SHIFT for c in links}, {c & _MASK for c in links}
+    free = set.union(*directions) - links
+    sources, targets = {source for source, _ in links}, {target for _, target in links}
 
-    def take(code: int) -> None:
-        links.add(code)
-        free.remove(code)
-        sources.add(code >> _SHIFT)
-        targets.add(code & _MASK)
+    def take(link: tuple[int, ...]) -> None:
+        links.add(link)
+        free.remove(link)
+        sources.add(link[0])
+        targets.add(link[1])
 
-    now, later = sorted(links), list[int]()
+    now, later = sorted(links), list[tuple[int, ...]]()
     while now and free:
         point = heappop(now)
-        for step in _NEIGHBOURS:
-            code = point + step
-            if code in free and (code >> _SHIFT not in sources or code & _MASK not in targets):
-                take(code)
-                if code > point:
-                    heappush(now, code)
+        for down, right in _NEIGHBOURS:
+            link = (point[0] + down, point[1] + right)
+            if link in free and (link[0] not in sources or link[1] not in targets):
+                take(link)
+                if link > point:
+                    heappush(now, link)
                 else:
-                    later.append(code)
+                    later.append(link)
         if not now:
             now, later = sorted(later), []
-    for codes in directions:
-        for code in sorted(free.intersection(codes)):
-            if code >> _SHIFT not in sources and code & _MASK not in targets:
-                take(code)
+    for direction in directions:
+        for link in sorted(free & direction):
+            if link[0] not in sources and link[1] not in targets:
+                take(link)
 
 
-def alignable(source: int, target: int) -> bool:
-    """Whether a pair with so many words is aligned."""
-    return 0 < source <= MAX_WORDS and 0 < target <= MAX_WORDS
+def alignable(sizes: Sequence[tuple[int, int]]) -> list[int]:
+    """The rows of those pairs with such numbers of words that are aligned; how many are not is logged."""
+    rows = [row for row, size in enumerate(sizes) if min(size) > 0 and max(size) <= MAX_WORDS]
+    if left_out := len(sizes) - len(rows):
+        message = "%d of %d sentence pairs get no links: a side has no word or more than %d"
+        log.info(message, left_out, len(sizes), MAX_WORDS)
+    return rows
 
 
-def note_left_out(count: int, total: int) -> None:
-    """Log how many of the pairs are not aligned."""
-    if count:
-        log.info("%d of %d sentence pairs get no links: a side has no word or more than %d", count, total, MAX_WORDS)
-
-
-class EncoderAligner:
+class EncoderAligner(Aligner):
     """Links words whose states in a hidden layer have the highest cosine; the state of a word is the mean of those of
-    its tokens (an Aligner).
+    its tokens.
 
     Each direction alone links every word to its nearest; with `intersection` that is SimAlign's "argmax" (Jalili Sabet
     et al. 2020). Words beyond the encoder's token limit get no links.
@@ -149,20 +136,15 @@ class EncoderAligner:
         if not 0 <= layer <= encoder.layers:
             raise UserError(f"layer {layer} of {encoder.id} is not there: choose one of 0 to {encoder.layers}")
         self.encoder, self.layer, self.method = encoder, layer, method
-        self.settings: Mapping[str, Any] = {
-            "aligner": self.name,
-            "encoder": encoder.id,
-            "fingerprint": encoder.fingerprint,
-            "layer": layer,
-        }
+        fingerprint = encoder.fingerprint
+        self.settings = {"aligner": self.name, "encoder": encoder.id, "fingerprint": fingerprint, "layer": layer}
 
     def directed(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Links], list[Links]]:
         """See `Aligner`."""
         none = np.zeros((0, 2), np.int32)
         forward, backward = [none] * len(pairs), [none] * len(pairs)
         words = [(word_spans(source), word_spans(target)) for source, target in pairs]
-        rows = [n for n, (source, target) in enumerate(words) if alignable(len(source), len(target))]
-        note_left_out(len(pairs) - len(rows), len(pairs))
+        rows = alignable([(len(source), len(target)) for source, target in words])
         states = [self.encoder.states([pairs[n][side] for n in rows], self.layer) for side in (0, 1)]
         for n, source, target in zip(rows, *states, strict=True):
             left, left_words = _word_vectors(source, words[n][0])
@@ -172,11 +154,6 @@ class EncoderAligner:
                 forward[n] = _sorted(left_words[near.argmax(0)], right_words)
                 backward[n] = _sorted(left_words, right_words[near.argmax(1)])
         return forward, backward
-
-    def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links]:
-        """See `Aligner`."""
-        forward, backward = self.directed(pairs)
-        return symmetrised(forward, backward, self.method)
 
 
 def _word_vectors(states: TokenStates, words: NDArray[np.int32]) -> tuple[Floats, NDArray[np.int64]]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import PreTrainedTokenizerBase
 
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.fingerprints import settings_hash
@@ -22,6 +24,8 @@ log = logging.getLogger("rag_mt")
 TOKENS_PER_BATCH = 2048
 """Tokens of a batch, padding included: measured best of 1,000 to 8,000 on a 2-core CPU in bf16."""
 NO_ENCODER = "none"
+BLANK = "\u2581"
+"""The sign for the start of a word; as a token by itself it has the offsets of the character after it."""
 STATES_BLOCK = 512
 """Texts whose token states are held at once."""
 
@@ -56,8 +60,7 @@ class NoEncoder:
 
     def states(self, texts: Sequence[str], layer: int) -> Iterator[TokenStates]:
         """Texts without tokens."""
-        empty = TokenStates(np.zeros((0, 0), np.float32), np.zeros((0, 2), np.int32))
-        return (empty for _ in texts)
+        return iter([TokenStates(np.zeros((0, 0), np.float32), np.zeros((0, 2), np.int32))] * len(texts))
 
 
 class TransformerEncoder:
@@ -84,8 +87,7 @@ class TransformerEncoder:
         # One thread at a time: `_hidden` removes the upper layers while it runs, and the tokenizer is set up at its
         # first use.
         self._lock = threading.Lock()
-        # As a token by itself the sign for the start of a word has the offsets of the character after it.
-        self._blank_token = self.tokenizer.convert_tokens_to_ids("\u2581")
+        self._blank_token = self.tokenizer.convert_tokens_to_ids(BLANK)
 
     def encode(self, texts: Sequence[str], kind: Kind = "query") -> Floats:
         """L2-normalised sentence vectors, float32 (len(texts), dimension), in the order of the texts.
@@ -127,11 +129,9 @@ class TransformerEncoder:
             hidden = self._hidden(input_ids.to(self.device), mask.to(self.device), depths)
             layers = [states.float().cpu().numpy() for states in hidden]
             for at, row in enumerate(rows):
-                spans = trim(texts[row], offsets[row], len(prefix))
-                visible = (spans[:, 1] > spans[:, 0]) & (np.array(ids[row]) != self._blank_token)
-                by_row[row] = tuple(TokenStates(states[at, : len(spans)][visible], spans[visible]) for states in layers)
-        for row in range(len(texts)):
-            yield by_row.pop(row)
+                tokens, spans = visible_tokens(texts[row], ids[row], offsets[row], len(prefix), self._blank_token)
+                by_row[row] = tuple(TokenStates(states[at][tokens], spans) for states in layers)
+        yield from map(by_row.pop, range(len(texts)))
 
     def _hidden(self, input_ids: torch.Tensor, mask: torch.Tensor, depths: Sequence[int]) -> list[torch.Tensor]:
         """States (batch, tokens, hidden) after each of `depths` layers; for a single depth the layers above it are not
@@ -149,19 +149,13 @@ class TransformerEncoder:
                 encoder.layer = layers
 
     def _tokens(self, texts: Sequence[str], prefix: str) -> tuple[list[list[int]], list[NDArray[np.int32]]]:
-        """For every text the token ids and the offsets (tokens, 2) into prefix + text; special tokens have (0, 0)."""
-        if not texts:
-            return [], []
+        """Ids and offsets of the tokens of each text (see `token_ids`); how many texts were cut is logged."""
         with self._lock:
-            batch = self.tokenizer(
-                [prefix + t for t in texts], truncation=True, max_length=self.max_tokens, return_offsets_mapping=True
-            )
-        cut = sum(encoding.overflowing != [] for encoding in batch.encodings)
+            ids, offsets, cut = token_ids(self.tokenizer, texts, prefix, self.max_tokens)
         if cut:
             message = "%d of %d texts are longer than %d tokens: their end is left out of the vectors"
             log.warning(message, cut, len(texts), self.max_tokens)
-        offsets = [np.array(o, dtype=np.int32).reshape(-1, 2) for o in batch["offset_mapping"]]
-        return batch["input_ids"], offsets
+        return ids, offsets
 
     def pool(self, output: Any, mask: torch.Tensor) -> torch.Tensor:
         """L2-normalised sentence vectors (batch, dimension) of a model output."""
@@ -185,6 +179,30 @@ class TransformerEncoder:
         return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
 
 
+def token_ids(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], prefix: str, max_tokens: int
+) -> tuple[list[list[int]], list[NDArray[np.int32]], int]:
+    """For every text the token ids and the offsets (tokens, 2) into prefix + text, where special tokens have (0, 0);
+    and how many texts were cut, after `max_tokens` tokens."""
+    if not texts:
+        return [], [], 0
+    batch = tokenizer([prefix + t for t in texts], truncation=True, max_length=max_tokens, return_offsets_mapping=True)
+    offsets = [np.array(pairs, dtype=np.int32).reshape(-1, 2) for pairs in batch["offset_mapping"]]
+    return batch["input_ids"], offsets, sum(encoding.overflowing != [] for encoding in batch.encodings or ())
+
+
+def visible_tokens(
+    text: str, ids: Sequence[int], offsets: NDArray[np.int32], prefix: int, blank: Any
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Positions of the tokens of a text that cover more than white space, and their spans (tokens, 2) in the text.
+
+    `offsets` (all tokens, 2) are into a prefix of so many characters and the text; `blank` is the number of BLANK.
+    """
+    spans = trim(text, offsets, prefix)
+    visible = np.flatnonzero((spans[:, 1] > spans[:, 0]) & (np.array(ids) != blank))
+    return visible, spans[visible]
+
+
 def batches(
     ids: Sequence[Sequence[int]], pad: int, tokens: int = TOKENS_PER_BATCH
 ) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
@@ -202,26 +220,18 @@ def batches(
 
 def padded(ids: Sequence[Sequence[int]], pad: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Token ids and mask (texts, longest), padded at the end."""
-    width = max(map(len, ids))
-    rows = np.full((len(ids), width), pad, dtype=np.int64)
-    mask = np.zeros((len(ids), width), dtype=np.int64)
-    for row, text_ids in enumerate(ids):
-        rows[row, : len(text_ids)] = text_ids
-        mask[row, : len(text_ids)] = 1
-    return rows, mask
+    lengths = np.array([len(row) for row in ids])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    rows = np.full(mask.shape, pad, dtype=np.int64)
+    rows[mask] = np.fromiter(chain.from_iterable(ids), dtype=np.int64)
+    return rows, mask.astype(np.int64)
 
 
 def trim(text: str, offsets: NDArray[np.int32], prefix: int) -> NDArray[np.int32]:
     """Offsets (tokens, 2) into a text with `prefix` characters before it, as offsets into the text alone and without
     white space at either end. Tokens of the prefix and tokens of white space alone become empty spans."""
-    blank = np.array([c.isspace() or c == "\u2581" for c in text] + [True], dtype=bool)
-    inside = np.flatnonzero(~blank)
-    spans = np.clip(offsets - prefix, 0, len(text))
-    if not len(inside):
-        return np.zeros_like(spans)
-    after = np.searchsorted(inside, spans[:, 0], side="left")
-    before = np.searchsorted(inside, spans[:, 1], side="left") - 1
-    visible = (before >= after) & (spans[:, 1] > spans[:, 0])
-    starts = inside[np.minimum(after, len(inside) - 1)]
-    ends = inside[np.maximum(before, 0)] + 1
-    return np.where(visible[:, None], np.stack([starts, ends], axis=1), 0).astype(np.int32)
+    visible = np.flatnonzero([not (c.isspace() or c == BLANK) for c in text])
+    first, end = np.searchsorted(visible, np.clip(offsets - prefix, 0, len(text)).T)
+    visible = np.append(visible, 0)  # for tokens that have none
+    spans = np.stack([visible[first], visible[end - 1] + 1], axis=1)
+    return np.where((first < end)[:, None], spans, 0).astype(np.int32)

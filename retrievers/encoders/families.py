@@ -80,30 +80,24 @@ TABLE: tuple[tuple[str, Family], ...] = (
 
 
 def family_of(name: str, folder: Path | None) -> Family:
-    """The family of a model: what its folder says, else the table by name, else mean pooling with a note.
+    """The family of a model: what its folder says, else the table by name, else mean pooling with a note. Prefixes and
+    length are those by name where the folder is silent about them.
 
     Raises UserError for a folder in the format of sentence-transformers with parts that are not known here.
     """
     by_name = next((family for pattern, family in TABLE if re.search(pattern, name, re.IGNORECASE)), None)
-    if folder and (folder / "modules.json").is_file():
-        return _family_in(name, folder, by_name or Family())
-    if by_name is None:
-        log.info("%s is of no known encoder family: its sentence vectors are the mean of its token states", name)
-    return by_name or Family()
-
-
-def _family_in(name: str, folder: Path, by_name: Family) -> Family:
-    """What a folder in the format of sentence-transformers says; prefixes and length are those by name if it is silent
-    about them."""
-    pooling: Pooling = "mean"
-    dense: list[Dense] = []
+    if folder is None or not (folder / "modules.json").is_file():
+        if by_name is None:
+            log.info("%s is of no known encoder family: its sentence vectors are the mean of its token states", name)
+        return by_name or Family()
+    family = replace(by_name or Family(), pooling="mean", dense=())
     for module in read_json(folder / "modules.json"):
-        place = folder / module["path"]
+        part = folder / module["path"]
         match module["type"].rsplit(".", 1)[-1]:
             case "Pooling":
-                pooling = _pooling(name, read_json(place / "config.json"))
+                family = replace(family, pooling=_pooling(name, read_json(part / "config.json")))
             case "Dense":
-                dense.append(_dense(name, place))
+                family = replace(family, dense=(*family.dense, _dense(name, part)))
             case "Transformer" | "Normalize":
                 pass
             case other:
@@ -114,16 +108,13 @@ def _family_in(name: str, folder: Path, by_name: Family) -> Family:
     passage = next((prompts[key] for key in ("passage", "document", "corpus") if key in prompts), "")
     prefixes = {"query": prompts.get("query", ""), "passage": passage}
     return replace(
-        by_name,
-        pooling=pooling,
-        dense=tuple(dense),
-        prefixes=prefixes if any(prefixes.values()) else by_name.prefixes,
-        max_tokens=_optional_json(folder / "sentence_bert_config.json").get("max_seq_length") or by_name.max_tokens,
+        family,
+        prefixes=prefixes if any(prefixes.values()) else family.prefixes,
+        max_tokens=_optional_json(folder / "sentence_bert_config.json").get("max_seq_length") or family.max_tokens,
     )
 
 
 def _optional_json(path: Path) -> Any:
-    """The contents of a JSON file, empty if there is none."""
     return read_json(path) if path.is_file() else {}
 
 

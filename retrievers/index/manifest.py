@@ -1,23 +1,46 @@
-"""What an index says about itself: `manifest.json`."""
+"""The files of an index folder, and what `manifest.json` says about them.
+
+manifest.json     what the index holds, and the size and sha256 of the files below
+vectors.faiss     the vectors of the units (fp16, inner product), as FAISS itself writes them: `SQfp16`, or
+                  `IVFn(SQfp16),SQfp16` in the IVF form
+spans.npy         int32 (units, 3): sentence number, start and end character of each unit, by sentence number
+sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded), line and start of each sentence
+bm25.*            the terms of the units, in an index that is searched by BM25 (see `retrievers.bm25`)
+
+An index that is searched by BM25 alone has no vectors.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256, read_json, settings_hash
+from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.paths import alone_in, whole_file
 from rag_mt.base.types import Unit
-from retrievers.index.files import MANIFEST, SENTENCES, SPANS, TERM_FILES, VECTORS
+from retrievers.bm25 import TERM_FILES
 
 FORMAT = 4
 """Formats 1 to 3 were those of development versions."""
-METRIC = "inner product"
+MANIFEST = "manifest.json"
+VECTORS, SPANS, SENTENCES = "vectors.faiss", "spans.npy", "sentences.arrow"
+SCHEMA = pa.schema(
+    [
+        ("text", pa.string()),
+        ("file", pa.dictionary(pa.int32(), pa.string())),
+        ("line", pa.int64()),
+        ("start", pa.int64()),
+    ]
+)
+CONFIDENCE = "confidence"
+"""The scale of a stored cut-off that is a confidence; others are scores of the search."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +50,10 @@ class Manifest:
     `settings` is all that changes the vectors, `encoder` and `fingerprint` among them. `counts` tells of the input:
     sentences read, kept, duplicates of kept ones, and unusable ones (blank or not valid Unicode).
     `thresholds` holds per source language the score under which hits are dropped, with the share dropped and the
-    number of development sentences it was chosen on; see `cut_off_language` for languages that are not there.
+    number of development sentences it was chosen on, or the `scale` CONFIDENCE.
     `files` gives the size and sha256 of each file. `ivf` is None for an exact index, else it holds `nlist`, `nprobe`
     and `measured`: for the index's own sample and for each calibrated source language the `nprobe` that it needs with
-    the recall@1 and the number of queries (see `retrievers.index.probing`). `terms` is None where BM25 does not search,
+    the recall@1 and the number of queries (see `retrievers.index.vectors`). `terms` is None where BM25 does not search,
     else it holds the settings of BM25; without vectors the dimension is 0. `resumed` (not stored) is the number of
     sentences that an interrupted build had finished before.
     """
@@ -45,16 +68,11 @@ class Manifest:
     counts: Mapping[str, int]
     files: Mapping[str, Mapping[str, Any]]
     thresholds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    metric: str = METRIC
+    metric: str = "inner product"
     format: int = FORMAT
     ivf: Mapping[str, Any] | None = None
     terms: Mapping[str, Any] | None = None
     resumed: int = field(default=0, compare=False)
-
-    @property
-    def form(self) -> str:
-        """`exact` or `ivf`."""
-        return "exact" if self.ivf is None else "ivf"
 
     @property
     def file_names(self) -> tuple[str, ...]:
@@ -67,19 +85,24 @@ class Manifest:
         """The name of the encoder that made the vectors."""
         return str(self.settings["encoder"])
 
-    def cut_off_language(self, source: str) -> str | None:
-        """The language whose cut-off holds for text in the language `source`; None if the index has none at all.
+    def cut_offs(self, scale: str | None = None) -> dict[str, float]:
+        """The stored cut-offs by source language: scores of the search, or with `scale` CONFIDENCE confidences."""
+        return {code: float(t["score"]) for code, t in self.thresholds.items() if t.get("scale") == scale}
 
-        It is `source`, with or without its region, or else the language with the highest cut-off: what is not known is
-        trusted the least.
+    def cut_off_language(self, source: str, scale: str | None = None) -> str | None:
+        """The language whose cut-off holds for text in the language `source`: itself, with or without its region.
+
+        Else it is for scores the language with the highest cut-off, because what is not known is trusted the least, and
+        for confidences none. None too if there is no cut-off at all.
         """
-        own = next((code for code in (source, base_code(source)) if code in self.thresholds), None)
-        return own or max(self.thresholds, key=lambda code: float(self.thresholds[code]["score"]), default=None)
+        cut_offs = self.cut_offs(scale)
+        known = next((code for code in (source, base_code(source)) if code in cut_offs), None)
+        return known or (None if scale else max(cut_offs, key=lambda code: cut_offs[code], default=None))
 
-    def cut_off(self, source: str) -> float | None:
-        """The score under which hits for text in `source` are dropped (see `cut_off_language`), or None."""
-        code = self.cut_off_language(source)
-        return None if code is None else float(self.thresholds[code]["score"])
+    def cut_off(self, source: str, scale: str | None = None) -> float | None:
+        """What is stored for `cut_off_language`, or None."""
+        code = self.cut_off_language(source, scale)
+        return None if code is None else self.cut_offs(scale)[code]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able contents, without the hash."""
@@ -92,28 +115,19 @@ class Manifest:
         cuts = ", ".join(f"{code} {t['score']:.4f}" for code, t in sorted(self.thresholds.items()))
         read = ", ".join(f"{n} {what}" for what, n in self.counts.items())
         vectors = f" vectors of {self.dimension} dimensions in {self.sentences} sentences" if self.dimension else "s"
+        search = "exact search"
+        if self.ivf is not None:
+            recalls = ", ".join(f"{m['recall']:.3f} on {name}" for name, m in sorted(self.ivf["measured"].items()))
+            search = f"IVF search of {self.ivf['nprobe']} of {self.ivf['nlist']} lists (recall@1 {recalls})"
         parts = [
             f"{self.retriever} index of {language(self.language).name}",
             f"{self.units} {self.unit}{vectors} ({read})",
-            *([f"encoder {self.encoder}", self._search()] if self.dimension else []),
+            *([f"encoder {self.encoder}", search] if self.dimension else []),
             *([f"BM25 {', '.join(f'{key} {value:g}' for key, value in self.terms.items())}"] if self.terms else []),
             f"cut-offs {cuts}" if cuts else "no cut-off is calibrated",
+            *([f"{self.resumed} sentences were kept from the interrupted build"] if self.resumed else []),
         ]
-        if self.resumed:
-            parts.append(f"{self.resumed} sentences were kept from the interrupted build")
         return "; ".join(parts)
-
-    def _search(self) -> str:
-        if self.ivf is None:
-            return "exact search"
-        recalls = ", ".join(f"{m['recall']:.3f} on {name}" for name, m in sorted(self.ivf["measured"].items()))
-        return f"IVF search of {self.ivf['nprobe']} of {self.ivf['nlist']} lists (recall@1 {recalls})"
-
-
-def listed(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The size and sha256 of files."""
-    paths = [folder / name for name in sorted(names)]
-    return {path.name: {"size": path.stat().st_size, "sha256": file_sha256(path)} for path in paths}
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -134,20 +148,19 @@ def read_manifest(folder: Path) -> Manifest:
         raise damaged(folder, f"{MANIFEST} is not JSON") from None
     if not isinstance(contents, dict):
         raise damaged(folder, f"{MANIFEST} is not a manifest")
-    kept = contents.pop("hash", None)
+    own_hash = contents.pop("hash", None)
     if contents.get("format") != FORMAT and isinstance(contents.get("format"), int):
         raise UserError(
             f"index {folder} has format {contents['format']} and this version reads format {FORMAT}: "
             "build it again with `rag-mt index build --replace`"
         )
-    if kept != settings_hash(contents):
+    if own_hash != settings_hash(contents):
         raise damaged(folder, f"{MANIFEST} does not match its own hash")
-    if contents.keys() != {f.name for f in fields(Manifest)} - {"resumed"}:
-        raise damaged(folder, f"{MANIFEST} lacks entries or has unknown ones")
-    manifest = Manifest(**contents)
-    if set(manifest.files) != set(manifest.file_names):
-        raise damaged(folder, f"{MANIFEST} lacks entries or has unknown ones")
-    return manifest
+    if contents.keys() == {f.name for f in fields(Manifest)} - {"resumed"}:
+        manifest = Manifest(**contents)
+        if set(manifest.files) == set(manifest.file_names):
+            return manifest
+    raise damaged(folder, f"{MANIFEST} lacks entries or has unknown ones")
 
 
 def change_manifest(folder: Path, known: Manifest, job: str, change: Callable[[Manifest], Manifest]) -> Manifest:
@@ -173,19 +186,19 @@ def damaged(folder: Path, reason: str) -> UserError:
 def _missing(folder: Path) -> str:
     if folder.with_name(folder.name + ".building").is_dir():
         return f"the build of index {folder} was interrupted: give the same `rag-mt index build` command again"
-    found = "is no index (it has no manifest.json)" if folder.exists() else "does not exist"
-    return f"index {folder} {found}: build one with `rag-mt index build {folder} FILE --lang LANG`"
+    state = "is no index (it has no manifest.json)" if folder.exists() else "does not exist"
+    return f"index {folder} {state}: build one with `rag-mt index build {folder} FILE --lang LANG`"
 
 
-def differences(found: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> list[str]:
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """The settings in which two configurations differ, such as `layer: 7, now 8`; nested ones by dotted names."""
     lines: list[str] = []
-    for key in sorted(found.keys() | wanted.keys()):
-        old, new = found.get(key), wanted.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            lines += differences(old, new, f"{prefix}{key}.")
-        elif old != new:
-            lines.append(f"{prefix}{key}: {_short(old)}, now {_short(new)}")
+    for key in sorted(old.keys() | new.keys()):
+        before, now = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            lines += differences(before, now, f"{prefix}{key}.")
+        elif before != now:
+            lines.append(f"{prefix}{key}: {_short(before)}, now {_short(now)}")
     return lines
 
 

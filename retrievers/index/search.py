@@ -1,58 +1,163 @@
-"""Searching a finished index, which is mapped into memory: exactly, or in the lists of its IVF form."""
+"""Opening, checking and searching a finished index, which is mapped into memory."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import faiss
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import file_sha256, remembered_sha256
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
-from retrievers.index.manifest import Manifest, damaged
+from retrievers.index.manifest import SCHEMA, SENTENCES, SPANS, VECTORS, Manifest, damaged, differences, read_manifest
+from retrievers.units.unit import QUERY_THRESHOLD
 
 log = logging.getLogger("rag_mt")
 
+T = TypeVar("T")
+
+MOST_LISTS = 1 << 15
 MORE_PROBES = 4
 GPU_PROBES = 2048
 """FAISS's limit."""
+VERIFIED_AT_ONCE = 65536
+ARROW_MAGIC = b"ARROW1"
 
 LeftOut = int | Sequence[int]
 """The number of a sentence that a search leaves out, or several."""
 
-Found = tuple[NDArray[np.float32], NDArray[np.int64]]
+Neighbours = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Scores and unit numbers, both (queries, k)."""
+
+
+def map_vectors(folder: Path) -> Any:
+    """FAISS's index of the vectors, mapped into memory: pages are read when a search touches them, and processes share
+    them. (Its type hints lack most of what it has, hence Any.) Raises RuntimeError for what is not FAISS's."""
+    faiss.set_deserialization_loop_limit(MOST_LISTS)  # counts that an index of ours cannot have are refused
+    return faiss.read_index(str(folder / VECTORS), faiss.IO_FLAG_MMAP_IFC)
+
+
+def map_spans(folder: Path) -> NDArray[np.int32]:
+    """The spans, int32 (units, 3), mapped into memory; raises ValueError for a file that holds no array."""
+    spans: NDArray[np.int32] = np.load(folder / SPANS, mmap_mode="r", allow_pickle=False)
+    return spans
+
+
+def map_sentences(folder: Path) -> pa.Table:
+    """The sentences as a table of SCHEMA, mapped into memory; raises OSError or ArrowInvalid for another file."""
+    file = pa.memory_map(str(folder / SENTENCES))
+    if file.read(len(ARROW_MAGIC)) != ARROW_MAGIC:
+        raise pa.ArrowInvalid("it is no Arrow file")
+    table = pa.ipc.open_file(file).read_all()
+    table.validate()
+    return table
+
+
+def open_index(
+    folder: Path, maker_settings: Mapping[str, Any] | None = None, manifest: Manifest | None = None
+) -> Index:
+    """The index in `folder`, mapped into memory; `manifest` is its own, if it has been read already.
+
+    `maker_settings` are those of the unit maker that will make the queries: vectors of other settings cannot be
+    compared. A file is hashed in full when it is first opened and whenever anything has changed it since (see
+    `remembered_sha256`); `verify_index` reads every byte.
+    Raises UserError for a missing or damaged index, one of another format, and one of other settings.
+    """
+    manifest = manifest or read_manifest(folder)
+    if maker_settings is not None:
+        _check_settings(folder, manifest, maker_settings)
+    _check_files(folder, manifest, remembered_sha256)
+    return map_index(folder, manifest)
+
+
+def _check_settings(folder: Path, manifest: Manifest, settings: Mapping[str, Any]) -> None:
+    # The fingerprint tells encoders apart; the same one may go by different names (hub id, folder). What only queries
+    # depend on is recorded and may change.
+    free = {key: settings[key] for key in ("encoder", QUERY_THRESHOLD) if key in settings}
+    if different := differences({**manifest.settings, **free}, settings):
+        name = "" if manifest.encoder == settings.get("encoder") else f" by encoder {manifest.encoder}"
+        raise UserError(
+            f"index {folder} was built{name} with other settings ({'; '.join(different)}): "
+            "use the encoder it was built with, or build it again with `rag-mt index build --replace`"
+        )
+
+
+def _check_files(folder: Path, manifest: Manifest, sha256: Callable[[Path], str]) -> None:
+    """Sizes and hashes, before any library parses a file."""
+    for name in manifest.file_names:
+        path, size = folder / name, manifest.files[name]["size"]
+        if not path.is_file():
+            raise damaged(folder, f"{name} is missing")
+        if path.stat().st_size != size:
+            raise damaged(folder, f"{name} has {path.stat().st_size} bytes, not {size}")
+    for name in manifest.file_names:
+        if sha256(folder / name) != manifest.files[name]["sha256"]:
+            raise damaged(folder, f"{name} does not match its sha256")
+
+
+def map_index(folder: Path, manifest: Manifest) -> Index:
+    """The index of files that have the size and hash of the manifest; raises UserError if they do not fit together, or
+    are none: a hash may be remembered of a file that was damaged since without a trace in its size and time."""
+    vectors = _parsed(folder, VECTORS, map_vectors) if manifest.dimension else None
+    spans = _parsed(folder, SPANS, map_spans)
+    sentences = _parsed(folder, SENTENCES, map_sentences)
+    if vectors is not None and (problem := _vectors_problem(vectors, manifest)):
+        raise damaged(folder, f"{VECTORS} {problem}")
+    if spans.dtype != np.int32 or spans.shape != (manifest.units, 3):
+        raise damaged(folder, f"{SPANS} is not an int32 array of {manifest.units} rows of 3")
+    if sentences.schema != SCHEMA or len(sentences) != manifest.sentences:
+        raise damaged(folder, f"{SENTENCES} does not hold {manifest.sentences} sentences")
+    return Index(folder, manifest, vectors, spans, sentences)
+
+
+def _parsed(folder: Path, name: str, parse: Callable[[Path], T]) -> T:
+    try:
+        return parse(folder)
+    except Exception as error:  # NumPy alone raises five kinds
+        raise damaged(folder, f"{name} cannot be read ({str(error).splitlines()[0]})") from error
+
+
+def _vectors_problem(vectors: Any, manifest: Manifest) -> str:
+    """What is wrong with a vectors file that FAISS could read, or an empty string."""
+    units, lists = manifest.units, 0 if manifest.ivf is None else int(manifest.ivf["nlist"])
+    kind: Any = faiss.IndexIVFScalarQuantizer if lists else faiss.IndexScalarQuantizer
+    expected = (manifest.dimension, units, faiss.METRIC_INNER_PRODUCT)
+    if not isinstance(vectors, kind) or (vectors.d, vectors.ntotal, vectors.metric_type) != expected:
+        return f"does not hold {units} vectors of {manifest.dimension} dimensions"
+    if vectors.sq.qtype != faiss.ScalarQuantizer.QT_fp16:
+        return "does not hold vectors of fp16"
+    if lists and (vectors.nlist, vectors.quantizer.ntotal, vectors.invlists.compute_ntotal()) != (lists, lists, units):
+        return f"does not hold {units} vectors in {lists} lists"
+    return ""
 
 
 class Index:
     """Units of target-language text with their vectors, memory-mapped from `folder`."""
 
     def __init__(
-        self,
-        folder: Path,
-        manifest: Manifest,
-        vectors: Any,
-        spans: NDArray[np.int32],
-        sentences: pa.Table,
+        self, folder: Path, manifest: Manifest, vectors: Any, spans: NDArray[np.int32], sentences: pa.Table
     ) -> None:
-        self.folder, self.manifest = folder, manifest
-        self._faiss, self._spans = vectors, spans
+        self.folder, self.manifest, self.sentences = folder, manifest, sentences
+        self._vectors, self._spans = vectors, spans
         self._on_gpu: Any = None
         self._terms: Bm25 | None = None
         self._mapping = Lock()
-        self._texts, self._files, self._lines, self._starts = sentences.columns
+        self._columns = sentences.columns
 
     def __len__(self) -> int:
         """The number of units."""
         return self.manifest.units
 
-    def search(self, vectors: Floats, k: int, without: LeftOut | None = None, probes: int | None = None) -> Found:
+    def search(self, vectors: Floats, k: int, without: LeftOut | None = None, probes: int | None = None) -> Neighbours:
         """The `k` units of the greatest inner product with each of the `vectors` (queries, dimension).
 
         Returns scores and unit numbers, both (queries, min(k, units)), best first, equal scores by lowest number. The
@@ -77,50 +182,35 @@ class Index:
         return scores, ids
 
     @property
-    def _vectors(self) -> Any:
-        if self._faiss is None:
-            raise ValueError(f"index {self.folder} has no vectors: it is searched by its terms")
-        return self._faiss
-
-    @property
     def terms(self) -> Bm25:
         """BM25 over the units, which it knows by the same numbers; opened at the first use."""
-        if self.manifest.terms is None:
-            raise ValueError(f"index {self.folder} has no terms: it is searched by its vectors")
         if self._terms is None:
             self._terms = Bm25.open(self.folder)
         return self._terms
 
-    def _best(self, queries: Floats, k: int, without: LeftOut | None, probes: int | None) -> Found:
+    def _best(self, queries: Floats, k: int, without: LeftOut | None, probes: int | None) -> Neighbours:
         """`search` in `probes` lists (None: the index has none)."""
-        options = self._options(without, probes)
+        options: dict[str, Any] = {} if probes is None else {"nprobe": probes}
+        if isinstance(without, Sequence):
+            options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorBatch(np.array(self.units_of_all(without), np.int64)))
+        elif without is not None:
+            options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorRange(*self.units_of(without)))
+        parameters = (faiss.SearchParameters if probes is None else faiss.SearchParametersIVF)(**options)
         gpu = self._on_gpu if without is None and (probes is None or probes <= GPU_PROBES) else None
         vectors = self._vectors if gpu is None else gpu  # only the CPU can leave units out
         # An exact index scans by ascending number and keeps the first of equal scores; lists come in any order.
         depth = 1 if k == 1 and probes is None else min(k + 1, len(self))
-        scores, ids = vectors.search(queries, depth, params=options)
+        scores, ids = vectors.search(queries, depth, params=parameters)
         # Which of several equal scores FAISS keeps at the end of a list is its own affair: look further down.
         while k < depth < len(self) and bool(((scores[:, k - 1] == scores[:, -1]) & (ids[:, -1] >= 0)).any()):
             depth = min(2 * depth, len(self))
-            scores, ids = vectors.search(queries, depth, params=options)
+            scores, ids = vectors.search(queries, depth, params=parameters)
         order = np.lexsort((ids, -scores), axis=-1)[:, :k]
         return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
-
-    def _options(self, without: LeftOut | None, probes: int | None) -> faiss.SearchParameters:
-        """FAISS's parameters that leave out sentences and look into that many lists."""
-        options: dict[str, Any] = {} if probes is None else {"nprobe": probes}
-        if isinstance(without, Sequence):
-            units = [unit for sentence in without for unit in range(*self.units_of(sentence))]
-            options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorBatch(np.array(units, dtype=np.int64)))
-        elif without is not None:
-            options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorRange(*self.units_of(without)))
-        return (faiss.SearchParameters if probes is None else faiss.SearchParametersIVF)(**options)
 
     def list_ranks(self, vectors: Floats, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each vector (queries, dimension) how many lists of an IVF index come before that of the unit with the
         same position in `units`: one more than that must be looked into to find it."""
-        if self.manifest.ivf is None:
-            raise ValueError("an exact index has no lists")
         centroids = self._vectors.quantizer.reconstruct_n(0, self._vectors.nlist)
         scores = np.asarray(vectors, dtype=np.float32) @ centroids.T
         places = self._located().direct_map.array
@@ -141,10 +231,15 @@ class Index:
         first, last = np.searchsorted(self._spans[:, 0], [sentence, sentence + 1])
         return int(first), int(last)
 
+    def units_of_all(self, sentences: LeftOut) -> list[int]:
+        """The units of one or several sentences."""
+        numbers = sentences if isinstance(sentences, Sequence) else [sentences]
+        return [unit for number in numbers for unit in range(*self.units_of(number))]
+
     def sentence(self, number: int) -> Sentence:
         """The sentence with that number, with where it came from."""
         try:
-            text, *origin = (c[number].as_py() for c in (self._texts, self._files, self._lines, self._starts))
+            text, *origin = (column[number].as_py() for column in self._columns)
         except (UnicodeDecodeError, pa.ArrowException) as error:
             raise damaged(self.folder, f"sentence {number} cannot be read ({error})") from error
         return Sentence(text, self.manifest.language, Origin(*origin))
@@ -165,7 +260,7 @@ class Index:
 
     def to_gpu(self) -> bool:
         """Search on the first GPU from now on, if this FAISS can and the vectors fit; says whether it does."""
-        if self._faiss is None or not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
+        if self._vectors is None or not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
             return False
         try:
             self._on_gpu = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, self._vectors)
@@ -173,3 +268,63 @@ class Index:
             log.warning("index %s stays on the CPU: %s", self.folder, str(error).splitlines()[0])
             return False
         return True
+
+
+def verify_index(folder: Path) -> list[str]:
+    """Check every byte and what the files say about each other; returns one line per check that passed.
+
+    Raises UserError with the first thing that is wrong.
+    """
+    manifest = read_manifest(folder)
+    _check_files(folder, manifest, file_sha256)
+    index = map_index(folder, manifest)
+    normalised = bool(manifest.settings.get("normalised", True))  # a unit maker says so if its vectors are not
+    problem = _text_problem(index) or (_rows_problem(index, normalised) if manifest.dimension else "")
+    if not problem and manifest.terms is not None:
+        problem = index.terms.problem(len(index))
+    if problem:
+        raise damaged(folder, problem)
+    return [
+        f"manifest.json: format {manifest.format}, matches its own hash",
+        *(f"{name}: {manifest.files[name]['size']} bytes, sha256 as in the manifest" for name in manifest.file_names),
+        f"{manifest.units} spans lie inside their {manifest.sentences} sentences, in order",
+        *([f"{len(index)} vectors {'have length 1' if normalised else 'are finite'}"] if manifest.dimension else []),
+        *([] if manifest.terms is None else [f"{manifest.units} units have their terms"]),
+    ]
+
+
+def _text_problem(index: Index) -> str:
+    """What is wrong with the structure of the sentences or with the spans, or an empty string."""
+    try:
+        index.sentences.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return f"{SENTENCES} is inconsistent ({str(error).splitlines()[0]})"
+    if sum(column.null_count for column in index.sentences.columns):
+        return f"{SENTENCES} has empty entries"
+    lengths = pc.utf8_length(index.sentences.column("text")).to_numpy()
+    last = 0
+    for begin in range(0, len(index), VERIFIED_AT_ONCE):
+        number, start, end = index.spans(np.arange(begin, min(begin + VERIFIED_AT_ONCE, len(index)))).T
+        if number.min() < 0 or number.max() >= len(lengths):
+            return f"{SPANS} points to sentences that are not there"
+        if number[0] < last or (np.diff(number) < 0).any():
+            return f"{SPANS} is not in the order of the sentences"
+        if (start < 0).any() or (start >= end).any() or (end > lengths[number]).any():
+            return f"{SPANS} has spans outside their sentence"
+        last = number[-1]
+    return ""
+
+
+def _rows_problem(index: Index, normalised: bool) -> str:
+    """What is wrong with the vectors, or an empty string."""
+    for begin in range(0, len(index), VERIFIED_AT_ONCE // 16):
+        units = np.arange(begin, min(begin + VERIFIED_AT_ONCE // 16, len(index)))
+        try:
+            rows = index.reconstruct(units)
+        except RuntimeError:
+            return f"{VECTORS} does not hold every unit once"
+        if not normalised and not np.isfinite(rows).all():
+            return f"{VECTORS} has vectors that are not finite"
+        if normalised and not np.allclose(np.linalg.norm(rows, axis=1), 1, atol=0.01):  # NaN is not close either
+            return f"{VECTORS} has vectors whose length is not 1"
+    return ""

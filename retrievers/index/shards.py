@@ -1,15 +1,16 @@
-"""The finished parts of an index that is being built, and how spans and sentences of all become one file each."""
+"""The sentences of an index that is being built, in shards: finished parts that appear whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
+import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from rag_mt.base.fingerprints import file_sha256, read_json
 from rag_mt.base.paths import whole_folder
 from rag_mt.base.types import Sentence
-from retrievers.index.files import SCHEMA, SENTENCES, SPANS
+from retrievers.index.manifest import SCHEMA, SENTENCES, SPANS
 from retrievers.units.unit import UnitMaker
 
 log = logging.getLogger("rag_mt")
@@ -29,13 +30,59 @@ NOTE = "shard.json"
 BODY = "vectors.f16"
 """A shard's vectors: rows of fp16 without a header."""
 
+_SURROGATE = re.compile("[\ud800-\udfff]")  # cannot be stored
 _TEXTS = pa.schema([("text", pa.string()), ("file", pa.string()), ("line", pa.int64()), ("start", pa.int64())])
+
+
+class Seen:
+    """A set of texts by 64-bit hash, eight bytes for each: sorted runs that are merged when they are alike in size.
+
+    Two different texts of 100 million share a hash with a probability of 0.03 %; the second would count as seen.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[NDArray[np.uint64]] = []
+
+    def add(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Whether each text is new: neither among the texts of earlier calls nor earlier in this one."""
+        digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
+        values, rows = np.unique(np.frombuffer(digests, dtype="<u8"), return_index=True)
+        new = np.ones(len(values), dtype=bool)
+        for run in self._runs:
+            at = np.minimum(np.searchsorted(run, values), len(run) - 1)
+            new &= run[at] != values
+        if new.any():
+            self._runs.append(values[new])
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            self._runs.append(np.sort(np.concatenate([self._runs.pop(), self._runs.pop()])))
+        is_new = np.zeros(len(texts), dtype=bool)
+        is_new[rows[new]] = True
+        return is_new
+
+
+def distinct_blocks(sentences: Iterable[Sentence], size: int, counts: dict[str, int]) -> Iterator[list[Sentence]]:
+    """The sentences to keep, in lists of `size` (the last one shorter); `counts` tells what became of each."""
+    seen, stream = Seen(), iter(sentences)
+    waiting: list[Sentence] = []
+    while chunk := list(islice(stream, size)):
+        usable = [s for s in chunk if s.text.strip() and not _SURROGATE.search(s.text)]
+        new = [s for s, is_new in zip(usable, seen.add([s.text for s in usable]), strict=True) if is_new]
+        counts["read"] += len(chunk)
+        counts["kept"] += len(new)
+        counts["duplicates"] += len(usable) - len(new)
+        counts["unusable"] += len(chunk) - len(usable)
+        waiting += new
+        if len(waiting) >= size:
+            yield waiting[:size]
+            waiting = waiting[size:]
+    if waiting:
+        yield waiting
 
 
 @dataclass(frozen=True)
 class Shard:
     """A finished part: `digest` tells its input, `origins` are the names of the input files, `files` the sha256 of
-    its own."""
+    the shard's files."""
 
     place: Path
     digest: str
@@ -49,8 +96,12 @@ def texts_digest(blocks: Sequence[Sequence[Sentence]]) -> str:
     """A hash of the texts of some blocks and where they came from."""
     digest = hashlib.sha256()
     for block in blocks:
-        digest.update(json.dumps([[s.text, s.source.file, s.source.line, s.source.start] for s in block]).encode())
+        digest.update(json.dumps(_rows(block)).encode())
     return digest.hexdigest()
+
+
+def _rows(block: Sequence[Sentence]) -> list[tuple[str, str, int, int]]:
+    return [(s.text, s.source.file, s.source.line, s.source.start) for s in block]
 
 
 def read_shard(place: Path) -> Shard | None:
@@ -88,7 +139,9 @@ def write_shard(
                 vectors, block_spans = maker.units([s.text for s in block], "passage")
                 spans.append(block_spans + np.array([sentences, 0, 0], dtype=np.int32))
                 body.write(np.ascontiguousarray(vectors, dtype="<f2").data)
-                table.write_batch(_batch(block))
+                columns = zip(*_rows(block), strict=True)
+                arrays = [pa.array(column, kind) for column, kind in zip(columns, _TEXTS.types, strict=True)]
+                table.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_TEXTS))
                 sentences += len(block)
                 taken.append(block)
                 advance(len(block))
@@ -104,20 +157,9 @@ def write_shard(
             list(dict.fromkeys(s.source.file for block in taken for s in block)),
             {name: file_sha256(part / name) for name in (BODY, SPANS, SENTENCES)},
         )
-        note = asdict(shard)
-        del note["place"]
+        note = {name: value for name, value in asdict(shard).items() if name != "place"}
         (part / NOTE).write_text(json.dumps(note), encoding="utf-8")
     return shard
-
-
-def _batch(sentences: Sequence[Sentence]) -> pa.RecordBatch:
-    sources = [s.source for s in sentences]
-    columns = [
-        [s.text for s in sentences],
-        *([getattr(s, name) for s in sources] for name in ("file", "line", "start")),
-    ]
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, _TEXTS.types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_TEXTS)
 
 
 def merge_texts(shards: Sequence[Shard], folder: Path) -> None:

@@ -1,7 +1,9 @@
-"""Writing the vectors of an index as FAISS itself does: exact, or in the lists of an IVF index.
+"""Writing the vectors of an index as FAISS itself does, exact or in the lists of an IVF index, and how many lists a
+query looks into.
 
 In the IVF form a query looks into the lists of the `nprobe` centroids of the greatest inner product with it instead of
-at every vector. Both forms store the same fp16 vectors (no residuals), so that scores are the same.
+at every vector: into as few as find the exact best unit nearly always. Both forms store the same fp16 vectors (no
+residuals), so that scores are the same.
 
 FAISS writes an index that is in memory. So that vectors need not be, they are put in their order in a file beside it,
 and FAISS is shown a view of that file where it expects its own arrays. (`faiss.contrib.ondisk` would merge on the disk,
@@ -13,6 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -24,7 +27,8 @@ from numpy.typing import NDArray
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Floats, Unit
-from retrievers.index.files import MOST_LISTS
+from retrievers.index.manifest import Manifest, change_manifest
+from retrievers.index.search import MOST_LISTS, Index, map_index
 
 log = logging.getLogger("rag_mt")
 lib: Any = faiss
@@ -53,48 +57,53 @@ BLOCK_BYTES = 1 << 25
 """Vectors in memory as float32. Blocks begin at multiples of their size, whatever the shards were, so that FAISS
 computes the same with the same bytes."""
 
-METRIC = lib.METRIC_INNER_PRODUCT
-
-Nearest = Callable[[NDArray[np.float16]], NDArray[np.int64]]
-"""From vectors to the list of each."""
+RECALL = 0.99
+QUERIES = 1024
+"""Real queries that are enough to tune with."""
+OWN = "own vectors"
+"""The name of the measurement at build time."""
+OWN_QUERIES = 512
+OWN_COSINE = 0.7
+OWN_MARGIN = 2
+"""Times the lists that the index's own vectors need, until real queries tell."""
+BLOCK = 128
+"""Queries that are searched at once to tune with."""
 
 
 class Rows:
-    """The vectors of the units in raw files, one after the other: `read` copies some into memory.
-
-    `files` are (path, units) of files of fp16 rows.
-    """
+    """The vectors of the units in raw files of fp16 rows, one after the other; `files` are (path, units)."""
 
     def __init__(self, files: Sequence[tuple[Path, int]], dimension: int) -> None:
         self._files, self.dimension = files, dimension
         self.units = sum(units for _, units in files)
 
-    def read(self, begin: int, end: int) -> NDArray[np.float16]:
-        """Rows `begin` to `end` (exclusive), float16 (end - begin, dimension)."""
-        parts, first = [np.zeros(0, "<f2")], 0
+    def take(self, rows: NDArray[np.int64]) -> NDArray[np.float16]:
+        """Copies of rows in ascending order, float16 (len(rows), dimension)."""
+        taken, first = np.empty((len(rows), self.dimension), dtype="<f2"), 0
         for path, units in self._files:
-            low, high = max(begin - first, 0), min(end - first, units)
+            low, high = np.searchsorted(rows, [first, first + units])
             if low < high:
-                size = self.dimension * np.dtype("<f2").itemsize
-                parts.append(np.fromfile(path, "<f2", (high - low) * self.dimension, offset=low * size))
+                stored = np.memmap(path, "<f2", "r", shape=(units, self.dimension))
+                taken[low:high] = stored[rows[low:high] - first]
             first += units
-        return np.concatenate(parts).reshape(-1, self.dimension)
+        return taken
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """First (inclusive) and last (exclusive) row of blocks that fit into memory."""
+        size = max(1, BLOCK_BYTES // (4 * self.dimension))
+        return [(low, min(low + size, self.units)) for low in range(0, self.units, size)]
+
+    def read(self, low: int, high: int) -> NDArray[np.float16]:
+        """Rows `low` to `high` (exclusive), float16 (high - low, dimension)."""
+        return self.take(np.arange(low, high))
 
     def sample(self, count: int) -> Floats:
         """`count` rows spread evenly over all, float32 (count, dimension); all of them if there are fewer."""
-        chosen = np.linspace(0, self.units - 1, min(count, self.units)).astype(np.int64)
-        rows, first = np.empty((len(chosen), self.dimension), dtype=np.float32), 0
-        for path, units in self._files:
-            low, high = np.searchsorted(chosen, [first, first + units])
-            if low < high:
-                vectors = np.memmap(path, "<f2", "r", shape=(units, self.dimension))
-                rows[low:high] = vectors[chosen[low:high] - first]
-            first += units
-        return rows
+        return self.take(np.linspace(0, self.units - 1, min(count, self.units)).astype(np.int64)).astype(np.float32)
 
 
 def form_for(wanted: str, units: int, unit: Unit) -> Form:
-    """The form that was asked for, or with `auto` the one that fits the size."""
+    """The form that was asked for, or with `auto` the one that fits the size; raises UserError for an unknown one."""
     if wanted not in FORMS:
         raise UserError(f"unknown form {wanted!r} of an index: choose one of {', '.join(FORMS)}")
     if wanted != "auto":
@@ -116,39 +125,38 @@ def write_vectors(path: Path, rows: Rows, form: Form, work: Path) -> int:
     them. In memory are the training sample or a block of vectors, and eight bytes per unit of the IVF form.
     """
     work.mkdir(exist_ok=True)
+    codes = np.memmap(work / "codes", "<f2", "w+", shape=(rows.units, rows.dimension))
     if form == "exact":
-        index = lib.index_factory(rows.dimension, "SQfp16", METRIC)
-        codes = _scratch(work / "codes", "<f2", (rows.units, rows.dimension))
-        for low, high in _blocks(rows):
+        index = lib.index_factory(rows.dimension, "SQfp16", lib.METRIC_INNER_PRODUCT)
+        for low, high in rows.blocks():
             codes[low:high] = rows.read(low, high)
         index.codes, index.ntotal = _view(codes), rows.units
         lib.write_index(index, str(path))
         return 0
     index = _trained(rows, work / "centroids.faiss")
-    nearest = _nearest(index)
     # 1. The list of each vector.
+    nearest = _nearest(index)
+    files = [work / f"lists-{number:06d}.npy" for number in range(len(rows.blocks()))]
     sizes = np.zeros(index.nlist, dtype=np.int64)
-    files = [work / f"lists-{number:06d}.npy" for number in range(len(_blocks(rows)))]
-    for file, (low, high) in zip(files, _blocks(rows), strict=True):
-        assigned = _assigned(file, rows, low, high, nearest)
-        sizes = sizes + np.bincount(assigned, minlength=index.nlist)
+    for file, (low, high) in zip(files, rows.blocks(), strict=True):
+        sizes += np.bincount(_assigned(file, rows, low, high, nearest), minlength=index.nlist)
     # 2. Vectors and numbers of the units list by list, in a list by number.
-    codes = _scratch(work / "codes", "<f2", (rows.units, rows.dimension))
-    ids = _scratch(work / "ids", "<i8", (rows.units,))
+    ids = np.memmap(work / "ids", "<i8", "w+", shape=(rows.units,))
     bounds = np.concatenate([[0], np.cumsum(sizes)])
     filled = bounds[:-1].copy()
-    for file, (low, high) in zip(files, _blocks(rows), strict=True):
+    for file, (low, high) in zip(files, rows.blocks(), strict=True):
         assigned = np.load(file, allow_pickle=False)
         order = np.argsort(assigned, kind="stable")
         lists = assigned[order]
         places = filled[lists] + np.arange(len(lists)) - np.searchsorted(lists, lists)
         codes[places], ids[places] = rows.read(low, high)[order], low + order
-        filled = filled + np.bincount(assigned, minlength=index.nlist)
+        filled += np.bincount(assigned, minlength=index.nlist)
     # 3. The same as FAISS's lists: the numbers in memory (the vectors of 0 bytes with them), the vectors as views.
     inverted, views = lib.ArrayInvertedLists(index.nlist, 0), lib.MaybeOwnedVectorUInt8Vector()
+    nothing = lib.swig_ptr(np.zeros(1, dtype=np.uint8))
     for number, (low, high) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
         if low < high:
-            inverted.add_entries(number, high - low, lib.swig_ptr(ids[low:high]), lib.swig_ptr(_NOTHING))
+            inverted.add_entries(number, high - low, lib.swig_ptr(ids[low:high]), nothing)
         views.push_back(_view(codes[low:high]))
     inverted.code_size, inverted.codes = index.code_size, views
     index.replace_invlists(inverted, False)
@@ -157,28 +165,17 @@ def write_vectors(path: Path, rows: Rows, form: Form, work: Path) -> int:
     return int(index.nlist)
 
 
-_NOTHING = np.zeros(1, dtype=np.uint8)
-
-
-def _scratch(path: Path, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """A new array in a file, not in memory."""
-    return np.memmap(path, dtype=kind, mode="w+", shape=shape)
-
-
 def _view(codes: NDArray[Any]) -> Any:
     """The bytes of an array, which must outlive it, as FAISS's codes."""
     if not len(codes):
         return lib.MaybeOwnedVectorUInt8()
-    owner = lib.MaybeOwnedVectorUInt8().owner  # none
-    return lib.MaybeOwnedVectorUInt8.create_view(lib.swig_ptr(codes.reshape(-1)), codes.nbytes, owner)
+    no_owner = lib.MaybeOwnedVectorUInt8().owner
+    return lib.MaybeOwnedVectorUInt8.create_view(lib.swig_ptr(codes.reshape(-1)), codes.nbytes, no_owner)
 
 
-def _blocks(rows: Rows) -> list[tuple[int, int]]:
-    size = max(1, BLOCK_BYTES // (4 * rows.dimension))
-    return [(low, min(low + size, rows.units)) for low in range(0, rows.units, size)]
-
-
-def _assigned(path: Path, rows: Rows, low: int, high: int, nearest: Nearest) -> NDArray[np.int32]:
+def _assigned(
+    path: Path, rows: Rows, low: int, high: int, nearest: Callable[[Floats], NDArray[np.int64]]
+) -> NDArray[np.int32]:
     """The lists of rows `low` to `high`, int32 (high - low,), from the file, or found and stored there."""
     try:
         lists: NDArray[np.int32] = np.load(path, allow_pickle=False)
@@ -186,7 +183,7 @@ def _assigned(path: Path, rows: Rows, low: int, high: int, nearest: Nearest) -> 
             return lists
     except (OSError, ValueError, EOFError):
         pass
-    lists = nearest(rows.read(low, high)).astype(np.int32)
+    lists = nearest(rows.read(low, high).astype(np.float32)).astype(np.int32)
     with whole_file(path) as part, part.open("wb") as file:
         np.save(file, lists, allow_pickle=False)
     return lists
@@ -203,7 +200,7 @@ def _trained(rows: Rows, path: Path) -> Any:
         pass
     sample = rows.sample(min(SAMPLE_PER_LIST * lists, SAMPLE_PER_GROUP * math.isqrt(lists)))
     log.info("centroids of %d lists from %d vectors", lists, len(sample))
-    index = lib.index_factory(rows.dimension, f"IVF{lists}(SQfp16),SQfp16", METRIC)
+    index = lib.index_factory(rows.dimension, f"IVF{lists}(SQfp16),SQfp16", lib.METRIC_INNER_PRODUCT)
     index.by_residual = False
     index.quantizer.add(_centroids(sample, lists))
     index.train(sample)
@@ -215,11 +212,10 @@ def _trained(rows: Rows, path: Path) -> Any:
 def _centroids(sample: Floats, lists: int) -> Floats:
     """Spherical k-means in two levels: sqrt(lists) groups, then lists within each group; that costs 2 sqrt(lists)
     products per vector and round instead of `lists`."""
-    options = {"spherical": True, "seed": SEED, "min_points_per_centroid": 1}
+    options: dict[str, Any] = {"spherical": True, "seed": SEED, "min_points_per_centroid": 1}
     try:
-        groups = math.isqrt(lists)
         two_level: Any = two_level_clustering
-        centroids: Floats = two_level(sample, groups, lists, clustering_niter=ROUNDS, **options)[0]
+        centroids: Floats = two_level(sample, math.isqrt(lists), lists, clustering_niter=ROUNDS, **options)[0]
     except RuntimeError:  # FAISS cannot train a group that is too small for a list of its own
         kmeans = lib.Kmeans(sample.shape[1], lists, niter=ROUNDS, **options)
         kmeans.train(sample)
@@ -227,7 +223,7 @@ def _centroids(sample: Floats, lists: int) -> Floats:
     return centroids
 
 
-def _nearest(trained: Any) -> Nearest:
+def _nearest(trained: Any) -> Callable[[Floats], NDArray[np.int64]]:
     """A function from vectors to the list of each: that of the nearest centroid, looked for in the nearest groups of
     them where there are many."""
     centroids = trained.quantizer.reconstruct_n(0, trained.nlist)
@@ -235,17 +231,86 @@ def _nearest(trained: Any) -> Nearest:
     every.add(centroids)
     near = every
     if trained.nlist >= GROUPED_FROM:
-        near = lib.index_factory(trained.d, f"IVF{math.isqrt(trained.nlist)},Flat", METRIC)
+        near = lib.index_factory(trained.d, f"IVF{math.isqrt(trained.nlist)},Flat", lib.METRIC_INNER_PRODUCT)
         near.cp.min_points_per_centroid = 1
         near.train(centroids)
         near.add(centroids)
         near.nprobe = GROUPS_SEARCHED
 
-    def nearest(vectors: NDArray[np.float16]) -> NDArray[np.int64]:
-        block = vectors.astype(np.float32)
-        lists: NDArray[np.int64] = near.search(block, 1)[1][:, 0]
+    def nearest(vectors: Floats) -> NDArray[np.int64]:
+        lists: NDArray[np.int64] = near.search(vectors, 1)[1][:, 0]
         if len(lost := np.flatnonzero(lists < 0)):  # all groups that were searched are empty
-            lists[lost] = every.search(block[lost], 1)[1][:, 0]
+            lists[lost] = every.search(vectors[lost], 1)[1][:, 0]
         return lists
 
     return nearest
+
+
+def tune_nprobe(index: Index, queries: Floats, recall: float = RECALL, source: str = "queries") -> int:
+    """The number of lists that finds the exact best unit for a share `recall` of the `queries` float32 (n, dimension),
+    now what the IVF index searches with unless another source language needs more.
+
+    It is the smallest that does so for a share one standard error above `recall`, so that it holds for other queries of
+    their kind. It is stored in the manifest under the name `source`, in the place of what was measured on the index's
+    own vectors, and returned. Raises ValueError for an exact index, no queries or a share that is none, UserError if
+    the index was replaced meanwhile.
+    """
+    if index.manifest.ivf is None or not len(queries) or not 0 < recall <= 1:
+        raise ValueError(
+            f"{len(queries)} queries, recall {recall}: expected queries for an IVF index and 0 < recall <= 1"
+        )
+    needed = needed_probes(index, queries)
+    probes = _enough(needed, recall)
+
+    def change(manifest: Manifest) -> Manifest:
+        ivf: dict[str, Any] = dict(manifest.ivf or {})
+        measured = {**ivf["measured"], source: _measurement(needed, probes)}
+        tuned = [int(m["nprobe"]) for name, m in measured.items() if name != OWN]
+        return replace(manifest, ivf={**ivf, "measured": measured, "nprobe": max(tuned)})
+
+    index.manifest = change_manifest(index.folder, index.manifest, "calibration", change)
+    return probes
+
+
+def with_ivf(folder: Path, manifest: Manifest, lists: int) -> Manifest:
+    """The manifest of the IVF index in `folder` with `nlist`, and `nprobe` and recall@1 measured on vectors of its own.
+
+    The queries are OWN_QUERIES of its vectors, each turned in a random direction until its cosine with itself is
+    OWN_COSINE: as far as a phrase is from its translation.
+    """
+    index = map_index(folder, replace(manifest, ivf={"nlist": lists, "nprobe": lists, "measured": {}}))
+    chosen = np.unique(np.linspace(0, len(index) - 1, OWN_QUERIES).astype(np.int64))
+    needed = needed_probes(index, turned(index.reconstruct(chosen), OWN_COSINE, np.random.default_rng(SEED)))
+    probes = min(OWN_MARGIN * _enough(needed, RECALL), lists)
+    log.info("%d of %d lists are searched", probes, lists)
+    return replace(manifest, ivf={"nlist": lists, "nprobe": probes, "measured": {OWN: _measurement(needed, probes)}})
+
+
+def turned(vectors: Floats, cosine: float, rng: np.random.Generator) -> Floats:
+    """The vectors (n, dimension), each turned in a random direction to that cosine with itself, lengths kept."""
+    tiny = np.finfo(np.float32).tiny
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    directions = vectors / np.maximum(lengths, tiny)
+    noise = rng.standard_normal(vectors.shape, dtype=np.float32)
+    noise -= (noise * directions).sum(axis=1, keepdims=True) * directions
+    noise /= np.maximum(np.linalg.norm(noise, axis=1, keepdims=True), tiny)
+    rotated: Floats = (lengths * (cosine * directions + math.sqrt(1 - cosine**2) * noise)).astype(np.float32)
+    return rotated
+
+
+def needed_probes(index: Index, queries: Floats) -> NDArray[np.int64]:
+    """For each query (n, dimension) the number of lists to look into for its exact best unit."""
+    assert index.manifest.ivf is not None
+    lists = int(index.manifest.ivf["nlist"])
+    blocks = [queries[begin : begin + BLOCK] for begin in range(0, len(queries), BLOCK)]
+    best = [index.search(block, 1, probes=lists)[1][:, 0] for block in blocks]
+    return np.concatenate([index.list_ranks(block, ids) + 1 for block, ids in zip(blocks, best, strict=True)])
+
+
+def _enough(needed: NDArray[np.int64], recall: float) -> int:
+    share = min(1.0, recall + math.sqrt(recall * (1 - recall) / len(needed)))
+    return int(np.sort(needed)[math.ceil(share * len(needed)) - 1])
+
+
+def _measurement(needed: NDArray[np.int64], probes: int) -> dict[str, Any]:
+    return {"nprobe": probes, "recall": float((needed <= probes).mean()), "queries": len(needed)}

@@ -87,7 +87,7 @@ class IndexSide:
     @property
     def search(self) -> Search | None:
         """The index's own search if it has lists."""
-        return self.index.search if self.index.manifest.form == "ivf" else None
+        return self.index.search if self.index.manifest.ivf is not None else None
 
     def sentence(self, number: int) -> Sentence:
         """The sentence with that number."""

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from rag_mt.base.types import Encoder, Floats, Kind, Sentence
 from retrievers.index.build import build_index
-from retrievers.index.files import MANIFEST
-from retrievers.index.opening import open_index
+from retrievers.index.manifest import MANIFEST
+from retrievers.index.search import open_index
 from retrievers.mining.neighbours import IndexSide
-from retrievers.units.sentence import SentenceUnits
+from retrievers.units.unit import SentenceUnits
 
 KIND: Kind = "query"
 """What both sides are encoded as: neither of them asks and neither answers."""

@@ -7,18 +7,20 @@ What is retrieved is the text; an encoder and BM25 read the title too (Karpukhin
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.base.types import Encoder, Floats, Kind, Origin, Sentence, Skips, Span, Unit
+from rag_mt.base.types import ELLIPSIS, Encoder, Floats, Kind, Origin, Sentence, Skips, Span, Unit
 from rag_mt.formats.document_runs import is_heading
 from rag_mt.formats.format import Segment
 from rag_mt.formats.reading import segments_of
 from rag_mt.text.splitting import split
+from retrievers.units.unit import unit_settings
 
 TITLE_END = "\n"
 PASSAGE_WORDS = 100
@@ -26,6 +28,11 @@ PASSAGE_WORDS = 100
 TITLE_REACH = 50
 """Lines that a title may stand for: a heading in a file that is no document must not name all that follows."""
 
+WINDOW_CHARS = 100
+"""Characters that a prompt quotes (CCPR section 6.3), the ellipses around them included."""
+
+P = TypeVar("P")
+_WORD = re.compile(r"\S+")
 _LINE_END = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -41,18 +48,14 @@ class PassageUnits:
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
         self.dimension = encoder.dimension
-        self.settings: Mapping[str, Any] = {
-            "units": "passages",
-            "encoder": encoder.id,
-            "fingerprint": encoder.fingerprint,
-        }
+        self.settings: Mapping[str, Any] = unit_settings("passages", encoder)
 
     def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, NDArray[np.int32]]:
         """Vectors (units, dimension) and, int32 (units, 3), the spans of the texts behind their titles."""
         starts = [0 if kind == "query" else body_start(text) for text in texts]
-        kept = [n for n, text in enumerate(texts) if text[starts[n] :].strip()]
-        spans = np.array([(n, starts[n], len(texts[n])) for n in kept], dtype=np.int32).reshape(-1, 3)
-        vectors = self.encoder.encode([texts[n].replace(TITLE_END, ". ") for n in kept], kind)
+        bounds = [(n, starts[n], len(text)) for n, text in enumerate(texts) if text[starts[n] :].strip()]
+        spans = np.array(bounds, dtype=np.int32).reshape(-1, 3)
+        vectors = self.encoder.encode([texts[n].replace(TITLE_END, ". ") for n, *_ in bounds], kind)
         return vectors.reshape(len(spans), self.dimension), spans
 
 
@@ -74,21 +77,45 @@ def on_one_line(text: str) -> str:
 def passage_spans(text: str, language: str, words: int = PASSAGE_WORDS) -> list[Span]:
     """A document's passages in order: runs of whole sentences with at most `words` words; a longer sentence is a
     passage by itself. The spans are disjoint and hold every sentence."""
-    return [Span(part[0].start, part[-1].end) for part in _packed(split(text, language), text, words)]
+    sentences = [(span.of(text), span) for span in split(text, language)]
+    return [Span(part[0][1].start, part[-1][1].end) for part in _packed(sentences, words)]
 
 
-def _packed(sentences: Iterable[Span], text: str, words: int) -> Iterator[list[Span]]:
-    part: list[Span] = []
+def _packed(sentences: Iterable[tuple[str, P]], words: int) -> Iterator[list[tuple[str, P]]]:
+    """Runs of sentences, each with its place, of at most `words` words or of one sentence."""
+    part: list[tuple[str, P]] = []
     count = 0
-    for sentence in sentences:
-        own = len(sentence.of(text).split())
-        if part and count + own > words:
+    for text, place in sentences:
+        size = len(text.split())
+        if part and count + size > words:
             yield part
             part, count = [], 0
-        part.append(sentence)
-        count += own
+        part.append((text, place))
+        count += size
     if part:
         yield part
+
+
+def windows(text: str, span: Span, limit: int = WINDOW_CHARS) -> list[Span]:
+    """The parts of a passage that can be quoted, in order: as many whole words as fit into `limit` less two ellipses,
+    beginning at every word in the first third of the window before. A passage that fits is its only window; a word that
+    does not fit is cut."""
+    if len(span) <= limit:
+        return [span]
+    room = max(1, limit - 2 * len(ELLIPSIS))
+    words = [match.span() for match in _WORD.finditer(text, span.start, span.end)]
+    ends = [end for _, end in words]
+    spans: list[Span] = []
+    next_start = span.start
+    for number, (start, _) in enumerate(words):
+        if start < next_start:
+            continue
+        fitting = bisect_right(ends, start + room)
+        spans.append(Span(start, ends[fitting - 1] if fitting > number else start + room))
+        if fitting == len(words):
+            break
+        next_start = start + room // 3
+    return spans
 
 
 def read_passages(
@@ -109,22 +136,22 @@ def read_passages(
     passage already.
     Files and formats are checked before the first passage is asked for; UserError names the one that is wrong.
     """
-    found = segments_of(names, language, format=format, column=column, skips=skips)
-    return _passages(found, language, split, words)
+    files = segments_of(names, language, format=format, column=column, skips=skips)
+    return _passages(files, language, split, words)
 
 
 def _passages(
     files: Iterable[tuple[bool, Iterable[Segment]]], language: str, splitting: bool, words: int
 ) -> Iterator[Sentence]:
-    for lines, segments in files:
-        if not splitting:
-            for segment in segments:
-                yield Sentence(on_one_line(segment.text.strip()), language, segment.origin)
-        elif lines:
+    for are_lines, segments in files:
+        if splitting and are_lines:
             yield from _of_lines(segments, language, words)
-        else:
-            for segment in segments:
+            continue
+        for segment in segments:
+            if splitting:
                 yield from _of_document(segment.text, language, segment.origin, words)
+            else:
+                yield Sentence(on_one_line(segment.text.strip()), language, segment.origin)
 
 
 def _of_document(text: str, language: str, origin: Origin, words: int) -> Iterator[Sentence]:
@@ -139,40 +166,33 @@ def _of_document(text: str, language: str, origin: Origin, words: int) -> Iterat
 
 def _of_lines(segments: Iterable[Segment], language: str, words: int) -> Iterator[Sentence]:
     """The passages of the lines of a text file."""
-    title, reach, part, count = "", 0, list[str](), 0
-    begin = before = headed = Origin()
+    title, lines_below = "", 0
+    before = title_origin = Origin()
+    run: list[tuple[str, Origin]] = []  # sentences of lines that stand together, with their lines
 
-    def passage() -> Sentence:
-        return Sentence(titled(title, " ".join(part)), language, begin)
+    def passages() -> Iterator[Sentence]:
+        for part in _packed(run, words):
+            yield Sentence(titled(title, " ".join(text for text, _ in part)), language, part[0][1])
 
     def bare_title() -> Iterator[Sentence]:
-        if title and not reach:  # a line without any text below it is text itself
-            yield Sentence(on_one_line(title), language, headed)
+        if title and not lines_below:  # a line without any text below it is text itself
+            yield Sentence(on_one_line(title), language, title_origin)
 
     for segment in segments:
-        text = segment.text.strip()
+        text, origin = segment.text.strip(), segment.origin
         heading = is_heading(text)
-        apart = segment.origin.line != before.line + 1 or segment.origin.file != before.file
-        before = segment.origin
-        if part and (heading or apart or reach >= TITLE_REACH):
-            yield passage()
-            part, count = [], 0
+        together = (origin.file, origin.line) == (before.file, before.line + 1)
+        before = origin
+        if heading or not together or lines_below >= TITLE_REACH:
+            yield from passages()
+            run = []
         if heading:
             yield from bare_title()
-            title, reach, headed = text, 0, segment.origin
+            title, lines_below, title_origin = text, 0, origin
             continue
-        if reach >= TITLE_REACH:
+        if lines_below >= TITLE_REACH:
             title = ""
-        reach += 1
-        for span in split(text, language):
-            own = len(span.of(text).split())
-            if part and count + own > words:
-                yield passage()
-                part, count = [], 0
-            if not part:
-                begin = segment.origin
-            part.append(span.of(text))
-            count += own
-    if part:
-        yield passage()
+        lines_below += 1
+        run += [(span.of(text), origin) for span in split(text, language)]
+    yield from passages()
     yield from bare_title()

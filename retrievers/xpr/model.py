@@ -16,7 +16,7 @@ from rag_mt.base.fingerprints import remembered_sha256, settings_hash
 from rag_mt.base.types import Floats
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from rag_mt.text.words import token_words
-from retrievers.ccpr.heads import ENCODER
+from retrievers.ccpr.model import ENCODER
 from retrievers.encoders.encoder import TransformerEncoder
 from retrievers.encoders.families import family_of
 from retrievers.xpr.examples import Rows, Side

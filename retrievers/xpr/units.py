@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder, Floats, Kind, Unit
 from rag_mt.text.words import surface, word_spans
-from retrievers.units.phrases import MAX_WORDS, ngrams
+from retrievers.units.unit import MAX_WORDS, ngrams
 from retrievers.xpr.examples import Rows
 from retrievers.xpr.model import SENTENCES, XprEncoder
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from prompts.builder import PromptBuilder
+from prompts.builder import PromptBuilder, chosen_hints
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, Hint, Hit, Prompt, Sentence, Span, Unit
 
@@ -35,6 +35,7 @@ HINTS = (
     hint("am Freitag", "They left on Friday.", "on Friday", 0.4),
 )
 RELATED = (hint(SOURCE.text, BUDGET, BUDGET, 0.6),)
+WINDOW = (hint(SOURCE.text, BUDGET, BUDGET[: BUDGET.index(" on Friday")], 0.6),)
 
 
 class Words:
@@ -59,7 +60,7 @@ class Words:
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize(
-    ("kind", "hints"), [("plain", ()), ("phrase", HINTS), ("sentence", RELATED), ("passage", RELATED)]
+    ("kind", "hints"), [("plain", ()), ("phrase", HINTS), ("sentence", RELATED), ("passage", WINDOW)]
 )
 def test_golden(wrapper: str, kind: str, hints: tuple[Hint, ...], request: pytest.FixtureRequest) -> None:
     unit = cast(Unit, "phrase" if kind == "plain" else kind)
@@ -76,8 +77,9 @@ def test_hints_stand_in_source_order_without_duplicates_and_overlaps() -> None:
     assert prompt.notes == ("hints left out: 1 overlapping, 1 repeated",)
 
 
-def test_the_weakest_hints_go_first() -> None:
-    prompt = PromptBuilder("de", "en", "chat", max_hints=2).build(SOURCE, HINTS)
+def test_the_weakest_hints_go_first(monkeypatch) -> None:
+    monkeypatch.setattr(chosen_hints, "__defaults__", (2,))
+    prompt = PromptBuilder("de", "en", "chat").build(SOURCE, HINTS)
     assert [h.phrase for h in prompt.hints] == ["German Bundestag", "the new budget"]
     assert prompt.notes == ("hints left out: 1 beyond the limit of 2",)
 
@@ -93,8 +95,9 @@ def test_useless_hints_are_counted_and_leave_the_plain_prompt() -> None:
     assert prompt.hints == () and prompt.notes == ("hints left out: 4 empty",)
 
 
-def test_phrases_that_are_longer_than_a_context_are_left_out() -> None:
-    prompt = PromptBuilder("de", "en", "chat", context_chars=len("the new budget")).build(SOURCE, HINTS)
+def test_phrases_that_are_longer_than_a_context_are_left_out(monkeypatch) -> None:
+    monkeypatch.setattr("prompts.builder.CONTEXT_CHARS", len("the new budget"))
+    prompt = PromptBuilder("de", "en", "chat").build(SOURCE, HINTS)
     assert [h.phrase for h in prompt.hints] == ["on Friday", "the new budget"]
     assert prompt.notes == ("hints left out: 1 longer than the context limit",)
 
@@ -104,16 +107,6 @@ def test_one_related_text_is_shown(unit: Unit) -> None:
     other = hint(SOURCE.text, "Nothing to see here.", "Nothing to see here.", 0.1)
     prompt = PromptBuilder("de", "en", "chat", unit).build(SOURCE, (other, *RELATED))
     assert prompt.hints == RELATED and "Nothing" not in prompt.text
-
-
-def test_the_passage_window_shares_names_and_numbers_with_the_source() -> None:
-    passage = " ".join(["Many other things were said about it"] * 9)
-    passage += " until Angela Merkel spoke in 2016 about " + passage
-    source = Sentence("Angela Merkel sprach 2016 darüber.", "de")
-    found = hint(source.text, passage, passage, 0.5, source.text)
-    prompt = PromptBuilder("de", "en", "chat", "passage", context_chars=60).build(source, (found,))
-    quoted = prompt.text.split("Related passage: ")[1].split("\n")[0]
-    assert "Angela Merkel spoke in 2016" in quoted and len(quoted) <= 60
 
 
 def test_a_prompt_fits_the_window_by_losing_its_weakest_hints() -> None:
@@ -214,7 +207,6 @@ def test_settings_are_json_and_tell_builders_apart() -> None:
         PromptBuilder("de", "en", "chat"),
         PromptBuilder("de", "en", "alpaca"),
         PromptBuilder("de", "en", "chat", "sentence"),
-        PromptBuilder("de", "en", "chat", max_hints=4),
         PromptBuilder("de", "en", "chat", llm=Words(reserved=["<x>"])),
         PromptBuilder("en", "de", "chat"),
     ]
@@ -234,10 +226,10 @@ RESERVED = ("<x>", "<start_of_turn>", "Haus", "[[", "<|im_start|>", "]x")
 def test_inserted_text_stays_in_its_place(
     text: str, before: str, phrase: str, after: str, wrapper: str, unit: Unit
 ) -> None:
+    assume(unit != "phrase" or len(phrase) < 100)  # longer ones are left out
     source = Sentence(f"a{text}", "de")
     hit = Hit(Sentence(f"{before}b{phrase}{after}", "en"), Span(len(before), len(before) + 1 + len(phrase)), 0.5)
-    # No text that is made up is so long: no hint is left out for its length.
-    builder = PromptBuilder("de", "en", wrapper, unit, context_chars=1000, llm=Words(reserved=RESERVED))
+    builder = PromptBuilder("de", "en", wrapper, unit, llm=Words(reserved=RESERVED))
     prompt = builder.build(source, (Hint(Span(0, len(source.text)), hit),))
     calm_hit = Hit(Sentence("b", "en"), Span(0, 1), 0.5)
     calm = builder.build(Sentence("a", "de"), (Hint(Span(0, 1), calm_hit),)).text
@@ -247,7 +239,7 @@ def test_inserted_text_stays_in_its_place(
     assert len(prompt.text.splitlines()) == len(calm.splitlines())
 
 
-@given(st.text("ab [.,\n", min_size=1, max_size=150), st.data())
+@given(st.text("ab [.,\n", min_size=1, max_size=400), st.data())
 def test_the_marked_phrase_is_in_a_context_within_its_limit(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text) - 1))
     span = Span(start, data.draw(st.integers(start + 1, len(text))))
@@ -255,10 +247,13 @@ def test_the_marked_phrase_is_in_a_context_within_its_limit(text: str, data: st.
     if not phrase:
         return
     found = Hint(Span(0, 3), Hit(Sentence(text, "en"), span, 0.5))
-    prompt = PromptBuilder("de", "en", "chat", context_chars=40).build(SOURCE, (found,))
+    prompt = PromptBuilder("de", "en", "chat").build(SOURCE, (found,))
+    if len(span) > 100:
+        assert prompt.hints == ()
+        return
     line = next(line for line in prompt.text.splitlines() if line.startswith("- Der = "))
     context = line.split(", as in: ", 1)[1]
-    assert len(context) <= max(40, len(span)) + len("[[]]")
+    assert len(context) <= 100 + len("[[]]")
     marked = re.fullmatch(r"[^\[]*\[\[([^\[\]]*)\]\][^\]]*", context)
     assert marked and " ".join(marked[1].replace("⟦", "[").split()) == phrase
 

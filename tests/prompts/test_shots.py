@@ -5,7 +5,7 @@ import pytest
 
 from prompts.builder import PromptBuilder
 from prompts.safety import Guard
-from prompts.shots import has_shots, shot_languages, shots
+from prompts.templates import has_shots, shot_languages, shots
 from rag_mt.base.languages import WMT16, language
 from rag_mt.base.types import Hint, Hit, Sentence, Span
 

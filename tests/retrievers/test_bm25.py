@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eval.passages.rm3 import Rm3, Rm3Settings
 from rag_mt.base.errors import UserError
 from retrievers.bm25 import Bm25, Bm25Settings
-from retrievers.index.files import TERM_FILES
+from retrievers.index.manifest import TERM_FILES
 
 TEXTS = ["a b b c", "a a a", "b c d e f", "e", "c c b"]
 

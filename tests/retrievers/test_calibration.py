@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from rag_mt.base.errors import UserError
-from retrievers.calibration import calibrate
-from retrievers.default_index import default_index
+from retrievers.calibration import calibrate, default_index
 from retrievers.dense import DenseRetriever
 from retrievers.index.build import build_index
-from retrievers.index.opening import open_index, verify_index
+from retrievers.index.search import open_index, verify_index
 from retrievers.registry import open_retriever
-from retrievers.units.phrases import NgramUnits
-from retrievers.units.sentence import SentenceUnits
+from retrievers.units.unit import NgramUnits, SentenceUnits
 
 
 @pytest.fixture
@@ -189,7 +187,7 @@ def test_a_killed_default_index_goes_on_where_it_stopped(corpus, fake, monkeypat
         calibrated.append(source)
         return calibrate(index, maker, texts, source, *rest)
 
-    monkeypatch.setattr("retrievers.default_index.calibrate", dying)
+    monkeypatch.setattr("retrievers.calibration.calibrate", dying)
     encoder = fake()
     with pytest.raises(KilledError):
         default_index("sentence", "en", encoder, corpus=corpus)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
-from retrievers.hybrid import HybridSettings, Rankings, min_max, reciprocal_rank_fusion, weighted
+from retrievers.passage import HybridSettings, Rankings, min_max, reciprocal_rank_fusion, weighted
 
 
 def ranking(*rows):

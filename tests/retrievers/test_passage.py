@@ -10,15 +10,13 @@ import pytest
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Sentence, Span
 from retrievers.bm25 import Bm25Settings
-from retrievers.calibration import calibrate
-from retrievers.default_index import default_index
+from retrievers.calibration import calibrate, default_index
 from retrievers.encoders.encoder import NoEncoder
-from retrievers.hybrid import HybridSettings
 from retrievers.index.build import build_index
 from retrievers.index.manifest import read_manifest
-from retrievers.index.opening import open_index, verify_index
+from retrievers.index.search import open_index, verify_index
 from retrievers.mdpr import DualEncoder
-from retrievers.passage import PassageRetriever
+from retrievers.passage import HybridSettings, PassageRetriever
 from retrievers.registry import build_for, encoder_for, open_retriever
 from retrievers.units.passages import PassageUnits, body_start
 

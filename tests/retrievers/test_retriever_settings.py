@@ -12,7 +12,7 @@ import torch
 
 from rag_mt.base.types import Origin, Retriever, Sentence
 from retrievers.ccpr.confidence import FILE, Confidence
-from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
+from retrievers.ccpr.model import PhraseHeads, PhraseSettings
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.registry import RETRIEVERS, build_for, encoder_for, open_retriever
 

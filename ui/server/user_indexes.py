@@ -22,9 +22,8 @@ from rag_mt.base.languages import base_code, language
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Encoder, Sentence, Skips
 from rag_mt.formats.reading import read_sentences
-from retrievers.calibration import calibrate
-from retrievers.default_index import CALIBRATION_LINES, SAMPLE_CORPUS, SAMPLE_DROP
-from retrievers.index.opening import open_index
+from retrievers.calibration import CALIBRATION_LINES, SAMPLE_CORPUS, SAMPLE_DROP, calibrate
+from retrievers.index.search import open_index
 from retrievers.registry import RETRIEVERS, build_for, confidence_for, maker_for, retriever_spec
 from ui.server.limits import BusyError, LimitError, Limits, MissingError
 from ui.server.own_folders import OwnFolder

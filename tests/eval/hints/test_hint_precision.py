@@ -17,10 +17,10 @@ from eval.hints.systems import BOTH, INDEX, Joined
 from eval.hints.verdicts import PARTLY, RIGHT, STRICT, WRONG, Judge, function_words
 from rag_mt.base.types import Origin, Sentence
 from rag_mt.text.words import word_spans
-from retrievers.ccpr import load_ccpr
 from retrievers.ccpr.confidence import Confidence
-from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
-from retrievers.index.opening import open_index
+from retrievers.ccpr.model import PhraseHeads, PhraseSettings, open_phrase_encoder
+from retrievers.ccpr.retriever import CcprUnits
+from retrievers.index.search import open_index
 from retrievers.registry import build_for, encoder_for
 
 SOURCE = "Der alte Großvater kaufte gestern zwei Häuser ."
@@ -200,7 +200,7 @@ def test_two_indexes_are_searched_as_one(model, tmp_path) -> None:
     folders = [indexed(tmp_path / str(n), "ccpr", model, texts) for n, texts in enumerate((ELSEWHERE, TEXTS[:4]))]
     whole = open_index(indexed(tmp_path / "all", "ccpr", model, ELSEWHERE + TEXTS[:4]))
     both = Joined(*map(open_index, folders))
-    vectors, _ = load_ccpr(str(model), "cpu", "float32").units(TEXTS[:2], "query")
+    vectors, _ = CcprUnits(open_phrase_encoder(str(model), "cpu", "float32")).units(TEXTS[:2], "query")
     scores, ids = both.search(vectors, 7)
     wanted, other_ids = whole.search(vectors, 7)
     assert scores == pytest.approx(wanted, abs=1e-3)

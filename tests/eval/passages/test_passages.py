@@ -19,7 +19,7 @@ from eval.passages.sets import Collection, Query, kept_collection, own_collectio
 from eval.passages.trec import read_run
 from rag_mt.base.errors import UserError
 from retrievers.bm25 import Bm25Settings
-from retrievers.hybrid import Rankings, weighted
+from retrievers.passage import Rankings, weighted
 
 WORDS = {"en": "river bridge council budget hospital", "de": "Fluss Brücke Stadtrat Haushalt Krankenhaus"}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eval.passages.trec import measured, rankings_of, read_qrels, read_run, write_qrels, write_run
 from rag_mt.base.errors import UserError
-from retrievers.hybrid import Rankings
+from retrievers.passage import Rankings
 
 PASSAGES = [f"p{n}" for n in range(130)]
 

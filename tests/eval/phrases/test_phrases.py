@@ -26,10 +26,10 @@ from eval.phrases.scores import scores
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Sentence
 from rag_mt.formats.parallel import letters_and_digits
-from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
+from retrievers.ccpr.model import PhraseHeads, PhraseSettings
 from retrievers.encoders.encoder import open_encoder
 from retrievers.registry import build_for
-from retrievers.units.phrases import NgramUnits, span_states
+from retrievers.units.unit import NgramUnits, span_states
 
 TEXTS = [
     "the quiet harbour lies behind two green hills",
@@ -174,10 +174,11 @@ def test_span_vectors_are_those_of_the_units(tiny) -> None:
     maker = NgramUnits(open_encoder(str(tiny["LaBSE"]), device="cpu", dtype="float32"), 2)
     vectors, spans = maker.units(TEXTS, "passage")
     mixed = np.random.default_rng(0).permutation(len(spans))
-    np.testing.assert_allclose(maker.span_vectors(TEXTS, spans[mixed], "passage"), vectors[mixed], atol=1e-5)
+    states = list(maker.encoder.states(TEXTS, maker.layer))
+    np.testing.assert_allclose(span_states(states, spans[mixed]), vectors[mixed], atol=1e-5)
     long = "word " * 60  # 240 letters, of which the model sees 126
     beyond = np.array([[0, 290, 294], [0, 0, 4]], dtype=np.int32)
-    found = maker.span_vectors([long], beyond, "passage")
+    found = span_states(list(maker.encoder.states([long], maker.layer)), beyond)
     assert not found[0].any()
     assert np.linalg.norm(found[1]) == pytest.approx(1, abs=1e-5)
     assert span_states([], np.zeros((0, 3), np.int32)).shape[0] == 0

@@ -8,7 +8,7 @@ import pytest
 
 from eval.speed.index import main
 from rag_mt.base.types import Sentence
-from retrievers.default_index import SAMPLE_CORPUS
+from retrievers.calibration import SAMPLE_CORPUS
 from retrievers.registry import build_for, encoder_for
 
 

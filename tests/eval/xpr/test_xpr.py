@@ -25,7 +25,7 @@ from eval.xpr.scores import result, task
 from eval.xpr.word_vectors import WordTraining
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
-from retrievers.ccpr.heads import ENCODER
+from retrievers.ccpr.model import ENCODER
 from retrievers.xpr.examples import ExampleSet, Side, open_examples, sentence_table, write_examples
 from retrievers.xpr.head import XprHead, XprSettings
 from retrievers.xpr.model import untrained_xpr

@@ -17,7 +17,8 @@ from finetune.training.checkpoints import load_checkpoint
 from finetune.training.optimisation import take_step
 from finetune.training.warm_start import continued
 from rag_mt.base.errors import UserError
-from retrievers.ccpr import load_ccpr
+from retrievers.ccpr.model import open_phrase_encoder
+from retrievers.ccpr.retriever import CcprUnits
 
 CONFIG = """
 [model]
@@ -68,7 +69,7 @@ def test_it_learns_and_the_retriever_opens_it(tmp_path, config, pairs):
     assert facts["sentence_pairs_seen"] == 240
     assert facts["pairs"]["xb-en"] == {"aligner": "by hand"}
     assert (model / "curve.svg").read_text().startswith("<?xml")
-    units = load_ccpr(str(model), device="cpu", dtype="float32")
+    units = CcprUnits(open_phrase_encoder(str(model), "cpu", "float32"))
     vectors, spans = units.units(["stone river mountain"], "passage")
     assert vectors.shape[1] == 32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
@@ -80,7 +81,7 @@ def test_the_saved_model_computes_what_the_trained_one_did(tmp_path, config, pai
     for _ in range(5):
         trainer.run_step()
     trainer.save()
-    units = load_ccpr(str(tmp_path / "m"), device="cpu", dtype="float32")
+    units = CcprUnits(open_phrase_encoder(str(tmp_path / "m"), "cpu", "float32"))
     text = "retniw stone garden"
     trainer.set_training(False)
     ids = torch.tensor([trainer.encoder.tokenizer(text)["input_ids"]])
@@ -196,7 +197,7 @@ def test_full_tuning_leaves_the_frozen_layers_alone(tmp_path, config, pairs):
     assert {n.split(".")[3] for n in trainer.parameters if n.startswith("encoder.encoder.layer")} == {"1"}
     trainer.run_step()
     trainer.save()
-    units = load_ccpr(str(tmp_path / "m"), device="cpu", dtype="float32")
+    units = CcprUnits(open_phrase_encoder(str(tmp_path / "m"), "cpu", "float32"))
     assert len(units.units(["stone river"], "passage")[0]) <= 3
 
 
@@ -205,7 +206,9 @@ def test_the_papers_inner_product(tmp_path, config, pairs):
     trainer = CcprTrainer(Config.read(config, changes), pairs, tmp_path / "m", "cpu")
     trainer.run_step()
     trainer.save()
-    vectors = load_ccpr(str(tmp_path / "m"), device="cpu").span_vectors(["stone"], np.array([[0, 0, 5]], np.int32))
+    vectors = CcprUnits(open_phrase_encoder(str(tmp_path / "m"), "cpu")).span_vectors(
+        ["stone"], np.array([[0, 0, 5]], np.int32)
+    )
     assert abs(np.linalg.norm(vectors) - 1) > 1e-3
 
 

@@ -10,7 +10,7 @@ import pytest
 from rag_mt.base.types import Skips
 from rag_mt.cli.main import main
 from rag_mt.formats.tmx import FORMAT as TMX
-from retrievers.default_index import SAMPLE_CORPUS
+from retrievers.calibration import SAMPLE_CORPUS
 
 HIDDEN, ALONE = 12, 12
 

@@ -24,7 +24,7 @@ from rag_mt.llm import open_llm
 from rag_mt.translation import translator
 from rag_mt.translation.journal import Journal
 from rag_mt.translation.tasks import SentenceTask
-from retrievers.units.windows import windows
+from retrievers.units.passages import windows
 
 ROOT = Path(__file__).parents[3]
 KILLED = """

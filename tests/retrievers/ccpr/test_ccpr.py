@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
 from rag_mt.text.words import word_spans
-from retrievers.ccpr import CcprUnits, load_ccpr, open_phrase_encoder
-from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
-from retrievers.ccpr.tokens import tokenise
+from retrievers.ccpr.model import PhraseHeads, PhraseSettings, open_phrase_encoder, tokenise
+from retrievers.ccpr.retriever import CcprUnits
 from retrievers.encoders.encoder import open_encoder
-from retrievers.index.opening import open_index
+from retrievers.index.search import open_index
 from retrievers.registry import build_for, encoder_for, open_retriever
 
 TEXTS = [
@@ -50,7 +49,7 @@ def folder(tmp_path_factory, tiny_encoder):
 
 @pytest.fixture(scope="module")
 def units(folder):
-    return load_ccpr(str(folder), device="cpu", dtype="float32")
+    return CcprUnits(open_phrase_encoder(str(folder), "cpu", "float32"))
 
 
 @pytest.mark.parametrize("width", [0, 4])

@@ -16,25 +16,29 @@ from hypothesis import strategies as st
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Sentence
 from rag_mt.text.words import word_spans
-from retrievers.calibration import calibrate, confidence_cut_off, score_cut_offs, set_confidence
-from retrievers.ccpr import load_ccpr
-from retrievers.ccpr.confidence import FILE, Confidence, confidence_in, fit_confidence, fit_logistic, sigmoid
-from retrievers.ccpr.features import (
+from retrievers.calibration import calibrate, calibrate_for, default_index, set_confidence
+from retrievers.ccpr.confidence import (
     FEATURES,
+    FILE,
+    Confidence,
     back_features,
     capitalised,
+    confidence_in,
+    fit_confidence,
+    fit_logistic,
     likeness,
     numbers_of,
     search_features,
+    sigmoid,
     string_features,
 )
-from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
-from retrievers.ccpr.retriever import ALL, ALONE, CcprRetriever, answers, candidates
-from retrievers.default_index import default_index
+from retrievers.ccpr.model import PhraseHeads, PhraseSettings, open_phrase_encoder
+from retrievers.ccpr.retriever import ALL, ALONE, CcprRetriever, CcprUnits, answers, candidates
 from retrievers.dense import DenseRetriever
 from retrievers.index.build import build_index
-from retrievers.index.opening import open_index
-from retrievers.registry import build_for, calibrate_for, confidence_for, encoder_for, open_retriever
+from retrievers.index.manifest import CONFIDENCE
+from retrievers.index.search import open_index
+from retrievers.registry import build_for, confidence_for, encoder_for, open_retriever
 
 
 def by_score(middle: float, steepness: float = 400.0, minimum: float = 0.5) -> Confidence:
@@ -211,7 +215,7 @@ def model(tmp_path_factory, tiny_encoder):
 
 @pytest.fixture
 def opened(model, tmp_path):
-    maker = load_ccpr(str(model), device="cpu", dtype="float32")
+    maker = CcprUnits(open_phrase_encoder(str(model), "cpu", "float32"))
     sentences = [Sentence(t, "en", Origin("en.txt", n)) for n, t in enumerate(ENGLISH, 1)]
     build_index(tmp_path / "i", sentences, maker, retriever="ccpr", language="en", show=False)
     return open_index(tmp_path / "i", maker.settings), maker
@@ -255,7 +259,8 @@ def test_other_numbers_are_never_shown(opened) -> None:
 def test_equal_surfaces_are_one_hit_with_its_best_context(opened) -> None:
     """`new hospital` stands in two sentences: the better context is shown and the other is no rival of it."""
     index, maker = opened
-    asked = replace(candidates(maker, [ENGLISH[3]]), by=None)  # as in their context alone
+    asked = candidates(maker, [ENGLISH[3]])
+    asked = replace(asked, queries=asked.vectors[asked.asked])  # as in their context alone
     found = answers(index, [ENGLISH[3]], asked, k=200)
     row = [ENGLISH[3][a:b] for _, a, b in found.spans.tolist()].index("new hospital")
     assert found.hits[row].sentence.text == ENGLISH[3]
@@ -321,8 +326,8 @@ def test_the_registry_opens_it_with_the_minimum_of_the_model_or_of_the_index(mod
         (model / FILE).unlink()
     assert opening().cut_off is None  # confidences are no scores
     manifest = open_index(index.folder).manifest
-    assert confidence_cut_off(manifest, "tr") is None
-    assert score_cut_offs(manifest).thresholds == {}
+    assert manifest.cut_off("tr", CONFIDENCE) is None
+    assert manifest.cut_offs() == {}
     with pytest.raises(UserError, match="a confidence of 2 is none"):
         set_confidence(index, 2, "de")
 

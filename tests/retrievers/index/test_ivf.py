@@ -22,12 +22,10 @@ from retrievers.calibration import calibrate
 from retrievers.index import build
 from retrievers.index import vectors as ivf
 from retrievers.index.build import build_index
-from retrievers.index.files import SENTENCES, SPANS, VECTORS
-from retrievers.index.manifest import read_manifest, write_manifest
-from retrievers.index.opening import open_index, verify_index
-from retrievers.index.probing import OWN, OWN_COSINE, tune_nprobe, turned
-from retrievers.index.vectors import form_for, lists_for
-from retrievers.units.sentence import SentenceUnits
+from retrievers.index.manifest import SENTENCES, SPANS, VECTORS, read_manifest, write_manifest
+from retrievers.index.search import open_index, verify_index
+from retrievers.index.vectors import OWN, OWN_COSINE, form_for, lists_for, tune_nprobe, turned
+from retrievers.units.unit import SentenceUnits
 
 DIMENSION = 16
 FILES = (VECTORS, SPANS, SENTENCES)
@@ -206,7 +204,7 @@ def test_the_same_vectors_give_the_same_bytes(pair, tmp_path, vectors):
     assert contents(tmp_path / "i") == contents(pair[1].folder)
 
 
-@pytest.mark.parametrize("stop", ["_scratch", "with_ivf", "write_manifest"])
+@pytest.mark.parametrize("stop", ["_view", "with_ivf", "write_manifest"])
 def test_a_stop_while_lists_are_written_is_resumed(pair, tmp_path, vectors, monkeypatch, stop):
     """Trained centroids and the lists of vectors are not computed again, and the bytes are the same."""
 
@@ -214,7 +212,7 @@ def test_a_stop_while_lists_are_written_is_resumed(pair, tmp_path, vectors, monk
         raise StopHereError
 
     with monkeypatch.context() as patch:
-        patch.setattr(ivf if stop == "_scratch" else build, stop, die)
+        patch.setattr(ivf if stop == "_view" else build, stop, die)
         with pytest.raises(StopHereError):
             build_fixed(tmp_path / "i", vectors, per_text=3)
     assert not (tmp_path / "i").exists()
@@ -255,8 +253,8 @@ def test_the_form_goes_by_size(tmp_path, vectors, monkeypatch):
     assert form_for("auto", 10_000, "phrase") == form_for("auto", 500_000, "sentence") == "exact"
     assert form_for("auto", 1_000_000, "phrase") == form_for("auto", 10_000_000, "sentence") == "ivf"
     monkeypatch.setitem(ivf.IVF_FROM, "phrase", 1000)
-    assert build_fixed(tmp_path / "many", vectors, "auto").manifest.form == "ivf"
-    assert build_fixed(tmp_path / "few", vectors[:999], "auto").manifest.form == "exact"
+    assert build_fixed(tmp_path / "many", vectors, "auto").manifest.ivf is not None
+    assert build_fixed(tmp_path / "few", vectors[:999], "auto").manifest.ivf is None
     with pytest.raises(UserError, match="unknown form 'tree' of an index: choose one of auto, exact, ivf"):
         build_fixed(tmp_path / "other", vectors, "tree")
     assert not (tmp_path / "other.building").exists()

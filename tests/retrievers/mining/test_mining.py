@@ -18,7 +18,7 @@ from rag_mt.formats.format import Side
 from rag_mt.formats.registry import format_named
 from rag_mt.formats.tmx import FORMAT as TMX
 from retrievers.index.build import build_index
-from retrievers.index.opening import open_index
+from retrievers.index.search import open_index
 from retrievers.mining import neighbours as neighbours_module
 from retrievers.mining.lines import check_word_lists, choose, survey
 from retrievers.mining.margin import STRATEGIES, Pairs, Strategy, absolute, mined, one_to_one, ratio

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_mt.base.types import Skips, Span
-from retrievers.units.passages import PassageUnits, on_one_line, passage_spans, read_passages, titled
-from retrievers.units.windows import windows
+from retrievers.units.passages import PassageUnits, on_one_line, passage_spans, read_passages, titled, windows
 
 TEXT = "First one here. Second has four words. Third. A fourth sentence that is rather long for its passage. End."
 

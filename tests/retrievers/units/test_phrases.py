@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from rag_mt.base.types import Sentence
 from rag_mt.text.words import word_spans
-from retrievers.dense import MAX_HINTS
+from retrievers.dense import MAX_HINTS, best_apart
 from retrievers.encoders.families import family_of
-from retrievers.overlap import best_apart
 from retrievers.registry import build_for, open_retriever
-from retrievers.units.phrases import NgramUnits, default_layer
+from retrievers.units.unit import NgramUnits, default_layer
 
 TERMS = {  # German word -> what a good English hit has in it
     "Zentralbank": "bank",

@@ -6,8 +6,9 @@ import pytest
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Sentence, Span
-from retrievers.registry import RETRIEVERS, build_for, calibrate_for, open_retriever, retriever_spec
-from retrievers.units.sentence import SentenceUnits
+from retrievers.calibration import calibrate_for
+from retrievers.registry import RETRIEVERS, build_for, open_retriever, retriever_spec
+from retrievers.units.unit import SentenceUnits
 
 
 @pytest.fixture(scope="module")
