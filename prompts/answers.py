@@ -93,10 +93,8 @@ def _labels(prompt: str) -> tuple[set[str], set[str]]:
 
 
 def _unlabelled(line: str, source: str, labels: set[str], cue: set[str]) -> tuple[str, bool]:
-    """The line without the labels before it, and whether one of them begins a question.
-
-    What looks like a label is one only if the line has more colons than the source: `Answer: yes` may be a translation.
-    """
+    """The line without the labels before it, and whether one of them begins a question. What looks like a label is one
+    only if the line has more colons than the source: `Answer: yes` may be a translation."""
     if heading := _HEADING.match(line) if not source.startswith("#") else None:
         line = line[heading.end() :]
         if heading[1]:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import get_args
 
 from prompts.safety import MARKS, Guard, one_line
-from prompts.templates import filled, has_shots, shot_languages, shots, templates_hash
+from prompts.templates import filled, has_shots, read_shots, shot_languages, shots, templates_hash
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.languages import base_code, language
@@ -29,6 +29,8 @@ WRAPPERS = ("alpaca", "few-shot", "chat", "compact")
 MAX_HINTS = 32
 CONTEXT_CHARS = 100
 """Characters of a hint's context or passage (CCPR section 6.3)."""
+LONGEST_PASSAGE = 1200
+"""Characters of a passage that a model is asked a question about."""
 LIKELY = 0.5
 """The score from which on a hint is called one in compact prompts; below it is a mere maybe. Scores of CCPR are
 probabilities that the hint is right."""
@@ -81,11 +83,9 @@ class PromptBuilder:
         }
 
     def build(self, sentence: Sentence, hints: Sequence[Hint]) -> Prompt:
-        """The prompt for one sentence with the hints that are worth showing and fit, in source order.
-
-        `notes` count the hints that were left out and why. A prompt that is too long even without hints is
-        returned with a note that says so; the sentence itself is never cut.
-        """
+        """The prompt for one sentence with the hints that are worth showing and fit, in source order. `notes` count the
+        hints that were left out and why. A prompt that is too long even without hints is returned with a note that says
+        so; the sentence itself is never cut."""
         ranked, left_out = chosen_hints(sentence.text, hints, self.unit)
         prompt, excess_tokens = self._fitting(sentence, ranked)
         length = self._llm.context_length if self._llm is not None else 0
@@ -255,3 +255,24 @@ def _examples(kind: str, source: str, target: str) -> tuple[str, ...]:
         }
         blocks.append(filled(f"few-shot.{kind}.example", fields))
     return tuple(blocks)
+
+
+def query_prompt(passage: str, code: str, llm: LanguageModel) -> Prompt:
+    """Ask for one question, in the passage's language, that the passage answers: chat models by an instruction, others
+    by two examples (in English where there are none in the language)."""
+    guard = Guard(llm.reserved)
+    shown = guard.neutral(one_line(passage[:LONGEST_PASSAGE]))
+    if llm.has_chat_template:
+        return Prompt(filled("queries/task", {"language": language(code).name, "passage": shown}), chat=True)
+    asked = read_shots("queries/shots")  # passages with a question, each in several languages
+    known = base_code(code) if base_code(code) in asked[0] else "en"
+    examples = "\n\n".join(filled("queries/few-shot", shot[known]) for shot in asked) + "\n\n"
+    text = examples + filled("queries/few-shot", {"passage": shown, "question": ""}).rstrip()
+    return Prompt(text, shared=len(examples), stop=("\n",))
+
+
+def question_of(answer: str) -> str:
+    """The question in a model's answer, on one line; empty if there is none."""
+    lines = [line.strip(" \"'“”„«»") for line in answer.strip().splitlines()]
+    question = next((line for line in lines if line.endswith(("?", "？", "؟"))), "")
+    return one_line(question)

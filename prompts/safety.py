@@ -30,10 +30,8 @@ _BRACKETS = str.maketrans({c: LOOK_ALIKES[c] for c in "[]"})
 
 
 def one_line(text: str) -> str:
-    """The text on one line: each line break or tab with the blanks around it becomes one space; ends are trimmed.
-
-    A lone surrogate, which no tokenizer can encode, becomes U+FFFD.
-    """
+    """The text on one line: each line break or tab with the blanks around it becomes one space; ends are trimmed. A
+    lone surrogate, which no tokenizer can encode, becomes U+FFFD."""
     return encodable(_BLANKS.sub(lambda run: " " if _BREAK.search(run[0]) else run[0], text)).strip()
 
 

@@ -84,11 +84,9 @@ class Bm25:
 
     @classmethod
     def build(cls, texts: Iterable[str], language: str | Iterable[str], settings: Bm25Settings | None = None) -> Bm25:
-        """BM25 over texts in one language, or in the language that stands for each.
-
-        The texts are read one by one. In memory are 4 bytes for each word of them, 4 for each text and, while the
-        scores are computed, about 40 for each word. Raises UserError if no text has a word.
-        """
+        """BM25 over texts in one language, or in the language that stands for each. The texts are read one by one. In
+        memory are 4 bytes for each word of them, 4 for each text and, while the scores are computed, about 40 for each
+        word. Raises UserError if no text has a word."""
         settings = settings or Bm25Settings()
         codes = repeat(language) if isinstance(language, str) else language
         numbers: dict[str, int] = {}
@@ -153,11 +151,9 @@ class Bm25:
     def top(
         self, queries: Sequence[Query], k: int, without: Sequence[Sequence[int]] | None = None
     ) -> tuple[Floats, NDArray[np.int64]]:
-        """Scores and numbers of the `k` best texts, both (queries, k), best first, equal scores by lowest number.
-
-        Only texts that share a term with the query are found: beyond them the number is -1 and the score 0. The texts
-        `without[i]` are left out for query i.
-        """
+        """Scores and numbers of the `k` best texts, both (queries, k), best first, equal scores by lowest number. Only
+        texts that share a term with the query are found: beyond them the number is -1 and the score 0. The texts
+        `without[i]` are left out for query i."""
         scores, texts = np.empty((len(queries), k), dtype=np.float32), np.empty((len(queries), k), dtype=np.int64)
         for begin in range(0, len(queries), AT_ONCE):
             part = slice(begin, begin + AT_ONCE)

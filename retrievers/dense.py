@@ -74,10 +74,8 @@ class IndexRetriever(ABC):
         self, sentences: Sequence[Sentence], without: Sequence[LeftOut] | None = None
     ) -> list[tuple[Hint, ...]]:
         """For each sentence its hints, strongest first; blocks of the maker's size are encoded and searched as one.
-
         With `without` the hints are as if the sentence (or sentences) `without[i]` of the index, the translation of
-        sentence i, say, were not there.
-        """
+        sentence i, say, were not there."""
         hints: list[tuple[Hint, ...]] = []
         for begin in range(0, len(sentences), self.maker.block):
             part = slice(begin, begin + self.maker.block)
@@ -120,11 +118,8 @@ def hints_apart(
 def best_apart(
     starts: NDArray[np.int32], ends: NDArray[np.int32], scores: NDArray[np.float32], limit: int
 ) -> NDArray[np.int64]:
-    """The rows of at most `limit` spans that share no character, best score first.
-
-    Greedy: the best span is taken, what overlaps it is out, and so on. Of equal scores the longer span is taken, then
-    the earlier one.
-    """
+    """The rows of at most `limit` spans that share no character, best score first. Greedy: the best span is taken, what
+    overlaps it is out, and so on. Of equal scores the longer span is taken, then the earlier one."""
     order = np.lexsort((starts, starts - ends, -scores))
     taken: list[int] = []
     while len(order) and len(taken) < limit:

@@ -22,11 +22,9 @@ from retrievers.encoders.families import Family, Pooling, family_of
 
 @dataclass(frozen=True)
 class MdprSettings(ModelSettings):
-    """What makes a dual encoder beside its weights.
-
-    `encoder` names the base model. Texts are cut after `max_tokens` tokens and prefixes stand before every text. Token
-    states are pooled and vectors L2-normalised, so that inner products are cosines.
-    """
+    """What makes a dual encoder beside its weights. `encoder` names the base model. Texts are cut after `max_tokens`
+    tokens and prefixes stand before every text. Token states are pooled and vectors L2-normalised, so that inner
+    products are cosines."""
 
     FILE, KIND, COMMAND = "mdpr.json", "passage model", "python -m finetune.mdpr"
 
@@ -59,9 +57,7 @@ passage_model_folder = MdprSettings.folder
 
 def open_mdpr(name: str = DEFAULT_PASSAGE_MODEL, device: str = "auto", dtype: str = "auto") -> DualEncoder:
     """The trained dual encoder of a name, or any plain encoder (hub id, folder, `embedded:NAME`) as an untrained one.
-
-    Raises UserError for a model that cannot be loaded.
-    """
+    Raises UserError for a model that cannot be loaded."""
     folder = MdprSettings.find(name)
     if folder is None:
         encoder = open_encoder(name, device, dtype)
@@ -77,10 +73,8 @@ def open_mdpr(name: str = DEFAULT_PASSAGE_MODEL, device: str = "auto", dtype: st
 
 
 class DualEncoder:
-    """Queries and passages to vectors whose inner product is their cosine (the Encoder protocol).
-
-    `query` and `passage` are the same object where one encoder serves for both.
-    """
+    """Queries and passages to vectors whose inner product is their cosine (the Encoder protocol). `query` and `passage`
+    are the same object where one encoder serves for both."""
 
     def __init__(self, name: str, query: TransformerEncoder, passage: TransformerEncoder) -> None:
         self.id = name

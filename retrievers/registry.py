@@ -59,9 +59,6 @@ _SPECS = (
 )
 RETRIEVERS = {spec.name: spec for spec in _SPECS}
 
-Searching = IndexRetriever
-"""The retrievers that search an index: they have a `cut_off` and can leave sentences out."""
-
 
 class NoHints:
     """The retriever `none`: translation without hints."""
@@ -134,9 +131,7 @@ def build_for(
     **options: Any,
 ) -> Manifest:
     """Build the index of a system from target-language sentences, or passages (see `retrievers.units.passages`).
-
-    `terms` are settings of BM25, where it searches; the other `options` are those of `build_index`.
-    """
+    `terms` are settings of BM25, where it searches; the other `options` are those of `build_index`."""
     maker, settings = maker_for(name, encoder), terms_for(name, **(terms or {}))
     return build_index(folder, sentences, maker, retriever=name, language=language, terms=settings, **options)
 

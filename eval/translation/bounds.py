@@ -11,10 +11,9 @@ import numpy as np
 from eval.data.phrase_pairs import Frequent, all_phrase_pairs
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.types import Hint, Hit, Origin, Retriever, Sentence, Span, Unit
-from retrievers.dense import MAX_HINTS, longest_apart
+from retrievers.dense import MAX_HINTS, IndexRetriever, longest_apart
 from retrievers.encoders.alignment import Links
 from retrievers.index.search import Index
-from retrievers.registry import Searching
 
 REFERENCE = "reference"
 
@@ -87,7 +86,7 @@ def _whole(phrase: str, language: str) -> Hit:
 class WithoutReferences:
     """A retriever over an index that holds the references, as if each sentence's own were not there (a Retriever)."""
 
-    def __init__(self, retriever: Searching, references: Sequence[str]) -> None:
+    def __init__(self, retriever: IndexRetriever, references: Sequence[str]) -> None:
         """`references[i]` is that of the sentence whose origin has the line i + 1."""
         self.name, self.unit = retriever.name, retriever.unit
         self.settings: Mapping[str, Any] = {**retriever.settings, "without": settings_hash(list(references))}

@@ -22,9 +22,10 @@ from rag_mt.formats.parallel import read_corpus
 from rag_mt.llm import open_llm
 from rag_mt.translation.translator import Translator
 from retrievers.ccpr.retriever import CcprRetriever
+from retrievers.dense import IndexRetriever
 from retrievers.encoders.alignment import Aligner, EncoderAligner, Links
 from retrievers.encoders.encoder import ModelEncoder
-from retrievers.registry import Searching, encoder_for, encoder_key
+from retrievers.registry import encoder_for, encoder_key
 
 log = logging.getLogger("rag_mt")
 
@@ -137,11 +138,11 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         show=show,
         encoders=models.encoder,
     )
-    if own.cut_off and isinstance(translator.retriever, Searching):
+    if own.cut_off and isinstance(translator.retriever, IndexRetriever):
         translator.retriever.cut_off = mode["cut_off"] = own.cut_off
     if own.segmentation != "learned" and isinstance(translator.retriever, CcprRetriever):
         translator.retriever.segmentation = mode["segmentation"] = own.segmentation
-    if suite.quick and not own.index and isinstance(translator.retriever, Searching):
+    if suite.quick and not own.index and isinstance(translator.retriever, IndexRetriever):
         translator.retriever = WithoutReferences(translator.retriever, part.references)
         mode["left out"] = "own reference"
     if own.hints == "shuffled":

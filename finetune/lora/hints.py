@@ -24,11 +24,12 @@ from rag_mt.translation.journal import Journal
 from retrievers.ccpr.confidence import confidence_in
 from retrievers.ccpr.model import is_phrase_model, phrase_model_folder
 from retrievers.ccpr.retriever import CcprRetriever
+from retrievers.dense import IndexRetriever
 from retrievers.encoders.alignment import EncoderAligner
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import read_manifest
 from retrievers.index.search import map_sentences
-from retrievers.registry import Searching, encoder_for, open_retriever
+from retrievers.registry import encoder_for, open_retriever
 
 METHODS: dict[str, Unit | None] = {"plain": None, "sentence": "sentence", "phrase": "phrase"}
 """What the hits of each method are; plain prompts have none."""
@@ -175,7 +176,7 @@ def _sentence(pair: Pair) -> Sentence:
 
 def _open(
     pair: Pair, indexes: Indexes, settings: DataConfig, encoders: dict[tuple[str, str], ModelEncoder]
-) -> Searching:
+) -> IndexRetriever:
     """The retriever of a pair's direction, its encoder loaded once."""
     folder = indexes.folders[pair.target_language]
     manifest = read_manifest(folder)
@@ -189,7 +190,7 @@ def _open(
         source_language=pair.source_language,
         target_language=pair.target_language,
     )
-    retriever = cast(Searching, opened)  # an index has a retriever that searches it
+    retriever = cast(IndexRetriever, opened)  # an index has a retriever that searches it
     if settings.least_confidence and isinstance(retriever, CcprRetriever):
         retriever.cut_off = settings.least_confidence[0]
     return retriever

@@ -32,7 +32,7 @@ import numpy as np
 from finetune.mdpr.negatives import with_bm25_negatives
 from finetune.mdpr.relevance import Example, Passage, json_rows, write_examples
 from finetune.mdpr.texts import texts_of_test_sets
-from prompts.queries import query_prompt, question_of
+from prompts.builder import query_prompt, question_of
 from rag_mt.base.console import OK, Parser, add_model_options, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError

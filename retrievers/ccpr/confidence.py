@@ -46,11 +46,8 @@ Doubles = NDArray[np.float64]
 @dataclass(frozen=True)
 class Confidence:
     """The probability that a hit is right, 1 / (1 + exp(-(bias + weights · (x - means) / scales))), from the features
-    of these names (see FEATURES).
-
-    Hits with less than `minimum` are not shown unless the index says otherwise. `fitted` tells of the data: languages,
-    sentences, examples, share of right ones, penalty.
-    """
+    of these names (see FEATURES). Hits with less than `minimum` are not shown unless the index says otherwise. `fitted`
+    tells of the data: languages, sentences, examples, share of right ones, penalty."""
 
     features: tuple[str, ...]
     weights: tuple[float, ...]
@@ -113,9 +110,7 @@ def fit_confidence(
     fitted: Mapping[str, Any] | None = None,
 ) -> Confidence:
     """The confidence model of hits whose `features` and correctness `right` (hits,) are known, on the features `names`.
-
-    A feature that never varies gets a weight of 0. Raises UserError if all hits are right, or all wrong.
-    """
+    A feature that never varies gets a weight of 0. Raises UserError if all hits are right, or all wrong."""
     if not right.any() or right.all():
         raise UserError(
             f"{len(right)} hits of which {int(right.sum())} are right teach no confidence: give more development data"
@@ -137,10 +132,8 @@ def fit_confidence(
 
 def fit_logistic(columns: Doubles, labels: NDArray[np.bool_], penalty: float = 1.0, steps: int = 100) -> Doubles:
     """Intercept and weights (features + 1,) of the logistic regression of `labels` (n,) on `columns` (n, features).
-
     Minimises the negative log-likelihood plus penalty / 2 * |weights|², the intercept free, by Newton's method
-    (iteratively reweighted least squares), a step being halved until it leads down.
-    """
+    (iteratively reweighted least squares), a step being halved until it leads down."""
     design = np.concatenate([np.ones((len(columns), 1)), columns], axis=1)
     truth = labels.astype(np.float64)
     ridge = np.full(design.shape[1], float(penalty))

@@ -52,11 +52,9 @@ class PhraseSettings(ModelSettings):
 
 
 class PhraseHeads(nn.Module):
-    """Phrase vectors and phrase probabilities from [h_start; h_end] (CCPR, equations 1 and 5).
-
-    Both first layers are linear in the concatenation, so that each token is projected once, as a start and as an end,
-    and a span costs one addition: `project` then `spans`.
-    """
+    """Phrase vectors and phrase probabilities from [h_start; h_end] (CCPR, equations 1 and 5). Both first layers are
+    linear in the concatenation, so that each token is projected once, as a start and as an end, and a span costs one
+    addition: `project` then `spans`."""
 
     def __init__(self, settings: PhraseSettings) -> None:
         super().__init__()

@@ -97,10 +97,8 @@ class CcprUnits:
 
     @torch.inference_mode()
     def span_vectors(self, texts: Sequence[str], spans: NDArray[np.int32]) -> Floats:
-        """Vectors (spans, dimension) of given spans of whole words, int32 (spans, 3) text number, start, end.
-
-        A span whose words the model does not see (cut off, unknown to the tokenizer) has a vector of zeros.
-        """
+        """Vectors (spans, dimension) of given spans of whole words, int32 (spans, 3) text number, start, end. A span
+        whose words the model does not see (cut off, unknown to the tokenizer) has a vector of zeros."""
         vectors = np.zeros((len(spans), self.dimension), dtype=np.float32)
         by_text = rows_by_text(spans, len(texts))
         for numbers, tokens, starts, ends in self.encoder.projected(texts):
@@ -185,11 +183,8 @@ def candidates(maker: CcprUnits, texts: Sequence[str], segmentation: Segmentatio
 
 def with_themselves(maker: CcprUnits, texts: Sequence[str], spans: NDArray[np.int32], vectors: Floats) -> Floats:
     """The vectors (spans, dimension) of phrases with a share of those added that they have when they are read as a text
-    of their own, of the length that the model gives all vectors.
-
-    In context alone the nearest phrase is often one with another meaning from a like sentence: an index of other text
-    has the word, but seldom in the same context.
-    """
+    of their own, of the length that the model gives all vectors. In context alone the nearest phrase is often one with
+    another meaning from a like sentence: an index of other text has the word, but seldom in the same context."""
     if not len(spans):
         return vectors
     phrases = [texts[n][a:b] for n, a, b in spans.tolist()]
@@ -209,10 +204,8 @@ def answers(
     without: Sequence[LeftOut] | None = None,
     k: int = NEIGHBOURS,
 ) -> Answers:
-    """Look up what is asked and describe the best hit of each; phrases without any hit are left out.
-
-    `without[i]` is what is left out of the index for text i.
-    """
+    """Look up what is asked and describe the best hit of each; phrases without any hit are left out. `without[i]` is
+    what is left out of the index for text i."""
     bounds = np.searchsorted(asked.spans[asked.asked, 0], np.arange(len(texts) + 1))
     scores, ids = search_each(index, asked.queries, bounds, k, without)
     # 1. The units (answers, k), best first, -1 where there is none, and a number for the surface of each.

@@ -36,11 +36,9 @@ _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1,
 
 
 class Aligner(ABC):
-    """Finds the links of sentence pairs.
-
-    `settings` is JSON-able and holds all that changes the links of `directed`; `method` joins the two directions. An
-    aligner that `learns` is trained on the pairs that it aligns, so that it should get all of them in one call.
-    """
+    """Finds the links of sentence pairs. `settings` is JSON-able and holds all that changes the links of `directed`;
+    `method` joins the two directions. An aligner that `learns` is trained on the pairs that it aligns, so that it
+    should get all of them in one call."""
 
     name: str
     learns: bool
@@ -49,10 +47,8 @@ class Aligner(ABC):
 
     @abstractmethod
     def directed(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Links], list[Links]]:
-        """Links of each pair with at most one per target word, and with at most one per source word.
-
-        Pairs with a side that has no word or more than 200 get none; how many is logged.
-        """
+        """Links of each pair with at most one per target word, and with at most one per source word. Pairs with a side
+        that has no word or more than 200 get none; how many is logged."""
 
     def align(self, pairs: Sequence[tuple[str, str]]) -> list[Links]:
         """The symmetrised links of each pair, in order."""
@@ -79,11 +75,9 @@ def symmetrised(forward: Sequence[Links], backward: Sequence[Links], method: Met
 
 
 def _grow(links: set[tuple[int, ...]], *directions: set[tuple[int, ...]]) -> None:
-    """Grow-diag and final-and in place.
-
-    A neighbour that may not be taken in when its point is scanned never may later, so each point is scanned once:
-    `now` holds the points that this scan has yet to reach, `later` those that it has passed.
-    """
+    """Grow-diag and final-and in place. A neighbour that may not be taken in when its point is scanned never may later,
+    so each point is scanned once: `now` holds the points that this scan has yet to reach, `later` those that it has
+    passed."""
     free = set.union(*directions) - links
     sources, targets = {source for source, _ in links}, {target for _, target in links}
 
@@ -123,11 +117,8 @@ def alignable(sizes: Sequence[tuple[int, int]]) -> list[int]:
 
 class EncoderAligner(Aligner):
     """Links words whose states in a hidden layer have the highest cosine; the state of a word is the mean of those of
-    its tokens.
-
-    Each direction alone links every word to its nearest; with `intersection` that is SimAlign's "argmax" (Jalili Sabet
-    et al. 2020). Words beyond the encoder's token limit get no links.
-    """
+    its tokens. Each direction alone links every word to its nearest; with `intersection` that is SimAlign's "argmax"
+    (Jalili Sabet et al. 2020). Words beyond the encoder's token limit get no links."""
 
     name = "encoder"
     learns = False

@@ -64,11 +64,9 @@ class NoEncoder:
 
 
 class TransformerEncoder:
-    """Sentence vectors and token states of one transformer (the Encoder protocol).
-
-    In bf16 a vector can differ in its last bits with the batch it is computed in; with dtype float32 the difference
-    is below 1e-5. Threads may share an encoder: they run one after the other.
-    """
+    """Sentence vectors and token states of one transformer (the Encoder protocol). In bf16 a vector can differ in its
+    last bits with the batch it is computed in; with dtype float32 the difference is below 1e-5. Threads may share an
+    encoder: they run one after the other."""
 
     def __init__(self, loaded: LoadedEncoder, family: Family) -> None:
         self.id = loaded.name
@@ -90,10 +88,8 @@ class TransformerEncoder:
         self._blank_token = self.tokenizer.convert_tokens_to_ids(BLANK)
 
     def encode(self, texts: Sequence[str], kind: Kind = "query") -> Floats:
-        """L2-normalised sentence vectors, float32 (len(texts), dimension), in the order of the texts.
-
-        Texts are cut after `max_tokens` tokens; how many were cut is logged.
-        """
+        """L2-normalised sentence vectors, float32 (len(texts), dimension), in the order of the texts. Texts are cut
+        after `max_tokens` tokens; how many were cut is logged."""
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         ids, _ = self._tokens(texts, self.family.prefix(kind))
         with self._lock, torch.inference_mode(), self.autocast():  # one context, in which each weight is cast once
@@ -105,11 +101,9 @@ class TransformerEncoder:
         return vectors
 
     def states(self, texts: Sequence[str], layer: int) -> Iterator[TokenStates]:
-        """The hidden states of `layer` (0 = embeddings, negative from the last) of each text, in order.
-
-        Layers above it are not run. Offsets are characters of the text itself: prefixes, special tokens and tokens that
-        cover only white space are left out. Raises ValueError if the model has no such layer.
-        """
+        """The hidden states of `layer` (0 = embeddings, negative from the last) of each text, in order. Layers above it
+        are not run. Offsets are characters of the text itself: prefixes, special tokens and tokens that cover only
+        white space are left out. Raises ValueError if the model has no such layer."""
         return (states for (states,) in self.layer_states(texts, (layer,)))
 
     def layer_states(self, texts: Sequence[str], layers: Sequence[int]) -> Iterator[tuple[TokenStates, ...]]:
@@ -195,9 +189,7 @@ def visible_tokens(
     text: str, ids: Sequence[int], offsets: NDArray[np.int32], prefix: int, blank: Any
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Positions of the tokens of a text that cover more than white space, and their spans (tokens, 2) in the text.
-
-    `offsets` (all tokens, 2) are into a prefix of so many characters and the text; `blank` is the number of BLANK.
-    """
+    `offsets` (all tokens, 2) are into a prefix of so many characters and the text; `blank` is the number of BLANK."""
     spans = trim(text, offsets, prefix)
     visible = np.flatnonzero((spans[:, 1] > spans[:, 0]) & (np.array(ids) != blank))
     return visible, spans[visible]

@@ -41,11 +41,9 @@ class Dense:
 
 @dataclass(frozen=True)
 class Family:
-    """Settings of a sentence vector; every vector is L2-normalised at the end.
-
-    `prefixes` stand before every text of a kind, texts are cut after `max_tokens` tokens, prefix included, and
-    `phrase_layer` is the hidden layer whose states align words best, where that was measured.
-    """
+    """Settings of a sentence vector; every vector is L2-normalised at the end. `prefixes` stand before every text of a
+    kind, texts are cut after `max_tokens` tokens, prefix included, and `phrase_layer` is the hidden layer whose states
+    align words best, where that was measured."""
 
     pooling: Pooling = "mean"
     prefixes: Mapping[str, str] = field(default_factory=dict)
@@ -81,10 +79,8 @@ TABLE: tuple[tuple[str, Family], ...] = (
 
 def family_of(name: str, folder: Path | None) -> Family:
     """The family of a model: what its folder says, else the table by name, else mean pooling with a note. Prefixes and
-    length are those by name where the folder is silent about them.
-
-    Raises UserError for a folder in the format of sentence-transformers with parts that are not known here.
-    """
+    length are those by name where the folder is silent about them. Raises UserError for a folder in the format of
+    sentence-transformers with parts that are not known here."""
     by_name = next((family for pattern, family in TABLE if re.search(pattern, name, re.IGNORECASE)), None)
     if folder is None or not (folder / "modules.json").is_file():
         if by_name is None:

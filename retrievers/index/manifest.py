@@ -90,11 +90,9 @@ class Manifest:
         return {code: float(t["score"]) for code, t in self.thresholds.items() if t.get("scale") == scale}
 
     def cut_off_language(self, source: str, scale: str | None = None) -> str | None:
-        """The language whose cut-off holds for text in the language `source`: itself, with or without its region.
-
-        Else it is for scores the language with the highest cut-off, because what is not known is trusted the least, and
-        for confidences none. None too if there is no cut-off at all.
-        """
+        """The language whose cut-off holds for text in the language `source`: itself, with or without its region. Else
+        it is for scores the language with the highest cut-off, because what is not known is trusted the least, and for
+        confidences none. None too if there is no cut-off at all."""
         cut_offs = self.cut_offs(scale)
         known = next((code for code in (source, base_code(source)) if code in cut_offs), None)
         return known or (None if scale else max(cut_offs, key=lambda code: cut_offs[code], default=None))
@@ -164,11 +162,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def change_manifest(folder: Path, known: Manifest, job: str, change: Callable[[Manifest], Manifest]) -> Manifest:
-    """Change the manifest of an index as it is by now, one process at a time; returns the new one.
-
-    `job` is what is being done, for errors, as in "calibration". Raises UserError if the index is no longer the one
-    with the manifest `known`.
-    """
+    """Change the manifest of an index as it is by now, one process at a time; returns the new one. `job` is what is
+    being done, for errors, as in "calibration". Raises UserError if the index is no longer the one with the manifest
+    `known`."""
     with alone_in(folder, f"a {job} of index {folder}", wait=True):
         manifest = read_manifest(folder)
         if manifest.files != known.files:

@@ -271,10 +271,8 @@ class Index:
 
 
 def verify_index(folder: Path) -> list[str]:
-    """Check every byte and what the files say about each other; returns one line per check that passed.
-
-    Raises UserError with the first thing that is wrong.
-    """
+    """Check every byte and what the files say about each other; returns one line per check that passed. Raises
+    UserError with the first thing that is wrong."""
     manifest = read_manifest(folder)
     _check_files(folder, manifest, file_sha256)
     index = map_index(folder, manifest)

@@ -35,10 +35,8 @@ _TEXTS = pa.schema([("text", pa.string()), ("file", pa.string()), ("line", pa.in
 
 
 class Seen:
-    """A set of texts by 64-bit hash, eight bytes for each: sorted runs that are merged when they are alike in size.
-
-    Two different texts of 100 million share a hash with a probability of 0.03 %; the second would count as seen.
-    """
+    """A set of texts by 64-bit hash, eight bytes for each: sorted runs that are merged when they are alike in size. Two
+    different texts of 100 million share a hash with a probability of 0.03 %; the second would count as seen."""
 
     def __init__(self) -> None:
         self._runs: list[NDArray[np.uint64]] = []

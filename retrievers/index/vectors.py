@@ -119,11 +119,9 @@ def lists_for(units: int, dimension: int) -> int:
 
 
 def write_vectors(path: Path, rows: Rows, form: Form, work: Path) -> int:
-    """Write the vectors file of an index; returns the number of lists of the IVF form, else 0.
-
-    Centroids and the lists of the vectors are kept in the folder `work`, where a later call for the same rows finds
-    them. In memory are the training sample or a block of vectors, and eight bytes per unit of the IVF form.
-    """
+    """Write the vectors file of an index; returns the number of lists of the IVF form, else 0. Centroids and the lists
+    of the vectors are kept in the folder `work`, where a later call for the same rows finds them. In memory are the
+    training sample or a block of vectors, and eight bytes per unit of the IVF form."""
     work.mkdir(exist_ok=True)
     codes = np.memmap(work / "codes", "<f2", "w+", shape=(rows.units, rows.dimension))
     if form == "exact":
@@ -274,10 +272,8 @@ def tune_nprobe(index: Index, queries: Floats, recall: float = RECALL, source: s
 
 def with_ivf(folder: Path, manifest: Manifest, lists: int) -> Manifest:
     """The manifest of the IVF index in `folder` with `nlist`, and `nprobe` and recall@1 measured on vectors of its own.
-
     The queries are OWN_QUERIES of its vectors, each turned in a random direction until its cosine with itself is
-    OWN_COSINE: as far as a phrase is from its translation.
-    """
+    OWN_COSINE: as far as a phrase is from its translation."""
     index = map_index(folder, replace(manifest, ivf={"nlist": lists, "nprobe": lists, "measured": {}}))
     chosen = np.unique(np.linspace(0, len(index) - 1, OWN_QUERIES).astype(np.int64))
     needed = needed_probes(index, turned(index.reconstruct(chosen), OWN_COSINE, np.random.default_rng(SEED)))

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.base.types import ELLIPSIS, Encoder, Floats, Kind, Origin, Sentence, Skips, Span, Unit
+from rag_mt.base.types import ELLIPSIS, Floats, Kind, Origin, Sentence, Skips, Span, Unit
 from rag_mt.formats.document_runs import is_heading
 from rag_mt.formats.format import Segment
 from rag_mt.formats.reading import segments_of
 from rag_mt.text.splitting import split
-from retrievers.units.unit import unit_settings
+from retrievers.units.unit import SentenceUnits
 
 TITLE_END = "\n"
 PASSAGE_WORDS = 100
@@ -36,19 +36,12 @@ _WORD = re.compile(r"\S+")
 _LINE_END = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
-class PassageUnits:
+class PassageUnits(SentenceUnits):
     """The text of each passage as its unit, with the vector of title and text (a UnitMaker); a query is its whole text.
-
-    With an encoder of no dimension (`NoEncoder`) the vectors are empty: such an index is searched by its terms.
-    """
+    With an encoder of no dimension (`NoEncoder`) the vectors are empty: such an index is searched by its terms."""
 
     unit: Unit = "passage"
     block = 256
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
-        self.dimension = encoder.dimension
-        self.settings: Mapping[str, Any] = unit_settings("passages", encoder)
 
     def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, NDArray[np.int32]]:
         """Vectors (units, dimension) and, int32 (units, 3), the spans of the texts behind their titles."""

@@ -22,11 +22,9 @@ QUERY_THRESHOLD = "query_threshold"
 
 
 class UnitMaker(Protocol):
-    """Texts to units with vectors. Two makers with equal `settings` make comparable vectors.
-
-    `settings` is JSON-able and holds `encoder`, `fingerprint` and all else that changes vectors;
-    `block` is the number of texts whose units comfortably fit into memory at once.
-    """
+    """Texts to units with vectors. Two makers with equal `settings` make comparable vectors. `settings` is JSON-able
+    and holds `encoder`, `fingerprint` and all else that changes vectors; `block` is the number of texts whose units
+    comfortably fit into memory at once."""
 
     unit: Unit
     dimension: int
@@ -60,7 +58,7 @@ class SentenceUnits:
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
         self.dimension = encoder.dimension
-        self.settings: Mapping[str, Any] = unit_settings("sentences", encoder)
+        self.settings: Mapping[str, Any] = unit_settings(f"{self.unit}s", encoder)
 
     def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, NDArray[np.int32]]:
         """Sentence vectors (units, dimension) and the spans 0 to len(text), int32 (units, 3)."""
@@ -76,11 +74,9 @@ def default_layer(encoder: Encoder) -> int:
 
 
 class NgramUnits:
-    """All n-grams of up to `max_words` whole words that have a letter (a UnitMaker).
-
-    The vector is [h_start; h_end]: the states of the first token of the first word and of the last token of the last
-    word, concatenated and L2-normalised; dimension 2 * hidden.
-    """
+    """All n-grams of up to `max_words` whole words that have a letter (a UnitMaker). The vector is [h_start; h_end]:
+    the states of the first token of the first word and of the last token of the last word, concatenated and
+    L2-normalised; dimension 2 * hidden."""
 
     unit: Unit = "phrase"
     block = 256
@@ -116,11 +112,9 @@ class NgramUnits:
 
 
 def span_states(tokens: Sequence[TokenStates], spans: NDArray[np.int32]) -> Floats:
-    """[h_start; h_end] of spans of whole words, L2-normalised, float32 (n, 2 * hidden).
-
-    `tokens[i]` are the states of text i, `spans` int32 (n, 3) text number, start, end, in any order. A span that has no
-    token (it lies beyond the encoder's limit) gets zeros.
-    """
+    """[h_start; h_end] of spans of whole words, L2-normalised, float32 (n, 2 * hidden). `tokens[i]` are the states of
+    text i, `spans` int32 (n, 3) text number, start, end, in any order. A span that has no token (it lies beyond the
+    encoder's limit) gets zeros."""
     hidden = tokens[0].states.shape[1] if tokens else 0
     vectors = np.zeros((len(spans), 2 * hidden), dtype=np.float32)
     ends = np.full((len(spans), 2), -1, dtype=np.int64)
@@ -163,10 +157,8 @@ def lettered(text: str, words: NDArray[np.int32]) -> NDArray[np.bool_]:
 def ngrams(
     texts: NDArray[np.int32], has_letter: NDArray[np.bool_], max_words: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First and last word of every n-gram within one text that has a word with a letter, in lexical order.
-
-    `texts` gives the ascending text number of each word, `has_letter` whether the word has a letter.
-    """
+    """First and last word of every n-gram within one text that has a word with a letter, in lexical order. `texts`
+    gives the ascending text number of each word, `has_letter` whether the word has a letter."""
     before = np.concatenate([[0], np.cumsum(has_letter)])
     first, size = (part.ravel() for part in np.indices((len(texts), max_words)))
     last = first + size

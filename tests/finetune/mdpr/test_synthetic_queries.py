@@ -10,7 +10,7 @@ import pytest
 
 from finetune.mdpr.queries import main
 from finetune.mdpr.relevance import Example, read_examples
-from prompts.queries import query_prompt, question_of
+from prompts.builder import query_prompt, question_of
 from rag_mt.base.types import Completion, PromptQueue, Skips
 
 TOPICS = ["Brücke", "Garten", "Markt", "Turm", "Brunnen", "Schule"]
