@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import get_args
 
 from prompts.safety import MARKS, Guard, one_line
-from prompts.templates import filled, has_shots, read_shots, shot_languages, shots, templates_hash
+from prompts.templates import filled, has_shots, shot_languages, shots, templates_hash
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.languages import base_code, language
@@ -248,10 +248,10 @@ def _examples(kind: str, source: str, target: str) -> tuple[str, ...]:
         fields = {
             "source_language": language(source).name,
             "target_language": language(target).name,
-            "source": asked.text,
-            "translation": answer.text,
-            "related": shown.context,
-            "hints": _hint_line("few-shot.hint", asked.phrase, *shown.context.partition(shown.phrase)),
+            "source": asked["text"],
+            "translation": answer["text"],
+            "related": shown["context"],
+            "hints": _hint_line("few-shot.hint", asked["phrase"], *shown["context"].partition(shown["phrase"])),
         }
         blocks.append(filled(f"few-shot.{kind}.example", fields))
     return tuple(blocks)
@@ -264,7 +264,7 @@ def query_prompt(passage: str, code: str, llm: LanguageModel) -> Prompt:
     shown = guard.neutral(one_line(passage[:LONGEST_PASSAGE]))
     if llm.has_chat_template:
         return Prompt(filled("queries/task", {"language": language(code).name, "passage": shown}), chat=True)
-    asked = read_shots("queries/shots")  # passages with a question, each in several languages
+    asked = shots("queries/shots")  # passages with a question, each in several languages
     known = base_code(code) if base_code(code) in asked[0] else "en"
     examples = "\n\n".join(filled("queries/few-shot", shot[known]) for shot in asked) + "\n\n"
     text = examples + filled("queries/few-shot", {"passage": shown, "question": ""}).rstrip()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -34,26 +33,12 @@ def templates_hash() -> str:
     return settings_hash([[p.name, p.read_text(encoding="utf-8")] for p in files])
 
 
-@dataclass(frozen=True, slots=True)
-class Shot:
-    """A sentence in one language, a noun phrase that stands in it, and another sentence with the same phrase."""
-
-    text: str
-    phrase: str
-    context: str
-
-
 @cache
-def read_shots(name: str) -> tuple[dict[str, dict[str, str]], ...]:
-    """The examples of `templates/NAME.jsonl`, each a mapping from language code to its fields."""
+def shots(name: str = "shots") -> tuple[dict[str, dict[str, str]], ...]:
+    """The examples of `templates/NAME.jsonl`, each a mapping from language code to texts by name: for translation the
+    `text` of a sentence, a noun `phrase` that stands in it, and the `context` of that phrase in another sentence."""
     lines = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     return tuple(json.loads(line) for line in lines)
-
-
-@cache
-def shots() -> tuple[dict[str, Shot], ...]:
-    """The four worked examples, each a mapping from language code to `Shot`."""
-    return tuple({code: Shot(**fields) for code, fields in shot.items()} for shot in read_shots("shots"))
 
 
 def shot_languages() -> tuple[str, ...]:

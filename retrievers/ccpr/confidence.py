@@ -119,15 +119,8 @@ def fit_confidence(
     means, scales = columns.mean(axis=0), columns.std(axis=0)
     scales[scales < 1e-9] = 1.0
     bias, *weights = fit_logistic((columns - means) / scales, right, penalty).tolist()
-    return Confidence(
-        features=tuple(names),
-        weights=tuple(weights),
-        bias=bias,
-        means=tuple(means.tolist()),
-        scales=tuple(scales.tolist()),
-        minimum=minimum,
-        fitted=dict(fitted or {}),
-    )
+    numbers = (tuple(weights), bias, tuple(means.tolist()), tuple(scales.tolist()))
+    return Confidence(tuple(names), *numbers, minimum, dict(fitted or {}))
 
 
 def fit_logistic(columns: Doubles, labels: NDArray[np.bool_], penalty: float = 1.0, steps: int = 100) -> Doubles:

@@ -139,7 +139,12 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of an index folder; raises UserError if there is none, or one that cannot be trusted."""
     if not (folder / MANIFEST).is_file():
-        raise UserError(_missing(folder))
+        if folder.with_name(folder.name + ".building").is_dir():
+            raise UserError(
+                f"the build of index {folder} was interrupted: give the same `rag-mt index build` command again"
+            )
+        state = "is no index (it has no manifest.json)" if folder.exists() else "does not exist"
+        raise UserError(f"index {folder} {state}: build one with `rag-mt index build {folder} FILE --lang LANG`")
     try:
         contents = read_json(folder / MANIFEST)
     except ValueError:
@@ -177,13 +182,6 @@ def change_manifest(folder: Path, known: Manifest, job: str, change: Callable[[M
 def damaged(folder: Path, reason: str) -> UserError:
     """The error for an index that is not what its builder wrote."""
     return UserError(f"index {folder} is damaged: {reason}; build it again with `rag-mt index build --replace`")
-
-
-def _missing(folder: Path) -> str:
-    if folder.with_name(folder.name + ".building").is_dir():
-        return f"the build of index {folder} was interrupted: give the same `rag-mt index build` command again"
-    state = "is no index (it has no manifest.json)" if folder.exists() else "does not exist"
-    return f"index {folder} {state}: build one with `rag-mt index build {folder} FILE --lang LANG`"
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import faiss
 import numpy as np
@@ -22,8 +22,6 @@ from retrievers.index.manifest import SCHEMA, SENTENCES, SPANS, VECTORS, Manifes
 from retrievers.units.unit import QUERY_THRESHOLD
 
 log = logging.getLogger("rag_mt")
-
-T = TypeVar("T")
 
 MOST_LISTS = 1 << 15
 MORE_PROBES = 4
@@ -73,13 +71,7 @@ def open_index(
     Raises UserError for a missing or damaged index, one of another format, and one of other settings.
     """
     manifest = manifest or read_manifest(folder)
-    if maker_settings is not None:
-        _check_settings(folder, manifest, maker_settings)
-    _check_files(folder, manifest, remembered_sha256)
-    return map_index(folder, manifest)
-
-
-def _check_settings(folder: Path, manifest: Manifest, settings: Mapping[str, Any]) -> None:
+    settings = manifest.settings if maker_settings is None else maker_settings
     # The fingerprint tells encoders apart; the same one may go by different names (hub id, folder). What only queries
     # depend on is recorded and may change.
     free = {key: settings[key] for key in ("encoder", QUERY_THRESHOLD) if key in settings}
@@ -89,6 +81,8 @@ def _check_settings(folder: Path, manifest: Manifest, settings: Mapping[str, Any
             f"index {folder} was built{name} with other settings ({'; '.join(different)}): "
             "use the encoder it was built with, or build it again with `rag-mt index build --replace`"
         )
+    _check_files(folder, manifest, remembered_sha256)
+    return map_index(folder, manifest)
 
 
 def _check_files(folder: Path, manifest: Manifest, sha256: Callable[[Path], str]) -> None:
@@ -119,7 +113,7 @@ def map_index(folder: Path, manifest: Manifest) -> Index:
     return Index(folder, manifest, vectors, spans, sentences)
 
 
-def _parsed(folder: Path, name: str, parse: Callable[[Path], T]) -> T:
+def _parsed(folder: Path, name: str, parse: Callable[[Path], Any]) -> Any:
     try:
         return parse(folder)
     except Exception as error:  # NumPy alone raises five kinds

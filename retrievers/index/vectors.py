@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import faiss
 import numpy as np
@@ -34,7 +34,6 @@ log = logging.getLogger("rag_mt")
 lib: Any = faiss
 """FAISS without its type hints, which lack half of what it has."""
 
-Form = Literal["exact", "ivf"]
 FORMS = ("auto", "exact", "ivf")
 
 IVF_FROM: dict[Unit, int] = {"phrase": 1 << 16, "sentence": 1 << 20, "passage": 1 << 20}
@@ -102,12 +101,12 @@ class Rows:
         return self.take(np.linspace(0, self.units - 1, min(count, self.units)).astype(np.int64)).astype(np.float32)
 
 
-def form_for(wanted: str, units: int, unit: Unit) -> Form:
+def form_for(wanted: str, units: int, unit: Unit) -> str:
     """The form that was asked for, or with `auto` the one that fits the size; raises UserError for an unknown one."""
     if wanted not in FORMS:
         raise UserError(f"unknown form {wanted!r} of an index: choose one of {', '.join(FORMS)}")
     if wanted != "auto":
-        return cast(Form, wanted)
+        return wanted
     return "ivf" if units >= IVF_FROM[unit] else "exact"
 
 
@@ -118,7 +117,7 @@ def lists_for(units: int, dimension: int) -> int:
     return max(1, min(wanted, MOST_LISTS, trainable))
 
 
-def write_vectors(path: Path, rows: Rows, form: Form, work: Path) -> int:
+def write_vectors(path: Path, rows: Rows, form: str, work: Path) -> int:
     """Write the vectors file of an index; returns the number of lists of the IVF form, else 0. Centroids and the lists
     of the vectors are kept in the folder `work`, where a later call for the same rows finds them. In memory are the
     training sample or a block of vectors, and eight bytes per unit of the IVF form."""

@@ -90,7 +90,7 @@ def test_what_belongs_to_the_translation_stays(source: str, answer: str, wrapper
 
 def test_a_sentence_of_the_examples_can_be_translated() -> None:
     shot = shots()[0]
-    assert read(shot["en"].text, shot["de"].text) == shot["en"].text
+    assert read(shot["en"]["text"], shot["de"]["text"]) == shot["en"]["text"]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_unusable_answers_say_why(answer: str, reason: str) -> None:
 def test_an_echo_of_the_prompt_is_no_translation(wrapper: str) -> None:
     prompt = prompt_for(wrapper=wrapper, hints=(HINT,))
     echo = {
-        "few-shot": shots()[1]["en"].text,
+        "few-shot": shots()[1]["en"]["text"],
         "compact": "A hint comes from another text and may not fit",
     }.get(wrapper, "- Adapt a phrase that you use to the grammar")
     found = read_answer(Completion(echo, 9, True), SOURCE, prompt)
@@ -169,10 +169,10 @@ def test_an_echo_of_the_prompt_is_no_translation(wrapper: str) -> None:
 
 
 def test_the_translation_of_an_example_answers_a_source_like_it() -> None:
-    source, answer = shots()[1]["de"].text.replace("Arbeit", "Datei"), shots()[1]["en"].text
-    assert source != shots()[1]["de"].text
+    source, answer = shots()[1]["de"]["text"].replace("Arbeit", "Datei"), shots()[1]["en"]["text"]
+    assert source != shots()[1]["de"]["text"]
     assert read(answer, source, hints=(HINT,)) == answer
-    other = shots()[0]["en"].text
+    other = shots()[0]["en"]["text"]
     found = read_answer(Completion(other, 9, True), source, prompt_for(source, hints=(HINT,)))
     assert not found.ok
 

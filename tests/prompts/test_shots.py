@@ -16,11 +16,11 @@ LANGUAGES = ("en", *WMT16)
 @pytest.mark.parametrize("number", range(4))
 def test_each_shot_is_usable(number: int, code: str) -> None:
     shot = shots()[number][code]
-    for text in (shot.text, shot.context):
-        assert re.search(rf"(?<!\w){re.escape(shot.phrase)}(?!\w)", text)
+    for text in (shot["text"], shot["context"]):
+        assert re.search(rf"(?<!\w){re.escape(shot['phrase'])}(?!\w)", text)
         assert Guard().neutral(text, brackets=True) == text and text == text.strip()
-    assert shot.text != shot.context and shot.context != shot.phrase
-    assert 6 <= len(shot.text.split()) <= 20 and len(shot.context) <= 100
+    assert shot["text"] != shot["context"] and shot["context"] != shot["phrase"]
+    assert 6 <= len(shot["text"].split()) <= 20 and len(shot["context"]) <= 100
 
 
 def test_shots_exist_for_all_directions() -> None:
@@ -31,9 +31,8 @@ def test_shots_exist_for_all_directions() -> None:
 
 def test_a_regional_variant_uses_the_shots_of_its_language() -> None:
     prompt = PromptBuilder("de-AT", "en", "auto").build(Sentence("Servus", "de-AT"), ())
-    assert (
-        prompt.text.endswith(f"\n{language('de-AT').name}: Servus\nEnglish:") and shots()[0]["de"].text in prompt.text
-    )
+    assert prompt.text.endswith(f"\n{language('de-AT').name}: Servus\nEnglish:")
+    assert shots()[0]["de"]["text"] in prompt.text
 
 
 @pytest.mark.parametrize(("source", "target"), list(permutations(LANGUAGES, 2)))

@@ -341,6 +341,19 @@ def test_calibration_with_a_confidence_model_is_a_quantile_of_confidences(opened
     assert cut == pytest.approx(np.quantile(found, 0.25))
 
 
+def test_an_index_of_sentences_by_a_phrase_model_has_a_cut_off_of_scores(model, tmp_path) -> None:
+    encoder = encoder_for("sentence", str(model), device="cpu", dtype="float32")
+    build_for("sentence", tmp_path / "i", [Sentence(t, "en") for t in ENGLISH], encoder, "en", show=False)
+    by_score(0.9).save(model / FILE)
+    try:
+        cut = calibrate_for(tmp_path / "i", encoder, ENGLISH, "de", 0.5)
+        assert open_index(tmp_path / "i").manifest.cut_offs() == {"de": cut}
+        retriever = open_retriever("sentence", tmp_path / "i", encoder, source_language="de", target_language="en")
+        assert isinstance(retriever, DenseRetriever) and retriever.cut_off == cut
+    finally:
+        (model / FILE).unlink()
+
+
 def test_the_sample_index_needs_no_cut_off(model, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "cache"))
     corpus = tmp_path / "corpus"
