@@ -119,7 +119,7 @@ class PromptBuilder:
         return self._prompt(sentence, ranked[: bisect_left(range(1, len(ranked)), True, key=too_long)]), 0
 
     def _prompt(self, sentence: Sentence, ranked: Sequence[Hint]) -> Prompt:
-        shown = in_source_order(ranked)
+        shown = tuple(sorted(ranked, key=lambda hint: hint.source_span))
         kind = self.unit if shown else "plain"
         fields = {"source": self._guard.neutral(one_line(sentence.text)), "translation": ""}
         if kind == "phrase":
@@ -191,11 +191,6 @@ def chosen_hints(
     if len(chosen) > limit:
         left_out[f"beyond the limit of {limit}"] = len(chosen) - limit
     return list(chosen.values())[:limit], left_out
-
-
-def in_source_order(hints: Sequence[Hint]) -> tuple[Hint, ...]:
-    """The hints in the order of their source spans."""
-    return tuple(sorted(hints, key=lambda hint: hint.source_span))
 
 
 def hint_line(name: str, text: str, hint: Hint, guard: Guard) -> str:

@@ -23,7 +23,7 @@ from rag_mt.base.paths import alone_in, cache_dir, sync
 from rag_mt.base.types import Encoder, Origin, Sentence
 from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.retriever import CcprUnits
-from retrievers.index.manifest import CONFIDENCE, FORMAT, change_manifest, read_manifest
+from retrievers.index.manifest import CONFIDENCE, FORMAT, Manifest, change_manifest, read_manifest
 from retrievers.index.search import Index, open_index
 from retrievers.index.vectors import QUERIES, tune_nprobe
 from retrievers.registry import build_for, confidence_for, maker_for, searching, terms_for
@@ -101,12 +101,10 @@ def set_confidence(index: Index, confidence: float, source_language: str) -> Non
 
 
 def _store(index: Index, source_language: str, threshold: Mapping[str, Any]) -> None:
-    index.manifest = change_manifest(
-        index.folder,
-        index.manifest,
-        "calibration",
-        lambda now: replace(now, thresholds={**now.thresholds, source_language: threshold}),
-    )
+    def change(manifest: Manifest) -> Manifest:
+        return replace(manifest, thresholds={**manifest.thresholds, source_language: threshold})
+
+    index.manifest = change_manifest(index.folder, index.manifest, "calibration", change)
 
 
 def _tune(index: Index, maker: UnitMaker, texts: Sequence[str], source_language: str) -> None:

@@ -82,8 +82,8 @@ class DualEncoder:
         self.shared = query is passage
         self.device, self.dtype = passage.device, passage.dtype
         self.dimension, self.hidden, self.layers = passage.dimension, passage.hidden, passage.layers
-        prints = [query.fingerprint, passage.fingerprint]
-        self.fingerprint = prints[0] if self.shared else settings_hash(prints)
+        both = [query.fingerprint, passage.fingerprint]
+        self.fingerprint = both[0] if self.shared else settings_hash(both)
 
     def encode(self, texts: Sequence[str], kind: Kind = "query") -> Floats:
         """L2-normalised vectors, float32 (len(texts), dimension), in order, by the encoder of that kind."""

@@ -71,9 +71,6 @@ class Rankings:
     scores: Floats
     ids: NDArray[np.int64]
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
 
 def min_max(rankings: Rankings) -> Floats:
     """Each query's scores between 0 for its last text and 1 for its first; 1 where all are equal, 0 where there is no

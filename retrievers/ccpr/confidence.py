@@ -166,20 +166,17 @@ def search_features(scores: Floats, surfaces: NDArray[np.int64]) -> dict[str, Fl
     `lead`, how far above the mean of the hits of other surfaces; `share` of the best surface among the hits.
     """
     there = surfaces >= 0
-    best = np.where(there[:, 0], scores[:, 0], 0.0)
     other = there & (surfaces != surfaces[:, :1])
-    none = ~other.any(axis=1)
-    counted = np.where(there, scores, 0.0)
-    last = np.where(there, scores, np.inf).min(axis=1, initial=np.inf)
-    last = np.where(there[:, 0], last, 0.0)
+    any_hit, alone = there[:, 0], ~other.any(axis=1)
+    best = np.where(any_hit, scores[:, 0], 0.0)
+    last = np.where(any_hit, np.where(there, scores, np.inf).min(axis=1, initial=np.inf), 0.0)
     second = np.where(other, scores, -np.inf).max(axis=1, initial=-np.inf)
-    mean = np.where(other, counted, 0.0).sum(axis=1) / np.maximum(other.sum(axis=1), 1)
-    same = (there & ~other).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+    mean = np.where(other, scores, 0.0).sum(axis=1) / np.maximum(other.sum(axis=1), 1)
     features = {
         "score": best,
-        "margin": best - np.where(none, last, second),
-        "lead": best - np.where(none, last, mean),
-        "share": same,
+        "margin": best - np.where(alone, last, second),
+        "lead": best - np.where(alone, last, mean),
+        "share": (there & ~other).sum(axis=1) / np.maximum(there.sum(axis=1), 1),
     }
     return {name: values.astype(np.float32) for name, values in features.items()}
 

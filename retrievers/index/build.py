@@ -29,7 +29,7 @@ from retrievers.index.manifest import FORMAT, MANIFEST, VECTORS, Manifest, diffe
 from retrievers.index.search import map_sentences, map_spans
 from retrievers.index.shards import BODY, Shard, distinct_blocks, merge_texts, read_shard, texts_digest, write_shard
 from retrievers.index.vectors import Rows, form_for, with_ivf, write_vectors
-from retrievers.units.unit import UnitMaker, index_block
+from retrievers.units.unit import UnitMaker
 
 log = logging.getLogger("rag_mt")
 
@@ -75,13 +75,14 @@ def build_index(
     _check_target(folder, replace)
     form_for(form, 0, maker.unit)  # an unknown one is told now
     building = folder.with_name(folder.name + ".building")
+    block = int(getattr(maker, "pooled", maker.block))
     term_settings = None if terms is None else asdict(terms)
     settings = {
         "format": FORMAT,
         "retriever": retriever,
         "language": language,
         "settings": dict(maker.settings),
-        "block": index_block(maker),
+        "block": block,
         "input": dict(plan or {}),
         **({"terms": term_settings} if term_settings else {}),
     }
@@ -92,7 +93,7 @@ def build_index(
             _check_target(folder, replace)  # again: it may have come back
             _begin(building, folder, settings, restart)
             counts = {"read": 0, "kept": 0, "duplicates": 0, "unusable": 0}
-            blocks = distinct_blocks(sentences, index_block(maker), counts)
+            blocks = distinct_blocks(sentences, block, counts)
             with closing(progress(total, "sentences", f"indexing {language_of(language).name}", show=show)) as bar:
                 shards, resumed = _shards(building, folder, blocks, maker, shard_seconds, bar, advance)
             manifest = Manifest(

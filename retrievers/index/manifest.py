@@ -104,9 +104,7 @@ class Manifest:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able contents, without the hash."""
-        contents = asdict(self)
-        del contents["resumed"]
-        return contents
+        return {name: value for name, value in asdict(self).items() if name != "resumed"}
 
     def describe(self) -> str:
         """One line for people."""

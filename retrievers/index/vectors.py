@@ -96,10 +96,6 @@ class Rows:
         """Rows `low` to `high` (exclusive), float16 (high - low, dimension)."""
         return self.take(np.arange(low, high))
 
-    def sample(self, count: int) -> Floats:
-        """`count` rows spread evenly over all, float32 (count, dimension); all of them if there are fewer."""
-        return self.take(np.linspace(0, self.units - 1, min(count, self.units)).astype(np.int64)).astype(np.float32)
-
 
 def form_for(wanted: str, units: int, unit: Unit) -> str:
     """The form that was asked for, or with `auto` the one that fits the size; raises UserError for an unknown one."""
@@ -195,7 +191,8 @@ def _trained(rows: Rows, path: Path) -> Any:
             return index
     except RuntimeError:
         pass
-    sample = rows.sample(min(SAMPLE_PER_LIST * lists, SAMPLE_PER_GROUP * math.isqrt(lists)))
+    size = min(SAMPLE_PER_LIST * lists, SAMPLE_PER_GROUP * math.isqrt(lists), rows.units)
+    sample = rows.take(np.linspace(0, rows.units - 1, size).astype(np.int64)).astype(np.float32)  # spread evenly
     log.info("centroids of %d lists from %d vectors", lists, len(sample))
     index = lib.index_factory(rows.dimension, f"IVF{lists}(SQfp16),SQfp16", lib.METRIC_INNER_PRODUCT)
     index.by_residual = False

@@ -37,12 +37,6 @@ class UnitMaker(Protocol):
         ...
 
 
-def index_block(maker: UnitMaker) -> int:
-    """The number of texts whose units an index takes at once: those that the maker puts together (`pooled`), if it
-    does so, else its block."""
-    return int(getattr(maker, "pooled", maker.block))
-
-
 def unit_settings(units: str, encoder: Encoder, **others: Any) -> dict[str, Any]:
     """The `settings` of a unit maker that has this encoder."""
     return {"units": units, "encoder": encoder.id, "fingerprint": encoder.fingerprint, **others}
