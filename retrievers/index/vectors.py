@@ -101,9 +101,8 @@ def form_for(wanted: str, units: int, unit: Unit) -> str:
     """The form that was asked for, or with `auto` the one that fits the size; raises UserError for an unknown one."""
     if wanted not in FORMS:
         raise UserError(f"unknown form {wanted!r} of an index: choose one of {', '.join(FORMS)}")
-    if wanted != "auto":
-        return wanted
-    return "ivf" if units >= IVF_FROM[unit] else "exact"
+    fitting = "ivf" if units >= IVF_FROM[unit] else "exact"
+    return fitting if wanted == "auto" else wanted
 
 
 def lists_for(units: int, dimension: int) -> int:
