@@ -259,9 +259,9 @@ def query_prompt(passage: str, code: str, llm: LanguageModel) -> Prompt:
     shown = guard.neutral(one_line(passage[:LONGEST_PASSAGE]))
     if llm.has_chat_template:
         return Prompt(filled("queries/task", {"language": language(code).name, "passage": shown}), chat=True)
-    asked = shots("queries/shots")  # passages with a question, each in several languages
-    known = base_code(code) if base_code(code) in asked[0] else "en"
-    examples = "\n\n".join(filled("queries/few-shot", shot[known]) for shot in asked) + "\n\n"
+    passages = shots("queries/shots")  # with a question each
+    known = base_code(code) if base_code(code) in passages[0] else "en"
+    examples = "\n\n".join(filled("queries/few-shot", shot[known]) for shot in passages) + "\n\n"
     text = examples + filled("queries/few-shot", {"passage": shown, "question": ""}).rstrip()
     return Prompt(text, shared=len(examples), stop=("\n",))
 
