@@ -171,8 +171,8 @@ class Bm25:
 
     def problem(self, texts: int) -> str:
         """What is wrong with files that should hold the terms of so many texts, or an empty string."""
-        lengths, bounds, terms = self.lengths, self._scores.indptr, len(self.numbers)
-        units = self._scores.indices
+        lengths, terms = self.lengths, len(self.numbers)
+        bounds, units = self._scores.indptr, self._scores.indices
         if len(lengths) != texts or (lengths < 0).any() or int(lengths.sum(dtype=np.int64)) != len(self.tokens):
             return f"{TERM_LENGTHS} and {TERM_TOKENS} do not hold the terms of {texts} units"
         if self._scores.shape[1] != terms or not _within(self.tokens, terms):

@@ -55,12 +55,10 @@ class HybridSettings(Bm25Settings):
 
     def __post_init__(self) -> None:
         Bm25Settings.__post_init__(self)
-        _check_alpha(self.alpha)
-
-
-def _check_alpha(alpha: float) -> None:
-    if not 0 <= alpha <= 1:
-        raise UserError(f"alpha of the hybrid is {alpha:g}: expected a number from 0 (dense only) to 1 (BM25 only)")
+        if not 0 <= self.alpha <= 1:
+            raise UserError(
+                f"alpha of the hybrid is {self.alpha:g}: expected a number from 0 (dense only) to 1 (BM25 only)"
+            )
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def min_max(rankings: Rankings) -> Floats:
 def weighted(terms: Rankings, dense: Rankings, alpha: float, k: int) -> Rankings:
     """The `k` best texts of either ranking by alpha * (BM25 score) + (1 - alpha) * (dense score), as scaled by
     `min_max`; equal sums by lowest number. Raises UserError for an alpha that is no share."""
-    _check_alpha(alpha)
+    HybridSettings(alpha=alpha)
     return _summed([alpha * min_max(terms), (1 - alpha) * min_max(dense)], [terms, dense], k)
 
 

@@ -63,8 +63,7 @@ class CcprUnits:
 
     def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, NDArray[np.int32]]:
         """Vectors (units, dimension) and int32 (units, 3) text number, start, end, ordered by all three."""
-        vectors, spans, _ = self.scored(texts, self.thresholds[kind])
-        return vectors, spans
+        return self.scored(texts, self.thresholds[kind])[:2]
 
     @torch.inference_mode()
     def scored(self, texts: Sequence[str], threshold: float) -> tuple[Floats, NDArray[np.int32], Floats]:

@@ -109,9 +109,8 @@ class TransformerEncoder:
     def layer_states(self, texts: Sequence[str], layers: Sequence[int]) -> Iterator[tuple[TokenStates, ...]]:
         """For each text, in order, its `states` of each of `layers`: one pass for all of them."""
         depths = [layer if layer >= 0 else self.layers + 1 + layer for layer in layers]
-        for layer, depth in zip(layers, depths, strict=True):
-            if not 0 <= depth <= self.layers:
-                raise ValueError(f"layer {layer} of {self.id}: it has layers 0 to {self.layers}")
+        if wrong := [layer for layer, depth in zip(layers, depths, strict=True) if not 0 <= depth <= self.layers]:
+            raise ValueError(f"layer {wrong[0]} of {self.id}: it has layers 0 to {self.layers}")
         for begin in range(0, len(texts), STATES_BLOCK):
             yield from self._block_states(texts[begin : begin + STATES_BLOCK], depths)
 

@@ -159,6 +159,8 @@ class Index:
         into the `probes` nearest lists (default: the `nprobe` of its manifest), into more where those hold too little.
         Units of the sentences numbered `without` are left out; where nothing is left the number is -1.
         """
+        if self._vectors is None:
+            raise ValueError(f"index {self.folder} has no vectors: it is searched by its terms")
         queries = np.ascontiguousarray(vectors, dtype=np.float32)
         if queries.ndim != 2 or queries.shape[1] != self.manifest.dimension:
             raise ValueError(f"vectors of shape {queries.shape}: expected (queries, {self.manifest.dimension})")
@@ -178,6 +180,8 @@ class Index:
     @property
     def terms(self) -> Bm25:
         """BM25 over the units, which it knows by the same numbers; opened at the first use."""
+        if self.manifest.terms is None:
+            raise ValueError(f"index {self.folder} has no terms: it is searched by its vectors")
         if self._terms is None:
             self._terms = Bm25.open(self.folder)
         return self._terms

@@ -164,8 +164,8 @@ def merge_texts(shards: Sequence[Shard], folder: Path) -> None:
     """Write the spans and the sentences of all shards, one shard in memory at a time; the bytes do not depend on where
     a shard ends."""
     names = pa.array(dict.fromkeys(name for shard in shards for name in shard.origins), pa.string())
-    units = sum(s.units for s in shards)
-    spans = np.lib.format.open_memmap(folder / SPANS, mode="w+", dtype="<i4", shape=(units, 3))
+    shape = (sum(shard.units for shard in shards), 3)
+    spans = np.lib.format.open_memmap(folder / SPANS, mode="w+", dtype="<i4", shape=shape)
     unit = sentence = 0
     with pa.ipc.new_file(str(folder / SENTENCES), SCHEMA) as table:
         for shard in shards:

@@ -291,10 +291,8 @@ def turned(vectors: Floats, cosine: float, rng: np.random.Generator) -> Floats:
 
 def needed_probes(index: Index, queries: Floats) -> NDArray[np.int64]:
     """For each query (n, dimension) the number of lists to look into for its exact best unit."""
-    assert index.manifest.ivf is not None
-    lists = int(index.manifest.ivf["nlist"])
     blocks = [queries[begin : begin + BLOCK] for begin in range(0, len(queries), BLOCK)]
-    best = [index.search(block, 1, probes=lists)[1][:, 0] for block in blocks]
+    best = [index.search(block, 1, probes=MOST_LISTS)[1][:, 0] for block in blocks]
     return np.concatenate([index.list_ranks(block, ids) + 1 for block, ids in zip(blocks, best, strict=True)])
 
 
