@@ -24,7 +24,8 @@ QUERY_THRESHOLD = "query_threshold"
 class UnitMaker(Protocol):
     """Texts to units with vectors. Two makers with equal `settings` make comparable vectors. `settings` is JSON-able
     and holds `encoder`, `fingerprint` and all else that changes vectors; `block` is the number of texts whose units
-    comfortably fit into memory at once."""
+    comfortably fit into memory at once. A maker whose units come from several texts of an index has `pooled` too, their
+    number."""
 
     unit: Unit
     dimension: int
