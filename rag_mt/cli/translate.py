@@ -133,7 +133,6 @@ def _read(path: Path, side: Side, output: Path | None, options: argparse.Namespa
     from rag_mt.translation.jobs import split_segments
 
     form = format_of(path, options.format)
-    form.check(path, side, language(options.tgt).code)
     return _FileJob(path, form, side, output, split_segments(form.segments(path, side, skips), side.language))
 
 
@@ -250,11 +249,11 @@ def _one(translator: Translator, job: _FileJob, totals: Counts, options: argpars
             if options.show_hints:
                 made = _shown(made, bar)
             if output is None:
-                form.fill(path, side, translator.target, made, cast(BinaryIO, live or sys.stdout.buffer))
+                form.fill(path, side, made, cast(BinaryIO, live or sys.stdout.buffer))
                 sys.stdout.buffer.flush()
             else:
                 with whole_file(output) as part, part.open("wb") as file, compressed(file, output) as packed:
-                    form.fill(path, side, translator.target, made, packed)
+                    form.fill(path, side, made, packed)
         except KeyboardInterrupt:
             if journal:
                 journal.close()

@@ -1,7 +1,7 @@
 """Files as byte streams and as lines that can be written again byte for byte, in constant memory.
 
-Compression is known by its first bytes. Lines end in LF, CRLF or CR and in nothing else: U+2028 and its like belong to
-the text.
+Compression is known by its first bytes. Lines end in LF, CRLF or CR and in nothing else: U+2028 and the like are
+text.
 """
 
 from __future__ import annotations
@@ -81,12 +81,24 @@ def open_bytes(path: Path) -> BinaryIO:
 
     Raises UserError if there is no such regular file, if it cannot be opened, and from reads where it is damaged.
     """
-    file = _opened(path)
-    head = file.peek(_HEAD)[:6]
-    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "")
-    if not kind:
-        return file
-    return cast(BinaryIO, io.BufferedReader(_Decompressed(file, kind, path), _CHUNK))
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise UserError(f"{path} is a folder: expected a file, give one in it")
+        if not stat.S_ISREG(mode):
+            raise UserError(f"{path} is a pipe or device: expected a file that can be read twice, save it to one")
+        file = io.BufferedReader(io.FileIO(path), _CHUNK)
+    except FileNotFoundError:
+        raise UserError(f"file {path} does not exist: check its name") from None
+    except PermissionError:
+        raise UserError(f"file {path} may not be read: check its permissions") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"file {path} cannot be opened ({error}): check its name") from None
+    head = file.peek(_HEAD)
+    for magic, (kind, new_member) in _DECOMPRESSORS.items():
+        if head.startswith(magic):
+            return cast(BinaryIO, io.BufferedReader(_Decompressed(file, kind, new_member, path), _CHUNK))
+    return file
 
 
 def read_lines(path: Path, skips: Skips, max_chars: int = MAX_CHARS) -> Iterator[Line]:
@@ -112,8 +124,12 @@ def read_lines(path: Path, skips: Skips, max_chars: int = MAX_CHARS) -> Iterator
             if reason:
                 skips.add(Origin(str(path), number), reason)
             yield Line(number, raw, text)
-    if skips.shown:
-        _note(path, number, ends)
+    if skips.shown and not number:
+        log.info("%s is empty", path)
+    names = {b"\n": "LF", b"\r\n": "CRLF", b"\r": "CR"}
+    kinds = [f"{ends[end]} {name}" for end, name in names.items() if ends[end]]
+    if skips.shown and len(kinds) > 1:
+        log.info("%s has mixed line ends, kept as they are: %s", path, ", ".join(kinds))
 
 
 @contextmanager
@@ -155,22 +171,6 @@ def check_text(stream: BinaryIO, path: Path) -> None:
         raise UserError(f"{path} looks like a binary file (it holds NUL bytes): expected UTF-8 text, give another file")
 
 
-def _opened(path: Path) -> io.BufferedReader:
-    try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise UserError(f"{path} is a folder: expected a file, give one in it")
-        if not stat.S_ISREG(mode):
-            raise UserError(f"{path} is a pipe or device: expected a file that can be read twice, save it to one")
-        return io.BufferedReader(io.FileIO(path), _CHUNK)
-    except FileNotFoundError:
-        raise UserError(f"file {path} does not exist: check its name") from None
-    except PermissionError:
-        raise UserError(f"file {path} may not be read: check its permissions") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"file {path} cannot be opened ({error}): check its name") from None
-
-
 def _line_end(raw: bytes) -> bytes:
     if raw.endswith(b"\r\n"):
         return b"\r\n"
@@ -206,61 +206,23 @@ def _decoded(raw: bytes, max_chars: int) -> tuple[str | None, str]:
     return (None, reason) if reason else (text, "")
 
 
-def _note(path: Path, number: int, ends: Counter[bytes]) -> None:
-    if not number:
-        log.info("%s is empty", path)
-    names = {b"\n": "LF", b"\r\n": "CRLF", b"\r": "CR"}
-    found = [f"{ends[end]} {name}" for end, name in names.items() if ends[end]]
-    if len(found) > 1:
-        log.info("%s has mixed line ends, kept as they are: %s", path, ", ".join(found))
-
-
-class _Frames:
-    """Reads zstd frames or xz streams to the end of the file. Unlike the libraries' own readers it notices a last zstd
-    frame that is not complete and bytes after an xz stream."""
-
-    def __init__(self, file: BinaryIO, decompressor: Callable[[], Any]) -> None:
-        self._file, self._decompressor = file, decompressor
-        self._frame: Any = None
-        self._ready = memoryview(b"")
-
-    def read(self, size: int) -> bytes:
-        while not self._ready:
-            left = (
-                self._frame.unused_data.lstrip(b"\x00") if self._frame and self._frame.eof else b""
-            )  # xz pads with NUL
-            # A zstd block can grow 32,000-fold: small bites keep the memory small.
-            data = left or self._file.read(1024)
-            if not data:
-                if self._frame and not self._frame.eof:
-                    raise EOFError("it ends too early")
-                return b""
-            if not self._frame or self._frame.eof:
-                self._frame = self._decompressor()
-            self._ready = memoryview(self._frame.decompress(data))
-        out, self._ready = self._ready[:size], self._ready[size:]
-        return bytes(out)
-
-
-_MAGIC = {
-    b"\x1f\x8b": "gz",
-    b"\xfd7zXZ\x00": "xz",
-    b"\x28\xb5\x2f\xfd": "zst",
-    **{bytes((n, 0x2A, 0x4D, 0x18)): "zst" for n in range(0x50, 0x60)},  # frames to skip: parallel zstd begins with one
+_DECOMPRESSORS: dict[bytes, tuple[str, Callable[[], Any]]] = {
+    b"\x1f\x8b": ("gz", lambda: zlib.decompressobj(zlib.MAX_WBITS | 16)),
+    b"\xfd7zXZ\x00": ("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
 }
-_READERS: dict[str, Callable[[BinaryIO], Any]] = {
-    "gz": lambda file: gzip.GzipFile(fileobj=file),
-    "xz": lambda file: _Frames(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
-    "zst": lambda file: _Frames(file, lambda: zstandard.ZstdDecompressor().decompressobj()),
-}
+_ZSTD = "zst", lambda: zstandard.ZstdDecompressor().decompressobj()
+_DECOMPRESSORS[b"\x28\xb5\x2f\xfd"] = _ZSTD
+_DECOMPRESSORS |= {bytes((n, 0x2A, 0x4D, 0x18)): _ZSTD for n in range(0x50, 0x60)}  # skippable: pzstd begins with one
 
 
 class _Decompressed(io.RawIOBase):
-    """A decompressing stream whose errors are one sentence for the user."""
+    """The contents of all members of a compressed file. Damage, a last member that is not complete and bytes after it
+    are UserErrors: the libraries' own readers overlook some of these."""
 
-    def __init__(self, file: BinaryIO, kind: str, path: Path) -> None:
-        self._file, self._kind, self._path = file, kind, path
-        self._reader = _READERS[kind](file)
+    def __init__(self, file: BinaryIO, kind: str, new_member: Callable[[], Any], path: Path) -> None:
+        self._file, self._kind, self._new_member, self._path = file, kind, new_member, path
+        self._member: Any = None
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -268,13 +230,27 @@ class _Decompressed(io.RawIOBase):
     def readinto(self, buffer: object) -> int:
         view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
         try:
-            data = self._reader.read(len(view))
+            while not self._ready and (data := self._compressed()):
+                if not self._member or self._member.eof:
+                    self._member = self._new_member()
+                self._ready = memoryview(self._member.decompress(data))
         except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
             raise UserError(
                 f"{self._path} is a damaged or truncated .{self._kind} file ({error}): get it again"
             ) from None
-        view[: len(data)] = data
-        return len(data)
+        size = min(len(view), len(self._ready))
+        view[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _compressed(self) -> bytes:
+        """The next bytes to decompress; empty at the end of the file."""
+        ended = self._member is not None and self._member.eof
+        left: bytes = self._member.unused_data.lstrip(b"\x00") if ended else b""  # gz and xz pad with NUL
+        # A zstd block can grow 32,000-fold: small bites keep the memory small.
+        data = left or self._file.read(1024)
+        if not data and self._member and not ended:
+            raise EOFError("it ends too early")
+        return data
 
     def close(self) -> None:
         if not self.closed:
