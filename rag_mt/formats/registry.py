@@ -51,7 +51,7 @@ def format_by_suffix(path: PurePath) -> str:
 
 
 def check_content(path: Path, name: PurePath) -> None:
-    """Raise the UserError of `format_of` for an uploaded file that is stored at `path` and that its user calls `name`."""
+    """Raise the UserError of `format_of` for an upload that is stored at `path` and that its user calls `name`."""
     if not format_by_suffix(name):
         _format_by_content(path, name)
 
