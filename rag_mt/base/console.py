@@ -83,6 +83,13 @@ def quiet_libraries() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """`--format` and `--column` of the input files."""
+    parser.add_argument("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
+    column_help = "column (number from 1, or name) of a TSV or field of a JSONL input"
+    parser.add_argument("--column", default="", help=column_help)
+
+
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """`--device` and `--dtype`."""
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: auto)")

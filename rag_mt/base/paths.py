@@ -108,7 +108,7 @@ def alone_in(folder: Path, job: str, wait: bool = False) -> Iterator[None]:
 
 
 def locked(path: Path, wait: bool = False) -> FileLock | None:
-    """The lock of a file, which holds the number of its process; None if it is held already (unless told to wait)."""
+    """The lock of a file, which holds the number of its process; None if another one holds it and `wait` is false."""
     lock = FileLock(path, thread_local=False, on_acquired=_sign)
     try:
         lock.acquire(blocking=wait)
@@ -118,7 +118,7 @@ def locked(path: Path, wait: bool = False) -> FileLock | None:
 
 
 def release(lock: FileLock) -> None:
-    """Give a lock back and remove its file; who waits for it notices that and makes a new one."""
+    """Give a lock back and remove its file; whoever waits for it notices that and makes a new one."""
     with suppress(OSError):  # Windows removes no file that is open: there the library does it after the release
         Path(lock.lock_file).unlink()
     lock.release(force=True)

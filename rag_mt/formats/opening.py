@@ -30,6 +30,9 @@ log = logging.getLogger("rag_mt")
 MAX_CHARS = 100_000
 """A longer line is no text of people; a long paragraph is cut into sentences like any other."""
 
+MAX_DOCUMENT = 512 * 2**20
+"""Bytes of a file that is read whole."""
+
 BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 18
 _HEAD = 8192
@@ -101,6 +104,15 @@ def open_bytes(path: Path) -> BinaryIO:
     return file
 
 
+def read_whole(path: Path, advice: str) -> bytes:
+    """All bytes of a file; raises UserError with advice for one of more than MAX_DOCUMENT bytes."""
+    with open_bytes(path) as stream:
+        data = stream.read(MAX_DOCUMENT + 1)
+    if len(data) > MAX_DOCUMENT:
+        raise UserError(f"{path} has more than {MAX_DOCUMENT >> 20} MB: {advice}")
+    return data
+
+
 def read_lines(path: Path, skips: Skips, max_chars: int = MAX_CHARS) -> Iterator[Line]:
     """The lines of a UTF-8 file; their bytes joined are the file's bytes.
 
@@ -111,7 +123,7 @@ def read_lines(path: Path, skips: Skips, max_chars: int = MAX_CHARS) -> Iterator
     ends: Counter[bytes] = Counter()
     number = 0
     with open_bytes(path) as stream:
-        check_text(stream, path)
+        check_text(cast(io.BufferedReader, stream).peek(_HEAD)[:_HEAD], path)
         for raw, goes_on in _raw_lines(stream, 4 * max_chars + len(BOM) + 2):
             number += not goes_on
             end = _line_end(raw)
@@ -161,9 +173,8 @@ def fault(text: str) -> str:
     return "noncharacter or unpaired surrogate" if _NO_CHARACTER.search(text) else ""
 
 
-def check_text(stream: BinaryIO, path: Path) -> None:
-    """Raise UserError with what to do if the stream does not begin like UTF-8 text; nothing is consumed."""
-    head = cast(io.BufferedReader, stream).peek(_HEAD)[:_HEAD]
+def check_text(head: bytes, path: Path) -> None:
+    """Raise UserError with what to do if a file that begins with `head` is no UTF-8 text."""
     for magic, kind in _NOT_TEXT.items():
         if head.startswith(magic):
             raise UserError(f"{path} looks like {kind}; expected UTF-8 text")

@@ -24,11 +24,10 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code
 from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Segment, Side, usable
-from rag_mt.formats.opening import BOM, check_text, open_bytes
+from rag_mt.formats.opening import BOM, check_text, read_whole
 
 log = logging.getLogger("rag_mt")
 
-MAX_CATALOG = 512 * 2**20
 MAX_PLURALS = 10
 """No language has more than six."""
 WIDTH = 79
@@ -70,7 +69,7 @@ class Message:
     @property
     def sources(self) -> list[str]:
         plural = self.strings.get("msgid_plural")
-        return [self.strings["msgid"], plural] if plural else [self.strings["msgid"]]
+        return [self.strings["msgid"], *([plural] if plural else [])]
 
     @property
     def forms(self) -> list[str]:
@@ -190,11 +189,8 @@ PO = _Po()
 
 def read_catalog(file: Path) -> Catalog:
     """The catalogue of a PO or POT file. Raises UserError with the line of what cannot be read."""
-    with open_bytes(file) as stream:
-        check_text(stream, file)
-        data = stream.read(MAX_CATALOG + 1)
-    if len(data) > MAX_CATALOG:
-        raise UserError(f"{file} has more than {MAX_CATALOG >> 20} MB: split it with `msggrep` or `msgfilter`")
+    data = read_whole(file, "split it with `msggrep` or `msgfilter`")
+    check_text(data[:8192], file)
     text, encoding = _decoded(file, data)
     lines = list(io.StringIO(text, newline="\n"))  # split at LF only
     return Catalog(lines, list(_messages(file, lines)), encoding, data.startswith(BOM))

@@ -14,10 +14,9 @@ from typing import Any, BinaryIO, cast
 from lxml import etree
 
 from rag_mt.base.errors import UserError
-from rag_mt.formats.opening import BOM, open_bytes
+from rag_mt.formats.opening import BOM, open_bytes, read_whole
 
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-MAX_DOCUMENT = 512 * 2**20
 _SAFE = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 # `*+` never tries other pieces of what it has read: n comments could be cut in 2^n ways.
 _MISC = r"(?:\s|<!--.*?-->|<\?.*?\?>)*+"
@@ -99,9 +98,10 @@ def iterate(file: Path, stream: BinaryIO, events: tuple[str, ...], tags: tuple[s
 
 
 def parse(file: Path) -> Any:
-    """The whole tree of a document of at most 512 MB that `read_head` has let through."""
-    with open_bytes(file) as stream, _xml_errors(file):
-        return etree.parse(_Limited(file, stream), etree.XMLParser(**_SAFE))
+    """The whole tree of a document that `read_head` has let through."""
+    data = read_whole(file, "split it into smaller files")
+    with _xml_errors(file):
+        return etree.fromstring(data, etree.XMLParser(**_SAFE)).getroottree()
 
 
 def write(tree: Any, head: Head, out: BinaryIO) -> None:
@@ -171,17 +171,3 @@ def _xml_errors(file: Path) -> Iterator[None]:
 def _malformed(file: Path, line: int, message: str) -> UserError:
     """What to say of an error that the parser found; its message may run over several lines."""
     return UserError(f"{file}:{line}: not well-formed XML ({' '.join(message.split())}): repair it or export it again")
-
-
-class _Limited:
-    """A stream that refuses to be longer than MAX_DOCUMENT bytes."""
-
-    def __init__(self, file: Path, stream: BinaryIO) -> None:
-        self.file, self.stream, self.seen = file, stream, 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self.stream.read(size)
-        self.seen += len(data)
-        if self.seen > MAX_DOCUMENT:
-            raise UserError(f"{self.file} has more than {MAX_DOCUMENT >> 20} MB: split it into smaller files")
-        return data
