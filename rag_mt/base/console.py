@@ -52,7 +52,8 @@ def progress(total: int | None, unit: str, title: str, initial: int = 0, show: b
 def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """The exit code of a command; mistakes of the user become one sentence on stderr."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    quiet_libraries()
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("rag_mt")
@@ -75,12 +76,6 @@ def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namesp
         place = f"{error.filename}: " if error.filename else ""
         note(f"rag-mt: {place}{error.strerror or error}: check the path, its permissions and the free space")
         return WRONG_USE
-
-
-def quiet_libraries() -> None:
-    """Leave stderr to our own lines: no progress bars and advice from the model libraries."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:

@@ -11,8 +11,7 @@ import lxml.html
 from lxml import etree
 
 from rag_mt.base.errors import UserError
-from rag_mt.formats.inline import append_text, flatten, rebuild
-from rag_mt.formats.xml import legal, local_name
+from rag_mt.formats.xml import append_text, flatten, legal, local_name, rebuild
 
 _INLINE = """a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q s small span strike strong sub sup
     time tt u"""
@@ -30,7 +29,7 @@ _TYPE = re.compile(r"\s*<!doctype[^>]*>\s*", re.IGNORECASE)
 _AFTER_END = re.compile(r"</html\s*>.*?\w", re.IGNORECASE | re.DOTALL)
 _END = re.compile(r"</(?:html|body)\s*>", re.IGNORECASE)
 _TAG_START = re.compile(r"<[A-Za-z/!?]")
-_CODE, _TAG, _RUN = "g", "data-rag-mt-tag", "rag-mt-run"  # `g` is the inline code with text of rag_mt.formats.inline
+_CODE, _TAG, _RUN = "g", "data-rag-mt-tag", "rag-mt-run"  # `g` is the inline code with text of rag_mt.formats.xml
 _BLANK = re.compile(r"[ \t\r\n\f]+")
 _LETTER = re.compile(r"[^\W\d_]")
 

@@ -46,16 +46,12 @@ class _Row:
     header: bool = False
 
 
-class _LineFormat:
-    """A Format whose lines have one text each at most: `rows` finds it, `filled` puts its translation there."""
+class _Text:
+    """Plain text: every line that is not blank is a segment, with the white space around it. The other formats of lines
+    find other texts in them (`rows`) and put their translations elsewhere (`filled`)."""
 
-    def rows(self, file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
-        """All lines of the file."""
-        raise NotImplementedError
-
-    def filled(self, row: _Row, target: str, translated: TranslatedText | None) -> str | None:
-        """The new text of a line, with the translation if it has one; None leaves the line as it is."""
-        raise NotImplementedError
+    name = "text"
+    suffixes: tuple[str, ...] = (".txt", ".text")
 
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
         for row in self.rows(file, side, skips):
@@ -67,13 +63,6 @@ class _LineFormat:
             new = self.filled(row, side.target, next(translations) if row.text else None)
             out.write(row.line.raw if new is None else row.line.with_text(new))
 
-
-class _Text(_LineFormat):
-    """Plain text: every line that is not blank is a segment, with the white space around it."""
-
-    name = "text"
-    suffixes: tuple[str, ...] = (".txt", ".text")
-
     def rows(self, file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
         """All lines; UserError if a column is asked for."""
         if side.column:
@@ -84,10 +73,11 @@ class _Text(_LineFormat):
             yield _Row(line, _unless_blank(line.text))
 
     def filled(self, row: _Row, target: str, translated: TranslatedText | None) -> str | None:
+        """The new text of a line, with the translation if it has one; None leaves the line as it is."""
         return translated.text if translated else None
 
 
-class _Tsv(_LineFormat):
+class _Tsv(_Text):
     """Tables: the segments are the cells of a column that are not blank.
 
     Without `side.column` it is the column whose header is the language's code or English name, else the first, which
@@ -96,7 +86,7 @@ class _Tsv(_LineFormat):
     """
 
     name = "tsv"
-    suffixes: tuple[str, ...] = (".tsv", ".tab")
+    suffixes = (".tsv", ".tab")
 
     def rows(self, file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
         """All rows; those without the column are skips. Raises UserError if a named column is not in the first line."""
@@ -129,23 +119,20 @@ class _Tsv(_LineFormat):
         return "\t".join([*cells[: row.width], new, *cells[row.width :]])
 
 
-class _Jsonl(_LineFormat):
+class _Jsonl(_Text):
     """JSON Lines: a field of every record; lines that are no JSON object or have no such text are skips. Translations
     become the fields `translation`, `hints` and `notes`; to a name that is taken the target is added."""
 
     name = "jsonl"
-    suffixes: tuple[str, ...] = (".jsonl", ".ndjson")
+    suffixes = (".jsonl", ".ndjson")
 
     def rows(self, file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
         for line in read_lines(file, skips, MAX_RECORD):
             if not line.text or not line.text.strip():
                 yield _Row(line)
                 continue
-            try:
-                values = json.loads(line.text)
-            except (ValueError, RecursionError):
-                values = None
-            text, reason = text_of(values, side) if isinstance(values, dict) else (None, "not a JSON object")
+            record = json_object(line.text)
+            text, reason = (None, "not a JSON object") if record is None else text_of(record, side)
             if reason:
                 skips.add(Origin(str(file), line.number), reason)
             yield _Row(line, text or "")
@@ -164,6 +151,15 @@ class _Jsonl(_LineFormat):
 def one_cell(text: str) -> str:
     """The text as a cell: tabs and line ends become spaces."""
     return _SEPARATORS.sub(" ", text)
+
+
+def json_object(line: str) -> dict[str, Any] | None:
+    """The parsed JSON object, None if the line is none."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def text_of(values: Mapping[str, Any], side: Side) -> tuple[str | None, str]:

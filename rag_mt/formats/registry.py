@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path, PurePath
 
 from rag_mt.base.errors import UserError
 from rag_mt.formats.format import Format
-from rag_mt.formats.lines import JSONL, TEXT, TSV
+from rag_mt.formats.lines import JSONL, TEXT, TSV, json_object
 from rag_mt.formats.opening import open_bytes
 from rag_mt.formats.po import PO
 from rag_mt.formats.tmx import TMX
@@ -82,7 +81,7 @@ def _format_by_content(path: Path, name: PurePath) -> str:
     if _is_po(text):
         return "po"
     first = text.splitlines()[0] if text else ""
-    if first.startswith("{") and (len(first) == len(text) or _is_json(first)):
+    if first.startswith("{") and (len(first) == len(text) or json_object(first) is not None):
         return "jsonl"
     if (suffix := _suffix(name)) in STRUCTURED:
         raise _refused(name, f"a {suffix} file")
@@ -112,10 +111,3 @@ def _is_po(text: str) -> bool:
         if line and not line.startswith(("#", 'msgctxt "')):
             return False
     return False
-
-
-def _is_json(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False

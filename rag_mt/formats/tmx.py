@@ -15,9 +15,20 @@ from rag_mt import __version__
 from rag_mt.base.languages import base_code
 from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Segment, Side, usable
-from rag_mt.formats.inline import flatten, rebuild
 from rag_mt.formats.opening import BOM, open_bytes
-from rag_mt.formats.xml import XML_LANG, epilog, forget, insert_after, iterate, legal, local_name, read_head, shell
+from rag_mt.formats.xml import (
+    XML_LANG,
+    epilog,
+    flatten,
+    forget,
+    insert_after,
+    iterate,
+    legal,
+    local_name,
+    read_head,
+    rebuild,
+    shell,
+)
 
 OURS = "rag-mt"
 """The name of the maker of a variant or a memory."""

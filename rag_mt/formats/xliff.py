@@ -14,8 +14,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code
 from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Segment, Side, usable
-from rag_mt.formats.inline import flatten, has_inner, rebuild
-from rag_mt.formats.xml import XML_LANG, insert_after, parse, read_head, write
+from rag_mt.formats.xml import XML_LANG, flatten, has_inner, insert_after, parse, read_head, rebuild, write
 
 UNTRANSLATED = frozenset({"new", "needs-translation"})
 """States of XLIFF 1.2 in which the text of a target is a copy of the source or a leftover."""
