@@ -32,10 +32,8 @@ def note(text: str) -> None:
 
 
 def progress(total: int | None, unit: str, title: str, initial: int = 0, show: bool = True) -> tqdm[Any]:
-    """A bar to `update(n)` and `close()`; `total` None means that the end is not known.
-
-    On a terminal it redraws in place; elsewhere it writes one line every ten seconds. `show` false makes it silent.
-    """
+    """A bar to `update(n)` and `close()`; `total` None means that the end is not known. On a terminal it redraws in
+    place; elsewhere it writes one line every ten seconds. `show` false makes it silent."""
     return tqdm(
         total=total,
         unit=f" {unit}",

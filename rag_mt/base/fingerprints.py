@@ -87,10 +87,8 @@ def read_json(path: Path) -> Any:
 
 
 def read_toml(path: Path, what: str, example: str | Path) -> dict[str, Any]:
-    """The parsed contents of a TOML file that a user named, which is to hold `what`, as `example` does.
-
-    Raises UserError for a file that is missing or no TOML.
-    """
+    """The parsed contents of a TOML file that a user named, which is to hold `what`, as `example` does. Raises
+    UserError for a file that is missing or no TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

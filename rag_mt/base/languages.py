@@ -34,9 +34,7 @@ class Language:
 
 def language(text: str) -> Language:
     """The language of a code (`de`, `pt-BR`, `zh-Hant`) or of an English name (`German`), blanks around it aside.
-
-    Raises UserError for anything else and proposes what is near it.
-    """
+    Raises UserError for anything else and proposes what is near it."""
     name = text.strip()
     if len(name) > LONGEST_NAME:
         raise UserError(f"unknown language of {len(name)} characters: {_EXPECTED}")

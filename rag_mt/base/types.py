@@ -153,11 +153,9 @@ class Hint:
         return self.hit.text
 
     def context(self, limit: int = 100) -> Context:
-        """The hit with as much of its sentence as fits into `limit` characters, ellipses included.
-
-        It is cut at word boundaries where there are any, and the phrase is always inside (CCPR section 6.3: contexts of
-        at most 100 characters). A phrase that leaves no room for two ellipses is returned alone and whole.
-        """
+        """The hit with as much of its sentence as fits into `limit` characters, ellipses included. It is cut at word
+        boundaries where there are any, and the phrase is always inside (CCPR section 6.3: contexts of at most 100
+        characters). A phrase that leaves no room for two ellipses is returned alone and whole."""
         text, span = self.hit.sentence.text, self.hit.span
         if len(text) <= limit:
             return Context(text, span)
@@ -222,11 +220,9 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What the user gets: the output with the hints that were shown and whether each was taken up.
-
-    `used[i]` tells whether `hints[i].phrase` stands in `text`. `notes` name what went wrong or was left out;
-    `ok` is false when no translation could be read from the model's answer (`text` is then the source text).
-    """
+    """What the user gets: the output with the hints that were shown and whether each was taken up. `used[i]` tells
+    whether `hints[i].phrase` stands in `text`. `notes` name what went wrong or was left out; `ok` is false when no
+    translation could be read from the model's answer (`text` is then the source text)."""
 
     source: Sentence
     text: str
@@ -334,11 +330,9 @@ class LanguageModel(Protocol):
 
 
 class Metric(Protocol):
-    """Translations and references to scores; `signature` names all that could change them.
-
-    The score of a text is a function of the sum of its sentences' statistics, which is what significance tests draw
-    from: `formula` names it in `eval.metrics.formulas`.
-    """
+    """Translations and references to scores; `signature` names all that could change them. The score of a text is a
+    function of the sum of its sentences' statistics, which is what significance tests draw from: `formula` names it in
+    `eval.metrics.formulas`."""
 
     name: str
     signature: str

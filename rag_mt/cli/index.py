@@ -56,8 +56,7 @@ def info(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(index.manifest.as_dict(), ensure_ascii=False, indent=2))
     else:
-        print(index.manifest.describe())
-        print(f"opened in {opened * 1000:.0f} ms")
+        print(f"{index.manifest.describe()}\nopened in {opened * 1000:.0f} ms")
     return OK
 
 

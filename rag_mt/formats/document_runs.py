@@ -53,11 +53,9 @@ def is_heading(text: str) -> bool:
 def document_runs(
     path: Path, language: str, skips: Skips, domains: Sequence[str] = DOCUMENT_DOMAINS
 ) -> Iterator[ParallelDocument]:
-    """The documents of a TSV file (English, `language`, domain, source) in the order of its lines.
-
-    A document ends before the next heading, where the source changes, and at a line that has no two texts; runs with
-    fewer than three sentences below their heading are none. Lines that cannot be read go to `skips`.
-    """
+    """The documents of a TSV file (English, `language`, domain, source) in the order of its lines. A document ends
+    before the next heading, where the source changes, and at a line that has no two texts; runs with fewer than three
+    sentences below their heading are none. Lines that cannot be read go to `skips`."""
     run: list[tuple[int, str, str]] = []
     run_from = ("", "")
     for line in read_lines(path, skips):

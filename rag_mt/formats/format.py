@@ -12,10 +12,8 @@ from rag_mt.base.types import Origin, Skips, TranslatedText
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The text of a file to read: its language and, for tables and records, a column (number from 1, or name).
-
-    `target` is the language to translate into: with it, segments that need no translation are left out.
-    """
+    """The text of a file to read: its language and, for tables and records, a column (number from 1, or name). `target`
+    is the language to translate into: with it, segments that need no translation are left out."""
 
     language: str
     column: str = ""
@@ -37,10 +35,8 @@ class Format(Protocol):
     suffixes: tuple[str, ...]
 
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
-        """The segments in file order, streaming; what cannot be read goes to `skips` with its line.
-
-        Raises UserError before the first segment if the file is not for the side's languages.
-        """
+        """The segments in file order, streaming; what cannot be read goes to `skips` with its line. Raises UserError
+        before the first segment if the file is not for the side's languages."""
         ...
 
     def fill(self, file: Path, side: Side, translations: Iterator[TranslatedText], out: BinaryIO) -> None:

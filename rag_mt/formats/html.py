@@ -35,11 +35,9 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 class HtmlText:
-    """A piece of HTML or a whole document; UserError if more than MOST_DEPTH elements stand inside one another.
-
-    `text` is what it says, a line for each run of text in a block (and one more for each line end in preformatted
-    text), without the inline elements; these go back to the word boundaries nearest to where they were.
-    """
+    """A piece of HTML or a whole document; UserError if more than MOST_DEPTH elements stand inside one another. `text`
+    is what it says, a line for each run of text in a block (and one more for each line end in preformatted text),
+    without the inline elements; these go back to the word boundaries nearest to where they were."""
 
     def __init__(self, markup: str) -> None:
         self._markup, markup = markup, legal(markup)

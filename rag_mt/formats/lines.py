@@ -78,12 +78,9 @@ class _Text:
 
 
 class _Tsv(_Text):
-    """Tables: the segments are the cells of a column that are not blank.
-
-    Without `side.column` it is the column whose header is the language's code or English name, else the first, which
-    the log notes if there are more. The header of the new column is the target's code, or `translation` where a column
-    has that already.
-    """
+    """Tables: the segments are the cells of a column that are not blank. Without `side.column` it is the column whose
+    header is the language's code or English name, else the first, which the log notes if there are more. The header of
+    the new column is the target's code, or `translation` where a column has that already."""
 
     name = "tsv"
     suffixes = (".tsv", ".tab")
@@ -163,11 +160,9 @@ def json_object(line: str) -> dict[str, Any] | None:
 
 
 def text_of(values: Mapping[str, Any], side: Side) -> tuple[str | None, str]:
-    """The side's text of a record, or None, and if it has none that can be read the reason why.
-
-    The text is field `side.column`, or the first string of: the language's code, its entry in `translation`, FIELDS.
-    A blank text is None without a reason.
-    """
+    """The side's text of a record, or None, and if it has none that can be read the reason why. The text is field
+    `side.column`, or the first string of: the language's code, its entry in `translation`, FIELDS. A blank text is None
+    without a reason."""
     nested = values.get("translation")
     translations = nested if isinstance(nested, Mapping) else {}
     codes = (side.language, base_code(side.language))

@@ -62,11 +62,9 @@ _NO_CHARACTER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a file, or one part of a line that is too long to hold.
-
-    `raw` are its bytes with the byte order mark of the file's first line and with the line end; `text` is what it says
-    without these, or None where it cannot be read: such a line is written again as `raw`.
-    """
+    """One line of a file, or one part of a line that is too long to hold. `raw` are its bytes with the byte order mark
+    of the file's first line and with the line end; `text` is what it says without these, or None where it cannot be
+    read: such a line is written again as `raw`."""
 
     number: int
     raw: bytes
@@ -75,15 +73,12 @@ class Line:
     def with_text(self, text: str) -> bytes:
         """The line's bytes with other text. Line ends in `text` become spaces, so that lines stay lines."""
         mark = BOM if self.number == 1 and self.raw.startswith(BOM) else b""
-        text = _BREAKS.sub(" ", text)
-        return mark + text.encode("utf-8", "replace") + _line_end(self.raw)
+        return mark + _BREAKS.sub(" ", text).encode("utf-8", "replace") + _line_end(self.raw)
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """A buffered stream of the file's bytes, decompressed if it is a .gz, .xz or .zst whatever its name.
-
-    Raises UserError if there is no such regular file, if it cannot be opened, and from reads where it is damaged.
-    """
+    """A buffered stream of the file's bytes, decompressed if it is a .gz, .xz or .zst whatever its name. Raises
+    UserError if there is no such regular file, if it cannot be opened, and from reads where it is damaged."""
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -114,12 +109,9 @@ def read_whole(path: Path, advice: str) -> bytes:
 
 
 def read_lines(path: Path, skips: Skips, max_chars: int = MAX_CHARS) -> Iterator[Line]:
-    """The lines of a UTF-8 file; their bytes joined are the file's bytes.
-
-    A line that is not valid UTF-8, holds control characters or noncharacters or is longer than `max_chars` goes to
-    `skips`, once, and has no text. Mixed line ends and an empty file are noted in the log, if `skips` shows anything.
-    Raises UserError for what is not a text file.
-    """
+    """The lines of a UTF-8 file; their bytes joined are the file's bytes. A line that is not valid UTF-8, holds control
+    characters or noncharacters or is longer than `max_chars` goes to `skips`, once, and has no text. Mixed line ends
+    and an empty file are noted in the log, if `skips` shows anything. Raises UserError for what is not a text file."""
     ends: Counter[bytes] = Counter()
     number = 0
     with open_bytes(path) as stream:
@@ -128,11 +120,8 @@ def read_lines(path: Path, skips: Skips, max_chars: int = MAX_CHARS) -> Iterator
             number += not goes_on
             end = _line_end(raw)
             ends[end] += 1
-            if goes_on:
-                yield Line(number, raw, None)
-                continue
-            start = len(BOM) if number == 1 and raw.startswith(BOM) else 0
-            text, reason = _decoded(raw[start : len(raw) - len(end)], max_chars)
+            content = raw.removeprefix(BOM if number == 1 else b"").removesuffix(end)
+            text, reason = (None, "") if goes_on else _decoded(content, max_chars)
             if reason:
                 skips.add(Origin(str(path), number), reason)
             yield Line(number, raw, text)
@@ -147,9 +136,7 @@ def read_lines(path: Path, skips: Skips, max_chars: int = MAX_CHARS) -> Iterator
 @contextmanager
 def compressed(stream: BinaryIO, path: Path) -> Iterator[BinaryIO]:
     """A stream that writes into `stream` what the suffix of `path` promises: .gz, .xz, .zst, or the bytes as they are.
-
-    Equal contents give equal bytes: no time and no name is stored.
-    """
+    Equal contents give equal bytes: no time and no name is stored."""
     match path.suffix.lower():
         case ".gz":
             packed: Any = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)

@@ -143,10 +143,8 @@ class _Po:
     suffixes: tuple[str, ...] = (".po", ".pot")
 
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
-        """The messages to translate; the finished translations if the side's language is the catalogue's own.
-
-        With a target raises UserError for a catalogue in another language or with unreadable Plural-Forms.
-        """
+        """The messages to translate; the finished translations if the side's language is the catalogue's own. With a
+        target raises UserError for a catalogue in another language or with unreadable Plural-Forms."""
         catalog = read_catalog(file)
         if side.target:
             _plural_forms(file, catalog, side)
@@ -262,10 +260,8 @@ def _syntax(file: Path, line: int, problem: str) -> UserError:
 
 
 def _plural_forms(file: Path, catalog: Catalog, side: Side) -> tuple[int, int]:
-    """The number of plural forms and which of them is for one thing: by the header, else by CLDR.
-
-    Raises UserError if the catalogue translates into the side's language, or into another one than its target.
-    """
+    """The number of plural forms and which of them is for one thing: by the header, else by CLDR. Raises UserError if
+    the catalogue translates into the side's language, or into another one than its target."""
     if catalog.base_language == base_code(side.language):
         raise UserError(
             f"{file}: its Language is {catalog.language!r}, so its messages are no {side.language!r} text: "

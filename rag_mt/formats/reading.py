@@ -128,11 +128,9 @@ def _sentences(
 
 
 def hub_segments(name: str, side: Side, skips: Skips) -> Iterator[Segment]:
-    """The side's text of every row, with the row's number as its line; rows are read as JSONL records are.
-
-    Raises UserError if the datasets package is missing, if the data set cannot be loaded or stops in the middle, or if
-    none of its first rows has the text.
-    """
+    """The side's text of every row, with the row's number as its line; rows are read as JSONL records are. Raises
+    UserError if the datasets package is missing, if the data set cannot be loaded or stops in the middle, or if none of
+    its first rows has the text."""
     has_text = False
     for number, row in enumerate(hub_rows(name), 1):
         text, reason = text_of(row, side)
@@ -166,10 +164,8 @@ def hub_rows(name: str) -> Iterator[dict[str, Any]]:
 
 def hub_name(name: str) -> tuple[list[tuple[str, str | None]], str]:
     """What `hf:NAME[/CONFIG][@SPLIT]` may mean: (data set, configuration) in the order to try; and the split, `train`
-    unless it is given.
-
-    `hf:A/B` can be configuration B of A, which is tried first where B looks like a language pair, or data set B of A.
-    """
+    unless it is given. `hf:A/B` can be configuration B of A, which is tried first where B looks like a language pair,
+    or data set B of A."""
     path, _, split = name.removeprefix(PREFIX).partition("@")
     parts = path.split("/")
     candidates: list[tuple[str, str | None]] = [(path, None)]

@@ -38,9 +38,8 @@ def format_named(name: str) -> Format:
 
 def format_of(path: Path, name: str = "auto") -> Format:
     """The format called `name`; with `auto` that of the file's suffix below compression, else what its content shows.
-
-    Raises UserError for an unknown name, for a file that cannot be opened, and for a structured file of another kind.
-    """
+    Raises UserError for an unknown name, for a file that cannot be opened, and for a structured file of another
+    kind."""
     return format_named(name if name != "auto" else format_by_suffix(path) or _format_by_content(path, path))
 
 

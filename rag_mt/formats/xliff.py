@@ -21,21 +21,16 @@ UNTRANSLATED = frozenset({"new", "needs-translation"})
 
 
 class _Xliff:
-    """XLIFF 1.0 to 1.2 and 2.0 to 2.2, read whole (at most 512 MB).
-
-    Units with a translation, approved ones and those with `translate="no"` are kept as they are. Filled targets are
-    marked for review: `needs-review-translation` in 1.2; in 2.x `translated`, or `initial` where the places of inline
-    codes were guessed.
-    """
+    """XLIFF 1.0 to 1.2 and 2.0 to 2.2, read whole (at most 512 MB). Units with a translation, approved ones and those
+    with `translate="no"` are kept as they are. Filled targets are marked for review: `needs-review-translation` in 1.2;
+    in 2.x `translated`, or `initial` where the places of inline codes were guessed."""
 
     name = "xliff"
     suffixes: tuple[str, ...] = (".xlf", ".xliff")
 
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
-        """The sources to translate, or the finished targets where the side's language is the target language.
-
-        Raises UserError if it is neither, or if the side's target is not the document's.
-        """
+        """The sources to translate, or the finished targets where the side's language is the target language. Raises
+        UserError if it is neither, or if the side's target is not the document's."""
         kept = 0
         read_head(file, "xliff")
         for scope in _scopes(file, parse(file).getroot(), side):

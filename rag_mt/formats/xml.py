@@ -57,11 +57,9 @@ class Head:
 
 
 def read_head(file: Path, root: str) -> Head:
-    """What stands before the root element.
-
-    Raises UserError if the root is not `root`, if the DOCTYPE declares anything (only the bare external form
-    `<!DOCTYPE tmx SYSTEM "tmx14.dtd">` is allowed; it is never loaded), or if there is no well-formed XML.
-    """
+    """What stands before the root element. Raises UserError if the root is not `root`, if the DOCTYPE declares anything
+    (only the bare external form `<!DOCTYPE tmx SYSTEM "tmx14.dtd">` is allowed; it is never loaded), or if there is no
+    well-formed XML."""
     with open_bytes(file) as stream, _xml_errors(file):
         start = cast(io.BufferedReader, stream).peek(4096)[:4096]
         if not start:
@@ -85,9 +83,14 @@ def read_head(file: Path, root: str) -> Head:
             )
         siblings = reversed(list(element.itersiblings(preceding=True)))
         before = [info.doctype] * bool(info.doctype) + [_serialised(e) for e in siblings]
+        encoding = info.encoding or "UTF-8"
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            encoding = "UTF-8"
         standalone = ' standalone="yes"' if info.standalone else ""
         return Head(
-            encoding=_known(info.encoding or "UTF-8"),
+            encoding=encoding,
             mark=start.startswith(BOM),
             crlf=b"\r\n" in start.replace(b"\x00", b""),
             declaration=f'<?xml version="{info.xml_version}" encoding="%s"{standalone}?>\n',
@@ -96,10 +99,8 @@ def read_head(file: Path, root: str) -> Head:
 
 
 def iterate(file: Path, stream: BinaryIO, events: tuple[str, ...], tags: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Parser events for elements named `tags`, in constant memory if the caller removes what it has seen.
-
-    Raises UserError before the first event that the parser reports after an error: it would report all of a chunk.
-    """
+    """Parser events for elements named `tags`, in constant memory if the caller removes what it has seen. Raises
+    UserError before the first event that the parser reports after an error: it would report all of a chunk."""
     with _xml_errors(file):
         parser = etree.iterparse(stream, events=events, tag=[f"{{*}}{t}" for t in tags], **_SAFE)
         for event in parser:
@@ -162,15 +163,6 @@ def forget(element: Any) -> None:
         del element.getparent()[0]
 
 
-def _known(encoding: str) -> str:
-    """The encoding if Python has it under that name, else UTF-8."""
-    try:
-        codecs.lookup(encoding)
-    except LookupError:
-        return "UTF-8"
-    return encoding
-
-
 @contextmanager
 def _xml_errors(file: Path) -> Iterator[None]:
     """Turn a parser's complaint into a sentence with the file and line."""
@@ -209,11 +201,9 @@ def has_inner(text: str, codes: Sequence[Code]) -> bool:
 
 
 def rebuild(element: Any, text: str, source: str, codes: Sequence[Code]) -> None:
-    """Make `text` with the codes of `source` the content of `element`.
-
-    Codes at the edges stay there, inner ones go to the word boundary nearest to their share of the text; their order,
-    nesting and number stay the same. With `text` equal to `source` everything is as it was.
-    """
+    """Make `text` with the codes of `source` the content of `element`. Codes at the edges stay there, inner ones go to
+    the word boundary nearest to their share of the text; their order, nesting and number stay the same. With `text`
+    equal to `source` everything is as it was."""
     del element[:]
     element.text, text = None, legal(text)
     places = [c.position for c in codes] if text == source else _places(text, source, codes)

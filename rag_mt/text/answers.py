@@ -35,11 +35,9 @@ def without_loop(text: str) -> str:
 
 
 def loop_in(text: str) -> tuple[int, str] | None:
-    """Where the first unit of a loop ends, and what follows the loop; None if there is none.
-
-    A loop is a run of equal n-grams of words (4 of one or two words, 3 of up to five, 2 of more, case and
-    punctuation aside) or a run of at least 40 characters that is a short string repeated six times or more.
-    """
+    """Where the first unit of a loop ends, and what follows the loop; None if there is none. A loop is a run of equal
+    n-grams of words (4 of one or two words, 3 of up to five, 2 of more, case and punctuation aside) or a run of at
+    least 40 characters that is a short string repeated six times or more."""
     words = list(_WORD.finditer(text))
     forms = [word[0].casefold() for word in words]
     bare_forms = [re.sub(r"\W", "", form) or form for form in forms]

@@ -83,11 +83,9 @@ def split(text: str, language: str, max_chars: int = MAX_CHARS) -> list[Span]:
 
 
 def rejoin(text: str, spans: Sequence[Span], translations: Sequence[str]) -> str:
-    """`text` with the characters of each span replaced by its translation and everything between them kept.
-
-    Where two sentences touch (Chinese and Japanese have no space between them) and the left one's translation does not
-    end in such a script, a space is set between them.
-    """
+    """`text` with the characters of each span replaced by its translation and everything between them kept. Where two
+    sentences touch (Chinese and Japanese have no space between them) and the left one's translation does not end in
+    such a script, a space is set between them."""
     parts: list[str] = []
     at, changed = 0, False
     for span, translation in zip(spans, translations, strict=True):

@@ -58,10 +58,8 @@ def surface(phrase: str) -> str:
 
 
 def token_words(offsets: NDArray[np.int32], words: NDArray[np.int32]) -> NDArray[np.int32]:
-    """First and last token of each word, shape (words, 2); -1 where no token touches the word.
-
-    `offsets` (tokens, 2) are the tokens' character spans in ascending order, `words` (words, 2) those of the words.
-    """
+    """First and last token of each word, shape (words, 2); -1 where no token touches the word. `offsets` (tokens, 2)
+    are the tokens' character spans in ascending order, `words` (words, 2) those of the words."""
     if not len(offsets) or not len(words):
         return np.full((len(words), 2), -1, dtype=np.int32)
     first = np.searchsorted(offsets[:, 1], words[:, 0], side="right")
@@ -83,11 +81,8 @@ def words_of(text: str) -> list[str]:
 
 class Terms:
     """Texts of one language to the terms that BM25 counts: words, casefolded, stemmed where there is a Snowball stemmer
-    (`stemmed`), and transliterated.
-
-    Latin letters let names and numbers match across languages (`Путина` and `Putin` both give `putin`), and diacritics
-    that writers leave out do no harm.
-    """
+    (`stemmed`), and transliterated. Latin letters let names and numbers match across languages (`Путина` and `Putin`
+    both give `putin`), and diacritics that writers leave out do no harm."""
 
     def __init__(self, code: str) -> None:
         self.code = base_code(code)
@@ -109,10 +104,8 @@ class Terms:
 
     def foreign(self, text: str, source: Terms) -> list[str]:
         """The terms of this language that words of a text in another one may stand for: numbers, and words of at least
-        four letters as they are spelled, or as they are transliterated, with either language's endings cut off.
-
-        This finds names, numbers, loan words and cognates, and nothing else. A term occurs once per word.
-        """
+        four letters as they are spelled, or as they are transliterated, with either language's endings cut off. This
+        finds names, numbers, loan words and cognates, and nothing else. A term occurs once per word."""
         terms: list[str] = []
         for word in words_of(text):
             if len(word) < _LEAST_FOREIGN and not any(c.isdigit() for c in word):
