@@ -123,7 +123,7 @@ def readers() -> Readers:
         path = folder / "documents.tsv"
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
         runs = document_runs(path, "de", Skips(shown=0), ("",))
-        return [list(passages(run.other)) for run in runs]
+        return [list(passages(document)) for _, document in runs]
 
     def body(kind: str) -> Callable[[str], object]:
         def read(text: str) -> None:
