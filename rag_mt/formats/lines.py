@@ -83,7 +83,7 @@ class _Tsv(_Text):
     the new column is the target's code, or `translation` where a column has that already."""
 
     name = "tsv"
-    suffixes = (".tsv", ".tab")
+    suffixes: tuple[str, ...] = (".tsv", ".tab")
 
     def rows(self, file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
         """All rows; those without the column are skips. Raises UserError if a named column is not in the first line."""
@@ -121,7 +121,7 @@ class _Jsonl(_Text):
     become the fields `translation`, `hints` and `notes`; to a name that is taken the target is added."""
 
     name = "jsonl"
-    suffixes = (".jsonl", ".ndjson")
+    suffixes: tuple[str, ...] = (".jsonl", ".ndjson")
 
     def rows(self, file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
         for line in read_lines(file, skips, MAX_RECORD):
