@@ -51,12 +51,12 @@ def info(options: argparse.Namespace) -> int:
     from retrievers.index.opening import open_index
 
     begin = time.perf_counter()
-    index = open_index(Path(options.folder))
-    opened = time.perf_counter() - begin
+    manifest = open_index(Path(options.folder)).manifest
+    milliseconds = (time.perf_counter() - begin) * 1000
     if options.json:
-        print(json.dumps(index.manifest.as_dict(), ensure_ascii=False, indent=2))
+        print(json.dumps(manifest.as_dict(), ensure_ascii=False, indent=2))
     else:
-        print(f"{index.manifest.describe()}\nopened in {opened * 1000:.0f} ms")
+        print(f"{manifest.describe()}\nopened in {milliseconds:.0f} ms")
     return OK
 
 
@@ -87,10 +87,8 @@ def calibrate(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     encoder = _encoder_of(read_manifest(folder), options)
     cut, judge = calibrate_for(folder, encoder, texts, code, options.drop), confidence_for(encoder, folder)
-    print(
-        f"{folder}: hints for {language(code).name} below {cut:.4f} are dropped "
-        f"({len(texts)} sentences, drop {options.drop:g})"
-    )
+    basis = f"({len(texts)} sentences, drop {options.drop:g})"
+    print(f"{folder}: hints for {language(code).name} below {cut:.4f} are dropped {basis}")
     if judge and cut < judge.minimum:
         note(
             f"this shows weaker hints than the confidence model would by itself, from {judge.minimum:g} on: "

@@ -32,11 +32,11 @@ from rag_mt.base.fingerprints import file_sha256
 from rag_mt.base.languages import language
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import ELLIPSIS, Skips, TranslatedText, Translation
+from rag_mt.formats.format import Format, Side
 
 DESCRIPTION = "Translate files or standard input. An interrupted job with -o goes on with the same command."
 
 if TYPE_CHECKING:
-    from rag_mt.formats.format import Format, Side
     from rag_mt.translation.jobs import Counts, SplitSegment
     from rag_mt.translation.translator import Translator
 
@@ -78,7 +78,6 @@ def translate(options: argparse.Namespace) -> int:
     unreadable: list[UserError] = []
     with _inputs(options.files, skips) as inputs:
         outputs = _outputs(options.output, [name for _, name in inputs])
-        from rag_mt.formats.format import Side
         from rag_mt.formats.registry import format_of
         from rag_mt.translation.jobs import Counts, split_segments
 

@@ -243,12 +243,8 @@ def _column(file: Path, side: Side, first: list[str], warn: bool) -> tuple[int, 
         if head in names:
             return column, True
     if warn and len(heads) > 1:
-        log.warning(
-            "%s: none of its %d columns is named %s, so the first one is read: give another with --column",
-            file,
-            len(heads),
-            side.language,
-        )
+        guess = "%s: none of its %d columns is named %s, so the first one is read: give another with --column"
+        log.warning(guess, file, len(heads), side.language)
     return 0, header
 
 

@@ -185,16 +185,22 @@ def _take_content(parent: Any, before: Any = None) -> str:
     return "".join(content)
 
 
-def _languages(unit: Any) -> list[tuple[str, Any]]:
-    """The unit's variants with their languages, such as `de-de`."""
-    variants = [child for child in unit if local_name(child) == "tuv"]
-    return [((v.get(XML_LANG) or v.get("lang") or "").replace("_", "-").lower(), v) for v in variants]
-
-
 def _variant(unit: Any, language: str) -> Any:
     """The variant in exactly this language, else the first one in the same base language, else None."""
-    exact = [v for code, v in _languages(unit) if code == language.lower()]
-    near = [v for code, v in _languages(unit) if base_code(code) == base_code(language)]
+    return _first(unit, language, base_code(language))
+
+
+def _translation(unit: Any, source: Any, target: str) -> Any:
+    """The variant in exactly the target language or, for a target without a region, in one of its regions."""
+    return _first(unit, target, target.lower(), source)
+
+
+def _first(unit: Any, language: str, base: str, other_than: Any = None) -> Any:
+    """The first variant in the language, else the first one with the base code, else None."""
+    variants = [v for v in unit if local_name(v) == "tuv" and v is not other_than]
+    codes = [(v.get(XML_LANG) or v.get("lang") or "").replace("_", "-").lower() for v in variants]
+    exact = [v for v, code in zip(variants, codes, strict=True) if code == language.lower()]
+    near = [v for v, code in zip(variants, codes, strict=True) if base_code(code) == base]
     return next(iter(exact + near), None)
 
 
@@ -237,11 +243,3 @@ def _keeps(unit: Any, source: Any, target: str) -> bool:
     """Whether the unit has a translation into the target language that is none of ours."""
     variant = _translation(unit, source, target)
     return bool(_text(variant)) and variant.get("creationtool") != OURS
-
-
-def _translation(unit: Any, source: Any, target: str) -> Any:
-    """The variant in exactly the target language or, for a target without a region, in one of its regions."""
-    others = [(code, v) for code, v in _languages(unit) if v is not source]
-    exact = [v for code, v in others if code == target.lower()]
-    regional = [v for code, v in others if base_code(code) == target.lower()]
-    return next(iter(exact + regional), None)
