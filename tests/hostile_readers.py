@@ -91,7 +91,7 @@ def readers() -> Readers:
     from rag_mt.formats.document_runs import document_runs, is_heading, passages
     from rag_mt.formats.format import Side
     from rag_mt.formats.html import HtmlText
-    from rag_mt.formats.hub import hub_name
+    from rag_mt.formats.reading import hub_name
     from rag_mt.formats.registry import format_of
     from rag_mt.text.answers import placeholder_notes, without_loop
     from rag_mt.text.splitting import rejoin, split
@@ -114,9 +114,8 @@ def readers() -> Readers:
             path.write_bytes(wrap(text).encode("utf-8", "surrogatepass"))
             side = Side("de", column, "en")
             form = format_of(path)
-            form.check(path, side, "en")
             texts = [TranslatedText(s.text) for s in form.segments(path, side, Skips(shown=0))]
-            return form.fill(path, side, "en", iter(texts), io.BytesIO())
+            return form.fill(path, side, iter(texts), io.BytesIO())
 
         return read
 
@@ -124,7 +123,7 @@ def readers() -> Readers:
         path = folder / "documents.tsv"
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
         runs = document_runs(path, "de", Skips(shown=0), ("",))
-        return [list(passages(run.other)) for run in runs]
+        return [list(passages(document)) for _, document in runs]
 
     def body(kind: str) -> Callable[[str], object]:
         def read(text: str) -> None:

@@ -13,11 +13,11 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import DIRECTIONS, base_code, language
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.format import Side
-from rag_mt.formats.hub import hub_segments
 from rag_mt.formats.opening import read_lines
 from rag_mt.formats.parallel import read_corpus
+from rag_mt.formats.reading import hub_segments
 from rag_mt.formats.registry import format_named, format_of
-from rag_mt.formats.tmx import FORMAT as TMX
+from rag_mt.formats.tmx import TMX
 from retrievers.calibration import SAMPLE_CORPUS
 
 log = logging.getLogger("rag_mt")

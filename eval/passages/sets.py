@@ -129,8 +129,8 @@ def _documents(data: Path, limit: int, show: bool) -> dict[str, list[str]]:
             path = data / "train" / f"{code}-en.tsv.xz"
             if not path.is_file():
                 raise UserError(f"there is no {path} to take further passages from: give --distractors 0 to do without")
-            for document in document_runs(path, code, Skips(shown=0)):
-                for side in (document.english, document.other):
+            for documents in document_runs(path, code, Skips(shown=0)):
+                for side in documents:
                     found[side.language] += [s.text for s in passages(side) if len(s.text.split()) >= LEAST_WORDS]
             bar.update()
     return {code: _spread(list(dict.fromkeys(own)), limit) for code, own in found.items()}

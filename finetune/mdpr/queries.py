@@ -66,8 +66,7 @@ def corpus_documents(data: Path, code: str, skips: Skips) -> Iterator[Document]:
     development or test set."""
     excluded = texts_of_test_sets(data)
     path = training_file(data, f"{code}-en")
-    for found in document_runs(path, code, skips):
-        document = found.other
+    for _, document in document_runs(path, code, skips):
         if excluded.isdisjoint(letters_and_digits(sentence) for sentence in document.sentences):
             yield document
         else:

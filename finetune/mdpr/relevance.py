@@ -21,8 +21,8 @@ from typing import Any
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Origin, Skips
-from rag_mt.formats.hub import PREFIX, hub_rows
 from rag_mt.formats.opening import open_bytes, read_lines
+from rag_mt.formats.reading import PREFIX, hub_rows
 
 CHUNK = 1 << 20
 LONGEST_LINE = 10_000_000

@@ -32,10 +32,8 @@ def note(text: str) -> None:
 
 
 def progress(total: int | None, unit: str, title: str, initial: int = 0, show: bool = True) -> tqdm[Any]:
-    """A bar to `update(n)` and `close()`; `total` None means that the end is not known.
-
-    On a terminal it redraws in place; elsewhere it writes one line every ten seconds. `show` false makes it silent.
-    """
+    """A bar to `update(n)` and `close()`; `total` None means that the end is not known. On a terminal it redraws in
+    place; elsewhere it writes one line every ten seconds. `show` false makes it silent."""
     return tqdm(
         total=total,
         unit=f" {unit}",
@@ -52,7 +50,8 @@ def progress(total: int | None, unit: str, title: str, initial: int = 0, show: b
 def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """The exit code of a command; mistakes of the user become one sentence on stderr."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    quiet_libraries()
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("rag_mt")
@@ -77,10 +76,11 @@ def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namesp
         return WRONG_USE
 
 
-def quiet_libraries() -> None:
-    """Leave stderr to our own lines: no progress bars and advice from the model libraries."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """`--format` and `--column` of the input files."""
+    parser.add_argument("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
+    column_help = "column (number from 1, or name) of a TSV or field of a JSONL input"
+    parser.add_argument("--column", default="", help=column_help)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:

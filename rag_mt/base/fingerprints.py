@@ -32,21 +32,17 @@ def file_sha256(path: Path) -> str:
 def remembered_sha256(path: Path) -> str:
     """The sha256 of a file, read again only when its size, inode, or a time of change has changed.
 
-    The time of the last change of any kind (`st_ctime`) cannot be set by programs on POSIX, so that what was written
-    over with its old time is read again; bytes that decay on the disk itself are found by reading alone.
-    The hashes of the REMEMBERED files that were read last are in one SQLite file of the cache; where that cannot be
-    used, files are read each time.
+    `st_ctime` cannot be set by programs on POSIX, so that what was written over with its old time is read again; bytes
+    that decay on the disk are found by reading alone. The hashes of the REMEMBERED files that were read last are in one
+    SQLite file of the cache; where that cannot be used, files are read each time.
     """
-    stat = path.stat()
-    name = str(path.resolve())
+    stat, name = path.stat(), str(path.resolve())
     state = f"{stat.st_size} {stat.st_ino} {stat.st_mtime_ns} {stat.st_ctime_ns}"
     with closing(_hashes()) as hashes:
-        try:
-            row = hashes.execute("SELECT sha256 FROM files WHERE path = ? AND state = ?", [name, state]).fetchone()
-        except sqlite3.Error:
-            row = None
-        if row is not None:
-            return str(row[0])
+        with suppress(sqlite3.Error):
+            query = "SELECT sha256 FROM files WHERE path = ? AND state = ?"
+            if row := hashes.execute(query, [name, state]).fetchone():
+                return str(row[0])
         digest = file_sha256(path)
         with suppress(sqlite3.Error), hashes:
             hashes.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", [name, state, digest])
@@ -55,7 +51,7 @@ def remembered_sha256(path: Path) -> str:
 
 
 def _hashes() -> sqlite3.Connection:
-    """The database of remembered hashes: made if need be, and anew if it is damaged; in memory where it is unusable."""
+    """The database of remembered hashes, made anew if it is damaged, in memory where it is unusable."""
     path = cache_dir() / "hashes.sqlite"
     for place in (path, path, ":memory:"):
         database = None
@@ -91,10 +87,8 @@ def read_json(path: Path) -> Any:
 
 
 def read_toml(path: Path, what: str, example: str | Path) -> dict[str, Any]:
-    """The parsed contents of a TOML file that a user named, which is to hold `what`, as `example` does.
-
-    Raises UserError for a file that is missing or no TOML.
-    """
+    """The parsed contents of a TOML file that a user named, which is to hold `what`, as `example` does. Raises
+    UserError for a file that is missing or no TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -19,7 +19,7 @@ LONGEST_NAME = 35
 
 DIRECTIONS = tuple((x, "en") for x in WMT16) + tuple(("en", x) for x in WMT16)
 
-_EXAMPLES = ", ".join(("en", *WMT16))
+_EXPECTED = f"expected a code such as {', '.join(('en', *WMT16))}, or an English name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,30 +34,26 @@ class Language:
 
 def language(text: str) -> Language:
     """The language of a code (`de`, `pt-BR`, `zh-Hant`) or of an English name (`German`), blanks around it aside.
-
-    Raises UserError for anything else and proposes what is near it.
-    """
-    wanted = text.strip()
-    if len(wanted) > LONGEST_NAME:
-        raise UserError(
-            f"unknown language of {len(wanted)} characters: expected a code such as {_EXAMPLES}, or an English name"
-        )
-    return _known(wanted)
+    Raises UserError for anything else and proposes what is near it."""
+    name = text.strip()
+    if len(name) > LONGEST_NAME:
+        raise UserError(f"unknown language of {len(name)} characters: {_EXPECTED}")
+    return _known(name)
 
 
 # Clients choose the texts that come here, so neither their length nor their number may be without a bound.
 @lru_cache(1024)
-def _known(wanted: str) -> Language:
-    code = _codes_by_name().get(wanted.casefold(), wanted)
+def _known(text: str) -> Language:
+    code = _codes_by_name().get(text.casefold(), text)
     try:
         locale = Locale.parse(code, sep="-" if "-" in code else "_")
         if locale.language == code.lower() or len(code) <= 3:
             locale = Locale(locale.language)  # `deu` resolves to German in Germany: the country was not asked for
     except (UnknownLocaleError, ValueError):
-        raise UserError(_unknown(wanted)) from None
+        raise _unknown(text) from None
     name, native = locale.get_display_name("en"), locale.get_display_name(locale)
     if not name or not native:
-        raise UserError(_unknown(wanted))
+        raise _unknown(text)
     native = native[0].upper() + native[1:]
     return Language(str(locale).replace("_", "-"), name, native, locale.text_direction == "rtl")
 
@@ -80,8 +76,8 @@ def _codes_by_name() -> dict[str, str]:
     return {name.casefold(): code for code, name in english.items() if code in known}
 
 
-def _unknown(wanted: str) -> str:
+def _unknown(text: str) -> UserError:
     names = _codes_by_name()
-    near = get_close_matches(wanted.casefold(), names, n=1, cutoff=0.75)
-    hint = f"; did you mean `{names[near[0]]}` ({near[0].title()})?" if near else ""
-    return f"unknown language {wanted!r}: expected a code such as {_EXAMPLES}, or an English name{hint}"
+    near = get_close_matches(text.casefold(), names, n=1, cutoff=0.75)
+    proposal = f"; did you mean `{names[near[0]]}` ({near[0].title()})?" if near else ""
+    return UserError(f"unknown language {text!r}: {_EXPECTED}{proposal}")

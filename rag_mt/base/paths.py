@@ -19,10 +19,8 @@ from rag_mt.base.errors import UserError
 
 
 def cache_dir() -> Path:
-    """The program's cache folder: `RAG_MT_CACHE` or the platform's user cache.
-
-    Raises UserError where there is none and it cannot be made.
-    """
+    """The program's cache folder: `RAG_MT_CACHE` or the platform's user cache. Raises UserError where there is none and
+    it cannot be made."""
     path = Path(os.environ.get("RAG_MT_CACHE") or platformdirs.user_cache_dir("rag_mt"))
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -48,10 +46,8 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block ends without an error.
-
-    What a killed process left behind for the same path is removed.
-    """
+    """A temporary path beside `path` that takes its place when the block ends without an error. What a killed process
+    left behind for the same path is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         process = left.name.split(".")[-2].split("-")[0]
@@ -68,10 +64,8 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder beside `path` that takes its place when the block ends without an error.
-
-    Of two processes that make the same folder at once the first one wins and the other's is dropped.
-    """
+    """A temporary folder beside `path` that takes its place when the block ends without an error. Of two processes that
+    make the same folder at once the first one wins and the other's is dropped."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = Path(mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     try:
@@ -90,16 +84,17 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def alone_in(folder: Path, job: str, wait: bool = False) -> Iterator[None]:
-    """Hold the folder, which is made if need be; the lock is a file `.NAME.lock` beside it, gone afterwards.
-
-    If another process holds it, raises UserError that names that process and the `job`, or waits for its end.
-    """
+    """Hold the folder, which is made if need be; the lock is a file `.NAME.lock` beside it, gone afterwards. If another
+    process holds it, raises UserError that names that process and the `job`, or waits for its end."""
     folder.mkdir(parents=True, exist_ok=True)
     folder = folder.resolve()  # one lock for all names of a folder
     path = folder.with_name(f".{folder.name}.lock")
     lock = locked(path, wait)
     if lock is None:
-        raise UserError(f"{job} is running already (process {_holder(path)}): wait for it or stop it first")
+        holder = ""
+        with suppress(OSError):  # it has just ended, or the system lets nobody read a locked file
+            holder = path.read_text(encoding="ascii")
+        raise UserError(f"{job} is running already (process {holder or 'unknown'}): wait for it or stop it first")
     try:
         folder.mkdir(exist_ok=True)  # its last holder may have removed it
         yield
@@ -108,7 +103,7 @@ def alone_in(folder: Path, job: str, wait: bool = False) -> Iterator[None]:
 
 
 def locked(path: Path, wait: bool = False) -> FileLock | None:
-    """The lock of a file, which holds the number of its process; None if it is held already (unless told to wait)."""
+    """The lock of a file, which holds the number of its process; None if another one holds it and `wait` is false."""
     lock = FileLock(path, thread_local=False, on_acquired=_sign)
     try:
         lock.acquire(blocking=wait)
@@ -118,7 +113,7 @@ def locked(path: Path, wait: bool = False) -> FileLock | None:
 
 
 def release(lock: FileLock) -> None:
-    """Give a lock back and remove its file; who waits for it notices that and makes a new one."""
+    """Give a lock back and remove its file; whoever waits for it notices that and makes a new one."""
     with suppress(OSError):  # Windows removes no file that is open: there the library does it after the release
         Path(lock.lock_file).unlink()
     lock.release(force=True)
@@ -127,10 +122,3 @@ def release(lock: FileLock) -> None:
 def _sign(handle: int) -> None:
     os.ftruncate(handle, 0)
     os.write(handle, str(os.getpid()).encode())
-
-
-def _holder(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii") or "unknown"
-    except OSError:  # it has just ended, or the system lets nobody read a locked file
-        return "unknown"

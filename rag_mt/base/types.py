@@ -53,8 +53,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a text came from: a file (or data set) name and a line, 1-based; line 0 means unknown. `start` is the
-    character at which a passage begins in the text of a record or cell that holds several."""
+    """Where a text came from: a file (or data set) name and a line from 1 on (0: unknown). `start` is the character at
+    which a passage begins in a record or cell that holds several."""
 
     file: str = ""
     line: int = 0
@@ -153,12 +153,9 @@ class Hint:
         return self.hit.text
 
     def context(self, limit: int = 100) -> Context:
-        """The hit with as much of its sentence as fits into `limit` characters, ellipses included.
-
-        The cut is at word boundaries where there are any, and the phrase is always inside
-        (CCPR section 6.3: contexts of at most 100 characters). A phrase that leaves no room for two
-        ellipses is returned alone and whole, even where it is longer than the limit.
-        """
+        """The hit with as much of its sentence as fits into `limit` characters, ellipses included. It is cut at word
+        boundaries where there are any, and the phrase is always inside (CCPR section 6.3: contexts of at most 100
+        characters). A phrase that leaves no room for two ellipses is returned alone and whole."""
         text, span = self.hit.sentence.text, self.hit.span
         if len(text) <= limit:
             return Context(text, span)
@@ -168,8 +165,7 @@ class Hint:
         before = min(span.start, max(room // 2, room - (len(text) - span.end)))
         start = _cut_before(text, span.start - before, span.start)
         end = _cut_after(text, min(len(text), span.end + room - before), span.end)
-        left = ELLIPSIS if start > 0 else ""
-        right = ELLIPSIS if end < len(text) else ""
+        left, right = ELLIPSIS * (start > 0), ELLIPSIS * (end < len(text))
         shift = len(left) - start
         return Context(f"{left}{text[start:end]}{right}", Span(span.start + shift, span.end + shift))
 
@@ -196,12 +192,11 @@ def _cut_after(text: str, high: int, low: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a language model is asked.
+    """What a language model is asked: the text of a completion prompt or, with `chat`, the user message that the
+    model's own chat template wraps.
 
-    `text` is the exact text of a completion prompt or, with `chat`, the user message that the model's own
-    chat template wraps. The first `shared` characters of `text` are the same in all prompts of one builder, so that
-    a model can compute them once. `hints` are the hints that it shows; `notes` say what was left out.
-    Generation ends at any of `stop`.
+    The first `shared` characters of `text` are the same in all prompts of one builder, so that a model can compute them
+    once. `hints` are the hints that it shows; `notes` say what was left out. Generation ends at any of `stop`.
     """
 
     text: str
@@ -214,9 +209,8 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A language model's answer: its text without stop strings, its number of new tokens, whether it ended (end of
-    text or a stop string) before the token limit, and whether it was a stop string that ended it (`stopped`; False
-    too where a server does not tell)."""
+    """A language model's answer: its text without stop strings and its number of new tokens. `finished`: it ended
+    before the token limit; `stopped`: a stop string ended it (False too where a server does not tell)."""
 
     text: str
     tokens: int
@@ -226,11 +220,9 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What the user gets: the output with the hints that were shown and whether each was taken up.
-
-    `used[i]` tells whether `hints[i].phrase` stands in `text`. `notes` name what went wrong or was left out;
-    `ok` is false when no translation could be read from the model's answer (`text` is then the source text).
-    """
+    """What the user gets: the output with the hints that were shown and whether each was taken up. `used[i]` tells
+    whether `hints[i].phrase` stands in `text`. `notes` name what went wrong or was left out; `ok` is false when no
+    translation could be read from the model's answer (`text` is then the source text)."""
 
     source: Sentence
     text: str
@@ -281,15 +273,14 @@ class Encoder(Protocol):
 
 
 class Retriever(Protocol):
-    """Sentences to hints. `name` is the registry's; `unit` is what its hits are; `settings` is JSON-able and holds all
-    else that could change the hints."""
+    """Sentences to hints. `name` is that of the registry; `unit` is what its hits are."""
 
     name: str
     unit: Unit
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """All that could change the hints of a sentence."""
+        """All else that could change the hints of a sentence, JSON-able."""
         ...
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
@@ -298,21 +289,20 @@ class Retriever(Protocol):
 
 
 class PromptQueue(Protocol):
-    """Prompts that wait for a language model, and whoever waits for its answers. Prompts are numbered from 0 in the
-    order in which they are taken."""
+    """Prompts for a language model and the receiver of its answers. Prompts are numbered from 0 as they are taken."""
 
     def take(self, most: int) -> Sequence[Prompt]:
-        """Up to `most` prompts to answer next. It must not wait: where there are none now, it gives none, and is asked
-        again after the next token as long as any prompt is being answered."""
+        """Up to `most` prompts to answer next, none if there are none now: it must not wait, since it is asked again
+        after the next token as long as any prompt is being answered."""
         ...
 
     def progress(self, number: int, text: str) -> bool:
-        """Hear how an unfinished answer begins; return whether it is still wanted. An answer that begins anew (it left
-        a loop, or memory ran out) may be shorter than before."""
+        """Take the beginning of an unfinished answer; return whether it is still wanted. An answer that begins anew (it
+        left a loop, or memory ran out) may be shorter than before."""
         ...
 
     def finish(self, number: int, completion: Completion) -> None:
-        """Hear the whole answer. That of a prompt that nobody wanted, or that found no room, is unfinished."""
+        """Take the whole answer; it is unfinished for a prompt that nobody wanted, or that found no room."""
         ...
 
 
@@ -340,11 +330,9 @@ class LanguageModel(Protocol):
 
 
 class Metric(Protocol):
-    """Translations and references to scores; `signature` names all that could change them.
-
-    The score of a text is a function of the sum of its sentences' statistics, which is what significance tests draw
-    from: `formula` names it in `eval.metrics.formulas`.
-    """
+    """Translations and references to scores; `signature` names all that could change them. The score of a text is a
+    function of the sum of its sentences' statistics, which is what significance tests draw from: `formula` names it in
+    `eval.metrics.formulas`."""
 
     name: str
     signature: str

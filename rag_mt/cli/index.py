@@ -1,18 +1,19 @@
-"""Build, inspect, verify and calibrate indexes of target-language text."""
+"""Build, inspect, verify, calibrate and search indexes of target-language text."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rag_mt.base.console import OK, PARTLY, add_model_options, note, positive, share
+from rag_mt.base.console import OK, PARTLY, add_model_options, add_reading_options, note, positive, share
 from rag_mt.base.defaults import DEFAULT_RETRIEVER, SEARCHING
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.types import NO_LETTERS, Skips
+from rag_mt.base.types import NO_LETTERS, Sentence, Skips
 
 if TYPE_CHECKING:
     from retrievers.encoders.encoder import ModelEncoder
@@ -35,18 +36,9 @@ def build(options: argparse.Namespace) -> int:
         options.files, code, format=options.format, column=options.column, split=not options.no_split, skips=skips
     )
     encoder = encoder_for(options.retriever, options.encoder, options.device, options.dtype)
+    how = {name: getattr(options, name) for name in ("replace", "restart", "form")}
     manifest = build_for(
-        options.retriever,
-        folder,
-        sentences,
-        encoder,
-        code,
-        plan=plan,
-        replace=options.replace,
-        restart=options.restart,
-        show=not options.quiet,
-        form=options.form,
-        terms=terms,
+        options.retriever, folder, sentences, encoder, code, plan=plan, show=not options.quiet, terms=terms, **how
     )
     note(f"{folder}: {manifest.describe()}")
     if skips.counts:
@@ -59,13 +51,12 @@ def info(options: argparse.Namespace) -> int:
     from retrievers.index.search import open_index
 
     begin = time.perf_counter()
-    index = open_index(Path(options.folder))
-    opened = time.perf_counter() - begin
+    manifest = open_index(Path(options.folder)).manifest
+    milliseconds = (time.perf_counter() - begin) * 1000
     if options.json:
-        print(json.dumps(index.manifest.as_dict(), ensure_ascii=False, indent=2))
+        print(json.dumps(manifest.as_dict(), ensure_ascii=False, indent=2))
     else:
-        print(index.manifest.describe())
-        print(f"opened in {opened * 1000:.0f} ms")
+        print(f"{manifest.describe()}\nopened in {milliseconds:.0f} ms")
     return OK
 
 
@@ -95,12 +86,10 @@ def calibrate(options: argparse.Namespace) -> int:
     if not texts:
         raise UserError(f"no {language(code).name} sentence in {', '.join(options.files)}: expected development text")
     folder = Path(options.folder)
-    encoder = encoder_of(read_manifest(folder), options)
+    encoder = _encoder_of(read_manifest(folder), options)
     cut, judge = calibrate_for(folder, encoder, texts, code, options.drop), confidence_for(encoder, folder)
-    print(
-        f"{folder}: hints for {language(code).name} below {cut:.4f} are dropped "
-        f"({len(texts)} sentences, drop {options.drop:g})"
-    )
+    basis = f"({len(texts)} sentences, drop {options.drop:g})"
+    print(f"{folder}: hints for {language(code).name} below {cut:.4f} are dropped {basis}")
     if judge and cut < judge.minimum:
         note(
             f"this shows weaker hints than the confidence model would by itself, from {judge.minimum:g} on: "
@@ -119,7 +108,7 @@ def _set_confidence(options: argparse.Namespace) -> int:
         raise UserError("--confidence says what is shown, so that nothing is left to calibrate: give no FILE with it")
     folder, code = Path(options.folder), language(options.src).code
     index = open_index(folder)
-    encoder = encoder_of(index.manifest, options)
+    encoder = _encoder_of(index.manifest, options)
     if confidence_for(encoder, folder) is None:
         raise UserError(
             f"{encoder.id} has no confidence model: give development text instead of --confidence, or an index of ccpr"
@@ -129,18 +118,39 @@ def _set_confidence(options: argparse.Namespace) -> int:
     return OK
 
 
-def encoder_of(manifest: Manifest, options: argparse.Namespace) -> ModelEncoder:
+def search(options: argparse.Namespace) -> int:
+    """`rag-mt search`: the hints that sentences get, with score, context and origin."""
+    from retrievers.index.manifest import read_manifest
+    from retrievers.registry import open_retriever
+
+    folder = Path(options.index)
+    manifest = read_manifest(folder)
+    encoder = _encoder_of(manifest, options)
+    source = language(options.src).code
+    languages = {"source_language": source, "target_language": manifest.language}
+    retriever = open_retriever(manifest.retriever, folder, encoder, **languages, manifest=manifest)
+    try:
+        lines = options.text or sys.stdin.buffer.read().decode("utf-8").splitlines()
+        texts = [text.strip() for text in lines if text.strip() and text.encode("utf-8")]
+    except UnicodeError:
+        origin = "the text to search for" if options.text else "standard input"
+        raise UserError(f"{origin} is not valid UTF-8: convert it with `iconv -t utf-8`") from None
+    for text, hints in zip(texts, retriever.retrieve([Sentence(t, source) for t in texts]), strict=True):
+        for hint in hints:
+            context = " ".join(hint.context().marked("[[", "]]").splitlines())
+            print(
+                f"{hint.hit.score:.4f}\t{hint.source_span.of(text)}\t{hint.phrase}\t{context}\t{hint.hit.sentence.source}"
+            )
+        if not hints:
+            note(f"no hint is trusted for: {text}")
+    return OK
+
+
+def _encoder_of(manifest: Manifest, options: argparse.Namespace) -> ModelEncoder:
     """The encoder that was asked for, or the one that the index was built with."""
     from retrievers.registry import encoder_for
 
     return encoder_for(manifest.retriever, options.encoder or manifest.encoder, options.device, options.dtype)
-
-
-def add_reading_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
-    parser.add_argument(
-        "--column", default="", help="column (number from 1, or name) of a TSV or field of a JSONL input"
-    )
 
 
 def add_actions(index: argparse.ArgumentParser) -> None:
@@ -148,29 +158,24 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     actions = index.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     add = actions.add_parser("build", help="index target-language text", description=build.__doc__)
+    add.set_defaults(run=build)
     add.add_argument("folder", metavar="DIR", help="folder of the new index")
     add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
     add.add_argument("--lang", required=True, help="language of the text")
     add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help=f"{SEARCHING} (default: ccpr)")
-    add.add_argument(
-        "--encoder", help="encoder or phrase model: a name, a hub id or a folder (default: the retriever's)"
-    )
+    encoder_help = "encoder or phrase model: a name, a hub id or a folder (default: the retriever's)"
+    add.add_argument("--encoder", help=encoder_help)
     add.add_argument("--no-split", action="store_true", help="every line or cell is one sentence already")
     add.add_argument("--replace", action="store_true", help="put the new index in the place of an existing one")
     add.add_argument("--restart", action="store_true", help="forget the finished part of an interrupted build")
     add.add_argument("--quiet", action="store_true", help="no progress bar")
-    add.add_argument(
-        "--form",
-        choices=("auto", "exact", "ivf"),
-        default="auto",
-        help="search every vector (exact) or the nearest lists of them (ivf); auto goes by their number",
-    )
-    for name, what in (("k1", "worth of repeated terms"), ("b", "discount of long texts"), ("alpha", "weight of BM25")):
-        where = "hybrid" if name == "alpha" else "bm25, hybrid"
-        add.add_argument(f"--{name}", type=float, metavar="X", help=f"{what} ({where})")
+    form_help = "search every vector (exact) or the nearest lists of them (ivf); auto goes by their number"
+    add.add_argument("--form", choices=("auto", "exact", "ivf"), default="auto", help=form_help)
+    add.add_argument("--k1", type=float, metavar="X", help="worth of repeated terms (bm25, hybrid)")
+    add.add_argument("--b", type=float, metavar="X", help="discount of long texts (bm25, hybrid)")
+    add.add_argument("--alpha", type=float, metavar="X", help="weight of BM25 (hybrid)")
     add_reading_options(add)
     add_model_options(add)
-    add.set_defaults(run=build)
 
     add = actions.add_parser("info", help="what an index holds", description=info.__doc__)
     add.add_argument("folder", metavar="DIR")
@@ -186,11 +191,19 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.add_argument("files", nargs="*", metavar="FILE", help="development text in the source language")
     add.add_argument("--src", required=True, metavar="LANG", help="language of the development text")
     add.add_argument("--drop", type=share, default=0.25, help="share of the hits to drop (default: 0.25)")
-    add.add_argument(
-        "--confidence", type=share, metavar="X", help="show hints of at least this confidence (ccpr), without any FILE"
-    )
+    confidence_help = "show hints of at least this confidence (ccpr), without any FILE"
+    add.add_argument("--confidence", type=share, metavar="X", help=confidence_help)
     add.add_argument("--limit", type=positive, default=1000, help="sentences to use (default: 1000)")
     add.add_argument("--encoder", default="", help="default: the encoder that the index was built with")
     add_reading_options(add)
     add_model_options(add)
     add.set_defaults(run=calibrate)
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """All options of `rag-mt search`."""
+    parser.add_argument("text", nargs="*", metavar="TEXT", help="sentences (default: lines of standard input)")
+    parser.add_argument("--index", required=True, metavar="DIR", help="index to search")
+    parser.add_argument("--src", required=True, metavar="LANG", help="language of the sentences")
+    parser.add_argument("--encoder", default="", help="default: the encoder that the index was built with")
+    add_model_options(parser)

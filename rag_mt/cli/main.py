@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rag_mt import __version__
 from rag_mt.base.console import Parser, run
-from rag_mt.cli import index, mine, search, translate
+from rag_mt.cli import index, mine, translate
 from ui.page import demo
 from ui.server import serve
 
@@ -17,29 +17,18 @@ def parser() -> Parser:
     top = Parser(prog="rag-mt", description=__doc__)
     top.add_argument("--version", action="version", version=__version__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    add = commands.add_parser("translate", help="translate files or standard input", description=translate.DESCRIPTION)
-    translate.add_options(add)
-    add.set_defaults(run=translate.translate)
-
-    add = commands.add_parser("mine", help="find translated sentence pairs in two texts", description=mine.__doc__)
-    mine.add_options(add)
-    add.set_defaults(run=mine.mine)
-
-    add = commands.add_parser("index", help="build, inspect, verify and calibrate indexes")
-    index.add_actions(add)
-
-    add = commands.add_parser("search", help="show the hints for sentences", description=search.search.__doc__)
-    search.add_options(add)
-    add.set_defaults(run=search.search)
-
-    add = commands.add_parser("serve", help="answer translation requests over HTTP", description=serve.serve.__doc__)
-    serve.add_options(add)
-    add.set_defaults(run=serve.serve)
-
-    add = commands.add_parser("demo", help="translate in a browser", description=demo.demo.__doc__)
-    demo.add_options(add)
-    add.set_defaults(run=demo.demo)
+    translate_help, index_help = "translate files or standard input", "build, inspect, verify and calibrate indexes"
+    for name, help_text, description, add_options, command in (
+        ("translate", translate_help, translate.DESCRIPTION, translate.add_options, translate.translate),
+        ("mine", "find translated sentence pairs in two texts", mine.__doc__, mine.add_options, mine.mine),
+        ("index", index_help, None, index.add_actions, None),
+        ("search", "show the hints for sentences", index.search.__doc__, index.add_search_options, index.search),
+        ("serve", "answer translation requests over HTTP", serve.serve.__doc__, serve.add_options, serve.serve),
+        ("demo", "translate in a browser", demo.demo.__doc__, demo.add_options, demo.demo),
+    ):
+        command_parser = commands.add_parser(name, help=help_text, description=description)
+        command_parser.set_defaults(run=command)
+        add_options(command_parser)
     return top
 
 

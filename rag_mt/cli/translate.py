@@ -19,6 +19,7 @@ from rag_mt.base.console import (
     PARTLY,
     Parser,
     add_model_options,
+    add_reading_options,
     add_server_options,
     note,
     positive,
@@ -31,11 +32,11 @@ from rag_mt.base.fingerprints import file_sha256
 from rag_mt.base.languages import language
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import ELLIPSIS, Skips, TranslatedText, Translation
+from rag_mt.formats.format import Format, Side
 
 DESCRIPTION = "Translate files or standard input. An interrupted job with -o goes on with the same command."
 
 if TYPE_CHECKING:
-    from rag_mt.formats.format import Format, Side
     from rag_mt.translation.jobs import Counts, SplitSegment
     from rag_mt.translation.translator import Translator
 
@@ -48,28 +49,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
     add("--retriever", help=f"what finds hints: none, {SEARCHING} (default: that of the index, or ccpr)")
     add("--index", metavar="DIR", help="index of target-language text (default: one of the sample corpus)")
-    add(
-        "--encoder",
-        metavar="ID",
-        help="encoder or phrase model: a name, a hub id or a folder (default: the index's)",
-    )
-    add(
-        "--llm",
-        default=DEFAULT_LLM,
-        metavar="ID",
-        help="language model: a hub id, a folder, embedded:NAME or openai:MODEL@URL",
-    )
+    encoder_help = "encoder or phrase model: a name, a hub id or a folder (default: the index's)"
+    add("--encoder", metavar="ID", help=encoder_help)
+    llm_help = "language model: a hub id, a folder, embedded:NAME or openai:MODEL@URL"
+    add("--llm", default=DEFAULT_LLM, metavar="ID", help=llm_help)
     add("--adapter", metavar="DIR", default=DEFAULT_ADAPTER, help="PEFT adapter of the LLM, or none (default: ours)")
     add("--wrapper", default="auto", help="prompt family: auto, alpaca, few-shot, chat or compact (default: auto)")
-    add("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
-    add("--column", default="", help="column (number from 1, or name) of a TSV or field of a JSONL input")
+    add_reading_options(parser)
     add("--show-hints", action="store_true", help="show the hints of every sentence and where they came from")
-    add(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="output file or, ending with / or for several inputs, folder; resumable",
-    )
+    output_help = "output file or, ending with / or for several inputs, folder; resumable"
+    add("-o", "--output", metavar="FILE", help=output_help)
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
     add("--batch-size", type=positive, default=16, metavar="N", help="sentences per model call (default: 16)")
     add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer (default: 256)")
@@ -81,22 +70,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def translate(options: argparse.Namespace) -> int:
     """Run the command; returns its exit code."""
-    if language(options.src).code == language(options.tgt).code:
-        raise UserError(f"source and target are both {language(options.src).name}: give another --src or --tgt")
-    with _inputs(options.files) as inputs:
+    source, target = language(options.src), language(options.tgt)
+    if source.code == target.code:
+        raise UserError(f"source and target are both {source.name}: give another --src or --tgt")
+    skips = Skips()
+    jobs: list[_FileJob] = []
+    unreadable: list[UserError] = []
+    with _inputs(options.files, skips) as inputs:
         outputs = _outputs(options.output, [name for _, name in inputs])
-        from rag_mt.formats.format import Side
-        from rag_mt.translation.jobs import Counts
+        from rag_mt.formats.registry import format_of
+        from rag_mt.translation.jobs import Counts, split_segments
 
-        side = Side(language(options.src).code, options.column, language(options.tgt).code)
-        spooled = [path.parent for path, name in inputs if name == "-"]
-        totals, skips = Counts(), Skips(folder=f"{spooled[0]}{os.sep}" if spooled else "")
-        jobs: list[_FileJob] = []
-        unreadable: list[UserError] = []
+        side, totals = Side(source.code, options.column, target.code), Counts()
+        # Everything is read before a model is loaded: a wrong file costs a second, not a minute.
         for (path, _), output in zip(inputs, outputs, strict=True):
-            # Everything is read before a model is loaded: a wrong file costs a second, not a minute.
             try:
-                jobs.append(_read(path, side, output, options, skips))
+                form = format_of(path, options.format)
+                jobs.append(_FileJob(path, form, output, split_segments(form.segments(path, side, skips), source.code)))
             except UserError as error:
                 unreadable.append(error)
         if not jobs:
@@ -105,7 +95,7 @@ def translate(options: argparse.Namespace) -> int:
             note(f"left out: {reason}")
         translator = _translator(options)
         for job in jobs:
-            _one(translator, job, totals, options)
+            _translate_file(translator, job, side, totals, options)
     code = _closing_lines(totals, skips, options.show_hints)
     if unreadable:
         note(f"{len(unreadable)} of {len(inputs)} files could not be read and are not translated")
@@ -114,38 +104,24 @@ def translate(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class _FileJob:
-    """A file to translate: its format, what to translate in it, where to (None: standard output), and its segments."""
+    """A file to translate, its format, its output (None: standard output), and its segments."""
 
     path: Path
     form: Format
-    side: Side
     output: Path | None
     segments: list[SplitSegment]
 
-    @property
-    def sentences(self) -> int:
-        return sum(len(part.spans) for part in self.segments)
-
-
-def _read(path: Path, side: Side, output: Path | None, options: argparse.Namespace, skips: Skips) -> _FileJob:
-    """Read a file; bad lines are reported here. Raises UserError if it cannot be translated."""
-    from rag_mt.formats.registry import format_of
-    from rag_mt.translation.jobs import split_segments
-
-    form = format_of(path, options.format)
-    form.check(path, side, language(options.tgt).code)
-    return _FileJob(path, form, side, output, split_segments(form.segments(path, side, skips), side.language))
-
 
 @contextmanager
-def _inputs(names: Sequence[str]) -> Iterator[list[tuple[Path, str]]]:
-    """The input files with their names; standard input is spooled to a temporary file, which errors do not name."""
+def _inputs(names: Sequence[str], skips: Skips) -> Iterator[list[tuple[Path, str]]]:
+    """The input files with their names; standard input is spooled to a temporary file, which errors and skips do not
+    name."""
     with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
         inputs, stdin = [], Path(folder) / "stdin"
         for name in names or ["-"]:
-            path = Path(name)
+            path = stdin if name == "-" else Path(name)
             if name == "-":
-                path = stdin
+                skips.folder = f"{folder}{os.sep}"
                 if sys.stdin.isatty():
                     note("reading from the terminal: end with Ctrl-D")
                 with path.open("wb") as file:
@@ -166,21 +142,22 @@ def _outputs(output: str | None, names: Sequence[str]) -> list[Path | None]:
     if not output:
         if len(names) > 1:
             raise UserError(f"{len(names)} inputs cannot share standard output: give a folder for them with -o DIR")
-        return [None] * len(names)
+        return [None]
     out = Path(output).resolve()  # a link stays, and what it points to is written
-    new_folder = output.endswith(("/", os.sep)) and not out.is_dir()
-    if new_folder:
+    if output.endswith(("/", os.sep)) and not out.is_dir():
         above = next(parent for parent in (out, *out.parents) if parent.exists())
         if not (above.is_dir() and os.access(above, os.W_OK)):
             raise UserError(f"-o {output} cannot be made a folder: {above} is a file or cannot be written")
-    elif len(names) == 1 and not out.is_dir():
+    elif not out.is_dir():
+        if len(names) > 1:
+            raise UserError(
+                f"-o {out} is not a folder: {len(names)} inputs need one; end its name with / to have it made"
+            )
         if out.exists() and not out.is_file():
             raise UserError(f"-o {output} is no file: leave -o out to write to standard output")
         if not os.access(out.parent, os.W_OK):
             raise UserError(f"folder {out.parent} of -o {output} does not exist or cannot be written: choose another")
         return [_apart(out, names[0])]
-    elif not out.is_dir():
-        raise UserError(f"-o {out} is not a folder: {len(names)} inputs need one; end its name with / to have it made")
     if "-" in names:
         raise UserError(f"standard input has no name for a file in {out}: give a file with -o {out / 'NAME'}")
     paths: list[Path | None] = [_apart(out / Path(name).name, name) for name in names]
@@ -199,68 +176,54 @@ def _apart(output: Path, name: str) -> Path:
 def _translator(options: argparse.Namespace) -> Translator:
     from rag_mt.translation.translator import Translator
 
-    return Translator.from_pretrained(
-        src=options.src,
-        tgt=options.tgt,
-        retriever=options.retriever,
-        llm=options.llm,
-        index=options.index,
-        encoder=options.encoder,
-        adapter=options.adapter,
-        wrapper=options.wrapper,
-        device=options.device,
-        dtype=options.dtype,
-        quantization=options.quantization,
-        batch_size=options.batch_size,
-        max_new_tokens=options.max_new_tokens,
-        llm_timeout=options.llm_timeout,
-        llm_concurrency=options.llm_concurrency,
-        show=not options.quiet,
-    )
+    settings = "src tgt retriever llm index encoder adapter wrapper device dtype quantization batch_size max_new_tokens"
+    names = (*settings.split(), "llm_timeout", "llm_concurrency")
+    return Translator.from_pretrained(**{name: getattr(options, name) for name in names}, show=not options.quiet)
 
 
-def _one(translator: Translator, job: _FileJob, totals: Counts, options: argparse.Namespace) -> None:
+def _translate_file(
+    translator: Translator, job: _FileJob, side: Side, totals: Counts, options: argparse.Namespace
+) -> None:
     """Translate one file to its output or standard output."""
     from rag_mt.formats.opening import compressed
     from rag_mt.translation.jobs import WINDOW, Echo, stream_segments, translate_segments
     from rag_mt.translation.journal import Journal
 
-    path, form, side, output, total = job.path, job.form, job.side, job.output, job.sentences
-    journal = None
+    output, journal = job.output, None
+    total = sum(len(part.spans) for part in job.segments)
     if output:
         output.parent.mkdir(parents=True, exist_ok=True)
-        place = output.with_name(output.name + ".rag-mt-journal")
         settings: dict[str, Any] = {
             **translator.settings,
-            "input": file_sha256(path),
-            "format": [form.name, side.column],
+            "input": file_sha256(job.path),
+            "format": [job.form.name, side.column],
             "batching": [options.batch_size, WINDOW],
         }
-        journal = Journal(place, settings, options.restart)
+        journal = Journal(output.with_name(f"{output.name}.rag-mt-journal"), settings, options.restart)
         if journal.kept:
             note(f"{output}: kept {journal.kept} of {total} sentences of the interrupted job")
-    streaming = output is None and form.name == "text" and sys.stdout.isatty() and not options.show_hints
+    streaming = output is None and job.form.name == "text" and sys.stdout.isatty() and not options.show_hints
     live = Echo(sys.stdout.buffer) if streaming else None
     with closing(progress(total, "sentences", "translating", show=not options.quiet and not live)) as bar:
+        if live:
+            texts = stream_segments(translator, job.segments, live, totals.add)
+        else:
+            texts = translate_segments(translator, job.segments, totals, journal, bar.update)
+        if options.show_hints:
+            texts = _shown(texts, bar)
         try:
-            if live:
-                made = stream_segments(translator, job.segments, live, totals.add)
-            else:
-                made = translate_segments(translator, job.segments, totals, journal, bar.update)
-            if options.show_hints:
-                made = _shown(made, bar)
             if output is None:
-                form.fill(path, side, translator.target, made, cast(BinaryIO, live or sys.stdout.buffer))
+                job.form.fill(job.path, side, texts, cast(BinaryIO, live or sys.stdout.buffer))
                 sys.stdout.buffer.flush()
             else:
                 with whole_file(output) as part, part.open("wb") as file, compressed(file, output) as packed:
-                    form.fill(path, side, translator.target, made, packed)
+                    job.form.fill(job.path, side, texts, packed)
         except KeyboardInterrupt:
-            if journal:
-                journal.close()
-                note(f"interrupted: {journal.finished} of {total} sentences are kept; the same command goes on there")
-                raise SystemExit(INTERRUPTED) from None
-            raise
+            if not journal:
+                raise
+            journal.close()
+            note(f"interrupted: {journal.finished} of {total} sentences are kept; the same command goes on there")
+            raise SystemExit(INTERRUPTED) from None
     if journal:
         journal.finish()
 
@@ -276,20 +239,18 @@ def _shown(texts: Iterator[TranslatedText], bar: Any) -> Iterator[TranslatedText
 
 def describe(translation: Translation) -> str:
     """A sentence with its translation and hints for people: score, phrase, origin, context, whether taken up."""
-    lines = [f"{translation.source.text}", f"  = {translation.text}"]
+    source = translation.source.text
+    lines = [source, f"  = {translation.text}"]
     for hint, used in zip(translation.hints, translation.used, strict=True):
-        source = hint.source_span.of(translation.source.text)
-        whole = len(hint.source_span) == len(translation.source.text)
-        asked = "" if whole else f"{source} -> "
+        phrase = "" if len(hint.source_span) == len(source) else f"{hint.source_span.of(source)} -> "
         context = hint.context()
         alone = context.text.removeprefix(ELLIPSIS).removesuffix(ELLIPSIS) == hint.phrase
         whole_hit = len(hint.hit.span) == len(hint.hit.sentence.text)
         shown = context.text if alone or whole_hit else f"{hint.phrase}   ({context.marked('[[', ']]')})"
         shown = " ".join(shown.splitlines())
         mark = "used" if used else "    "
-        lines.append(f"  {hint.hit.score:.3f} {mark} {asked}{shown}   {hint.hit.sentence.source}")
-    lines += [f"  note: {n}" for n in translation.notes]
-    return "\n".join(lines)
+        lines.append(f"  {hint.hit.score:.3f} {mark} {phrase}{shown}   {hint.hit.sentence.source}")
+    return "\n".join([*lines, *(f"  note: {n}" for n in translation.notes)])
 
 
 def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:
@@ -320,7 +281,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m rag_mt.translate", description=DESCRIPTION)
     add_options(parser)
     return run(translate, parser.parse_args(arguments))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

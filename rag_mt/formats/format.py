@@ -12,10 +12,8 @@ from rag_mt.base.types import Origin, Skips, TranslatedText
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Which text of a file is meant: a language and, for tables and records, a column (number from 1, or name).
-
-    With `target`, the language that it is to be translated into, only what `fill` translates into that is meant.
-    """
+    """The text of a file to read: its language and, for tables and records, a column (number from 1, or name). `target`
+    is the language to translate into: with it, segments that need no translation are left out."""
 
     language: str
     column: str = ""
@@ -24,7 +22,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One unit of a file as it stands there: a line, a table cell, a translation unit; never blank."""
+    """One unit of a file: a line, a table cell, a translation unit; never blank."""
 
     text: str
     origin: Origin
@@ -37,21 +35,16 @@ class Format(Protocol):
     suffixes: tuple[str, ...]
 
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
-        """The segments to read in file order, streaming; what cannot be read goes to `skips` with its line."""
+        """The segments in file order, streaming; what cannot be read goes to `skips` with its line. Raises UserError
+        before the first segment if the file is not for the side's languages."""
         ...
 
-    def check(self, file: Path, side: Side, target: str) -> None:
-        """Raise the UserError that `fill` would raise for the languages that the file names; to be asked early."""
-        ...
-
-    def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
-        """Write the file again with one item of `translations` per segment that `segments` yields for a side with this
-        target, in the same order, each taken only when its place is reached; all other bytes stay as they are where the
-        format allows."""
+    def fill(self, file: Path, side: Side, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
+        """Write the file again with one item of `translations` for each segment of that side, in order, each taken only
+        when its place is reached; all other bytes stay as they are where the format allows."""
         ...
 
 
 def usable(translated: TranslatedText) -> bool:
-    """Whether every sentence of a segment was translated; if not, a format with a place for "not yet translated"
-    leaves the segment there."""
+    """Whether every sentence of a segment was translated; if not, formats that mark open segments leave it open."""
     return all(t.ok for t in translated.sentences)

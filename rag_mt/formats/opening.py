@@ -1,7 +1,7 @@
 """Files as byte streams and as lines that can be written again byte for byte, in constant memory.
 
-Compression is known by its first bytes. Lines end in LF, CRLF or CR and in nothing else: U+2028 and its like belong to
-the text.
+Compression is known by its first bytes. Lines end in LF, CRLF or CR and in nothing else: U+2028 and the like are
+text.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ log = logging.getLogger("rag_mt")
 
 MAX_CHARS = 100_000
 """A longer line is no text of people; a long paragraph is cut into sentences like any other."""
+
+MAX_DOCUMENT = 512 * 2**20
+"""Bytes of a file that is read whole."""
 
 BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 18
@@ -59,11 +62,9 @@ _NO_CHARACTER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a file, or one part of a line that is too long to hold.
-
-    `raw` are its bytes with the byte order mark of the file's first line and with the line end; `text` is what it says
-    without these, or None where it cannot be read: such a line is written again as `raw`.
-    """
+    """One line of a file, or one part of a line that is too long to hold. `raw` are its bytes with the byte order mark
+    of the file's first line and with the line end; `text` is what it says without these, or None where it cannot be
+    read: such a line is written again as `raw`."""
 
     number: int
     raw: bytes
@@ -72,56 +73,70 @@ class Line:
     def with_text(self, text: str) -> bytes:
         """The line's bytes with other text. Line ends in `text` become spaces, so that lines stay lines."""
         mark = BOM if self.number == 1 and self.raw.startswith(BOM) else b""
-        text = _BREAKS.sub(" ", text)
-        return mark + text.encode("utf-8", "replace") + _line_end(self.raw)
+        return mark + _BREAKS.sub(" ", text).encode("utf-8", "replace") + _line_end(self.raw)
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """A buffered stream of the file's bytes, decompressed if it is a .gz, .xz or .zst whatever its name.
+    """A buffered stream of the file's bytes, decompressed if it is a .gz, .xz or .zst whatever its name. Raises
+    UserError if there is no such regular file, if it cannot be opened, and from reads where it is damaged."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise UserError(f"{path} is a folder: expected a file, give one in it")
+        if not stat.S_ISREG(mode):
+            raise UserError(f"{path} is a pipe or device: expected a file that can be read twice, save it to one")
+        file = io.BufferedReader(io.FileIO(path), _CHUNK)
+    except FileNotFoundError:
+        raise UserError(f"file {path} does not exist: check its name") from None
+    except PermissionError:
+        raise UserError(f"file {path} may not be read: check its permissions") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"file {path} cannot be opened ({error}): check its name") from None
+    head = file.peek(_HEAD)
+    for magic, (kind, new_member) in _DECOMPRESSORS.items():
+        if head.startswith(magic):
+            return cast(BinaryIO, io.BufferedReader(_Decompressed(file, kind, new_member, path), _CHUNK))
+    return file
 
-    Raises UserError if there is no such regular file, if it cannot be opened, and from reads where it is damaged.
-    """
-    file = _opened(path)
-    head = file.peek(_HEAD)[:6]
-    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "")
-    if not kind:
-        return file
-    return cast(BinaryIO, io.BufferedReader(_Decompressed(file, kind, path), _CHUNK))
+
+def read_whole(path: Path, advice: str) -> bytes:
+    """All bytes of a file; raises UserError with advice for one of more than MAX_DOCUMENT bytes."""
+    with open_bytes(path) as stream:
+        data = stream.read(MAX_DOCUMENT + 1)
+    if len(data) > MAX_DOCUMENT:
+        raise UserError(f"{path} has more than {MAX_DOCUMENT >> 20} MB: {advice}")
+    return data
 
 
 def read_lines(path: Path, skips: Skips, max_chars: int = MAX_CHARS) -> Iterator[Line]:
-    """The lines of a UTF-8 file; their bytes joined are the file's bytes.
-
-    A line that is not valid UTF-8, holds control characters or noncharacters or is longer than `max_chars` goes to
-    `skips`, once, and has no text. Mixed line ends and an empty file are noted in the log, if `skips` shows anything.
-    Raises UserError for what is not a text file.
-    """
+    """The lines of a UTF-8 file; their bytes joined are the file's bytes. A line that is not valid UTF-8, holds control
+    characters or noncharacters or is longer than `max_chars` goes to `skips`, once, and has no text. Mixed line ends
+    and an empty file are noted in the log, if `skips` shows anything. Raises UserError for what is not a text file."""
     ends: Counter[bytes] = Counter()
     number = 0
     with open_bytes(path) as stream:
-        check_text(stream, path)
+        check_text(cast(io.BufferedReader, stream).peek(_HEAD)[:_HEAD], path)
         for raw, goes_on in _raw_lines(stream, 4 * max_chars + len(BOM) + 2):
             number += not goes_on
             end = _line_end(raw)
             ends[end] += 1
-            if goes_on:
-                yield Line(number, raw, None)
-                continue
-            start = len(BOM) if number == 1 and raw.startswith(BOM) else 0
-            text, reason = _decoded(raw[start : len(raw) - len(end)], max_chars)
+            content = raw.removeprefix(BOM if number == 1 else b"").removesuffix(end)
+            text, reason = (None, "") if goes_on else _decoded(content, max_chars)
             if reason:
                 skips.add(Origin(str(path), number), reason)
             yield Line(number, raw, text)
-    if skips.shown:
-        _note(path, number, ends)
+    if skips.shown and not number:
+        log.info("%s is empty", path)
+    names = {b"\n": "LF", b"\r\n": "CRLF", b"\r": "CR"}
+    kinds = [f"{ends[end]} {name}" for end, name in names.items() if ends[end]]
+    if skips.shown and len(kinds) > 1:
+        log.info("%s has mixed line ends, kept as they are: %s", path, ", ".join(kinds))
 
 
 @contextmanager
 def compressed(stream: BinaryIO, path: Path) -> Iterator[BinaryIO]:
     """A stream that writes into `stream` what the suffix of `path` promises: .gz, .xz, .zst, or the bytes as they are.
-
-    Equal contents give equal bytes: no time and no name is stored.
-    """
+    Equal contents give equal bytes: no time and no name is stored."""
     match path.suffix.lower():
         case ".gz":
             packed: Any = gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0)
@@ -145,30 +160,13 @@ def fault(text: str) -> str:
     return "noncharacter or unpaired surrogate" if _NO_CHARACTER.search(text) else ""
 
 
-def check_text(stream: BinaryIO, path: Path) -> None:
-    """Raise UserError with what to do if the stream does not begin like UTF-8 text; nothing is consumed."""
-    head = cast(io.BufferedReader, stream).peek(_HEAD)[:_HEAD]
+def check_text(head: bytes, path: Path) -> None:
+    """Raise UserError with what to do if a file that begins with `head` is no UTF-8 text."""
     for magic, kind in _NOT_TEXT.items():
         if head.startswith(magic):
             raise UserError(f"{path} looks like {kind}; expected UTF-8 text")
     if b"\x00" in head:
         raise UserError(f"{path} looks like a binary file (it holds NUL bytes): expected UTF-8 text, give another file")
-
-
-def _opened(path: Path) -> io.BufferedReader:
-    try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise UserError(f"{path} is a folder: expected a file, give one in it")
-        if not stat.S_ISREG(mode):
-            raise UserError(f"{path} is a pipe or device: expected a file that can be read twice, save it to one")
-        return io.BufferedReader(io.FileIO(path), _CHUNK)
-    except FileNotFoundError:
-        raise UserError(f"file {path} does not exist: check its name") from None
-    except PermissionError:
-        raise UserError(f"file {path} may not be read: check its permissions") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"file {path} cannot be opened ({error}): check its name") from None
 
 
 def _line_end(raw: bytes) -> bytes:
@@ -206,61 +204,23 @@ def _decoded(raw: bytes, max_chars: int) -> tuple[str | None, str]:
     return (None, reason) if reason else (text, "")
 
 
-def _note(path: Path, number: int, ends: Counter[bytes]) -> None:
-    if not number:
-        log.info("%s is empty", path)
-    names = {b"\n": "LF", b"\r\n": "CRLF", b"\r": "CR"}
-    found = [f"{ends[end]} {name}" for end, name in names.items() if ends[end]]
-    if len(found) > 1:
-        log.info("%s has mixed line ends, kept as they are: %s", path, ", ".join(found))
-
-
-class _Frames:
-    """Reads zstd frames or xz streams to the end of the file. Unlike the libraries' own readers it notices a last zstd
-    frame that is not complete and bytes after an xz stream."""
-
-    def __init__(self, file: BinaryIO, decompressor: Callable[[], Any]) -> None:
-        self._file, self._decompressor = file, decompressor
-        self._frame: Any = None
-        self._ready = memoryview(b"")
-
-    def read(self, size: int) -> bytes:
-        while not self._ready:
-            left = (
-                self._frame.unused_data.lstrip(b"\x00") if self._frame and self._frame.eof else b""
-            )  # xz pads with NUL
-            # A zstd block can grow 32,000-fold: small bites keep the memory small.
-            data = left or self._file.read(1024)
-            if not data:
-                if self._frame and not self._frame.eof:
-                    raise EOFError("it ends too early")
-                return b""
-            if not self._frame or self._frame.eof:
-                self._frame = self._decompressor()
-            self._ready = memoryview(self._frame.decompress(data))
-        out, self._ready = self._ready[:size], self._ready[size:]
-        return bytes(out)
-
-
-_MAGIC = {
-    b"\x1f\x8b": "gz",
-    b"\xfd7zXZ\x00": "xz",
-    b"\x28\xb5\x2f\xfd": "zst",
-    **{bytes((n, 0x2A, 0x4D, 0x18)): "zst" for n in range(0x50, 0x60)},  # frames to skip: parallel zstd begins with one
+_DECOMPRESSORS: dict[bytes, tuple[str, Callable[[], Any]]] = {
+    b"\x1f\x8b": ("gz", lambda: zlib.decompressobj(zlib.MAX_WBITS | 16)),
+    b"\xfd7zXZ\x00": ("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
 }
-_READERS: dict[str, Callable[[BinaryIO], Any]] = {
-    "gz": lambda file: gzip.GzipFile(fileobj=file),
-    "xz": lambda file: _Frames(file, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
-    "zst": lambda file: _Frames(file, lambda: zstandard.ZstdDecompressor().decompressobj()),
-}
+_ZSTD = "zst", lambda: zstandard.ZstdDecompressor().decompressobj()
+_DECOMPRESSORS[b"\x28\xb5\x2f\xfd"] = _ZSTD
+_DECOMPRESSORS |= {bytes((n, 0x2A, 0x4D, 0x18)): _ZSTD for n in range(0x50, 0x60)}  # skippable: pzstd begins with one
 
 
 class _Decompressed(io.RawIOBase):
-    """A decompressing stream whose errors are one sentence for the user."""
+    """The contents of all members of a compressed file. Damage, a last member that is not complete and bytes after it
+    are UserErrors: the libraries' own readers overlook some of these."""
 
-    def __init__(self, file: BinaryIO, kind: str, path: Path) -> None:
-        self._file, self._kind, self._path = file, kind, path
-        self._reader = _READERS[kind](file)
+    def __init__(self, file: BinaryIO, kind: str, new_member: Callable[[], Any], path: Path) -> None:
+        self._file, self._kind, self._new_member, self._path = file, kind, new_member, path
+        self._member: Any = None
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -268,13 +228,27 @@ class _Decompressed(io.RawIOBase):
     def readinto(self, buffer: object) -> int:
         view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
         try:
-            data = self._reader.read(len(view))
+            while not self._ready and (data := self._compressed()):
+                if not self._member or self._member.eof:
+                    self._member = self._new_member()
+                self._ready = memoryview(self._member.decompress(data))
         except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
             raise UserError(
                 f"{self._path} is a damaged or truncated .{self._kind} file ({error}): get it again"
             ) from None
-        view[: len(data)] = data
-        return len(data)
+        size = min(len(view), len(self._ready))
+        view[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _compressed(self) -> bytes:
+        """The next bytes to decompress; empty at the end of the file."""
+        ended = self._member is not None and self._member.eof
+        left: bytes = self._member.unused_data.lstrip(b"\x00") if ended else b""  # gz and xz pad with NUL
+        # A zstd block can grow 32,000-fold: small bites keep the memory small.
+        data = left or self._file.read(1024)
+        if not data and self._member and not ended:
+            raise EOFError("it ends too early")
+        return data
 
     def close(self) -> None:
         if not self.closed:

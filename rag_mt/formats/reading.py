@@ -1,4 +1,7 @@
-"""Sentences of files, folders and data sets, with where they came from: what an index is built of."""
+"""Segments and sentences of files, folders and data sets of the Hugging Face hub, with where they came from.
+
+Data sets are named `hf:wmt16/de-en`, `hf:ORG/NAME/CONFIG@SPLIT` or `hf:./FOLDER`, and streamed.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,25 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import NO_LETTERS, Sentence, Skips
+from rag_mt.base.types import NO_LETTERS, Origin, Sentence, Skips
 from rag_mt.formats.format import Segment, Side
-from rag_mt.formats.hub import PREFIX, hub_segments
+from rag_mt.formats.lines import text_of
 from rag_mt.formats.opening import open_bytes
 from rag_mt.formats.registry import FORMATS, format_by_suffix, format_named, format_of
-from rag_mt.text.splitting import MAX_CHARS, split
+from rag_mt.text.splitting import MAX_CHARS
+from rag_mt.text.splitting import split as sentence_spans
 
 log = logging.getLogger("rag_mt")
 
+PREFIX = "hf:"
+PATIENCE = 100
+"""Rows without a text before the data set is given up."""
+
 _LETTER = re.compile(r"[^\W\d_]")
-_split = split  # the parameter of the same name hides it
+_PAIR = re.compile(r"[a-z]{2,3}[-_][a-z]{2,3}")
 
 
 def read_sentences(
@@ -37,11 +46,19 @@ def read_sentences(
     a longer one goes to `skips`, as do sentences without a letter. Files and formats are checked before the first
     sentence is asked for; UserError names the one that is wrong.
     """
+    sources = segments_of(names, language, format=format, column=column, skips=skips)
+    return _sentences(sources, language, split, skips, max_chars)
+
+
+def segments_of(
+    names: Sequence[str], language: str, *, format: str = "auto", column: str = "", skips: Skips
+) -> Iterator[tuple[bool, Iterable[Segment]]]:
+    """For each file or data set (see `read_sentences`) whether its segments are lines of a text, and the segments. All
+    are checked before the first is asked for."""
     if format != "auto":
         format_named(format)
-    side = Side(language, column)
-    sources = [source for name in names for source in _sources(name, format)]
-    return _sentences(sources, side, format, split, skips, max_chars)
+    paths = [path for name in names for path in _paths(name, format)]
+    return _segments(paths, Side(language, column), format, skips)
 
 
 def input_stamp(name: str) -> list[object]:
@@ -53,23 +70,7 @@ def input_stamp(name: str) -> list[object]:
     return [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]
 
 
-def segments_of(
-    names: Sequence[str], language: str, *, format: str = "auto", column: str = "", skips: Skips
-) -> Iterator[tuple[bool, Iterable[Segment]]]:
-    """For each file or data set of those names (see `read_sentences`) whether its segments are lines of a text, and
-    the segments. They are checked before the first is asked for."""
-    if format != "auto":
-        format_named(format)
-    side = Side(language, column)
-    sources = [source for name in names for source in _sources(name, format)]
-    return ((_is_text(source, format), _segments(source, side, format, skips)) for source in sources)
-
-
-def _is_text(source: Path | str, format: str) -> bool:
-    return isinstance(source, Path) and format_of(source, format).name == "text"
-
-
-def _sources(name: str, format: str) -> list[Path | str]:
+def _paths(name: str, format: str) -> Sequence[Path | str]:
     """The files a name stands for, or the name of a data set."""
     if name.startswith(PREFIX):
         return [name]
@@ -77,7 +78,7 @@ def _sources(name: str, format: str) -> list[Path | str]:
         raise UserError("standard input (-) can be read only once: save it to a file and name that")
     path = Path(name)
     if path.is_dir():
-        return [*_files_in(path, format)]
+        return _files_in(path, format)
     open_bytes(path).close()
     return [path]
 
@@ -99,27 +100,98 @@ def _files_in(folder: Path, format: str) -> list[Path]:
     return chosen
 
 
-def _segments(source: Path | str, side: Side, format: str, skips: Skips) -> Iterable[Segment]:
-    if isinstance(source, Path):
-        return format_of(source, format).segments(source, side, skips)
-    return hub_segments(source, side, skips)
+def _segments(
+    paths: Sequence[Path | str], side: Side, format: str, skips: Skips
+) -> Iterator[tuple[bool, Iterable[Segment]]]:
+    for path in paths:
+        if isinstance(path, Path):
+            form = format_of(path, format)
+            yield form.name == "text", form.segments(path, side, skips)
+        else:
+            yield False, hub_segments(path, side, skips)
 
 
 def _sentences(
-    sources: Sequence[Path | str], side: Side, format: str, splitting: bool, skips: Skips, max_chars: int
+    sources: Iterable[tuple[bool, Iterable[Segment]]], language: str, split: bool, skips: Skips, max_chars: int
 ) -> Iterator[Sentence]:
-    for source in sources:
-        for segment in _segments(source, side, format, skips):
-            texts = _texts(segment.text, side.language, splitting, max_chars)
-            kept = [text for text in texts if _LETTER.search(text)]
-            for _ in range(len(texts) - len(kept) or not texts):
-                skips.add(segment.origin, NO_LETTERS)
-            for text in kept:
-                if len(text) > max_chars:
+    for _, segments in sources:
+        for segment in segments:
+            text = segment.text
+            texts = [span.of(text) for span in sentence_spans(text, language, max_chars)] if split else [text.strip()]
+            for sentence in texts or [""]:
+                if not _LETTER.search(sentence):
+                    skips.add(segment.origin, NO_LETTERS)
+                elif len(sentence) > max_chars:
                     skips.add(segment.origin, f"longer than {max_chars} characters")
                 else:
-                    yield Sentence(text, side.language, segment.origin)
+                    yield Sentence(sentence, language, segment.origin)
 
 
-def _texts(text: str, language: str, splitting: bool, max_chars: int) -> list[str]:
-    return [span.of(text) for span in _split(text, language, max_chars)] if splitting else [text.strip()]
+def hub_segments(name: str, side: Side, skips: Skips) -> Iterator[Segment]:
+    """The side's text of every row, with the row's number as its line; rows are read as JSONL records are. Raises
+    UserError if the datasets package is missing, if the data set cannot be loaded or stops in the middle, or if none of
+    its first rows has the text."""
+    has_text = False
+    for number, row in enumerate(hub_rows(name), 1):
+        text, reason = text_of(row, side)
+        if text is not None:
+            has_text = True
+            yield Segment(text, Origin(name, number))
+        elif reason:
+            skips.add(Origin(name, number), reason)
+        if not has_text and number == PATIENCE:
+            field = f"field {side.column!r}" if side.column else f"field {side.language!r} or 'text'"
+            raise UserError(
+                f"data set {name} has no {field} in {PATIENCE} rows: choose one of {', '.join(row)} with --column"
+            )
+    if not has_text:
+        raise UserError(f"data set {name} has no text in {side.language}: try another split or --column")
+
+
+def hub_rows(name: str) -> Iterator[dict[str, Any]]:
+    """The rows of a data set, as they are; raises UserError as `hub_segments` does."""
+    candidates, split = hub_name(name)
+    try:
+        yield from _loaded(name, candidates, split)
+    except UserError:
+        raise
+    except Exception as error:  # the package lets through whatever its many readers and clients raise
+        because = str(error).strip().split("\n")[0][:200].rstrip(".") or type(error).__name__
+        raise UserError(
+            f"data set {name} cannot be read ({because}): check the name and the network, or name local files instead"
+        ) from None
+
+
+def hub_name(name: str) -> tuple[list[tuple[str, str | None]], str]:
+    """What `hf:NAME[/CONFIG][@SPLIT]` may mean: (data set, configuration) in the order to try; and the split, `train`
+    unless it is given. `hf:A/B` can be configuration B of A, which is tried first where B looks like a language pair,
+    or data set B of A."""
+    path, _, split = name.removeprefix(PREFIX).partition("@")
+    parts = path.split("/")
+    candidates: list[tuple[str, str | None]] = [(path, None)]
+    if path.startswith((".", "/", "~")):
+        candidates = [(str(Path(path).expanduser()), None)]
+    elif not all(parts) or len(parts) > 3:
+        raise UserError(f"data set name {name!r} is not of the form hf:NAME[/CONFIG][@SPLIT], such as hf:wmt16/de-en")
+    elif len(parts) == 3:
+        candidates = [("/".join(parts[:2]), parts[2])]
+    elif len(parts) == 2:
+        candidates.insert(0 if _PAIR.fullmatch(parts[1]) else 1, (parts[0], parts[1]))
+    return candidates, split or "train"
+
+
+def _loaded(name: str, candidates: Sequence[tuple[str, str | None]], split: str) -> Any:
+    """The first candidate that there is, as an iterable of rows."""
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise UserError(
+            f"reading {name} needs the datasets package: `pip install 'datasets>=4.0'`, or name local files instead"
+        ) from None
+    missing: list[OSError] = []
+    for path, config in candidates:
+        try:
+            return load_dataset(path, config, split=split, streaming=True)
+        except OSError as error:  # no such data set, or no network
+            missing.append(error)
+    raise missing[0]

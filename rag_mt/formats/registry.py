@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
-from importlib import import_module
 from pathlib import Path, PurePath
 
 from rag_mt.base.errors import UserError
 from rag_mt.formats.format import Format
+from rag_mt.formats.lines import JSONL, TEXT, TSV, json_object
 from rag_mt.formats.opening import open_bytes
+from rag_mt.formats.po import PO
+from rag_mt.formats.tmx import TMX
+from rag_mt.formats.xliff import XLIFF
 
-FORMATS = {name: f"rag_mt.formats.{name}" for name in ("text", "tsv", "jsonl", "tmx", "po", "xliff")}
-"""Every format's module, which has the format as `FORMAT`. It is imported when it is asked for."""
-
-SUFFIXES = {
-    ".txt": "text",
-    ".text": "text",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".tmx": "tmx",
-    ".po": "po",
-    ".pot": "po",
-    ".xliff": "xliff",
-    ".xlf": "xliff",
-}
-"""Which format a suffix means: the formats' own `suffixes`, at hand without their modules."""
-
+_FORMATS: tuple[Format, ...] = (TEXT, TSV, JSONL, TMX, PO, XLIFF)
+FORMATS = {form.name: form for form in _FORMATS}
+SUFFIXES = {suffix: form.name for form in _FORMATS for suffix in form.suffixes}
 COMPRESSED = (".gz", ".xz", ".zst")
-
-READS = ", ".join(f"{name} ({', '.join(s for s, meant in SUFFIXES.items() if meant == name)})" for name in FORMATS)
-"""What is read, in words."""
 
 _STRUCTURED = """.adoc .arb .cfg .conf .csv .htm .html .ini .ipynb .json .less .markdown .md .mdx .org .php .plist
     .properties .resx .rst .rtf .strings .svg .tex .toml .ts .xhtml .xml .yaml .yml"""
@@ -49,18 +33,14 @@ def format_named(name: str) -> Format:
     """The format of a name; UserError lists the names."""
     if name not in FORMATS:
         raise UserError(f"unknown format {name!r}: expected auto, {', '.join(FORMATS)}")
-    found: Format = import_module(FORMATS[name]).FORMAT
-    return found
+    return FORMATS[name]
 
 
 def format_of(path: Path, name: str = "auto") -> Format:
     """The format called `name`; with `auto` that of the file's suffix below compression, else what its content shows.
-
-    Raises UserError for an unknown name, for a file that cannot be opened, and for a structured file of another kind.
-    """
-    if name != "auto":
-        return format_named(name)
-    return format_named(format_by_suffix(path) or _format_by_content(path))
+    Raises UserError for an unknown name, for a file that cannot be opened, and for a structured file of another
+    kind."""
+    return format_named(name if name != "auto" else format_by_suffix(path) or _format_by_content(path, path))
 
 
 def format_by_suffix(path: PurePath) -> str:
@@ -69,8 +49,7 @@ def format_by_suffix(path: PurePath) -> str:
 
 
 def check_content(path: Path, name: PurePath) -> None:
-    """Raise the UserError that `format_of` would for the content of `path`, were `name` its own: where the file of a
-    user is stored under another name."""
+    """Raise the UserError of `format_of` for an upload that is stored at `path` and that its user calls `name`."""
     if not format_by_suffix(name):
         _format_by_content(path, name)
 
@@ -84,24 +63,24 @@ def _suffix(path: PurePath) -> str:
 
 
 def _refused(path: PurePath, kind: str) -> UserError:
+    readable = ", ".join(f"{form.name} ({', '.join(form.suffixes)})" for form in _FORMATS)
     return UserError(
-        f"{path} is {kind}, which would be damaged if it were translated line by line: expected {READS}, convert it to "
-        "one of these"
+        f"{path} is {kind}, which would be damaged if it were translated line by line: expected {readable}, convert it "
+        "to one of these"
     )
 
 
-def _format_by_content(path: Path, name: PurePath | None = None) -> str:
+def _format_by_content(path: Path, name: PurePath) -> str:
     """The format of a file whose suffix means none; `name` is what its user calls it."""
-    name = name or path
     with open_bytes(path) as stream:
         head = stream.read(_HEAD)
     text = head.decode("utf-16" if head.startswith(_UTF16) else "utf-8-sig", "replace").lstrip()
-    if text.startswith("<") and (found := _xml_format(name, text)):
-        return found
+    if text.startswith("<") and (xml_format := _xml_format(name, text)):
+        return xml_format
     if _is_po(text):
         return "po"
     first = text.splitlines()[0] if text else ""
-    if first.startswith("{") and (_is_json(first) or len(first) == len(text)):
+    if first.startswith("{") and (len(first) == len(text) or json_object(first) is not None):
         return "jsonl"
     if (suffix := _suffix(name)) in STRUCTURED:
         raise _refused(name, f"a {suffix} file")
@@ -131,10 +110,3 @@ def _is_po(text: str) -> bool:
         if line and not line.startswith(("#", 'msgctxt "')):
             return False
     return False
-
-
-def _is_json(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False

@@ -1,79 +1,77 @@
-"""TMX translation memories, streamed: one segment per translation unit that has the wanted language."""
+"""TMX translation memories, read, filled and written as a stream: one segment per translation unit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 from xml.sax.saxutils import escape
 
 from lxml import etree
 
+from rag_mt import __version__
 from rag_mt.base.languages import base_code
 from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Segment, Side, usable
-from rag_mt.formats.inline import flatten, rebuild
 from rag_mt.formats.opening import BOM, open_bytes
-from rag_mt.formats.xml import XML_LANG, epilog, forget, insert_after, iterate, local_name, read_head, shell
+from rag_mt.formats.xml import (
+    XML_LANG,
+    epilog,
+    flatten,
+    forget,
+    insert_after,
+    iterate,
+    legal,
+    local_name,
+    read_head,
+    rebuild,
+    shell,
+)
 
 OURS = "rag-mt"
-"""What names the maker of a variant."""
+"""The name of the maker of a variant or a memory."""
 
 _CR = {"\r": "&#13;"}
 _PARENTS = {"tu": "body", "body": "tmx", "tmx": ""}
 
 
-@dataclass(frozen=True)
-class Tmx:
+class _Tmx:
     """TMX 1.1 to 1.4b. Filling adds the target variant to every unit that has none with a text: a translation that is
     there stays, unless it is an earlier one of ours. The output is UTF-8 with the line ends of the input."""
 
-    name: str = "tmx"
+    name = "tmx"
     suffixes: tuple[str, ...] = (".tmx",)
 
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
         """The plain text of each unit's variant in the side's language; units whose translation into the side's target
         is kept are counted."""
-        read_head(file, "tmx")
         kept = 0
-        with open_bytes(file) as stream:
-            for _, unit in iterate(file, stream, ("end",), ("tu",)):
-                if not _in_place(unit):
-                    continue
-                variant = _variant(unit, side.language)
-                text = _text(variant)
-                origin = Origin(str(file), unit.sourceline)
-                if not text:
-                    skips.add(origin, f"no {side.language} side")
-                elif side.target and _keeps(unit, variant, side.target):
-                    kept += 1
-                else:
-                    yield Segment(text, origin)
-                forget(unit)
+        for unit in _units(file):
+            variant = _variant(unit, side.language)
+            text = _text(variant)
+            origin = Origin(str(file), unit.sourceline)
+            if not text:
+                skips.add(origin, f"no {side.language} side")
+            elif side.target and _keeps(unit, variant, side.target):
+                kept += 1
+            else:
+                yield Segment(text, origin)
         if kept:
             skips.remark(file, f"{kept} units have a translation into {side.target} already, which is kept")
 
     def pairs(self, file: Path, source: str, target: str, skips: Skips) -> Iterator[tuple[Segment, Segment]]:
         """The plain texts of each unit's variants in two languages; units that lack one are skips."""
-        read_head(file, "tmx")
-        with open_bytes(file) as stream:
-            for _, unit in iterate(file, stream, ("end",), ("tu",)):
-                if not _in_place(unit):
-                    continue
-                texts = [_text(_variant(unit, code)) for code in (source, target)]
-                origin = Origin(str(file), unit.sourceline)
-                if all(texts):
-                    yield Segment(texts[0], origin), Segment(texts[1], origin)
-                else:
-                    skips.add(origin, f"no {target if texts[0] else source} side")
-                forget(unit)
+        for unit in _units(file):
+            source_text, target_text = (_text(_variant(unit, code)) for code in (source, target))
+            origin = Origin(str(file), unit.sourceline)
+            if source_text and target_text:
+                yield Segment(source_text, origin), Segment(target_text, origin)
+            else:
+                skips.add(origin, f"no {target if source_text else source} side")
 
-    def check(self, file: Path, side: Side, target: str) -> None:
-        """Nothing: such a file takes a translation into any language."""
-
-    def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
+    def fill(self, file: Path, side: Side, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """The memory with source and target variants; header, notes, other languages and translations that are there
         already (one in `en-GB` is one for `en`) are kept."""
         head = read_head(file, "tmx")
@@ -93,11 +91,80 @@ class Tmx:
                     if local_name(element) != "tu":
                         write(etree.tostring(shell(element), encoding="unicode").removesuffix("/>") + ">")
                 elif local_name(element) == "tu":
-                    _fill_unit(element, side.language, target, translations)
+                    _fill_unit(element, side, translations)
                 else:
                     prefix = f"{element.prefix}:" if element.prefix else ""
                     write(f"{_take_content(element)}</{prefix}{local_name(element)}>")
             write(epilog(element))  # the root ended last
+
+
+TMX = _Tmx()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A text of a new unit in one language; `properties` say what is known of it, by names such as `file`."""
+
+    language: str
+    text: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Texts that translate each other; `created` is a date as TMX writes it, or empty."""
+
+    variants: tuple[Variant, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    created: str = ""
+
+
+def write_memory(out: BinaryIO, units: Iterable[Unit], source: str, segments: str = "sentence") -> None:
+    """Write the units. `source` is their source language, or `*all*`; `segments` is what a segment is: `sentence`,
+    `paragraph`, ... Characters that XML cannot hold become U+FFFD."""
+    header = {
+        "creationtool": OURS,
+        "creationtoolversion": __version__,
+        "segtype": segments,
+        "o-tmf": OURS,
+        "adminlang": "en",
+        "srclang": source,
+        "datatype": "plaintext",
+    }
+    with etree.xmlfile(out, encoding="utf-8") as file:
+        file.write_declaration()
+        with file.element("tmx", version="1.4"):
+            file.write("\n", etree.Element("header", header), "\n")
+            with file.element("body"):
+                file.write("\n")
+                for unit in units:
+                    file.write(_unit_element(unit), "\n")
+            file.write("\n")
+
+
+def _unit_element(unit: Unit) -> etree._Element:
+    element = etree.Element("tu", {"creationdate": unit.created} if unit.created else {})
+    _add_properties(element, unit.properties)
+    for variant in unit.variants:
+        child = etree.SubElement(element, "tuv", {XML_LANG: variant.language})
+        _add_properties(child, variant.properties)
+        etree.SubElement(child, "seg").text = legal(variant.text)
+    return element
+
+
+def _add_properties(parent: etree._Element, properties: Mapping[str, str]) -> None:
+    for name, value in properties.items():
+        etree.SubElement(parent, "prop", {"type": f"x-{name}"}).text = legal(value)
+
+
+def _units(file: Path) -> Iterator[Any]:
+    """The translation units of a memory, each valid until the next one is asked for."""
+    read_head(file, "tmx")
+    with open_bytes(file) as stream:
+        for _, unit in iterate(file, stream, ("end",), ("tu",)):
+            if _in_place(unit):
+                yield unit
+                forget(unit)
 
 
 def _in_place(element: Any) -> bool:
@@ -118,17 +185,22 @@ def _take_content(parent: Any, before: Any = None) -> str:
     return "".join(content)
 
 
-def _variants(unit: Any) -> list[tuple[str, Any]]:
-    """The unit's variants with their languages, such as `de-DE`."""
-    children = [c for c in unit if local_name(c) == "tuv"]
-    return [((c.get(XML_LANG) or c.get("lang") or "").replace("_", "-"), c) for c in children]
-
-
 def _variant(unit: Any, language: str) -> Any:
     """The variant in exactly this language, else the first one in the same base language, else None."""
-    variants = _variants(unit)
-    exact = [v for code, v in variants if code.lower() == language.lower()]
-    near = [v for code, v in variants if base_code(code) == base_code(language)]
+    return _first(unit, language, base_code(language))
+
+
+def _translation(unit: Any, source: Any, target: str) -> Any:
+    """The variant in exactly the target language or, for a target without a region, in one of its regions."""
+    return _first(unit, target, target.lower(), source)
+
+
+def _first(unit: Any, language: str, base: str, other_than: Any = None) -> Any:
+    """The first variant in the language, else the first one with the base code, else None."""
+    variants = [v for v in unit if local_name(v) == "tuv" and v is not other_than]
+    codes = [(v.get(XML_LANG) or v.get("lang") or "").replace("_", "-").lower() for v in variants]
+    exact = [v for v, code in zip(variants, codes, strict=True) if code == language.lower()]
+    near = [v for v, code in zip(variants, codes, strict=True) if base_code(code) == base]
     return next(iter(exact + near), None)
 
 
@@ -143,19 +215,19 @@ def _segment(variant: Any) -> Any:
     return next((c for c in variant if local_name(c) == "seg"), None) if variant is not None else None
 
 
-def _fill_unit(unit: Any, source: str, target: str, translations: Iterator[TranslatedText]) -> None:
+def _fill_unit(unit: Any, side: Side, translations: Iterator[TranslatedText]) -> None:
     """Give a unit with a source text its target variant, unless it keeps the one that it has."""
-    variant = _variant(unit, source)
-    if not _text(variant) or _keeps(unit, variant, target):
+    variant = _variant(unit, side.language)
+    if not _text(variant) or _keeps(unit, variant, side.target):
         return
-    translated, old = next(translations), _present(unit, variant, target)
+    translated, old = next(translations), _translation(unit, variant, side.target)
     if not usable(translated):
         return
     segment = deepcopy(_segment(variant))
     text, codes = flatten(segment)
     rebuild(segment, translated.text, text, codes)
     key = XML_LANG if variant.get(XML_LANG) else "lang"
-    new = etree.Element(variant.tag, {key: target, "creationtool": OURS, "creationid": OURS})
+    new = etree.Element(variant.tag, {key: side.target, "creationtool": OURS, "creationid": OURS})
     new.text = variant.text if not (variant.text or "").strip() else None
     new.append(segment)
     segment.tail = variant[-1].tail
@@ -169,16 +241,5 @@ def _fill_unit(unit: Any, source: str, target: str, translations: Iterator[Trans
 
 def _keeps(unit: Any, source: Any, target: str) -> bool:
     """Whether the unit has a translation into the target language that is none of ours."""
-    variant = _present(unit, source, target)
+    variant = _translation(unit, source, target)
     return bool(_text(variant)) and variant.get("creationtool") != OURS
-
-
-def _present(unit: Any, source: Any, target: str) -> Any:
-    """The variant in exactly the target language or, for a target without a region, in one of its regions."""
-    others = [(code.lower(), v) for code, v in _variants(unit) if v is not source]
-    exact = [v for code, v in others if code == target.lower()]
-    regional = [v for code, v in others if base_code(code) == target.lower()]
-    return next(iter(exact + regional), None)
-
-
-FORMAT = Tmx()

@@ -14,68 +14,52 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code
 from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Segment, Side, usable
-from rag_mt.formats.inline import flatten, has_inner, rebuild
-from rag_mt.formats.xml import XML_LANG, insert_after, parse, read_head, write
+from rag_mt.formats.xml import XML_LANG, flatten, has_inner, insert_after, parse, read_head, rebuild, write
 
 UNTRANSLATED = frozenset({"new", "needs-translation"})
 """States of XLIFF 1.2 in which the text of a target is a copy of the source or a leftover."""
 
 
-@dataclass(frozen=True)
-class Xliff:
-    """XLIFF 1.0 to 1.2 and 2.0 to 2.2, read whole (at most 512 MB).
+class _Xliff:
+    """XLIFF 1.0 to 1.2 and 2.0 to 2.2, read whole (at most 512 MB). Units with a translation, approved ones and those
+    with `translate="no"` are kept as they are. Filled targets are marked for review: `needs-review-translation` in 1.2;
+    in 2.x `translated`, or `initial` where the places of inline codes were guessed."""
 
-    Units with a translation, approved ones and those with `translate="no"` are kept as they are. Filled targets are
-    marked for review: `needs-review-translation` in 1.2; in 2.x `translated`, or `initial` where the places of inline
-    codes were guessed.
-    """
-
-    name: str = "xliff"
+    name = "xliff"
     suffixes: tuple[str, ...] = (".xlf", ".xliff")
 
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
-        """The sources to translate, or the finished targets where the side's language is the target language.
-
-        Raises UserError if it is neither.
-        """
-        read_head(file, "xliff")
+        """The sources to translate, or the finished targets where the side's language is the target language. Raises
+        UserError if it is neither, or if the side's target is not the document's."""
         kept = 0
-        for scope in _scopes(file, parse(file).getroot()):
-            targets = scope.is_target(file, side.language)
+        read_head(file, "xliff")
+        for scope in _scopes(file, parse(file).getroot(), side):
+            finished = scope.is_target(file, side.language)
             for unit in scope.units():
-                parts = ([unit.target] if unit.target is not None else []) if targets else unit.parts
-                for part in parts:
+                for part in unit.targets if finished else unit.parts:
                     text = flatten(part)[0]
-                    if text.strip() and unit.pending != targets:
+                    if text.strip() and unit.pending != finished:
                         yield Segment(text, Origin(str(file), part.sourceline))
                     else:
                         kept += bool(text.strip())
         if kept:
-            reason = "without a finished translation are left out" if targets else "that need no translation are kept"
+            reason = "without a finished translation are left out" if finished else "that need no translation are kept"
             skips.remark(file, f"{kept} units {reason}")
 
-    def check(self, file: Path, side: Side, target: str) -> None:
-        """Raise UserError if `fill` would, for the languages that the document names."""
-        read_head(file, "xliff")
-        for scope in _scopes(file, parse(file).getroot()):
-            scope.check(file, side.language, target)
-
-    def fill(self, file: Path, side: Side, target: str, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
-        """The document with the empty targets filled and the target language set.
-
-        Raises UserError if the document is for another target language or `side` is its target language.
-        """
+    def fill(self, file: Path, side: Side, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
+        """The document with the empty targets filled and the target language set."""
         head = read_head(file, "xliff")
         tree = parse(file)
-        for scope in _scopes(file, tree.getroot()):
-            scope.claim(file, side.language, target)
+        for scope in _scopes(file, tree.getroot(), side):
+            if not scope.element.get(scope.keys[1]):
+                scope.element.set(scope.keys[1], side.target)
             for unit in scope.units():
                 parts = [flatten(part) for part in unit.parts] if unit.pending else []
                 translated = [next(translations) if text.strip() else TranslatedText(text) for text, _ in parts]
                 if any(text.strip() for text, _ in parts) and all(map(usable, translated)):
-                    places = unit.ready_places(target)
-                    for place, (text, codes), made in zip(places, parts, translated, strict=True):
-                        rebuild(place, made.text, text, codes)
+                    elements = unit.ready_parts(side.target)
+                    for element, (text, codes), translation in zip(elements, parts, translated, strict=True):
+                        rebuild(element, translation.text, text, codes)
                     unit.mark(guessed=any(has_inner(*part) for part in parts))
         write(tree, head, out)
 
@@ -92,15 +76,12 @@ class _Unit:
     @property
     def pending(self) -> bool:
         """Whether it is to be translated and has no translation yet."""
-        if self.holder.get("approved") == "yes" or not self._translatable():
+        marks = (e.get("translate") for e in (self.holder, *self.holder.iterancestors()))
+        if self.holder.get("approved") == "yes" or next(filter(None, marks), "yes") == "no":
             return False
         if self.target is None or not flatten(self.target)[0].strip():
             return True
         return self.major == "1" and self.target.get("state") in UNTRANSLATED
-
-    def _translatable(self) -> bool:
-        marks = (e.get("translate") for e in (self.holder, *self.holder.iterancestors()))
-        return next((m for m in marks if m), "yes") != "no"
 
     @property
     def parts(self) -> list[Any]:
@@ -108,25 +89,23 @@ class _Unit:
         source."""
         return _segments(_child(self.holder, "seg-source")) or [self.source]
 
-    def ready_places(self, language: str) -> list[Any]:
+    @property
+    def targets(self) -> list[Any]:
+        return [] if self.target is None else [self.target]
+
+    def ready_parts(self, language: str) -> list[Any]:
         """An element of the target for each of `parts`; segments get the `mrk` that they have in `seg-source`."""
-        target, cut = self._ready_target(language), _child(self.holder, "seg-source")
+        target, cut = self.target, _child(self.holder, "seg-source")
+        if target is None:
+            target = etree.Element(_tag(self.source, "target"))
+            if self.source.get(XML_LANG):
+                target.set(XML_LANG, language)
+            insert_after(self.source if cut is None else cut, target)
         if not _segments(cut):
             return [target]
         target.text = cut.text
         target[:] = [deepcopy(child) for child in cut]
         return _segments(target)
-
-    def _ready_target(self, language: str) -> Any:
-        """The target element, made if it is not there."""
-        if self.target is not None:
-            return self.target
-        new = etree.Element(_tag(self.source, "target"))
-        if self.source.get(XML_LANG):
-            new.set(XML_LANG, language)
-        after = _child(self.holder, "seg-source")
-        insert_after(self.source if after is None else after, new)
-        return new
 
     def mark(self, guessed: bool) -> None:
         """Say that people should look at the translation."""
@@ -150,6 +129,7 @@ class _Scope:
 
     @property
     def keys(self) -> tuple[str, str]:
+        """The names of the attributes with the source and the target language."""
         return ("source-language", "target-language") if self.major == "1" else ("srcLang", "trgLang")
 
     def units(self) -> Iterator[_Unit]:
@@ -173,34 +153,31 @@ class _Scope:
             "or another file"
         )
 
-    def check(self, file: Path, source: str, target: str) -> None:
-        """Raise UserError unless the texts are to be translated from `source` to `target`."""
-        key, present = self.keys[1], self.element.get(self.keys[1])
-        if self.is_target(file, source):
+    def check(self, file: Path, side: Side) -> None:
+        """Raise UserError unless the texts can be translated from the side's language into its target."""
+        key, source, target = self.keys[1], self.element.get(self.keys[0]), self.element.get(self.keys[1])
+        if self.is_target(file, side.language):
             raise UserError(
-                f"{file}: {source!r} is its {key}, but its sources are {self.element.get(self.keys[0])!r}: "
-                f"give --src {self.element.get(self.keys[0])}"
+                f"{file}: {side.language!r} is its {key}, but its sources are {source!r}: give --src {source}"
             )
-        if present and base_code(present) != base_code(target):
-            raise UserError(f"{file}: its {key} is {present!r}, not {target!r}: give --tgt {present} or another file")
-
-    def claim(self, file: Path, source: str, target: str) -> None:
-        """Set the target language if there is none, after `check`."""
-        self.check(file, source, target)
-        if not self.element.get(self.keys[1]):
-            self.element.set(self.keys[1], target)
+        if target and base_code(target) != base_code(side.target):
+            raise UserError(
+                f"{file}: its {key} is {target!r}, not {side.target!r}: give --tgt {target} or another file"
+            )
 
 
-def _scopes(file: Path, root: Any) -> list[_Scope]:
-    """The parts of a document with their own languages."""
+def _scopes(file: Path, root: Any, side: Side) -> list[_Scope]:
+    """The parts of a document with their own languages, checked if the side is to be translated."""
     version = root.get("version") or "1.2"
     if version[0] not in "12":
         raise UserError(
             f"{file}: XLIFF version {version!r} is not known: expected 1.2 or 2.0, export it as one of them"
         )
-    if version[0] == "2":
-        return [_Scope(root, "2")]
-    return [_Scope(f, "1") for f in root.iter(_tag(root, "file"))]
+    elements = [root] if version[0] == "2" else root.iter(_tag(root, "file"))
+    scopes = [_Scope(element, version[0]) for element in elements]
+    for scope in scopes if side.target else ():
+        scope.check(file, side)
+    return scopes
 
 
 def _segments(cut: Any) -> list[Any]:
@@ -218,4 +195,4 @@ def _child(element: Any, name: str) -> Any:
     return element.find(_tag(element, name))
 
 
-FORMAT = Xliff()
+XLIFF = _Xliff()

@@ -1,28 +1,39 @@
-"""XML read safely with lxml: no entities, no network, no document type beyond a bare name."""
+"""XML read safely with lxml (no entities, no network, no document type beyond a bare name), and the inline codes of
+segments: taken out to get plain text, put back into its translation."""
 
 from __future__ import annotations
 
 import codecs
 import io
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from lxml import etree
 
 from rag_mt.base.errors import UserError
-from rag_mt.formats.opening import BOM, open_bytes
+from rag_mt.formats.opening import BOM, open_bytes, read_whole
 
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-MAX_DOCUMENT = 512 * 2**20
 _SAFE = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 # `*+` never tries other pieces of what it has read: n comments could be cut in 2^n ways.
 _MISC = r"(?:\s|<!--.*?-->|<\?.*?\?>)*+"
 _SUBSET = re.compile(rf"{_MISC}<!DOCTYPE(?:\"[^\"]*\"|'[^']*'|[^\"'\[>])*+\[", re.DOTALL)
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+WITH_TEXT = frozenset({"g", "mrk", "pc", "hi"})
+"""Codes around translatable text; all others stand for native code, and their content is no text."""
+
+_BEFORE_WORDS = frozenset({"open", "bpt", "bx", "sc"})
+_AFTER_WORDS = frozenset({"close", "ept", "ex", "ec"})
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD_START = re.compile(rf"(?<=[\s{_CJK}])(?=\S)|(?<=\S)(?=[{_CJK}])")
+_WORD_END = re.compile(rf"(?<=\S)(?=[\s{_CJK}])|(?<=[{_CJK}])(?=\S)")
 
 
 @dataclass(frozen=True)
@@ -33,12 +44,11 @@ class Head:
     mark: bool  # a UTF-8 byte order mark
     crlf: bool
     declaration: str  # with %s for the encoding
-    doctype: str
-    comments: tuple[str, ...]  # comments and processing instructions before the root
+    before_root: str  # document type, comments and processing instructions
 
     def prolog(self, encoding: str) -> str:
-        """Declaration, document type and leading comments."""
-        return "".join((self.declaration % encoding, self.doctype, *self.comments))
+        """All that stands before the root element."""
+        return self.declaration % encoding + self.before_root
 
     def encode(self, text: str, encoding: str = "") -> bytes:
         """Text of the document as its bytes, with its line ends; a character outside the encoding is escaped."""
@@ -47,11 +57,9 @@ class Head:
 
 
 def read_head(file: Path, root: str) -> Head:
-    """What stands before the root element.
-
-    Raises UserError if the root is not `root`, if the DOCTYPE declares anything (only the bare external form
-    `<!DOCTYPE tmx SYSTEM "tmx14.dtd">` is allowed; it is never loaded), or if there is no well-formed XML.
-    """
+    """What stands before the root element. Raises UserError if the root is not `root`, if the DOCTYPE declares anything
+    (only the bare external form `<!DOCTYPE tmx SYSTEM "tmx14.dtd">` is allowed; it is never loaded), or if there is no
+    well-formed XML."""
     with open_bytes(file) as stream, _xml_errors(file):
         start = cast(io.BufferedReader, stream).peek(4096)[:4096]
         if not start:
@@ -73,23 +81,26 @@ def read_head(file: Path, root: str) -> Head:
                 f"{file}: its root element is <{local_name(element)}>, expected <{root}>: give a {root.upper()} file "
                 "or name another --format"
             )
-        before = reversed(list(element.itersiblings(preceding=True)))
+        siblings = reversed(list(element.itersiblings(preceding=True)))
+        before = [info.doctype] * bool(info.doctype) + [_serialised(e) for e in siblings]
+        encoding = info.encoding or "UTF-8"
+        try:
+            codecs.lookup(encoding)
+        except LookupError:
+            encoding = "UTF-8"
         standalone = ' standalone="yes"' if info.standalone else ""
         return Head(
-            encoding=_known(info.encoding or "UTF-8"),
+            encoding=encoding,
             mark=start.startswith(BOM),
             crlf=b"\r\n" in start.replace(b"\x00", b""),
             declaration=f'<?xml version="{info.xml_version}" encoding="%s"{standalone}?>\n',
-            doctype=info.doctype + "\n" if info.doctype else "",
-            comments=tuple(etree.tostring(e, encoding="unicode", with_tail=False) + "\n" for e in before),
+            before_root="".join(f"{part}\n" for part in before),
         )
 
 
 def iterate(file: Path, stream: BinaryIO, events: tuple[str, ...], tags: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Parser events for elements named `tags`, in constant memory if the caller removes what it has seen.
-
-    Raises UserError before the first event that the parser reports after an error: it would report all of a chunk.
-    """
+    """Parser events for elements named `tags`, in constant memory if the caller removes what it has seen. Raises
+    UserError before the first event that the parser reports after an error: it would report all of a chunk."""
     with _xml_errors(file):
         parser = etree.iterparse(stream, events=events, tag=[f"{{*}}{t}" for t in tags], **_SAFE)
         for event in parser:
@@ -99,22 +110,26 @@ def iterate(file: Path, stream: BinaryIO, events: tuple[str, ...], tags: tuple[s
 
 
 def parse(file: Path) -> Any:
-    """The whole tree of a document of at most 512 MB that `read_head` has let through."""
-    with open_bytes(file) as stream, _xml_errors(file):
-        return etree.parse(_Limited(file, stream), etree.XMLParser(**_SAFE))
+    """The whole tree of a document that `read_head` has let through."""
+    data = read_whole(file, "split it into smaller files")
+    with _xml_errors(file):
+        return etree.fromstring(data, etree.XMLParser(**_SAFE)).getroottree()
 
 
 def write(tree: Any, head: Head, out: BinaryIO) -> None:
     """The whole document in the encoding and with the line ends that it had."""
     root = tree.getroot()
-    text = head.prolog(head.encoding) + etree.tostring(root, encoding="unicode", with_tail=False) + epilog(root)
+    text = head.prolog(head.encoding) + _serialised(root) + epilog(root)
     out.write((BOM if head.mark else b"") + head.encode(text))
 
 
 def epilog(root: Any) -> str:
     """What stands after the root element of a document that was read to its end."""
-    nodes = [etree.tostring(e, encoding="unicode", with_tail=False) for e in root.itersiblings()]
-    return "\n".join(["", *nodes, ""])
+    return "\n".join(["", *map(_serialised, root.itersiblings()), ""])
+
+
+def _serialised(element: Any) -> str:
+    return str(etree.tostring(element, encoding="unicode", with_tail=False))
 
 
 def shell(element: Any) -> Any:
@@ -148,15 +163,6 @@ def forget(element: Any) -> None:
         del element.getparent()[0]
 
 
-def _known(encoding: str) -> str:
-    """The encoding if Python has it under that name, else UTF-8."""
-    try:
-        codecs.lookup(encoding)
-    except LookupError:
-        return "UTF-8"
-    return encoding
-
-
 @contextmanager
 def _xml_errors(file: Path) -> Iterator[None]:
     """Turn a parser's complaint into a sentence with the file and line."""
@@ -173,15 +179,115 @@ def _malformed(file: Path, line: int, message: str) -> UserError:
     return UserError(f"{file}:{line}: not well-formed XML ({' '.join(message.split())}): repair it or export it again")
 
 
-class _Limited:
-    """A stream that refuses to be longer than MAX_DOCUMENT bytes."""
+@dataclass(frozen=True)
+class Code:
+    """An inline code at a character position of the plain text, in document order."""
 
-    def __init__(self, file: Path, stream: BinaryIO) -> None:
-        self.file, self.stream, self.seen = file, stream, 0
+    position: int
+    kind: Literal["open", "close", "empty"]
+    element: Any = None
 
-    def read(self, size: int = -1) -> bytes:
-        data = self.stream.read(size)
-        self.seen += len(data)
-        if self.seen > MAX_DOCUMENT:
-            raise UserError(f"{self.file} has more than {MAX_DOCUMENT >> 20} MB: split it into smaller files")
-        return data
+
+def flatten(element: Any) -> tuple[str, list[Code]]:
+    """The plain text of a `seg`, `source` or `target` and its inline codes."""
+    codes: list[Code] = []
+    return _flatten(element, "", codes), codes
+
+
+def has_inner(text: str, codes: Sequence[Code]) -> bool:
+    """Whether a code stands between words, where its place in a translation can only be guessed."""
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    return any(first < c.position < last for c in codes)
+
+
+def rebuild(element: Any, text: str, source: str, codes: Sequence[Code]) -> None:
+    """Make `text` with the codes of `source` the content of `element`. Codes at the edges stay there, inner ones go to
+    the word boundary nearest to their share of the text; their order, nesting and number stay the same. With `text`
+    equal to `source` everything is as it was."""
+    del element[:]
+    element.text, text = None, legal(text)
+    places = [c.position for c in codes] if text == source else _places(text, source, codes)
+    parents, at = [element], 0
+    for code, place in zip(codes, places, strict=True):
+        append_text(parents[-1], text[at:place])
+        at = place
+        if code.kind == "close":
+            parents.pop()
+            continue
+        child = deepcopy(code.element) if code.kind == "empty" else shell(code.element)
+        child.tail = None
+        parents[-1].append(child)
+        if code.kind == "open":
+            parents.append(child)
+    append_text(element, text[at:])
+
+
+def _flatten(element: Any, text: str, codes: list[Code]) -> str:
+    """`text` with the text of an element behind it, whose codes are added to `codes`."""
+    text += element.text or ""
+    for child in element:
+        if _has_text(child):
+            codes.append(Code(len(text), "open", child))
+            text = _flatten(child, text, codes)
+            codes.append(Code(len(text), "close"))
+        else:
+            codes.append(Code(len(text), "empty", child))
+        text += child.tail or ""
+    return text
+
+
+def _has_text(code: Any) -> bool:
+    """Whether the content of a code is to be translated; a marked term can be protected."""
+    protected = code.get("translate") == "no" or code.get("mtype") == "protected"
+    return local_name(code) in WITH_TEXT and not protected
+
+
+def _places(text: str, source: str, codes: Sequence[Code]) -> list[int]:
+    """Ascending positions in `text` for the codes of `source`: openings at word starts, closings at word ends."""
+    if not codes:
+        return []
+    lead, trail = len(text) - len(text.lstrip()), len(text) - len(text.rstrip())
+    first, last = len(source) - len(source.lstrip()), len(source.rstrip())
+    starts = [lead] + [m.start() for m in _WORD_START.finditer(text)]
+    ends = [m.start() for m in _WORD_END.finditer(text)] + [len(text) - trail]
+    both = sorted({*starts, *ends})
+    places: list[int] = []
+    opened: list[tuple[int, int]] = []  # positions of the open codes in source and text
+    for code in codes:
+        least = places[-1] if places else 0
+        if code.kind == "close":
+            began, placed = opened.pop()
+            least = max(least, placed + 1) if code.position > began else least  # keep a word inside the pair
+        if code.position <= first:
+            place = min(code.position, lead)
+        elif code.position >= last:
+            place = len(text) - min(len(source) - code.position, trail)
+        else:
+            wanted = code.position / len(source) * len(text)
+            allowed = {"before": starts, "after": ends, "": both}[_side(code, source)]
+            first_free, after = bisect_left(allowed, least), bisect_left(allowed, wanted)
+            nearest = allowed[max(first_free, after - 1) : max(first_free, after) + 1]
+            place = min(nearest, key=lambda p: (abs(p - wanted), p), default=len(text))
+        places.append(max(place, places[-1] if places else 0))
+        if code.kind == "open":
+            opened.append((code.position, places[-1]))
+    return places
+
+
+def _side(code: Code, source: str) -> Literal["before", "after", ""]:
+    """Whether an inner code stands before or after a word: by its name, else by the one blank beside it."""
+    name = local_name(code.element) if code.kind == "empty" else code.kind
+    if name in _BEFORE_WORDS:
+        return "before"
+    if name in _AFTER_WORDS:
+        return "after"
+    before, after = (source[at].isspace() for at in (code.position - 1, code.position))
+    return "" if before == after else "before" if before else "after"
+
+
+def append_text(parent: Any, text: str) -> None:
+    """Add text at the end of a parent's content."""
+    if text and len(parent):
+        parent[-1].tail = (parent[-1].tail or "") + text
+    elif text:
+        parent.text = (parent.text or "") + text

@@ -77,17 +77,15 @@ def split(text: str, language: str, max_chars: int = MAX_CHARS) -> list[Span]:
         first = line.start() + (mark.end() if mark else 0)
         content = text[first : line.end()]
         if _WORD.search(content) and not _ADDRESS.fullmatch(content):
-            for start, end in _repaired(content, _boundaries(content, language, code), code):
-                spans.extend(_capped(text, first + start, first + end, max_chars))
+            for sentence in _joined(content, _pieces(content, code), code):
+                spans.extend(_capped(text, first + sentence.start, first + sentence.end, max_chars))
     return spans
 
 
 def rejoin(text: str, spans: Sequence[Span], translations: Sequence[str]) -> str:
-    """`text` with the characters of each span replaced by its translation and everything between them kept.
-
-    Where two sentences touch (Chinese and Japanese have no space between them) and the left one's translation does not
-    end in such a script, a space is set between them.
-    """
+    """`text` with the characters of each span replaced by its translation and everything between them kept. Where two
+    sentences touch (Chinese and Japanese have no space between them) and the left one's translation does not end in
+    such a script, a space is set between them."""
     parts: list[str] = []
     at, changed = 0, False
     for span, translation in zip(spans, translations, strict=True):
@@ -107,42 +105,37 @@ def needs_space(left: str, right: str) -> bool:
     return unicodedata.east_asian_width(left[-1]) not in "WF"
 
 
-def _boundaries(line: str, language: str, code: str) -> list[tuple[int, int]]:
-    """What sentencex takes for sentences, as offsets without surrounding white space."""
+def _pieces(line: str, code: str) -> list[Span]:
+    """The sentences of a line as sentencex finds them."""
     try:
-        found = sentencex.get_sentence_boundaries(code, line.translate(_STAND_INS) if not line.isascii() else line)
+        boundaries = sentencex.get_sentence_boundaries(code, line if line.isascii() else line.translate(_STAND_INS))
+        pieces = [_trimmed(line, b["start_index"], b["end_index"]) for b in boundaries]
     except BaseException as error:  # a Rust panic arrives as a BaseException of a class that cannot be imported
         if type(error).__name__ != "PanicException":
             raise
         log.warning("the sentence splitter failed on a line, which is kept as one sentence: %.60r", line)
-        found = [{"start_index": 0, "end_index": len(line)}]
-    pairs = []
-    for item in found:
-        start, end = item["start_index"], item["end_index"]
-        piece = line[start:end]
-        if kept := piece.strip():
-            start += len(piece) - len(piece.lstrip())
-            pairs.append((start, start + len(kept)))
-    return pairs
+        pieces = [_trimmed(line, 0, len(line))]
+    return [piece for piece in pieces if len(piece)]
 
 
-def _repaired(line: str, pairs: Sequence[tuple[int, int]], code: str) -> Iterator[tuple[int, int]]:
-    """The sentences with those joined that belong together."""
-    start, end = pairs[0]
-    for next_start, next_end in pairs[1:]:
-        if not _belongs(line, (start, end), (next_start, next_end), code):
-            yield start, end
-            start = next_start
-        end = next_end
-    yield start, end
+def _joined(line: str, pieces: Sequence[Span], code: str) -> Iterator[Span]:
+    """The sentences of a line: pieces that belong together are one."""
+    sentence = pieces[0]
+    for piece in pieces[1:]:
+        if _continues(line, sentence, piece, code):
+            sentence = Span(sentence.start, piece.end)
+        else:
+            yield sentence
+            sentence = piece
+    yield sentence
 
 
-def _belongs(line: str, left: tuple[int, int], right: tuple[int, int], code: str) -> bool:
+def _continues(line: str, left: Span, right: Span, code: str) -> bool:
     """Whether the right piece goes on with the left one's sentence."""
-    first, second = line[slice(*left)], line[slice(*right)]
+    first, second = left.of(line), right.of(line)
     if not _WORD.search(second) or not _WORD.search(first) or _LIST_NUMBER.fullmatch(first):
         return True
-    if _NO_BREAK.fullmatch(line, left[1], right[0]):
+    if _NO_BREAK.fullmatch(line, left.end, right.start):
         return True
     letter = _LOWER_START.match(second)
     if letter and letter[1].islower():
@@ -159,8 +152,8 @@ def _open_ended(word: str, after_number: bool, following: str, code: str) -> boo
         return True
     if len(word) == 1 and word.isupper() and not (code == "en" and word == "I"):
         return True
-    known = _ABBREVIATIONS.get(code, frozenset())
-    return not after_number and (word in known or word.lower() in known)
+    abbreviations = _ABBREVIATIONS.get(code, frozenset())
+    return not after_number and (word in abbreviations or word.lower() in abbreviations)
 
 
 def _capped(text: str, start: int, end: int, limit: int) -> Iterator[Span]:
@@ -188,4 +181,7 @@ def _cut(text: str, start: int, latest: int) -> int:
 
 
 def _trimmed(text: str, start: int, end: int) -> Span:
-    return Span(start, start + len(text[start:end].rstrip()))
+    """The span without the white space at its edges."""
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    return Span(start, start + len(piece.strip()))

@@ -26,8 +26,8 @@ _RUNS = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?:(?![{UNSPACED}_])\w|{MARK})
 _LEAST_FOREIGN = 4
 """Letters of a word that is looked for in another language: shorter ones are mostly function words of the source that
 happen to be spelled like a word of the target (`die`, `war`)."""
-_KEPT, _LONGEST_KEPT = 1 << 20, 40
-"""Words whose term is remembered, and their letters: together they bound the memory."""
+_REMEMBERED, _LONGEST_REMEMBERED = 1 << 20, 40
+"""Words whose terms are remembered, and their letters: together they bound the memory."""
 
 
 def word_spans(text: str) -> NDArray[np.int32]:
@@ -58,10 +58,8 @@ def surface(phrase: str) -> str:
 
 
 def token_words(offsets: NDArray[np.int32], words: NDArray[np.int32]) -> NDArray[np.int32]:
-    """First and last token of each word, shape (words, 2); -1 where no token touches the word.
-
-    `offsets` (tokens, 2) are the tokens' character spans in ascending order, `words` (words, 2) those of the words.
-    """
+    """First and last token of each word, shape (words, 2); -1 where no token touches the word. `offsets` (tokens, 2)
+    are the tokens' character spans in ascending order, `words` (words, 2) those of the words."""
     if not len(offsets) or not len(words):
         return np.full((len(words), 2), -1, dtype=np.int32)
     first = np.searchsorted(offsets[:, 1], words[:, 0], side="right")
@@ -76,38 +74,29 @@ def words_of(text: str) -> list[str]:
     scripts without blanks pairs of neighbouring characters, or the character alone."""
     words: list[str] = []
     for match in _RUNS.finditer(text):
-        if match["unspaced"] is None:
-            words.append(match[0])
-        else:
-            run = match[0]
-            words += [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+        run, pairs = match[0], match["unspaced"] and len(match[0]) > 1
+        words += [run[i : i + 2] for i in range(len(run) - 1)] if pairs else [run]
     return words
 
 
 class Terms:
-    """The terms of texts in one language; `stemmed` tells whether there is a stemmer for it."""
+    """Texts of one language to the terms that BM25 counts: words, casefolded, stemmed where there is a Snowball stemmer
+    (`stemmed`), and transliterated. Latin letters let names and numbers match across languages (`Путина` and `Putin`
+    both give `putin`), and diacritics that writers leave out do no harm."""
 
     def __init__(self, code: str) -> None:
         self.code = base_code(code)
-        stemmer = _stemmer(self.code)
-        self.stemmed = stemmer is not None
-        self.stem: Callable[[str], str] = stemmer or str
-        self._known: dict[str, str] = {}
+        name = language(self.code).name.casefold().split(" ")[0]
+        self.stemmed = name in Stemmer.algorithms()
+        self.stem: Callable[[str], str] = Stemmer.Stemmer(name, 0).stemWord if self.stemmed else str
+        self._remembered_term = lru_cache(_REMEMBERED)(self.term)
 
     def of(self, text: str) -> list[str]:
         """The terms of a text in the order of its words."""
-        known = self._known
-        made = []
-        for word in words_of(text):
-            term = known.get(word)
-            if term is None:
-                if len(known) >= _KEPT:
-                    known.clear()
-                term = self.term(word)
-                if len(word) <= _LONGEST_KEPT:
-                    known[word] = term
-            made.append(term)
-        return made
+        return [
+            self._remembered_term(word) if len(word) <= _LONGEST_REMEMBERED else self.term(word)
+            for word in words_of(text)
+        ]
 
     def term(self, word: str) -> str:
         """The term of one word."""
@@ -115,18 +104,16 @@ class Terms:
 
     def foreign(self, text: str, source: Terms) -> list[str]:
         """The terms of this language that words of a text in another one may stand for: numbers, and words of at least
-        four letters as they are spelled, or as they are transliterated, with either language's endings cut off.
-
-        This finds names, numbers, loan words and cognates, and nothing else. A term occurs once per word.
-        """
-        made: list[str] = []
+        four letters as they are spelled, or as they are transliterated, with either language's endings cut off. This
+        finds names, numbers, loan words and cognates, and nothing else. A term occurs once per word."""
+        terms: list[str] = []
         for word in words_of(text):
             if len(word) < _LEAST_FOREIGN and not any(c.isdigit() for c in word):
                 continue
             plain, bare = word.casefold(), source.stem(word.casefold())
             spellings = (plain, latin(plain), bare, latin(bare))
-            made += dict.fromkeys(latin(self.stem(spelling)) for spelling in spellings)
-        return made
+            terms += dict.fromkeys(latin(self.stem(spelling)) for spelling in spellings)
+        return terms
 
 
 @lru_cache(64)
@@ -136,19 +123,8 @@ def terms_in(code: str) -> Terms:
 
 
 def latin(word: str) -> str:
-    """A casefolded word in plain Latin letters; in scripts without blanks, whose letters are syllables or words, as it
-    is."""
-    if word.isascii():
-        return word
-    if re.match(f"[{UNSPACED}]", word):
+    """A casefolded word in plain Latin letters; as it is in scripts without blanks, whose letters are syllables or
+    words."""
+    if word.isascii() or re.match(f"[{UNSPACED}]", word):
         return word
     return anyascii(word).casefold() or word
-
-
-def _stemmer(code: str) -> Callable[[str], str] | None:
-    """The Snowball stemmer of a language, or None where there is none."""
-    name = language(code).name.casefold().split(" ")[0]
-    if name not in Stemmer.algorithms():
-        return None
-    stem: Callable[[str], str] = Stemmer.Stemmer(name, 0).stemWord
-    return stem

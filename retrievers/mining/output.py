@@ -10,10 +10,10 @@ from typing import BinaryIO
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Sentence
+from rag_mt.formats.lines import one_cell
 from rag_mt.formats.opening import compressed
 from rag_mt.formats.registry import format_by_suffix
-from rag_mt.formats.tmx_writing import Unit, Variant, write_memory
-from rag_mt.formats.tsv import one_cell
+from rag_mt.formats.tmx import Unit, Variant, write_memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 from rag_mt.base.languages import language
 from rag_mt.base.types import TranslatedText
-from rag_mt.formats.jsonl import added_fields
-from rag_mt.formats.tmx_writing import Unit, Variant, write_memory
+from rag_mt.formats.lines import added_fields
+from rag_mt.formats.tmx import Unit, Variant, write_memory
 from ui.page.markup import escaped, table, tagged
 
 LIMIT = 200

@@ -21,7 +21,7 @@ from rag_mt import __version__
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import TranslatedText
 from rag_mt.formats.html import HtmlText
-from rag_mt.formats.jsonl import added_fields
+from rag_mt.formats.lines import added_fields
 from rag_mt.formats.registry import SUFFIXES
 from ui.server.access import AccessError, Bodies, Hosts, Keys, Pace
 from ui.server.api_uploads import router as uploads

@@ -77,7 +77,6 @@ class Documents(OwnedTasks[Document]):
             side, skips = Side(choice.source, column, choice.target), Skips(shown=0)
             with named(path, name):
                 plan = Plan(path, format_of(path), side, replace(order, background=True))
-                plan.form.check(path, side, choice.target)
                 total = sum(len(split(s.text, choice.source)) for s in plan.form.segments(path, side, skips))
         except BaseException:
             self.forget(document)
@@ -157,7 +156,7 @@ class Documents(OwnedTasks[Document]):
             output = plan.path.with_name(f"result{''.join(plan.path.suffixes)}")
             texts = self._translated(document, plan, counts)
             with whole_file(output) as part, part.open("wb") as file, compressed(file, output) as packed:
-                plan.form.fill(plan.path, plan.side, plan.order.choice.target, texts, packed)
+                plan.form.fill(plan.path, plan.side, texts, packed)
             document.result = output
             document.notes += _notes(counts)
 

@@ -9,7 +9,7 @@ import pytest
 
 from rag_mt.base.types import Skips
 from rag_mt.cli.main import main
-from rag_mt.formats.tmx import FORMAT as TMX
+from rag_mt.formats.tmx import TMX
 from retrievers.calibration import SAMPLE_CORPUS
 
 HIDDEN, ALONE = 12, 12

@@ -61,16 +61,14 @@ def test_runs_end_at_headings_other_sources_and_gaps(tmp_path: Path) -> None:
         ],
     )
     made = list(document_runs(path, "de", Skips()))
-    assert [(d.english.title, len(d.english.sentences)) for d in made] == [
+    assert [(english.title, len(english.sentences)) for english, _ in made] == [
         ("A good title", 3),
         ("Another good title", 4),
         ("A good title", 3),
     ]
-    assert made[0].other == Document(
-        "Ein guter Titel", tuple(f"Zeile {n} ist hier." for n in range(3)), "de", made[0].other.origin
-    )
-    assert str(made[0].other.origin) == "de-en.tsv:5"
-    assert (made[0].domain, made[0].source) == ("news", "a")
+    other = made[0][1]
+    assert other == Document("Ein guter Titel", tuple(f"Zeile {n} ist hier." for n in range(3)), "de", other.origin)
+    assert str(other.origin) == "de-en.tsv:5"
 
 
 def test_passages_are_whole_sentences() -> None:

@@ -11,7 +11,7 @@ import pytest
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.format import Side
-from rag_mt.formats.hub import hub_name, hub_segments
+from rag_mt.formats.reading import hub_name, hub_segments
 
 datasets = pytest.importorskip("datasets")
 
@@ -39,7 +39,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     ],
 )
 def test_names(name: str, candidates: list[tuple[str, str | None]], split: str) -> None:
-    assert hub_name(name).candidates == tuple(candidates) and hub_name(name).split == split
+    assert hub_name(name) == (candidates, split)
 
 
 @pytest.mark.parametrize("name", ["hf:", "hf:a/b/c/d", "hf:a//b"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from rag_mt.base.types import Hint, Hit, Origin, Sentence, Skips, Span, TranslatedText, Translation
 from rag_mt.formats.format import Side
-from rag_mt.formats.jsonl import FORMAT
+from rag_mt.formats.lines import JSONL
 from rag_mt.text.splitting import split
 
 DE = Side("de")
@@ -39,7 +40,7 @@ def records(folder: Path, *lines: str) -> Path:
 def filled(path: Path, side: Side, translations: list[TranslatedText]) -> str:
     out = io.BytesIO()
     items = iter(translations)
-    FORMAT.fill(path, side, "en", items, out)
+    JSONL.fill(path, replace(side, target="en"), items, out)
     assert next(items, None) is None, "fill takes one translation per segment"
     return out.getvalue().decode()
 
@@ -60,7 +61,7 @@ def filled(path: Path, side: Side, translations: list[TranslatedText]) -> str:
     ],
 )
 def test_the_field(tmp_path: Path, record: str, side: Side, text: str) -> None:
-    (segment,) = FORMAT.segments(records(tmp_path, record), side, Skips())
+    (segment,) = JSONL.segments(records(tmp_path, record), side, Skips())
     assert segment.text == text and segment.origin.line == 1
 
 
@@ -79,7 +80,7 @@ def test_the_field(tmp_path: Path, record: str, side: Side, text: str) -> None:
 )
 def test_bad_records_are_skips_and_stay_as_they_are(tmp_path: Path, line: str, reason: str) -> None:
     path, skips = records(tmp_path, line, '{"text": "gut"}', '{"text": " "}', ""), Skips(shown=0)
-    assert [s.text for s in FORMAT.segments(path, DE, skips)] == ["gut"]
+    assert [s.text for s in JSONL.segments(path, DE, skips)] == ["gut"]
     assert skips.counts == {reason: 1}
     after = filled(path, DE, [TranslatedText("good")]).split("\n")
     assert after[0] == line and json.loads(after[1])["translation"] == "good" and after[2:] == ['{"text": " "}', ""]
@@ -139,7 +140,7 @@ def test_the_record_keeps_its_own_spelling(tmp_path: Path) -> None:
 def test_everything_else_in_a_record_stays(rows: list[dict[str, object]]) -> None:
     with TemporaryDirectory() as folder:
         path = records(Path(folder), *map(json.dumps, rows))
-        segments = list(FORMAT.segments(path, DE, Skips(shown=0)))
+        segments = list(JSONL.segments(path, DE, Skips(shown=0)))
         lines = filled(path, DE, [TranslatedText(s.text) for s in segments]).split("\n") if rows else []
     found = {segment.origin.line: segment.text for segment in segments}
     for number, (row, line) in enumerate(zip(rows, lines, strict=True), 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Side
-from rag_mt.formats.text import FORMAT
+from rag_mt.formats.lines import TEXT
 from rag_mt.text.splitting import split
 
 DE = Side("de")
@@ -24,7 +25,7 @@ PIECES = st.sampled_from([b"\n", b"\r", b"\r\n", b" ", b"\t", b"\xef\xbb\xbf", b
 def filled(path: Path, translations: list[str], side: Side = DE) -> bytes:
     out = io.BytesIO()
     items = iter([TranslatedText(t) for t in translations])
-    FORMAT.fill(path, side, "en", items, out)
+    TEXT.fill(path, replace(side, target="en"), items, out)
     assert next(items, None) is None, "fill takes one translation per segment"
     return out.getvalue()
 
@@ -36,7 +37,7 @@ def test_identity_gives_the_same_bytes(data: bytes) -> None:
         path = Path(folder) / "text"
         path.write_bytes(data)
         try:
-            segments = list(FORMAT.segments(path, DE, Skips(shown=0)))
+            segments = list(TEXT.segments(path, DE, Skips(shown=0)))
         except UserError:
             return  # binary files
         assert all(segment.text.strip() for segment in segments)
@@ -47,7 +48,7 @@ def test_translations_take_the_place_of_their_lines(tmp_path: Path, caplog: pyte
     path, skips = tmp_path / "text.txt", Skips()
     path.write_bytes(b"\xef\xbb\xbf eins\r\n\n\xff\ndrei\nvier")
     caplog.set_level(logging.WARNING, "rag_mt")
-    segments = list(FORMAT.segments(path, DE, skips))
+    segments = list(TEXT.segments(path, DE, skips))
     assert [(s.text, s.origin) for s in segments] == [
         (" eins", Origin(str(path), 1)),
         ("drei", Origin(str(path), 4)),
@@ -66,24 +67,24 @@ def test_fill_takes_a_translation_only_when_its_line_is_reached(tmp_path: Path) 
             seen.append(out.getvalue())
             yield TranslatedText(word)
 
-    FORMAT.fill(path, DE, "en", translations(), out)
+    TEXT.fill(path, Side("de", target="en"), translations(), out)
     assert seen == [b"", b"A\n\n", b"A\n\nB\n"]
 
 
 def test_an_empty_file_has_no_segments(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
-    assert list(FORMAT.segments(tmp_path / "empty", DE, Skips())) == [] and filled(tmp_path / "empty", []) == b""
+    assert list(TEXT.segments(tmp_path / "empty", DE, Skips())) == [] and filled(tmp_path / "empty", []) == b""
 
 
 def test_a_column_of_plain_text_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a\tb\n")
     with pytest.raises(UserError, match=r"no column '2': add --format tsv"):
-        list(FORMAT.segments(tmp_path / "text", Side("de", "2"), Skips()))
+        list(TEXT.segments(tmp_path / "text", Side("de", "2"), Skips()))
 
 
 def test_a_paragraph_on_one_line_is_a_segment_however_long(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("Das ist ein Satz. " * 2000)
     skips = Skips(shown=0)
-    (segment,) = FORMAT.segments(path, Side("de"), skips)
+    (segment,) = TEXT.segments(path, Side("de"), skips)
     assert len(split(segment.text, "de")) == 2000 and not skips.counts

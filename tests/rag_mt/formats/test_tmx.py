@@ -1,4 +1,4 @@
-"""TMX memories: segments, filling, safety."""
+"""TMX memories: segments, filling, safety, new memories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lxml import etree
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Sentence, Skips, TranslatedText, Translation
 from rag_mt.formats.format import Side
-from rag_mt.formats.tmx import FORMAT
+from rag_mt.formats.tmx import TMX, Unit, Variant, write_memory
 
 OMEGAT = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE tmx SYSTEM "tmx11.dtd">
@@ -64,14 +64,14 @@ def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
 
 def filled(file: Path, side: str, target: str, translations: list[TranslatedText]) -> bytes:
     out, stream = io.BytesIO(), iter(translations)
-    FORMAT.fill(file, Side(side), target, stream, out)
+    TMX.fill(file, Side(side, target=target), stream, out)
     assert next(stream, None) is None
     return out.getvalue()
 
 
 def test_one_segment_per_unit_with_the_language(tmp_path: Path) -> None:
     file, skips = write(tmp_path / "a.tmx", OMEGAT), Skips()
-    found = list(FORMAT.segments(file, Side("de"), skips))
+    found = list(TMX.segments(file, Side("de"), skips))
     assert [(s.text, s.origin.line) for s in found] == [("Das Haus ist alt.", 10), ("Er kommt & geht.", 21)]
     assert skips.counts == {"no de side": 1}
 
@@ -79,7 +79,7 @@ def test_one_segment_per_unit_with_the_language(tmp_path: Path) -> None:
 def test_filling_adds_the_target_and_keeps_the_rest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = write(tmp_path / "a.tmx", OMEGAT)
     with caplog.at_level(logging.INFO, "rag_mt"):
-        segments = list(FORMAT.segments(file, Side("de", target="en"), Skips(shown=1)))
+        segments = list(TMX.segments(file, Side("de", target="en"), Skips(shown=1)))
     assert [s.text for s in segments] == ["Das Haus ist alt."]
     out = filled(file, "de", "en", [TranslatedText("The house is old.")])
     first = '      <tuv lang="en" creationtool="rag-mt" creationid="rag-mt">\n        <seg>The house is old.</seg>\n'
@@ -105,7 +105,7 @@ def test_only_our_own_and_empty_variants_are_replaced(
 ) -> None:
     unit = f'<tu><tuv xml:lang="de"><seg>de</seg></tuv><tuv {variant}</tuv></tu>'
     file = write(tmp_path / "a.tmx", f"<tmx><header/><body>{unit}</body></tmx>")
-    segments = list(FORMAT.segments(file, Side("de", target=target), Skips(shown=0)))
+    segments = list(TMX.segments(file, Side("de", target=target), Skips(shown=0)))
     assert [s.text for s in segments] == ["de"] * ("new" in expected)
     out = filled(file, "de", target, [TranslatedText("new") for _ in segments])
     assert [s.text for s in etree.fromstring(out).iter("seg")] == expected
@@ -120,7 +120,7 @@ def test_windows_line_ends_and_byte_order_mark_stay(tmp_path: Path) -> None:
 
 def test_codes_of_a_utf16_memory_are_put_back(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tmx", TRADOS, "utf-16")
-    (segment,) = FORMAT.segments(file, Side("en"), Skips())
+    (segment,) = TMX.segments(file, Side("en"), Skips())
     assert segment.text == "Press Save now"
     out = filled(file, "en", "de", [TranslatedText("Jetzt Speichern klicken")])
     source, target = etree.fromstring(out).iter("seg")
@@ -139,8 +139,8 @@ def test_a_failed_translation_adds_no_variant(tmp_path: Path) -> None:
 def test_the_exact_language_is_preferred(tmp_path: Path) -> None:
     tuvs = "".join(f'<tuv xml:lang="{code}"><seg>{code}</seg></tuv>' for code in ("pt-BR", "pt-PT", "en"))
     file = write(tmp_path / "a.tmx", f"<tmx><header/><body><tu>{tuvs}</tu></body></tmx>")
-    assert [s.text for s in FORMAT.segments(file, Side("pt-PT"), Skips())] == ["pt-PT"]
-    assert [s.text for s in FORMAT.segments(file, Side("pt"), Skips())] == ["pt-BR"]
+    assert [s.text for s in TMX.segments(file, Side("pt-PT"), Skips())] == ["pt-PT"]
+    assert [s.text for s in TMX.segments(file, Side("pt"), Skips())] == ["pt-BR"]
     out = filled(file, "pt-PT", "pt", [])
     assert [s.text for s in etree.fromstring(out).iter("seg")] == ["pt-BR", "pt-PT", "en"]
 
@@ -172,12 +172,12 @@ def test_translations_are_taken_when_their_place_is_reached_in_little_memory(tmp
     out, lag, memory = Sink(), [], []
 
     def translations() -> Iterator[TranslatedText]:
-        for taken, segment in enumerate(FORMAT.segments(file, Side("de"), Skips())):
+        for taken, segment in enumerate(TMX.segments(file, Side("de"), Skips())):
             lag.append(taken - out.units)
             memory.append(resident())
             yield TranslatedText(segment.text.upper())
 
-    FORMAT.fill(file, Side("de"), "en", translations(), out)  # type: ignore[arg-type]
+    TMX.fill(file, Side("de", target="en"), translations(), out)  # type: ignore[arg-type]
     assert len(lag) == out.units == units
     assert max(lag) <= 1  # a unit is written when the next one begins
     assert memory[-1] - memory[500] < 20e6 < units * len(unit)
@@ -208,7 +208,24 @@ BOMB = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdef", "bcd
 def test_bad_documents_are_refused_in_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     file = write(tmp_path / "a.tmx", text)
     with pytest.raises(UserError, match=sentence) as caught:
-        list(FORMAT.segments(file, Side("de"), Skips()))
+        list(TMX.segments(file, Side("de"), Skips()))
     assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=sentence):
         filled(file, "de", "en", [])
+
+
+def test_a_written_memory_is_read_again(tmp_path: Path) -> None:
+    units = [
+        Unit((Variant("de", "Haus <b> & \x00", {"file": "a\x01.txt"}), Variant("en", "house")), {"score": "0.9"}),
+        Unit((Variant("de", "Hund"), Variant("en", "dog")), created="20260102T030405Z"),
+    ]
+    out = io.BytesIO()
+    write_memory(out, units, "de")
+    path = tmp_path / "memory.tmx"
+    path.write_bytes(out.getvalue())
+    pairs = [(a.text, b.text) for a, b in TMX.pairs(path, "de", "en", Skips())]
+    assert pairs == [("Haus <b> & \ufffd", "house"), ("Hund", "dog")]
+    root = etree.fromstring(out.getvalue())
+    assert [prop.text for prop in root.iter("prop")] == ["0.9", "a\ufffd.txt"]
+    assert [unit.get("creationdate") for unit in root.iter("tu")] == [None, "20260102T030405Z"]
+    assert root.find("header").attrib["segtype"] == "sentence"

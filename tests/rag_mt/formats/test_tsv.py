@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Skips, TranslatedText
 from rag_mt.formats.format import Side
-from rag_mt.formats.tsv import FORMAT, HEADS
+from rag_mt.formats.lines import HEADS, TSV
 
 CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn"]), max_size=8)
 
@@ -25,13 +26,13 @@ def table(folder: Path, text: str) -> Path:
 
 
 def texts(path: Path, side: Side, skips: Skips | None = None) -> list[str]:
-    return [segment.text for segment in FORMAT.segments(path, side, skips or Skips(shown=0))]
+    return [segment.text for segment in TSV.segments(path, side, skips or Skips(shown=0))]
 
 
 def filled(path: Path, side: Side, translations: list[str]) -> str:
     out = io.BytesIO()
     items = iter([TranslatedText(t) for t in translations])
-    FORMAT.fill(path, side, "en", items, out)
+    TSV.fill(path, replace(side, target="en"), items, out)
     assert next(items, None) is None, "fill takes one translation per segment"
     return out.getvalue().decode()
 
@@ -117,7 +118,7 @@ def test_the_new_column_is_one_column(tmp_path: Path) -> None:
     """Rows with missing cells are padded, and a header that is there already is not repeated."""
     file = table(tmp_path, "de\ten\nHallo\tHello\nTschüss\n")
     out = io.BytesIO()
-    FORMAT.fill(file, Side("de"), "en", iter([TranslatedText("Hi"), TranslatedText("Bye")]), out)
+    TSV.fill(file, Side("de", target="en"), iter([TranslatedText("Hi"), TranslatedText("Bye")]), out)
     assert out.getvalue().decode().splitlines()[0].split("\t")[:2] == ["de", "en"]
     assert [line.split("\t")[2] for line in out.getvalue().decode().splitlines()] == ["translation", "Hi", "Bye"]
 
@@ -129,9 +130,9 @@ def test_translations_share_a_column_whatever_the_rows_hold(tmp_path: Path) -> N
 
 def test_a_guessed_column_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = table(tmp_path, "id\tdeutsch\n7\tHallo\n")
-    list(FORMAT.segments(file, Side("de"), Skips()))
+    list(TSV.segments(file, Side("de"), Skips()))
     assert "none of its 2 columns is named de, so the first one is read: give another with --column" in caplog.text
     caplog.clear()
-    list(FORMAT.segments(file, Side("de", "2"), Skips()))
-    list(FORMAT.segments(file, Side("de"), Skips(shown=0)))
+    list(TSV.segments(file, Side("de", "2"), Skips()))
+    list(TSV.segments(file, Side("de"), Skips(shown=0)))
     assert not caplog.text

@@ -11,7 +11,7 @@ from lxml import etree
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Sentence, Skips, TranslatedText, Translation
 from rag_mt.formats.format import Side
-from rag_mt.formats.xliff import FORMAT
+from rag_mt.formats.xliff import XLIFF
 
 XCODE = """<?xml version="1.0" encoding="UTF-8"?>
 <xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">
@@ -92,19 +92,19 @@ def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
 
 
 def texts(file: Path, language: str) -> list[str]:
-    return [s.text for s in FORMAT.segments(file, Side(language), Skips())]
+    return [s.text for s in XLIFF.segments(file, Side(language), Skips())]
 
 
 def filled(file: Path, side: str, target: str, translations: list[str]) -> str:
     out, stream = io.BytesIO(), iter([TranslatedText(t) for t in translations])
-    FORMAT.fill(file, Side(side), target, stream, out)
+    XLIFF.fill(file, Side(side, target=target), stream, out)
     assert next(stream, None) is None
     return out.getvalue().decode()
 
 
 def test_xcode(tmp_path: Path) -> None:
     file = write(tmp_path / "a.xliff", XCODE)
-    found = list(FORMAT.segments(file, Side("en"), Skips()))
+    found = list(XLIFF.segments(file, Side("en"), Skips()))
     assert [(s.text, s.origin.line) for s in found] == [("Save %@ now", 9), ("Name", 22), ("Copy", 25)]
     review = 'state="needs-review-translation" state-qualifier="mt-suggestion"'
     expected = (
@@ -164,7 +164,7 @@ def test_targets_are_read_to_build_an_index(tmp_path: Path) -> None:
 def test_an_unusable_translation_leaves_the_unit_untranslated(tmp_path: Path) -> None:
     file, out = write(tmp_path / "a.xlf", OKAPI), io.BytesIO()
     failed = TranslatedText("Das", (Translation(Sentence("Das", "de"), "Das", ok=False),))
-    FORMAT.fill(file, Side("de"), "en", iter([failed]), out)
+    XLIFF.fill(file, Side("de", target="en"), iter([failed]), out)
     assert out.getvalue().decode() == OKAPI
 
 
@@ -174,7 +174,7 @@ def test_encoding_mark_and_line_ends_stay(tmp_path: Path) -> None:
     assert out.startswith("\ufeff<?xml") and out.count("\r\n") == out.count("\n") > 5
     latin = write(tmp_path / "b.xlf", OKAPI.replace('encoding="UTF-8"', 'encoding="ISO-8859-1"'), "latin-1")
     out_bytes = io.BytesIO()
-    FORMAT.fill(latin, Side("de"), "en", iter([TranslatedText("ü ž")]), out_bytes)
+    XLIFF.fill(latin, Side("de", target="en"), iter([TranslatedText("ü ž")]), out_bytes)
     assert "ž" in "".join(etree.fromstring(out_bytes.getvalue()).itertext())
 
 
@@ -201,14 +201,14 @@ def test_encoding_mark_and_line_ends_stay(tmp_path: Path) -> None:
 def test_mistakes_are_named(tmp_path: Path, text: str, side: str, target: str, sentence: str) -> None:
     file = write(tmp_path / "a.xlf", text)
     with pytest.raises(UserError, match=sentence):
-        FORMAT.check(file, Side(side), target)
+        list(XLIFF.segments(file, Side(side, target=target), Skips()))
     with pytest.raises(UserError, match=sentence):
         filled(file, side, target, texts(file, side))
 
 
 @pytest.mark.parametrize(("text", "side", "target"), [(XCODE, "en", "de-AT"), (V2, "en", "fr"), (OKAPI, "de", "en")])
-def test_the_check_lets_through_what_can_be_filled(tmp_path: Path, text: str, side: str, target: str) -> None:
-    FORMAT.check(write(tmp_path / "a.xlf", text), Side(side), target)
+def test_what_can_be_filled_is_read_for_its_target(tmp_path: Path, text: str, side: str, target: str) -> None:
+    assert list(XLIFF.segments(write(tmp_path / "a.xlf", text), Side(side, target=target), Skips()))
 
 
 def test_each_segment_of_a_seg_source_keeps_its_mark(tmp_path: Path) -> None:
@@ -233,5 +233,5 @@ def test_a_unit_with_a_failed_segment_stays_open(tmp_path: Path) -> None:
     file = write(tmp_path / "a.xlf", OKAPI.replace("</seg-source>", mark))
     failed = TranslatedText("x", (Translation(Sentence("x", "de"), "x", ok=False),))
     out = io.BytesIO()
-    FORMAT.fill(file, Side("de"), "en", iter([TranslatedText("The old house."), failed]), out)
+    XLIFF.fill(file, Side("de", target="en"), iter([TranslatedText("The old house."), failed]), out)
     assert "needs-review" not in out.getvalue().decode() and "<mrk" not in out.getvalue().decode().split("</seg-")[1]

@@ -16,7 +16,7 @@ from rag_mt.base.fingerprints import read_toml
 from rag_mt.base.types import Encoder, Floats, Origin, Sentence, Skips
 from rag_mt.formats.format import Side
 from rag_mt.formats.registry import format_named
-from rag_mt.formats.tmx import FORMAT as TMX
+from rag_mt.formats.tmx import TMX
 from retrievers.index.build import build_index
 from retrievers.index.search import open_index
 from retrievers.mining import neighbours as neighbours_module

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
-from rag_mt.formats.inline import flatten, has_inner, rebuild
+from rag_mt.formats.xml import flatten, has_inner, rebuild
 
 WORDS = st.text("ab ä\n日本.", max_size=12)
 
