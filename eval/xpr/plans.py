@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eval.xpr.baselines import Maps, States, Words
-from eval.xpr.mapping import centre, normalised, procrustes
-from eval.xpr.models import ABLATIONS, MULTILINGUAL, Models, ablation, example_vectors, layer_model, seed, supervised
-from eval.xpr.scores import Vectors
-from eval.xpr.suite import Plan, Row, Sets, vectors_key
-from eval.xpr.word_vectors import WordTraining
+from eval.xpr.baselines import Maps, States, Words, WordTraining
+from eval.xpr.mapping import centre, normalised, procrustes, products
+from eval.xpr.models import ABLATIONS, MULTILINGUAL, Models
+from eval.xpr.suite import Plan, Row, Sets, System
 from rag_mt.base.types import Floats
 from retrievers.units.phrases import default_layer
 from retrievers.xpr.examples import Split
@@ -29,33 +29,44 @@ UNTRAINED, ALONE, MAPPED = "XPR, untrained", "CLSE, no map", "CLSE, map from pai
 SWEPT = (UNTRAINED, ALONE, MAPPED)
 """What is swept over layers on development pairs; the best layer of each is then used."""
 
+TrainedOn = Mapping[str, tuple[str, ...]]
+"""For each set that is asked the sets that the system for it is trained on."""
+
 
 class Plans:
     """The plans over `sets`. Encoders, word vectors and models are opened when they are first needed."""
 
     def __init__(self, sets: Sets) -> None:
-        own = self._settings = sets.settings
+        options = self._options = sets.options
         self.sets = sets
-        self.models = Models(own.models, own.device, own.dtype)
+        self.models = Models(Path(options.models) if options.models else None, options.device, options.dtype)
         self.layers: dict[str, int] = {}
-        self._found_states: dict[int, States] = {}
-        self._found_maps: dict[int, Maps] = {}
         self.layer_states = lru_cache(maxsize=1)(self._layer_states)
         self.count_states = lru_cache(maxsize=1)(self._count_states)
+        # Two layers at most are ever chosen for phrases alone.
+        self.states = cache(lambda layer: States(self.encoder, layer))
+        self.state_maps = cache(lambda layer: Maps(self.states(layer), sets.every))
 
     @cached_property
     def encoder(self) -> XprEncoder:
         """The encoder without training; its own layer is not used."""
-        own = self._settings
-        return untrained_xpr(own.encoder, device=own.device, dtype=own.dtype)
+        options = self._options
+        return untrained_xpr(options.encoder, device=options.device, dtype=options.dtype)
+
+    @cached_property
+    def word_maps(self) -> Maps | None:
+        """The maps of word vectors; None without text to train those on."""
+        if not self._options.data:
+            return None
+        every, folder = self.sets.every, Path(self._options.runs) / "words"
+        return Maps(Words(Path(self._options.data), folder, list(every.values()), WORD_TRAINING), every)
 
     def known_models(self) -> list[str]:
         """The trained models whose names say what they are."""
-        pairs = self.sets.every
-        known = [MULTILINGUAL, *(supervised(pair) for pair in pairs), *(seed(n, p) for n in (2, 3) for p in pairs)]
-        known += [ablation(name, pair) for name in ABLATIONS for pair in pairs]
-        known += [layer_model(layer, pair) for layer in TRAINED_LAYERS for pair in pairs]
-        return [name for name in known if name in self.models]
+        kinds = ["supervised", "seed.2", "seed.3", *(f"ablation.{name}" for name in ABLATIONS)]
+        kinds += [f"layer.{layer}" for layer in TRAINED_LAYERS]
+        names = [MULTILINGUAL, *(f"{kind}.{pair}" for kind in kinds for pair in self.sets.every)]
+        return [name for name in names if name in self.models]
 
     # The layers, on development pairs.
 
@@ -67,9 +78,10 @@ class Plans:
     def by_trained_layer(self) -> list[Plan]:
         """XPR trained on one set with layers up to each of `TRAINED_LAYERS`, on its development pairs."""
         pair = self.sets.sweep
-        title = f"XPR, trained on {pair}"
         return [
-            self._model_plan("layers, trained", f"{title}@{layer}", {pair: layer_model(layer, pair)}, split="dev")
+            self._model_plan(
+                "layers, trained", f"XPR, trained on {pair}@{layer}", {pair: f"layer.{layer}.{pair}"}, split="dev"
+            )
             for layer in TRAINED_LAYERS
             if layer <= self.encoder.layers
         ]
@@ -78,207 +90,176 @@ class Plans:
         """Take the layer of each system of `SWEPT` that is best in the rows of `by_layer`, or the encoder's usual one;
         returns whether all were found in the rows."""
         count = self.encoder.layers + 1
-        known = True
+        complete = []
         for n, kind in enumerate(SWEPT):
             own = rows[n * count : (n + 1) * count]
-            there = not any(row.missing or not row.answers for row in own)
-            averages = [row.average for row in own] if there else []
-            self.layers[kind] = int(np.argmax(averages)) if there else default_layer(self.encoder)
-            known &= there
-        return known
+            complete.append(all(row.answers and not row.missing for row in own))
+            best = int(np.argmax([row.average for row in own])) if complete[-1] else default_layer(self.encoder)
+            self.layers[kind] = best
+        return all(complete)
 
     def _layer_plan(self, kind: str, layer: int) -> Plan:
-        def vectors(name: str) -> Vectors:
-            return lambda side, rows: self.layer_states(kind, name)[side][layer]
+        def system(name: str) -> System:
+            key = self._states_key(kind, layer)
+            if kind == MAPPED:
+                key["map"] = [self.sets.every[name].manifest["files"]]
+            return System(key, lambda side, _: self.layer_states(kind, name)[side][layer])
 
-        key = partial(self._states_key, kind, layer)
-        return Plan("layers", f"{kind}@{layer}", "layers", self.sets.with_dev, key, vectors, split="dev")
+        return Plan("layers", f"{kind}@{layer}", "layers", self.sets.with_dev, system, split="dev")
 
-    def _states_key(self, kind: str, layer: int, name: str) -> dict[str, Any]:
-        examples = self._settings.examples if kind == UNTRAINED else 0
-        key = {"states": self.encoder.fingerprint, "layer": layer, "examples": examples}
-        return {**key, "map": [self.sets.every[name].manifest["files"]]} if kind == MAPPED else key
+    def _states_key(self, kind: str, layer: int) -> dict[str, Any]:
+        examples = self._options.examples if kind == UNTRAINED else 0
+        return {"states": self.encoder.fingerprint, "layer": layer, "examples": examples}
 
-    def _layer_states(self, kind: str, name: str) -> tuple[Floats, Floats]:
+    def _layer_states(self, kind: str, name: str) -> list[Floats]:
         """The vectors (layers, phrases, hidden) of both sides of a development task."""
         own, layers = self.sets.every[name], range(self.encoder.layers + 1)
-        rows = self.sets.task(name, "dev").candidates
-        if kind == UNTRAINED:
-            examples = self._settings.examples
-            made = [self.encoder.side_states(s, r, examples, layers) for s, r in zip(own.sides, rows, strict=True)]
-            return made[0], made[1]
-        made = [self.encoder.side_states(s.alone(), r, 1, layers) for s, r in zip(own.sides, rows, strict=True)]
+        examples = self._options.examples if kind == UNTRAINED else 0
+        candidates = self.sets.task(name, "dev").candidates
+        states = [self.encoder.side_states(own.sides[n], candidates[n], examples, layers) for n in (0, 1)]
         if kind == MAPPED:
-            pairs = own.pairs("train").astype(np.int64)
-            train = [self.encoder.side_states(s.alone(), pairs[:, n], 1, layers) for n, s in enumerate(own.sides)]
+            pairs = own.pairs("train")
+            train = [self.encoder.side_states(own.sides[n], pairs[:, n], 0, layers) for n in (0, 1)]
             for layer in layers:
                 means = [centre(side[layer]) for side in train]
-                source, target = (normalised(side[layer], mean) for side, mean in zip(train, means, strict=True))
-                for side, mean in enumerate(means):
-                    made[side][layer] = normalised(made[side][layer], mean)
-                made[0][layer] = made[0][layer] @ procrustes(source, target)
-        return made[0], made[1]
+                sums = products(*(normalised(side[layer], mean) for side, mean in zip(train, means, strict=True)))
+                for side, mean in zip(states, means, strict=True):
+                    side[layer] = normalised(side[layer], mean)
+                states[0][layer] = states[0][layer] @ procrustes(sums)
+        return states
 
     # The four settings, on test pairs.
 
     def four_settings(self) -> list[Plan]:
         """CLWE, CLSE and XPR unsupervised, supervised, zero-shot and multilingual (the paper's table 2)."""
-        names, source, every = self.sets.names, self.sets.source, tuple(self.sets.every)
-        transfer = tuple(name for name in names if name != source)
-        alone: dict[str, tuple[str, ...]] = dict.fromkeys(names, ())
-        return [
-            self._words_plan("unsupervised", alone),
+        names, source = self.sets.names, self.sets.source
+        transfer = [name for name in names if name != source]
+        nothing: TrainedOn = dict.fromkeys(names, ())
+        plans = [
+            self._maps_plan("unsupervised", "CLWE", self.word_maps, nothing),
             self._plain_plan(ALONE, "baselines"),
-            self._mapped_plan("unsupervised", "CLSE, map without pairs", ALONE, alone),
+            self._maps_plan("unsupervised", "CLSE, map without pairs", self.state_maps(self.layers[ALONE]), nothing),
             self._plain_plan(UNTRAINED, "untrained"),
-            *self._trained_plans("supervised", {n: (n,) for n in names}, {n: supervised(n) for n in names}),
-            *self._trained_plans(
-                "zero-shot", dict.fromkeys(transfer, (source,)), dict.fromkeys(transfer, supervised(source))
-            ),
-            *self._trained_plans("multilingual", dict.fromkeys(names, every), dict.fromkeys(names, MULTILINGUAL)),
         ]
-
-    def _trained_plans(
-        self, part: str, trained_on: Mapping[str, tuple[str, ...]], models: Mapping[str, str]
-    ) -> list[Plan]:
-        return [
-            self._words_plan(part, trained_on),
-            self._mapped_plan(part, "CLSE", MAPPED, trained_on),
-            self._model_plan(part, "XPR", models, with_others=True),
-        ]
+        trained: tuple[tuple[str, TrainedOn, dict[str, str]], ...] = (
+            ("supervised", {name: (name,) for name in names}, {name: f"supervised.{name}" for name in names}),
+            ("zero-shot", dict.fromkeys(transfer, (source,)), dict.fromkeys(transfer, f"supervised.{source}")),
+            ("multilingual", dict.fromkeys(names, tuple(self.sets.every)), dict.fromkeys(names, MULTILINGUAL)),
+        )
+        for part, trained_on, models in trained:
+            plans.append(self._maps_plan(part, "CLWE", self.word_maps, trained_on))
+            plans.append(self._maps_plan(part, "CLSE", self.state_maps(self.layers[MAPPED]), trained_on))
+            plans.append(self._model_plan(part, "XPR", models, with_others=True))
+        return plans
 
     def _plain_plan(self, kind: str, needs: str) -> Plan:
         """An encoder without a map, at its chosen layer."""
         layer = self.layers[kind]
-        states_key = partial(self._states_key, kind, layer)
 
-        def vectors(name: str) -> Vectors:
-            own = self.sets.every[name]
+        def system(name: str) -> System:
+            key = self._states_key(kind, layer)
             if kind == ALONE:
-                return partial(self._states(layer).plain, own)
-            key = vectors_key(own, states_key(name))
-            return partial(example_vectors, self.sets.cells, key, self.encoder, layer, own, self._settings.examples)
+                return System(key, partial(self.states(layer).plain, self.sets.every[name]))
+            return System(key, partial(self._example_vectors, name, "", key))
 
-        return Plan("unsupervised", kind, needs, self.sets.names, states_key, vectors)
+        return Plan("unsupervised", kind, needs, self.sets.names, system)
 
-    def _words_plan(self, part: str, trained_on: Mapping[str, tuple[str, ...]]) -> Plan:
-        return self._maps_plan(part, "CLWE", self._word_maps, trained_on)
-
-    def _mapped_plan(self, part: str, name: str, kind: str, trained_on: Mapping[str, tuple[str, ...]]) -> Plan:
-        return self._maps_plan(part, name, self._state_maps(self.layers[kind]), trained_on)
-
-    def _maps_plan(self, part: str, title: str, maps: Maps | None, trained_on: Mapping[str, tuple[str, ...]]) -> Plan:
-        def key(name: str) -> dict[str, Any] | None:
-            if maps is None or not maps.can_map(self.sets.every[name], trained_on[name]):
+    def _maps_plan(self, part: str, title: str, maps: Maps | None, trained_on: TrainedOn) -> Plan:
+        def system(name: str) -> System | None:
+            examples, sources = self.sets.every[name], trained_on[name]
+            if maps is None or not maps.can_map(examples, sources):
                 return None
-            return maps.key(trained_on[name])
+            return System(maps.key(sources), partial(maps.vectors, examples, sources))
 
-        def vectors(name: str) -> Vectors:
-            assert maps is not None  # or the key would have been None
-            return partial(maps.vectors, self.sets.every[name], trained_on[name])
+        return Plan(part, title, "baselines", tuple(trained_on), system)
 
-        return Plan(part, title, "baselines", tuple(trained_on), key, vectors)
+    # XPR: the untrained encoder (model "") and trained models.
 
-    @cached_property
-    def _word_maps(self) -> Maps | None:
-        data = self._settings.data
-        if data is None:
-            return None
-        every = self.sets.every
-        return Maps(Words(data, self._settings.runs / "words", list(every.values()), WORD_TRAINING), every)
+    def _example_vectors(
+        self, name: str, model: str, key: Mapping[str, Any], side: int, phrases: NDArray[np.int64]
+    ) -> Floats:
+        """The vectors (phrases, dimension) of phrases of a set in as many sentences as `key` says, those that share
+        sentences together; what is done stays on disk (`Cells.summed`)."""
+        encoder, layer = self._encoder_of(model)
+        growing = partial(
+            encoder.growing_sums, self.sets.every[name].sides[side], phrases, (key["examples"],), (layer,)
+        )
+        sums = self.sets.cells.summed(self.sets.vectors_key(name, key), side, phrases, growing)
+        return encoder.project(sums.means[0, 0])
 
-    # Caches by layer: two layers at most are ever chosen for phrases alone.
-
-    def _states(self, layer: int) -> States:
-        if layer not in self._found_states:
-            self._found_states[layer] = States(self.encoder, layer)
-        return self._found_states[layer]
-
-    def _state_maps(self, layer: int) -> Maps:
-        if layer not in self._found_maps:
-            self._found_maps[layer] = Maps(self._states(layer), self.sets.every)
-        return self._found_maps[layer]
-
-    # Trained models.
+    def _encoder_of(self, model: str) -> tuple[XprEncoder, int]:
+        """The encoder of a model, and its layer."""
+        encoder = self.models.open(model) if model else self.encoder
+        return encoder, encoder.settings.layer if model else self.layers[UNTRAINED]
 
     def _model_plan(
         self, part: str, title: str, models: Mapping[str, str], with_others: bool = False, split: Split = "test"
     ) -> Plan:
         """Models by the set that they are asked on."""
-        all_examples = with_others or split == "dev"
-        most = self._settings.examples if all_examples else min(WITHOUT_OTHERS, self._settings.examples)
+        few = split == "test" and not with_others
+        most = min(WITHOUT_OTHERS, self._options.examples) if few else self._options.examples
 
-        def key(name: str) -> dict[str, Any] | None:
-            return self._model_key(models[name], most)
+        def system(name: str) -> System | None:
+            key = self.models.key_with(models[name], most)
+            return System(key, partial(self._example_vectors, name, models[name], key)) if key else None
 
-        def vectors(name: str) -> Vectors:
-            own, model = self.sets.every[name], models[name]
-            found = vectors_key(own, key(name) or {})
-            encoder = self.models.open(model)
-            layer = encoder.settings.layer
-            return partial(example_vectors, self.sets.cells, found, encoder, layer, own, found["examples"])
-
-        return Plan(part, title, "models", tuple(models), key, vectors, split, with_others)
-
-    def _model_key(self, model: str, examples: int) -> dict[str, Any] | None:
-        if model not in self.models:
-            return None
-        return {**self.models.key(model), "examples": 0 if self.models.alone(model) else examples}
+        return Plan(part, title, "models", tuple(models), system, split, with_others)
 
     def matrix(self) -> list[Plan]:
         """The model of each set on every set (the paper's table 7), among the test phrases alone."""
         names = self.sets.names
-        return [self._model_plan("matrix", source, dict.fromkeys(names, supervised(source))) for source in names]
+        return [self._model_plan("matrix", source, dict.fromkeys(names, f"supervised.{source}")) for source in names]
 
     def seeds(self) -> list[Plan]:
         """Models of one set with other seeds, among the test phrases alone."""
         pair = self.sets.sweep
-        models = [supervised(pair), seed(2, pair), seed(3, pair)]
-        return [self._model_plan("seeds", model, {pair: model}) for model in models]
+        return [
+            self._model_plan("seeds", model, {pair: model})
+            for model in (f"supervised.{pair}", f"seed.2.{pair}", f"seed.3.{pair}")
+        ]
 
     def ablations(self) -> list[Plan]:
         """Models without a piece of XPR (tables 3 and 5), among the test phrases alone, and the one without example
         sentences in zero-shot transfer."""
         names, source = self.sets.names, self.sets.source
-        found = [pair for pair in names if any(ablation(name, pair) in self.models for name in ABLATIONS)]
-        pairs = found or [self.sets.sweep]
-        made = [self._model_plan("ablations", "XPR", {pair: supervised(pair) for pair in pairs})]
-        for name, title in ABLATIONS.items():
-            made.append(self._model_plan("ablations", title, {pair: ablation(name, pair) for pair in pairs}))
+        ablated = [pair for pair in names if any(f"ablation.{name}.{pair}" in self.models for name in ABLATIONS)]
+        kinds = {"supervised": "XPR", **{f"ablation.{name}": title for name, title in ABLATIONS.items()}}
+        pairs = ablated or [self.sets.sweep]
+        plans = [
+            self._model_plan("ablations", title, {pair: f"{kind}.{pair}" for pair in pairs})
+            for kind, title in kinds.items()
+        ]
         transfer = [name for name in names if name != source]
-        for title, model in (("XPR", supervised(source)), (ABLATIONS["sentences"], ablation("sentences", source))):
-            made.append(self._model_plan("ablations, zero-shot", title, dict.fromkeys(transfer, model)))
-        return made
+        for kind in ("supervised", "ablation.sentences"):
+            models = dict.fromkeys(transfer, f"{kind}.{source}")
+            plans.append(self._model_plan("ablations, zero-shot", kinds[kind], models))
+        return plans
 
     # The number of example sentences, on development pairs.
 
     def by_count(self) -> list[Plan]:
         """The untrained encoder and the trained model of one set with 1 to 32 example sentences (figure 2)."""
         pair = self.sets.sweep
-        return [self._count_plan(title, model, n) for title, model in self._counted(pair) for n in range(len(COUNTS))]
+        systems = {UNTRAINED: "", f"XPR, trained on {pair}": f"supervised.{pair}"}
+        return [self._count_plan(title, model, n) for title, model in systems.items() for n in range(len(COUNTS))]
 
-    def _counted(self, pair: str) -> list[tuple[str, str]]:
-        return [(UNTRAINED, ""), (f"XPR, trained on {pair}", supervised(pair))]
+    def _count_plan(self, title: str, model: str, number: int) -> Plan:
+        count = COUNTS[number]
 
-    def _count_plan(self, title: str, model: str, place: int) -> Plan:
-        pair, layer = self.sets.sweep, self.layers[UNTRAINED]
+        def system(name: str) -> System | None:
+            untrained = self._states_key(UNTRAINED, self.layers[UNTRAINED])
+            key = self.models.key_with(model, count) if model else untrained
+            if key is None:
+                return None
+            return System({**key, "examples": count}, lambda side, _: self.count_states(model, name)[side][number])
 
-        def key(name: str) -> dict[str, Any] | None:
-            untrained = {"states": self.encoder.fingerprint, "layer": layer}
-            found = self._model_key(model, COUNTS[place]) if model else untrained
-            return found and {**found, "examples": COUNTS[place]}
+        return Plan("examples", f"{title}@{count}", "examples", (self.sets.sweep,), system, split="dev")
 
-        def vectors(name: str) -> Vectors:
-            return lambda side, rows: self.count_states(model, name)[side][place]
-
-        return Plan("examples", f"{title}@{COUNTS[place]}", "examples", (pair,), key, vectors, split="dev")
-
-    def _count_states(self, model: str, name: str) -> tuple[Floats, Floats]:
+    def _count_states(self, model: str, name: str) -> list[Floats]:
         """The vectors (counts, phrases, dimension) of both sides of a development task."""
-        encoder = self.models.open(model) if model else self.encoder
-        layer = encoder.settings.layer if model else self.layers[UNTRAINED]
-        made = []
-        for side, rows in zip(self.sets.every[name].sides, self.sets.task(name, "dev").candidates, strict=True):
-            states = encoder.side_states_by_count(side, rows, COUNTS, (layer,))
-            made.append(np.stack([encoder.project(own[0]) for own in states]))
-        return made[0], made[1]
+        encoder, layer = self._encoder_of(model)
+        vectors = []
+        for side, phrases in zip(self.sets.every[name].sides, self.sets.task(name, "dev").candidates, strict=True):
+            states = encoder.side_states_by_count(side, phrases, COUNTS, (layer,))
+            vectors.append(np.stack([encoder.project(own[0]) for own in states]))
+        return vectors

@@ -6,7 +6,7 @@ import json
 import logging
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,37 +26,40 @@ from rag_mt.base.paths import whole_file
 
 log = logging.getLogger("rag_mt")
 
-TITLES = {
+SETTINGS = {
     "unsupervised": "Without training pairs (the paper: unsupervised)",
     "supervised": "Supervised: trained on the pairs of the set",
     "zero-shot": "Zero-shot: trained on the pairs of {source}",
     "multilingual": "Multilingual: trained on the pairs of all sets",
 }
-SETTINGS = tuple(TITLES)
+FURTHER = {
+    "matrix": "Trained on the row, asked on the column (test phrases alone as candidates)",
+    "seeds": "Seeds (test phrases alone as candidates)",
+    "ablations": "Ablations (test phrases alone as candidates)",
+    "ablations, zero-shot": "Ablations, zero-shot from {source} (test phrases alone as candidates)",
+}
+"""Headings of the tables with a column per set, by the part of the report."""
+PLAIN = ("unsupervised", UNTRAINED)
 Key = tuple[str, str]
-COMPARED: tuple[tuple[str, Key, Key], ...] = (
-    ("XPR less CLWE, untrained", ("unsupervised", UNTRAINED), ("unsupervised", "CLWE")),
-    (
-        "XPR less CLSE, untrained: what example sentences are worth",
-        ("unsupervised", UNTRAINED),
-        ("unsupervised", ALONE),
-    ),
-    *(
-        (f"XPR less {other}, {part}", (part, "XPR"), (part, other))
-        for part in SETTINGS[1:]
+COMPARED: dict[str, tuple[Key, Key]] = {
+    "XPR less CLWE, untrained": (PLAIN, ("unsupervised", "CLWE")),
+    "XPR less CLSE, untrained: what example sentences are worth": (PLAIN, ("unsupervised", ALONE)),
+    **{
+        f"XPR less {other}, {part}": ((part, "XPR"), (part, other))
+        for part in ("supervised", "zero-shot", "multilingual")
         for other in ("CLWE", "CLSE")
-    ),
-    ("XPR supervised less untrained", ("supervised", "XPR"), ("unsupervised", UNTRAINED)),
-    ("XPR zero-shot less supervised", ("zero-shot", "XPR"), ("supervised", "XPR")),
-    ("XPR multilingual less supervised", ("multilingual", "XPR"), ("supervised", "XPR")),
-    *((f"XPR less XPR {title}", ("ablations", "XPR"), ("ablations", title)) for title in ABLATIONS.values()),
-)
+    },
+    "XPR supervised less untrained": (("supervised", "XPR"), PLAIN),
+    "XPR zero-shot less supervised": (("zero-shot", "XPR"), ("supervised", "XPR")),
+    "XPR multilingual less supervised": (("multilingual", "XPR"), ("supervised", "XPR")),
+    **{f"XPR less XPR {title}": (("ablations", "XPR"), ("ablations", title)) for title in ABLATIONS.values()},
+}
 """Differences that the report tells, where both rows are there, over the sets that both have."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that was found. `notes` say what a reader must know to judge it; `layers` which layer stands for each system,
+    """All results. `notes` say what a reader must know to judge them; `layers` which layer stands for each system,
     `source` the set that zero-shot transfer comes from, `models` what is recorded of the trained models."""
 
     rows: tuple[Row, ...]
@@ -64,104 +67,138 @@ class Report:
     notes: tuple[str, ...]
     layers: Mapping[str, int]
     source: str
-    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, Any]]
 
     def part(self, name: str) -> list[Row]:
         """The rows of a part that have an answer."""
         return [row for row in self.rows if row.part == name and row.answers]
 
+    def by_number(self, part: str) -> dict[str, dict[int, float]]:
+        """Accuracy in % by system and the number in the names `SYSTEM@NUMBER` of a part's rows."""
+        systems: dict[str, dict[int, float]] = {}
+        for row in self.part(part):
+            name, _, number = row.name.rpartition("@")
+            systems.setdefault(name, {})[int(number)] = 100 * row.average
+        return systems
+
     @cached_property
     def differences(self) -> dict[str, tuple[Comparison, list[str]]]:
         """The differences of `COMPARED` that can be told, and the sets that they are over."""
-        rows = {(row.part, row.name): row.answers for row in self.rows}
-        made = {}
-        for name, ours, theirs in COMPARED:
-            one, other = rows.get(ours, {}), rows.get(theirs, {})
-            if both := [pair for pair in one if pair in other]:
-                made[name] = compared([one[pair] for pair in both], [other[pair] for pair in both]), both
-        return made
+        answers = {(row.part, row.name): row.answers for row in self.rows}
+        differences = {}
+        for name, keys in COMPARED.items():
+            ours, theirs = (answers.get(key, {}) for key in keys)
+            if both := [pair for pair in ours if pair in theirs]:
+                differences[name] = compared([ours[pair] for pair in both], [theirs[pair] for pair in both]), both
+        return differences
+
+    @property
+    def missing(self) -> list[str]:
+        """A line for each part with what it lacks."""
+        parts: dict[str, dict[str, None]] = {}
+        for row in self.rows:
+            if row.missing:
+                name = row.name if not row.answers else f"{row.name} ({', '.join(row.missing)})"
+                if row.part in ("layers", "examples"):  # many rows of the same few systems
+                    name = row.name.rpartition("@")[0]
+                parts.setdefault(row.part, {})[name] = None
+        return [f"{part}: {'; '.join(names)}" for part, names in parts.items()]
 
 
 def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
     """The report; `picture` is the file of the plot, if there is one."""
     yield Heading("Cross-lingual phrase retrieval, suite xpr", 1)
     yield Bullets(report.notes)
-    if missing := _missing(report):
+    if report.missing:
         yield Text("Not run, and therefore left out:")
-        yield Bullets(tuple(missing))
+        yield Bullets(tuple(report.missing))
     yield Heading("Four settings")
     yield Text("Accuracy@1 in %, the mean of both directions; the interval (95 %) is over concepts.")
-    for part in SETTINGS:
-        if rows := report.part(part):
-            yield Heading(TITLES[part].format(source=report.source), 3)
-            yield _table(rows, report.names)
+    for part, title in SETTINGS.items():
+        yield from _by_set(report, report.part(part), title, level=3)
         yield from _paper(part)
-    if rows := list(_of_several_words(report)):
-        yield Heading("Four settings, pairs with a phrase of several words")
-        yield _table(rows, report.names)
-    if found := list(_differences(report)):
+    several = [
+        replace(row, name=f"{part}: {row.name}", answers=answers)
+        for part in SETTINGS
+        for row in report.part(part)
+        if (answers := {n: asked.of_several_words() for n, asked in row.answers.items() if asked.several.any()})
+    ]
+    yield from _by_set(report, several, "Four settings, pairs with a phrase of several words")
+    if report.differences:
         yield Heading("Differences")
         yield Text(
             "In points, over the sets that both rows have, with 95 % intervals by paired bootstrap over concepts and p "
             "of a two-sided randomization test that exchanges concepts. The rows of this table are one family: those "
             f"whose p by Holm is below {LEVEL} are significant."
         )
-        yield Table(("difference", "points", "low", "high", "p", "p by Holm", "sets"), tuple(found))
-    yield from _layers(report)
-    yield from _counts(report, picture)
-    for part, title in (
-        ("matrix", "Trained on the row, asked on the column (test phrases alone as candidates)"),
-        ("seeds", "Seeds (test phrases alone as candidates)"),
-        ("ablations", "Ablations (test phrases alone as candidates)"),
-        ("ablations, zero-shot", f"Ablations, zero-shot from {report.source} (test phrases alone as candidates)"),
-    ):
+        corrected = holm({name: gain.p for name, (gain, _) in report.differences.items()})
+        lines = [
+            (name, *_points(gain), f"{gain.p:.4f}", f"{corrected[name]:.4f}", ", ".join(both))
+            for name, (gain, both) in report.differences.items()
+        ]
+        yield Table(("difference", "points", "low", "high", "p", "p by Holm", "sets"), tuple(lines))
+    swept = list(_swept(report))
+    if swept:
+        yield Heading("Layers, on development pairs")
+        yield Table(("system", *(str(n) for n in range(len(swept[0]) - 1))), tuple(swept))
+    if trained := report.by_number("layers, trained"):
+        yield Heading("Layers of trained models, on development pairs")
+        yield _numbered(trained, sorted({layer for accuracies in trained.values() for layer in accuracies}))
+    if swept or trained:
+        yield from _paper("layers")
+    if counted := report.by_number("examples"):
+        yield Heading("Number of example sentences, on development pairs")
+        yield _numbered(counted, COUNTS)
+        if picture:
+            yield Text(
+                f"The same as a picture: {picture}. The paper has a picture and no numbers (figure 2), of models that "
+                "are trained with as many sentences as are read, and of one that is trained with 32."
+            )
+    for part, title in FURTHER.items():
         rows = report.part(part)
-        if rows:
-            yield Heading(title)
-            yield _table(rows, report.names)
+        yield from _by_set(report, rows, title)
         if part == "seeds" and len(rows) > 1:
             values = [100 * row.average for row in rows]
             yield Text(f"Mean {np.mean(values):.1f}, standard deviation {np.std(values, ddof=1):.1f}.")
-        if rows or part in ("matrix", "ablations"):
-            yield from _paper(part)
+        yield from _paper(part)
     if report.models:
         yield Heading("Trained models")
         head = ("model", "steps", "of", "phrase pairs seen", "of each language", "minutes (wall clock)")
-        yield Table(head, tuple(_training(report)))
+        yield Table(head, tuple(_training(name, facts) for name, facts in report.models.items()))
 
 
-def _training(report: Report) -> Iterator[tuple[str, ...]]:
-    for name, facts in report.models.items():
-        steps, planned = facts["steps"], facts["settings"]["training"]["steps"]
-        minutes = facts["training_seconds"] / 60
-        seen = facts["phrase_pairs_seen"]
-        yield name, str(steps), str(planned), f"{seen:,}", _of_each(seen, facts["phrases"]), f"{minutes:.1f}"
-
-
-def _of_each(seen: int, sets: Sequence[Mapping[str, Any]]) -> str:
-    """Of the pairs that a model saw about how many were of each set: a batch is drawn from all alike."""
-    sizes = {own["name"]: own["statistics"]["train"]["pairs"] for own in sets}
-    return ", ".join(f"{name} {seen * size / sum(sizes.values()):,.0f}" for name, size in sizes.items())
-
-
-def _table(rows: Sequence[Row], names: Sequence[str]) -> Table:
-    """Rows with an average where all planned sets are there, and its interval."""
-    shown = [name for name in names if any(name in row.planned for row in rows)]
+def _by_set(report: Report, rows: Sequence[Row], title: str, level: int = 2) -> Iterator[Block]:
+    """Rows with a column per set, and an average with its interval where all planned sets are there."""
+    if not rows:
+        return
+    yield Heading(title.format(source=report.source), level)
+    names = [name for name in report.names if any(name in row.planned for row in rows)]
     lines = []
     for row in rows:
-        cells = [f"{100 * row.answers[name].accuracy:.1f}" if name in row.answers else "" for name in shown]
+        cells = [f"{100 * row.answers[name].accuracy:.1f}" if name in row.answers else "" for name in names]
         ends = (f"{100 * row.average:.1f}", f"{100 * row.score.low:.1f} to {100 * row.score.high:.1f}")
         lines.append((row.name, *cells, *(("", "") if row.missing else ends)))
-    return Table(("system", *shown, "avg", "95 %"), tuple(lines))
+    yield Table(("system", *names, "avg", "95 %"), tuple(lines))
 
 
-def _of_several_words(report: Report) -> Iterator[Row]:
-    """The rows of the four settings for such pairs alone."""
-    for part in SETTINGS:
-        for row in report.part(part):
-            narrowed = {name: asked.of_several_words() for name, asked in row.answers.items() if asked.several.any()}
-            if narrowed:
-                yield Row(part, f"{part}: {row.name}", row.planned, narrowed)
+def _points(gain: Comparison) -> list[str]:
+    return [f"{100 * value:+.1f}" for value in (gain.value, gain.low, gain.high)]
+
+
+def _swept(report: Report) -> Iterator[tuple[str, ...]]:
+    """The sweep over layers: a line per system and set and for their average, a column per layer."""
+    for kind in SWEPT:
+        rows = [row for row in report.part("layers") if row.name.rpartition("@")[0] == kind]
+        for name in report.names:
+            if rows and all(name in row.answers for row in rows):
+                yield f"{kind}: {name}", *(f"{100 * row.answers[name].accuracy:.1f}" for row in rows)
+        if rows and not any(row.missing for row in rows):
+            yield f"{kind}: average", *(f"{100 * row.average:.1f}" for row in rows)
+
+
+def _numbered(systems: Mapping[str, Mapping[int, float]], numbers: Sequence[int]) -> Table:
+    lines = [(name, *(f"{own[n]:.1f}" if n in own else "" for n in numbers)) for name, own in systems.items()]
+    return Table(("system", *map(str, numbers)), tuple(lines))
 
 
 def _paper(part: str) -> Iterator[Block]:
@@ -172,79 +209,12 @@ def _paper(part: str) -> Iterator[Block]:
             yield Table(("the paper", *table["columns"]), tuple(rows))
 
 
-def _missing(report: Report) -> list[str]:
-    """A line for each part with what it lacks."""
-    lines = []
-    for part in dict.fromkeys(row.part for row in report.rows):
-        own = [row for row in report.rows if row.part == part and row.missing]
-        if part in ("layers", "examples"):  # many rows of the same few systems
-            names = dict.fromkeys(row.name.rpartition("@")[0] for row in own)
-            told = list(names)
-        else:
-            told = [row.name if not row.answers else f"{row.name} ({', '.join(row.missing)})" for row in own]
-        if told:
-            lines.append(f"{part}: {'; '.join(told)}")
-    return lines
-
-
-def _differences(report: Report) -> Iterator[tuple[str, ...]]:
-    corrected = holm({name: gain.p for name, (gain, _) in report.differences.items()})
-    for name, (gain, both) in report.differences.items():
-        points = (f"{100 * value:+.1f}" for value in (gain.value, gain.low, gain.high))
-        yield (name, *points, f"{gain.p:.4f}", f"{corrected[name]:.4f}", ", ".join(both))
-
-
-def _layers(report: Report) -> Iterator[Block]:
-    """The sweep over layers: a line per system and set, a column per layer."""
-    rows = report.part("layers")
-    lines = []
-    for kind in SWEPT:
-        own = [row for row in rows if row.name.rpartition("@")[0] == kind]
-        for name in report.names:
-            if own and all(name in row.answers for row in own):
-                lines.append((f"{kind}: {name}", *(f"{100 * row.answers[name].accuracy:.1f}" for row in own)))
-        if own and not any(row.missing for row in own):
-            lines.append((f"{kind}: average", *(f"{100 * row.average:.1f}" for row in own)))
-    if lines:
-        yield Heading("Layers, on development pairs")
-        yield Table(("system", *(str(n) for n in range(len(lines[0]) - 1))), tuple(lines))
-    if trained := _by_number(report, "layers, trained"):
-        layers = sorted({layer for own in trained.values() for layer in own})
-        yield Heading("Layers of trained models, on development pairs")
-        yield _sweep(trained, layers)
-    if lines or trained:
-        yield from _paper("layers")
-
-
-def counted(report: Report) -> dict[str, dict[int, float]]:
-    """Accuracy in % by system and number of example sentences."""
-    return _by_number(report, "examples")
-
-
-def _by_number(report: Report, part: str) -> dict[str, dict[int, float]]:
-    """Accuracy in % by system and the number in the names `SYSTEM@NUMBER` of a part's rows."""
-    made: dict[str, dict[int, float]] = {}
-    for row in report.part(part):
-        name, _, number = row.name.rpartition("@")
-        made.setdefault(name, {})[int(number)] = 100 * row.average
-    return made
-
-
-def _sweep(found: Mapping[str, Mapping[int, float]], numbers: Sequence[int]) -> Table:
-    lines = [(name, *(f"{own[n]:.1f}" if n in own else "" for n in numbers)) for name, own in found.items()]
-    return Table(("system", *map(str, numbers)), tuple(lines))
-
-
-def _counts(report: Report, picture: str | None) -> Iterator[Block]:
-    found = counted(report)
-    if found:
-        yield Heading("Number of example sentences, on development pairs")
-        yield _sweep(found, COUNTS)
-        if picture:
-            yield Text(
-                f"The same as a picture: {picture}. The paper has a picture and no numbers (figure 2), of models that "
-                "are trained with as many sentences as are read, and of one that is trained with 32."
-            )
+def _training(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a model saw in training; a batch is drawn from the pairs of all sets alike."""
+    seen, planned = facts["phrase_pairs_seen"], facts["settings"]["training"]["steps"]
+    sizes = {own["name"]: own["statistics"]["train"]["pairs"] for own in facts["phrases"]}
+    of_each = ", ".join(f"{pair} {seen * size / sum(sizes.values()):,.0f}" for pair, size in sizes.items())
+    return name, str(facts["steps"]), str(planned), f"{seen:,}", of_each, f"{facts['training_seconds'] / 60:.1f}"
 
 
 def as_dict(report: Report) -> dict[str, Any]:
@@ -253,7 +223,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "version": __version__,
         "suite": "xpr",
         "notes": list(report.notes),
-        "missing": _missing(report),
+        "missing": report.missing,
         "layers": dict(report.layers),
         "source": report.source,
         "models": {
@@ -264,7 +234,7 @@ def as_dict(report: Report) -> dict[str, Any]:
             {
                 "part": row.part,
                 "name": row.name,
-                "sets": {name: asdict(score([own])) for name, own in row.answers.items()},
+                "sets": {name: asdict(score([asked])) for name, asked in row.answers.items()},
                 "missing": list(row.missing),
                 "average": None if row.missing else asdict(row.score),
             }
@@ -280,15 +250,16 @@ def write_report(report: Report, path: Path) -> None:
     if path.suffix == ".json":
         text = json.dumps(as_dict(report), ensure_ascii=False, indent=1) + "\n"
     else:
-        drawn = plot_counts(counted(report), path.with_suffix(".svg"))
-        text = as_markdown(list(as_blocks(report, path.with_suffix(".svg").name if drawn else None)))
+        picture = path.with_suffix(".svg")
+        drawn = _plot(report.by_number("examples"), picture)
+        text = as_markdown(list(as_blocks(report, picture.name if drawn else None)))
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
-def plot_counts(counts: Mapping[str, Mapping[int, float]], path: Path) -> bool:
+def _plot(systems: Mapping[str, Mapping[int, float]], path: Path) -> bool:
     """Draw accuracy against the number of example sentences; returns whether there was something to draw."""
-    if not counts:
+    if not systems:
         return False
     if find_spec("matplotlib") is None:
         log.info("%s is not drawn: it needs `pip install matplotlib`", path)
@@ -297,8 +268,8 @@ def plot_counts(counts: Mapping[str, Mapping[int, float]], path: Path) -> bool:
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
-    for name, own in counts.items():
-        axes.plot(list(own), list(own.values()), marker="o", label=name)
+    for name, accuracies in systems.items():
+        axes.plot(list(accuracies), list(accuracies.values()), marker="o", label=name)
     axes.set_xscale("log", base=2)
     axes.set_xticks(COUNTS, [str(n) for n in COUNTS])
     axes.set_xlabel("example sentences per phrase")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from eval.data.concepts import concept
 from eval.metrics.formulas import mean_rows
 from eval.significance import SEED, Comparison, Interval, compare, interval
+from eval.xpr.mapping import unit
 from rag_mt.base.types import Floats
 from rag_mt.text.words import word_spans
 from retrievers.xpr.examples import ExampleSet, Rows, Split
@@ -26,74 +27,69 @@ Vectors = Callable[[int, NDArray[np.int64]], Floats]
 @dataclass(frozen=True)
 class Task:
     """What is asked of a set: the phrases of `pairs` (n, 2), each in both directions. Side s is searched among
-    `candidates[s]`, of which the first `own[s]` are the phrases of the pairs themselves and the others are not.
+    `candidates[s]`, of which the first `asked[s]` are the phrases of the pairs themselves.
 
-    `concepts` (n,) are what the English phrases are about, in all sets alike (`finetune.xpr.build.concept`); `several`
-    (n,) says which pairs have a phrase of several words.
+    `answers[s][n]` are the phrases of side s that translate pair n. `concepts` (n,) are what the English phrases are
+    about, in all sets alike (`eval.data.concepts`); `several` (n,) says which pairs have a phrase of several words.
     """
 
     name: str
     pairs: Rows
     candidates: tuple[NDArray[np.int64], NDArray[np.int64]]
-    own: tuple[int, int]
+    asked: tuple[int, int]
     answers: tuple[list[frozenset[int]], list[frozenset[int]]]
     concepts: NDArray[np.str_]
     several: Bits
 
 
-def task(own: ExampleSet, split: Split, others: int, most: int | None = None) -> Task:
-    """The task of a split with at most `others` further candidates on each side, the first ones of the set.
-
-    With `most` it asks about so many pairs only (those of concepts drawn by a fixed seed), and searches among
-    their phrases and the others.
-    """
-    pairs = own.pairs(split)
-    answers = own.answers(split, 0), own.answers(split, 1)
+def task(examples: ExampleSet, split: Split, others: int, most: int | None = None) -> Task:
+    """The task of a split, with the first `others` phrases of no pair as further candidates on each side. With `most`
+    it asks about so many pairs only, those of concepts drawn by a fixed seed."""
+    pairs = examples.pairs(split)
+    chosen = np.arange(len(pairs))
     if most is not None and len(pairs) > most:
-        concepts, own_concept = np.unique(pairs[:, 1], return_inverse=True)
-        rank = np.random.default_rng(SEED).permutation(len(concepts))[own_concept]
+        concepts, concept_of = np.unique(pairs[:, 1], return_inverse=True)
+        rank = np.random.default_rng(SEED).permutation(len(concepts))[concept_of]
         chosen = np.sort(np.argsort(rank, kind="stable")[:most])
-        pairs = pairs[chosen]
-        answers = [answers[0][n] for n in chosen], [answers[1][n] for n in chosen]
-    candidates, counts = [], []
-    for side in (0, 1):
-        _, first = np.unique(pairs[:, side], return_index=True)
-        asked = pairs[np.sort(first), side].astype(np.int64)
-        paired = len(np.unique(own.pairs(split)[:, side]))
-        candidates.append(np.concatenate([asked, own.candidates(split, side)[paired:][:others]]))
-        counts.append(len(asked))
-    texts = [[side.phrases[row] for row in pairs[:, n]] for n, side in enumerate(own.sides)]
-    several = np.array(
-        [any(len(word_spans(text)) > 1 for text in both) for both in zip(*texts, strict=True)], dtype=bool
+    pairs = pairs[chosen]
+    asked = [np.array(list(dict.fromkeys(pairs[:, side].tolist())), np.int64) for side in (0, 1)]
+    candidates = [np.concatenate([own, examples.unpaired(side)[:others]]) for side, own in enumerate(asked)]
+    answers = [[own[n] for n in chosen] for own in (examples.answers(split, 0), examples.answers(split, 1))]
+    texts = [[side.phrases[phrase] for phrase in pairs[:, n]] for n, side in enumerate(examples.sides)]
+    several = [max(len(word_spans(text)) for text in pair) > 1 for pair in zip(*texts, strict=True)]
+    return Task(
+        examples.name,
+        pairs,
+        (candidates[0], candidates[1]),
+        (len(asked[0]), len(asked[1])),
+        (answers[0], answers[1]),
+        np.array([concept(text) for text in texts[1]], dtype=np.str_),
+        np.array(several, dtype=bool),
     )
-    about = np.array([concept(text) for text in texts[1]], dtype=np.str_)
-    return Task(own.name, pairs, (candidates[0], candidates[1]), (counts[0], counts[1]), answers, about, several)
 
 
 @dataclass(frozen=True)
 class Result:
     """Which pairs were answered rightly, (2, pairs): asked in the first language and answered in English, and the
-    other way round. `among_own` is the same when only the phrases of the pairs are searched."""
+    other way round; among all candidates, and among the phrases of the pairs alone."""
 
     among_all: Bits
     among_own: Bits
 
 
-def result(own: Task, vectors: Vectors) -> Result:
-    """What a system finds. Of equally near candidates the first one counts; a phrase whose vector is zero finds
+def result(task: Task, vectors: Vectors) -> Result:
+    """What a system answers. Of equally near candidates the first one counts; a phrase whose vector is zero finds
     nothing."""
-    sides = [vectors(side, own.candidates[side]) for side in (0, 1)]
-    sides = [side / np.maximum(np.linalg.norm(side, axis=1, keepdims=True), 1e-12) for side in sides]
-    found = np.zeros((2, 2, len(own.pairs)), bool)
-    for asked in (0, 1):
-        order = np.argsort(own.candidates[asked][: own.own[asked]])
-        places = order[np.searchsorted(own.candidates[asked][: own.own[asked]], own.pairs[:, asked], sorter=order)]
-        queries = sides[asked][places]
-        for kind, count in enumerate((len(sides[1 - asked]), own.own[1 - asked])):
-            rows = own.candidates[1 - asked][nearest(queries, sides[1 - asked][:count])]
-            right = [row in own.answers[1 - asked][n] for n, row in enumerate(rows.tolist())]
-            found[kind, asked] = np.array(right, dtype=bool) & queries.any(axis=1)
-    return Result(found[0], found[1])
+    sides = [unit(vectors(side, task.candidates[side])) for side in (0, 1)]
+    right = np.zeros((2, 2, len(task.pairs)), bool)
+    for asked, searched in ((0, 1), (1, 0)):
+        row_of = {phrase: row for row, phrase in enumerate(task.candidates[asked].tolist())}
+        queries = sides[asked][[row_of[phrase] for phrase in task.pairs[:, asked].tolist()]]
+        for kind, count in enumerate((len(sides[searched]), task.asked[searched])):
+            best = task.candidates[searched][nearest(queries, sides[searched][:count])].tolist()
+            right[kind, asked] = [phrase in own for phrase, own in zip(best, task.answers[searched], strict=True)]
+        right[:, asked] &= queries.any(axis=1)
+    return Result(right[0], right[1])
 
 
 def nearest(queries: Floats, candidates: Floats) -> NDArray[np.int64]:
@@ -120,9 +116,9 @@ class Asked:
         return Asked(self.right[:, self.several], self.concepts[self.several], self.several[self.several])
 
 
-def score(asked: Sequence[Asked]) -> Interval:
+def score(sets: Sequence[Asked]) -> Interval:
     """Accuracy averaged over sets, with its 95 % interval over concepts."""
-    return interval([mean_rows(own.right.mean(0)) for own in asked], "mean", [own.concepts for own in asked])
+    return interval([mean_rows(own.right.mean(0)) for own in sets], "mean", [own.concepts for own in sets])
 
 
 def compared(ours: Sequence[Asked], theirs: Sequence[Asked]) -> Comparison:

@@ -22,7 +22,7 @@ from finetune.xpr.batches import Chunk, Collator, XprBatch, XprPool
 from finetune.xpr.config import Config
 from finetune.xpr.dev import dev_accuracy
 from rag_mt.base.fingerprints import settings_hash
-from retrievers.xpr.head import XprHead, XprSettings
+from retrievers.xpr.model import XprHead, XprSettings
 
 
 class XprTrainer(Trainer[XprBatch]):

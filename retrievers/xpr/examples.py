@@ -32,6 +32,8 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "test", "known")
 """`known` pairs are further translations that the lexicon has: neither trained on nor asked for, but right answers."""
 
 Rows = NDArray[np.int32]
+Numbers = Sequence[int] | NDArray[np.integer[Any]]
+"""The numbers of phrases or of sentences in a side."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +54,22 @@ class Side:
         """The examples of phrase p are rows `bounds[p]` to `bounds[p + 1]` of `examples`, int64 (phrases + 1,)."""
         return np.searchsorted(self.examples[:, 0], np.arange(len(self.phrases) + 1)).astype(np.int64)
 
-    def examples_of(self, phrases: Sequence[int] | NDArray[np.integer[Any]], most: int) -> Rows:
+    def examples_of(self, phrases: Numbers, most: int) -> Rows:
         """The first `most` examples of each of these phrases, (examples, 4) with the position in `phrases` in the
         first column."""
         wanted = np.asarray(phrases, dtype=np.int64)
         first = self.bounds[wanted]
         counts = np.minimum(self.bounds[wanted + 1] - first, most)
-        place = np.repeat(np.arange(len(wanted)), counts)
-        within = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows: NDArray[np.int32] = self.examples[np.repeat(first, counts) + within]
-        rows[:, 0] = place
+        positions = np.repeat(np.arange(len(wanted)), counts)
+        within = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows: Rows = self.examples[np.repeat(first, counts) + within]
+        rows[:, 0] = positions
         return rows
 
-    def texts(self, sentences: Sequence[int] | NDArray[np.integer[Any]]) -> list[str]:
+    def texts(self, sentences: Numbers) -> list[str]:
         """The texts of these sentences."""
-        made: list[str] = self.sentences.column("text").take(pa.array(np.asarray(sentences))).to_pylist()
-        return made
+        texts: list[str] = self.sentences.column("text").take(pa.array(np.asarray(sentences))).to_pylist()
+        return texts
 
     def alone(self) -> Side:
         """The same phrases without their sentences: each is its own and only example."""
@@ -100,23 +102,19 @@ class ExampleSet:
         """The pairs of a split, (pairs, 2) source and target phrase."""
         return self.rows[self.rows[:, 2] == SPLITS.index(split), :2]
 
-    def candidates(self, split: Split, side: int) -> NDArray[np.int64]:
-        """What is searched for answers in side 0 (source) or 1 (target): the phrases of the split, in the order of its
-        pairs, then the phrases that belong to no pair of any split but perhaps to `known` ones."""
-        asked = self.rows[:, 2] != SPLITS.index("known")
-        paired = np.zeros(len(self.sides[side].phrases), bool)
-        paired[self.rows[asked, side]] = True
-        own = self.pairs(split)[:, side].astype(np.int64)
-        _, first = np.unique(own, return_index=True)
-        return np.concatenate([own[np.sort(first)], np.flatnonzero(~paired)])
+    def unpaired(self, side: int) -> NDArray[np.int64]:
+        """The phrases of side 0 (source) or 1 (target) that belong to no pair of any split but perhaps to `known` ones:
+        further candidates of a search."""
+        paired = self.rows[self.rows[:, 2] != SPLITS.index("known"), side]
+        return np.setdiff1d(np.arange(len(self.sides[side].phrases)), paired)
 
     def answers(self, split: Split, side: int) -> list[frozenset[int]]:
         """For each pair of the split the phrases of side 0 or 1 that the lexicon, in any split, has as a translation of
         its phrase of the other side."""
-        known: dict[int, set[int]] = {}
+        translations: dict[int, set[int]] = {}
         for asked, answer in self.rows[:, [1 - side, side]].tolist():
-            known.setdefault(asked, set()).add(answer)
-        return [frozenset(known[asked]) for asked in self.pairs(split)[:, 1 - side].tolist()]
+            translations.setdefault(asked, set()).add(answer)
+        return [frozenset(translations[asked]) for asked in self.pairs(split)[:, 1 - side].tolist()]
 
 
 def sentence_table(texts: Sequence[str], files: Sequence[str] = (), lines: Sequence[int] = ()) -> pa.Table:
@@ -152,17 +150,14 @@ def write_examples(
 
 def open_examples(folder: Path) -> ExampleSet:
     """The set in a folder, memory-mapped. Raises UserError where there is none, and for one that is damaged."""
+    command = "`python -m finetune.xpr.data`"
     if not (folder / MANIFEST).is_file():
-        raise UserError(
-            f"there are no phrase pairs with examples in {folder}: make them with `python -m finetune.xpr.data`"
-        )
+        raise UserError(f"there are no phrase pairs with examples in {folder}: make them with {command}")
     manifest = read_json(folder / MANIFEST)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise UserError(
-            f"{folder} is of another format than {FORMAT}: make it again with `python -m finetune.xpr.data`"
-        )
+        raise UserError(f"{folder} is of another format than {FORMAT}: make it again with {command}")
     if wrong := [name for name, own in manifest["files"].items() if not _is_whole(folder / name, own)]:
-        raise UserError(f"{folder} is damaged ({', '.join(wrong)}): make it again with `python -m finetune.xpr.data`")
+        raise UserError(f"{folder} is damaged ({', '.join(wrong)}): make it again with {command}")
     source, target = (_open_side(folder, language) for language in manifest["languages"])
     rows: Rows = np.load(folder / PAIRS, allow_pickle=False)
     return ExampleSet(manifest["name"], source, target, rows, manifest)
@@ -173,10 +168,8 @@ def _files(language: str) -> tuple[str, str, str]:
 
 
 def _is_whole(path: Path, recorded: Mapping[str, Any]) -> bool:
-    if not path.is_file() or path.stat().st_size != recorded["size"]:
-        return False
-    whole: bool = remembered_sha256(path) == recorded["sha256"]
-    return whole
+    size_is_right = path.is_file() and path.stat().st_size == recorded["size"]
+    return bool(size_is_right and remembered_sha256(path) == recorded["sha256"])
 
 
 def _open_side(folder: Path, language: str) -> Side:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import nn
 
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import remembered_sha256, settings_hash
 from rag_mt.base.types import Floats
 from rag_mt.models.loading import LoadedEncoder, load_encoder
+from rag_mt.models.trained import ModelSettings, save_head
 from rag_mt.text.words import token_words
 from retrievers.ccpr.heads import ENCODER
 from retrievers.encoders.encoder import TransformerEncoder
 from retrievers.encoders.families import family_of
-from retrievers.xpr.examples import Rows, Side
-from retrievers.xpr.head import WEIGHTS, XprHead, XprSettings
+from retrievers.xpr.examples import Numbers, Rows, Side
 
+HEAD = "head.safetensors"
+WIDER = 4
 SENTENCES = 32
 """Number of example sentences of a phrase in a search (XPR, section 4.2)."""
 BEST_LAYERS = {"embedded:e5-small": 11}
@@ -30,30 +32,74 @@ BLOCK = 4096
 """Number of examples whose sentences are encoded at once, and of phrases that are projected at once."""
 
 
-@dataclass
-class Sums:
-    """Sums of states over the examples of phrases, `sums` float32 (counts, layers, phrases, hidden), and how many
-    examples are in each sum, `seen` float32 (counts, phrases). A sum for a count c is over the first c examples of each
-    phrase. `done` is the number of examples added so far, in the order of sentences."""
+@dataclass(frozen=True)
+class XprSettings(ModelSettings):
+    """What makes an XPR model beside its weights.
 
-    sums: Floats
-    seen: Floats
-    done: int = 0
+    `encoder` names the base encoder and `layer` the hidden layer whose token states are averaged (the layers above are
+    not run); `head` tells whether there is a projection head. A sentence has up to `max_tokens` tokens; `sentences` is
+    the number of example sentences that the model was trained with, 0 for phrases alone.
+    """
 
-    @staticmethod
-    def none(counts: int, layers: int, phrases: int, hidden: int) -> Sums:
-        """Sums without any example."""
-        shape = (counts, layers, phrases, hidden)
-        return Sums(np.zeros(shape, dtype=np.float32), np.zeros((counts, phrases), dtype=np.float32))
+    FILE, KIND, COMMAND = "xpr.json", "XPR model", "python -m finetune.xpr"
 
-    @property
-    def means(self) -> Floats:
-        """The means, in the shape of `sums`; zeros for phrases without examples."""
-        means: Floats = (self.sums / np.maximum(self.seen, 1)[:, None, :, None]).astype(np.float32, copy=False)
-        return means
+    layer: int
+    hidden: int
+    head: bool = True
+    sentences: int = 4
+    max_tokens: int = 128
+    prefix: str = ""
 
 
 is_xpr_model = XprSettings.is_model
+
+
+class XprHead(nn.Module):
+    """Mean states of a phrase to its vector: Linear(d, 4d), ReLU, Linear(4d, d), then length 1 (XPR, section 3.2).
+
+    Without a projection head only the length is changed.
+    """
+
+    def __init__(self, settings: XprSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        size = settings.hidden
+        layers = (nn.Linear(size, WIDER * size), nn.ReLU(), nn.Linear(WIDER * size, size)) if settings.head else ()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Vectors (phrases, hidden) of length 1 of states (phrases, hidden); zeros stay zeros without a head."""
+        return nn.functional.normalize(self.layers(states.float()), dim=-1)
+
+    @torch.no_grad()
+    def begin_as_identity(self) -> None:
+        """Set the weights so that the head returns what it is given, x = relu(x) - relu(-x), with the other half of
+        its hidden units free to learn: a short training need not first find again what the encoder knows."""
+        if not self.settings.head:
+            return
+        first, last = self.layers[0], self.layers[-1]
+        assert isinstance(first, nn.Linear) and isinstance(last, nn.Linear)
+        size = self.settings.hidden
+        one = torch.eye(size)
+        first.weight[: 2 * size] = torch.cat([one, -one])
+        last.weight.zero_()
+        last.weight[:, : 2 * size] = torch.cat([one, -one], dim=1)
+        first.bias.zero_()
+        last.bias.zero_()
+
+    def save(self, folder: Path, dtype: torch.dtype = torch.float16) -> None:
+        """Write settings and, if there is a head, weights."""
+        self.settings.save(folder)
+        if self.settings.head:
+            save_head(self, folder / HEAD, dtype)
+
+    @staticmethod
+    def load(folder: Path) -> XprHead:
+        """Read settings and weights, in evaluation mode; raises UserError for what does not belong together."""
+        head = XprHead(XprSettings.load(folder))
+        if head.settings.head:
+            head.settings.load_head(head, folder / HEAD)
+        return head.eval()
 
 
 def open_xpr(name: str, device: str = "auto", dtype: str = "auto") -> XprEncoder:
@@ -64,8 +110,7 @@ def open_xpr(name: str, device: str = "auto", dtype: str = "auto") -> XprEncoder
     folder = XprSettings.folder(name)
     head = XprHead.load(folder)
     loaded = head.settings.load_encoder(folder, folder / ENCODER, device, dtype)
-    weights = remembered_sha256(folder / WEIGHTS) if head.settings.head else ""
-    return XprEncoder(name, loaded, head, weights)
+    return XprEncoder(name, loaded, head, remembered_sha256(folder / HEAD) if head.settings.head else "")
 
 
 def untrained_xpr(
@@ -82,6 +127,23 @@ def untrained_xpr(
         raise UserError(f"layer {layer} of {name}: it has layers 0 to {depth}")
     settings = XprSettings(name, layer, int(loaded.model.config.hidden_size), head=False, prefix=family.prefix("query"))
     return XprEncoder(name, loaded, XprHead(settings).eval())
+
+
+@dataclass
+class Sums:
+    """Sums of states over the examples of phrases, `sums` float32 (counts, layers, phrases, hidden), and how many
+    examples are in each sum, `seen` float32 (counts, phrases). A sum for a count c is over the first c examples of each
+    phrase. `done` is the number of examples added so far, in the order of sentences."""
+
+    sums: Floats
+    seen: Floats
+    done: int = 0
+
+    @property
+    def means(self) -> Floats:
+        """The means, in the shape of `sums`; zeros for phrases without examples."""
+        means: Floats = (self.sums / np.maximum(self.seen, 1)[:, None, :, None]).astype(np.float32, copy=False)
+        return means
 
 
 class XprEncoder(TransformerEncoder):
@@ -116,37 +178,35 @@ class XprEncoder(TransformerEncoder):
                 means[at, rows[seen]] = (sums[last + 1] - sums[first]) / (last - first + 1)[:, None]
         return means
 
-    def side_states(self, side: Side, phrases: NDArray[np.integer[Any]], most: int, layers: Sequence[int]) -> Floats:
-        """The mean of `example_states` over the first `most` examples of phrases of `side`, given by their numbers:
-        float32 (layers, phrases, hidden). Each sentence is encoded once. Examples without tokens do not count."""
-        states: Floats = self.side_states_by_count(side, phrases, (most,), layers)[0]
-        return states
+    def side_states(self, side: Side, phrases: Numbers, most: int, layers: Sequence[int]) -> Floats:
+        """The mean of `example_states` over the first `most` examples of phrases of `side`, or of the phrases alone if
+        that is 0, float32 (layers, phrases, hidden). Examples without tokens do not count."""
+        means: Floats = self.side_states_by_count(side, phrases, (most,), layers)[0]
+        return means
 
     def side_states_by_count(
-        self, side: Side, phrases: NDArray[np.integer[Any]], counts: Sequence[int], layers: Sequence[int]
+        self, side: Side, phrases: Numbers, counts: Sequence[int], layers: Sequence[int]
     ) -> Floats:
         """As `side_states` for several numbers of examples, (counts, layers, phrases, hidden), in one pass."""
         *_, sums = self.growing_sums(side, phrases, counts, layers)
         return sums.means
 
     def growing_sums(
-        self,
-        side: Side,
-        phrases: NDArray[np.integer[Any]],
-        counts: Sequence[int],
-        layers: Sequence[int],
-        begun: Sums | None = None,
+        self, side: Side, phrases: Numbers, counts: Sequence[int], layers: Sequence[int], begun: Sums | None = None
     ) -> Iterator[Sums]:
         """The sums behind `side_states_by_count` after each block of sentences, starting from `begun` if given.
 
         It is the same object each time: first as it was at the start, last when every example is in it.
         """
+        if not any(counts):
+            side, counts = side.alone(), [1] * len(counts)
         examples = side.examples_of(phrases, max(counts))
         first = np.searchsorted(examples[:, 0], np.arange(len(phrases)))
         within = np.arange(len(examples)) - first[examples[:, 0]]
         by_sentence = np.argsort(examples[:, 1], kind="stable")  # so that a sentence is read once for all its phrases
         sentences = examples[by_sentence, 1]
-        total = begun or Sums.none(len(counts), len(layers), len(phrases), self.hidden)
+        shape = (len(counts), len(layers), len(phrases), self.hidden)
+        total = begun or Sums(np.zeros(shape, np.float32), np.zeros((len(counts), len(phrases)), np.float32))
         yield total
         while total.done < len(examples):
             # A block ends with the last example of a sentence.
@@ -156,9 +216,9 @@ class XprEncoder(TransformerEncoder):
             block, numbers = np.unique(examples[rows, 1], return_inverse=True)
             spans = np.concatenate([numbers[:, None].astype(np.int32), examples[rows, 2:]], axis=1)
             states = self.example_states(side.texts(block), spans, layers)
-            there = states.any(axis=(0, 2))
+            seen = states.any(axis=(0, 2))
             for at, count in enumerate(counts):
-                used = np.flatnonzero(there & (within[rows] < count))
+                used = np.flatnonzero(seen & (within[rows] < count))
                 owners = examples[rows[used], 0]
                 np.add.at(total.seen[at], owners, 1)
                 for layer in range(len(layers)):

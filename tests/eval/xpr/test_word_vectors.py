@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.xpr.word_vectors import WordTraining, WordVectors, load_words, train_words, words_of
+from eval.xpr.baselines import WordTraining, WordVectors, load_words, train_words, words_of
 from rag_mt.base.errors import UserError
 
 pytest.importorskip("floret")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,16 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 from eval.data.phrase_sets import PhraseSet
 from eval.data.sample_phrases import as_examples
 from eval.phrases.__main__ import main
-from eval.xpr.baselines import Maps, States, Words, sentences_of
-from eval.xpr.cells import Cells, OutOfTimeError
+from eval.xpr.baselines import Maps, States, Words, WordTraining, sentences_of
 from eval.xpr.mapping import SelfLearning
-from eval.xpr.models import Models, example_vectors
+from eval.xpr.models import Models
 from eval.xpr.scores import result, task
-from eval.xpr.word_vectors import WordTraining
+from eval.xpr.suite import Cells, OutOfTimeError
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
 from retrievers.ccpr.heads import ENCODER
 from retrievers.xpr.examples import ExampleSet, Side, open_examples, sentence_table, write_examples
-from retrievers.xpr.head import XprHead, XprSettings
-from retrievers.xpr.model import untrained_xpr
+from retrievers.xpr.model import XprHead, XprSettings, untrained_xpr
 
 FIRST = ("old", "small", "green", "quiet", "broken", "wooden", "heavy", "empty")
 SECOND = ("bridge", "garden", "letter", "window", "engine", "harbour", "ticket", "basket", "mirror")
@@ -258,7 +256,6 @@ def test_sums_go_on_where_time_ran_out(
     phrases: Path, letters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Phrases that share sentences, in blocks of one or two sentences: each is encoded once, over all runs."""
-    monkeypatch.setattr("eval.xpr.cells.BLOCKS", 2)
     monkeypatch.setattr("retrievers.xpr.model.BLOCK", 3)
     own = open_examples(phrases / "de-en")
     side = own.source
@@ -279,13 +276,13 @@ def test_sums_go_on_where_time_ran_out(
         return states_of(texts, spans, layers)
 
     monkeypatch.setattr(encoder, "example_states", counting)
-    sets = replace(own, source=shared)
-    rest = ({"n": 1}, encoder, 2, sets, 32, 0, rows)
+    growing = partial(encoder.growing_sums, shared, rows, (32,), (2,))
     with pytest.raises(OutOfTimeError):
-        example_vectors(cells, *rest)
+        cells.summed({"n": 1}, 0, rows, growing)
     assert len(encoded) == 6
     for _ in range(2):
-        np.testing.assert_allclose(example_vectors(Cells(tmp_path), *rest), wanted, atol=1e-6)
+        sums = Cells(tmp_path).summed({"n": 1}, 0, rows, growing)
+        np.testing.assert_allclose(encoder.project(sums.means[0, 0]), wanted, atol=1e-6)
     assert sorted(encoded) == sorted(side.texts(np.arange(10))), "each sentence once in three runs"
     assert late.kept("x", {"n": 3}, None, 0, lambda: 1 / 0) is None, "nothing is begun after the deadline"
 
@@ -394,7 +391,7 @@ def test_aligned_phrases_become_a_set(tmp_path: Path) -> None:
 
 
 def test_without_phrases_the_sample_corpus_is_tried(common, phrases, capsys, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("eval.xpr.__main__.sample_phrases", lambda *_: phrases)
+    monkeypatch.setattr("eval.xpr.suite.sample_phrases", lambda *_: phrases)
     code, text, notes = run(capsys, *common, "--phrases", "", "--runs", str(tmp_path), "--parts", "none")
     assert code == 0, notes
     assert "measures nothing" in notes and "quick form on the sample corpus" in text

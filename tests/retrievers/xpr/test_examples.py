@@ -45,11 +45,10 @@ def test_what_was_written_is_read(found: ExampleSet) -> None:
             assert own.texts([sentence])[0][start:end] == own.phrases[phrase]
 
 
-def test_candidates_are_the_splits_phrases_and_those_of_no_pair(found: ExampleSet) -> None:
+def test_phrases_of_no_pair_are_further_candidates(found: ExampleSet) -> None:
     """`home` stands in a known pair only, `rest` in none: both are searched with any split."""
-    assert found.candidates("test", 1).tolist() == [2, 3, 4, 5]
-    assert found.candidates("train", 1).tolist() == [0, 4, 5]
-    assert found.candidates("dev", 0).tolist() == [1, 4]
+    assert found.unpaired(1).tolist() == [4, 5]
+    assert found.unpaired(0).tolist() == [4]
 
 
 def test_known_translations_are_answers(found: ExampleSet) -> None:

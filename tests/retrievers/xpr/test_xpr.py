@@ -23,8 +23,15 @@ from retrievers.encoders.encoder import TransformerEncoder
 from retrievers.encoders.families import Family
 from retrievers.registry import build_for, encoder_for, maker_for, open_retriever
 from retrievers.xpr.examples import Side, sentence_table
-from retrievers.xpr.head import XprHead, XprSettings
-from retrievers.xpr.model import BEST_LAYERS, XprEncoder, is_xpr_model, open_xpr, untrained_xpr
+from retrievers.xpr.model import (
+    BEST_LAYERS,
+    XprEncoder,
+    XprHead,
+    XprSettings,
+    is_xpr_model,
+    open_xpr,
+    untrained_xpr,
+)
 from retrievers.xpr.units import XprUnits
 from tests.finetune.xpr_sets import loader_of
 
