@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rag_mt.base.errors import UserError
-from rag_mt.base.types import Origin, Skips
+from rag_mt.base.skips import Skips
+from rag_mt.base.types import Origin
 from rag_mt.formats.opening import read_lines
 from rag_mt.text.words import surface, word_spans
 
@@ -53,54 +53,45 @@ class Entry:
     asked: bool = True
 
     @property
-    def words(self) -> int:
-        """Words of the longer side."""
-        return max(len(word_spans(self.source)), len(word_spans(self.target)))
+    def phrases(self) -> tuple[str, str]:
+        """Both phrases as they are written."""
+        return self.source, self.target
 
     @property
     def key(self) -> tuple[str, str]:
         """Both phrases as they are compared."""
         return surface(self.source), surface(self.target)
 
-
-def lexicon_files(data: Path, pair: str) -> list[Path]:
-    """The lexicons `DIR/lexicon/NAME.xx-en.tsv[.xz]` of a language pair; raises UserError if there are none."""
-    found = sorted(p for p in (data / "lexicon").glob(f"*.{pair}.tsv*") if p.is_file())
-    if not found:
-        raise UserError(
-            f"there is no lexicon/NAME.{pair}.tsv in {data}: give the folder that holds it, or your own "
-            "files by --lexicon and --text instead of --data"
-        )
-    return found
+    @property
+    def words(self) -> int:
+        """Words of the longer side."""
+        return max(len(word_spans(phrase)) for phrase in self.phrases)
 
 
 def read_lexicon(paths: Iterable[Path], skips: Skips) -> list[Entry]:
     """The entries of files with an English phrase in the first column and its translation in the second, each once, in
     the order of the files. What makes no phrase pair is counted in `skips`; it is among the entries, not `asked`, where
     it is a translation all the same (`hotel`, `Hotel`)."""
-    found: dict[tuple[str, str], Entry] = {}
+    entries: dict[tuple[str, str], Entry] = {}
     for path in paths:
         for line in read_lines(path, skips):
             if line.text is None:
                 continue
             english, other, *_ = [*line.text.split("\t"), "", ""]
-            entry = Entry(cleaned(other), cleaned(english, verb_mark="to "))
+            english, other = (" ".join(phrase.split()) for phrase in (english, other))
+            if len(english) > 4:  # longer than `to` and a letter: dictionaries mark verbs so
+                english = english.removeprefix("to ")
+            entry = Entry(other, english)
             if reason := unfit(entry):
                 skips.add(Origin(str(path), line.number), reason)
             if reason not in (NO_PHRASE, ODD):
-                found.setdefault(entry.key, replace(entry, asked=not reason))
-    return list(found.values())
-
-
-def cleaned(phrase: str, verb_mark: str = "") -> str:
-    """The phrase with single blanks, without the mark of an infinitive that dictionaries set before verbs."""
-    plain = " ".join(phrase.split())
-    return plain.removeprefix(verb_mark) if len(plain) > len(verb_mark) + 1 else plain
+                entries.setdefault(entry.key, replace(entry, asked=not reason))
+    return list(entries.values())
 
 
 def unfit(entry: Entry) -> str:
     """Why an entry makes no phrase pair, such as `with a time expression`; empty if it does."""
-    for phrase in (entry.source, entry.target):
+    for phrase in entry.phrases:
         if not any(map(str.isalpha, phrase)) or len(phrase) < 2:
             return NO_PHRASE
         if _ODD.search(phrase):
@@ -117,16 +108,16 @@ def unfit(entry: Entry) -> str:
 def is_time(phrase: str) -> bool:
     """Whether an English phrase is a time expression: it has a digit or a month or day of the week, or consists of
     words of time and what stands around them (`every other week`)."""
+    words = set(phrase.casefold().split())
     if any(map(str.isdigit, phrase)) or _MONTH_OR_DAY.search(phrase):
         return True
-    words = phrase.casefold().split()
-    return any(w in _TIME for w in words) and all(w in _TIME or w in _AROUND_TIME for w in words)
+    return not words.isdisjoint(_TIME) and words <= _TIME | _AROUND_TIME
 
 
 def too_alike(one: str, other: str) -> bool:
     """Whether ROUGE-L, the words of their longest common subsequence over the words of either phrase, is above
     `ROUGE_MOST` for both (Lin, 2004)."""
-    a, b = ([text.casefold()[s:e] for s, e in word_spans(text.casefold()).tolist()] for text in (one, other))
+    a, b = ([text[s:e] for s, e in word_spans(text).tolist()] for text in (one.casefold(), other.casefold()))
     return common_subsequence(a, b) > ROUGE_MOST * max(len(a), len(b))
 
 
@@ -134,8 +125,7 @@ def common_subsequence(a: list[str], b: list[str]) -> int:
     """The length of the longest common subsequence."""
     row = [0] * (len(b) + 1)
     for word in a:
-        before = row
-        row = [0]
-        for j, other in enumerate(b, 1):
-            row.append(before[j - 1] + 1 if word == other else max(before[j], row[-1]))
+        before, row = row, [0]
+        for j, other in enumerate(b):
+            row.append(before[j] + 1 if word == other else max(before[j + 1], row[-1]))
     return row[-1]

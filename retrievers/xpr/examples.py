@@ -11,7 +11,7 @@ LANG.examples.npy     int32 (examples, 4): phrase, sentence, start and end of th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256, read_json, remembered_sha256
 from rag_mt.base.paths import whole_folder
+from rag_mt.base.types import Sentence
 
 FORMAT = 1
 MANIFEST, PAIRS = "manifest.json", "pairs.npy"
@@ -125,6 +126,21 @@ def sentence_table(texts: Sequence[str], files: Sequence[str] = (), lines: Seque
         "line": pa.array(lines or [0] * len(texts), pa.int64()),
     }
     return pa.table(columns)
+
+
+def side_of(language: str, phrases: Sequence[str], examples: Iterable[Iterable[tuple[Sentence, int, int]]]) -> Side:
+    """A side from the example sentences of each phrase, with the phrase's start and end in them. Sentences that say the
+    same are one."""
+    sentences: dict[str, Sentence] = {}
+    numbers: dict[str, int] = {}
+    rows = []
+    for phrase, places in enumerate(examples):
+        for sentence, start, end in places:
+            sentences.setdefault(sentence.text, sentence)
+            rows.append((phrase, numbers.setdefault(sentence.text, len(numbers)), start, end))
+    origins = [sentence.source for sentence in sentences.values()]
+    table = sentence_table(list(sentences), [o.file for o in origins], [o.line for o in origins])
+    return Side(language, tuple(phrases), table, np.array(rows, np.int32).reshape(-1, 4))
 
 
 def write_examples(

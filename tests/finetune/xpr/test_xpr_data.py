@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.data.concepts import concept
-from finetune.xpr.build import Found, Limits, assemble, choose, split_of
+from finetune.xpr.build import Chosen, Limits, assemble, choose, split_of
 from finetune.xpr.data import main
 from finetune.xpr.lexicon import Entry, common_subsequence, is_time, read_lexicon, too_alike, unfit
-from finetune.xpr.others import other_phrases
-from finetune.xpr.sentences import LONGER_BY, SentenceIndex, apart, linked_rows, phrase_place, window
-from rag_mt.base.types import Origin, Sentence, Skips
+from finetune.xpr.sentences import LONGER_BY, SentenceIndex, apart, linked_rows, other_phrases, phrase_place, window
+from rag_mt.base.skips import Skips
+from rag_mt.base.types import Origin, Sentence
 from rag_mt.text.words import surface
 from retrievers.xpr.examples import open_examples
 
@@ -289,13 +289,13 @@ def english_of(split: str, count: int, *words: str) -> list[str]:
     return [word for word in made if split_of(word) == split and word not in words][:count]
 
 
-def chosen_of(entries: list[Entry], language: str = "tr") -> tuple[list[Found], SentenceIndex, SentenceIndex, Skips]:
+def chosen_of(entries: list[Entry], language: str = "tr") -> tuple[list[Chosen], SentenceIndex, SentenceIndex, Skips]:
     """What is chosen of entries that all stand in a sentence."""
     sources = index(language, [f"{n} burada {entry.source} duruyor" for n, entry in enumerate(entries)])
     targets = index("en", [f"{n} here stands the {entry.target} today" for n, entry in enumerate(entries)])
     skips = Skips(shown=0)
     limits = Limits(pairs=30, enough=1, others=0)
-    return choose(entries, sources, targets, {}, limits, lambda _: None, skips), sources, targets, skips
+    return choose(entries, (sources, targets), {}, limits, lambda _: None, skips), sources, targets, skips
 
 
 def test_no_translation_of_a_held_out_phrase_is_trained_on() -> None:
@@ -427,6 +427,6 @@ def test_pairs_with_few_other_translations_come_first() -> None:
     sources = index("tr", [f"{n} burada {entry.source} duruyor" for n, entry in enumerate(entries)])
     targets = index("en", [f"{n} here stands the {entry.target} today" for n, entry in enumerate(entries)])
     limits = Limits(pairs=30, enough=1, others=0)
-    found = choose(entries, sources, targets, {}, limits, lambda _: None, Skips(shown=0))
+    found = choose(entries, (sources, targets), {}, limits, lambda _: None, Skips(shown=0))
     assert {f.split for f in found} == {"test", "train"}  # dev has no more of one word than of several
     assert len(found) == 24 and all(f.entry in clear for f in found)
