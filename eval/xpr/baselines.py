@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
@@ -38,7 +39,7 @@ SENTENCES = 400_000
 FREQUENT = 4_000
 """Vectors of a language from which a map is learnt without pairs. VecMap takes 20,000, of far more text."""
 LEAST = 100
-"""Vectors of a language without which no map is learnt without pairs."""
+"""Phrases of a language without which no map is learnt without pairs."""
 LEARNING = SelfLearning(vocabulary=FREQUENT, patience=20, most=300)
 
 Numbers = NDArray[np.int64]
@@ -58,27 +59,6 @@ class WordTraining:
     letters: int = 5
     buckets: int = 200_000
     threads: int = 1
-
-
-@dataclass(frozen=True)
-class WordVectors:
-    """Vectors float32 (words, dimension), frequent words first."""
-
-    words: tuple[str, ...]
-    vectors: Floats
-
-    @cached_property
-    def _rows(self) -> dict[str, int]:
-        return {word: row for row, word in enumerate(self.words)}
-
-    def of_phrases(self, phrases: Sequence[str]) -> Floats:
-        """The mean vector of the words of each phrase, (phrases, dimension); zeros where none is known."""
-        rows = [[self._rows[w] for w in words_of(phrase) if w in self._rows] for phrase in phrases]
-        counts = np.array([len(words) for words in rows], np.int64)
-        sums = np.zeros((len(phrases), self.vectors.shape[1]), np.float32)
-        np.add.at(sums, np.repeat(np.arange(len(rows)), counts), self.vectors[[row for words in rows for row in words]])
-        sums /= np.maximum(counts, 1)[:, None].astype(np.float32)
-        return sums
 
 
 def words_of(text: str) -> list[str]:
@@ -119,18 +99,34 @@ def train_words(texts: Iterable[str], path: Path, training: WordTraining) -> Non
         model.save_model(str(part))
 
 
-def load_words(path: Path, phrases: Iterable[str] = ()) -> WordVectors:
-    """The vectors that `train_words` wrote, and behind them those of the other words of `phrases`, which are rarer:
-    these are made of their letters. Raises DamagedFileError."""
-    try:
-        model = _floret().load_model(str(path))
-    except ValueError as error:
-        raise DamagedFileError(f"{path} is no file of word vectors any more ({error}): delete it") from None
-    frequent = [word for word in model.words if word != "</s>"]
-    rare = {word for phrase in phrases for word in words_of(phrase)} - set(frequent)
-    words = [*frequent, *sorted(rare)]
-    vectors = np.array([model.get_word_vector(word) for word in words], dtype=np.float32)
-    return WordVectors(tuple(words), vectors.reshape(len(words), -1))
+class WordVectors:
+    """The vectors that `train_words` wrote, centred over the frequent words and of length 1. Words that are rarer than
+    any of the text are made of their letters. Raises DamagedFileError."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._model = _floret().load_model(str(path))
+        except ValueError as error:
+            raise DamagedFileError(f"{path} is no file of word vectors any more ({error}): delete it") from None
+        frequent = self._plain([word for word in self._model.words if word != "</s>"][:FREQUENT])
+        self._mean = centre(frequent)
+        self.frequent = normalised(frequent, self._mean)
+
+    def _plain(self, words: Sequence[str]) -> Floats:
+        vectors = [self._model.get_word_vector(word) for word in words]
+        return np.array(vectors, dtype=np.float32).reshape(len(words), self._model.get_dimension())
+
+    def of_phrases(self, phrases: Sequence[str]) -> Floats:
+        """The mean vector of the words of each phrase, (phrases, dimension); zeros for one without words."""
+        words = [words_of(phrase) for phrase in phrases]
+        rows = {word: row for row, word in enumerate(dict.fromkeys(chain.from_iterable(words)))}
+        vectors = normalised(self._plain(list(rows)), self._mean)
+        counts = np.array([len(own) for own in words], np.int64)
+        sums = np.zeros((len(phrases), vectors.shape[1]), np.float32)
+        owners = np.repeat(np.arange(len(words)), counts)
+        np.add.at(sums, owners, vectors[[rows[word] for word in chain.from_iterable(words)]])
+        sums /= np.maximum(counts, 1)[:, None].astype(np.float32)
+        return sums
 
 
 def _floret() -> Any:
@@ -180,23 +176,23 @@ class Base(Protocol):
         """Vectors, centred and of length 1, from which a map is learnt without pairs."""
         ...
 
-    def has_sample(self, examples: ExampleSet) -> bool:
-        """Whether both sides of a set have enough for `sample`."""
-        ...
-
 
 class Words:
-    """The mean of word vectors that are trained on the sentences of `data`/train (a Base).
+    """The mean of word vectors that are trained on the sentences of `data`/train and kept in `folder` (a Base). Words
+    are centred over the language's frequent ones before the mean is taken."""
 
-    Words are centred over the language's frequent ones before the mean is taken. The vectors stay in `folder`; `sets`
-    are all sets whose phrases will be asked for, so that their words have vectors however rare they are.
-    """
-
-    def __init__(self, data: Path, folder: Path, sets: Sequence[ExampleSet], training: WordTraining) -> None:
-        self._data, self._folder, self._sets, self._training = data, folder, sets, training
+    def __init__(self, data: Path, folder: Path, training: WordTraining) -> None:
+        self._data, self._folder, self._training = data, folder, training
         files = {path.name: remembered_sha256(path) for path in _training_files(data, "en")}
         self.key: Mapping[str, Any] = {"words": asdict(training), "sentences": SENTENCES, "files": files}
-        self._vectors: dict[str, WordVectors] = {}
+        self.language = cache(self._language)
+
+    def _language(self, language: str) -> WordVectors:
+        path = self._folder / f"{language}-{settings_hash(self.key)}.bin"
+        if not path.is_file():
+            log.info("training word vectors of %s", language)
+            train_words(sentences_of(self._data, language), path, self._training)
+        return WordVectors(path)
 
     def normal(self, examples: ExampleSet, side: int, phrases: Numbers) -> Floats:
         """See `Base`."""
@@ -205,24 +201,7 @@ class Words:
 
     def sample(self, examples: ExampleSet, side: int) -> Floats:
         """See `Base`: the most frequent words."""
-        return self.language(examples.sides[side].language).vectors[:FREQUENT]
-
-    def has_sample(self, examples: ExampleSet) -> bool:
-        """See `Base`: any text has enough words."""
-        return True
-
-    def language(self, language: str) -> WordVectors:
-        """The vectors of a language, centred and of length 1."""
-        if language not in self._vectors:
-            path = self._folder / f"{language}-{settings_hash(self.key)}.bin"
-            if not path.is_file():
-                log.info("training word vectors of %s", language)
-                train_words(sentences_of(self._data, language), path, self._training)
-            sides = [side for own in self._sets for side in own.sides if side.language == language]
-            words = load_words(path, (phrase for side in sides for phrase in side.phrases))
-            mean = centre(words.vectors[:FREQUENT])
-            self._vectors[language] = replace(words, vectors=normalised(words.vectors, mean))
-        return self._vectors[language]
+        return self.language(examples.sides[side].language).frequent
 
 
 class States:
@@ -253,21 +232,18 @@ class States:
         return normalised(self.plain(examples, side, phrases), self._means[examples.name, side])
 
     def sample(self, examples: ExampleSet, side: int) -> Floats:
-        """See `Base`: phrases that belong to no pair, so that the two sides are not translations. Where they are too
-        few it is the training phrases, each side's in an order of its own."""
-        return self.normal(examples, side, _sampled(examples)[side][:FREQUENT])
-
-    def has_sample(self, examples: ExampleSet) -> bool:
-        """See `Base`."""
-        return min(map(len, _sampled(examples))) >= LEAST
+        """See `Base`: those of `sampled_phrases`."""
+        return self.normal(examples, side, sampled_phrases(examples)[side][:FREQUENT])
 
 
 def _training_phrases(examples: ExampleSet, side: int) -> Numbers:
     return np.unique(examples.pairs("train")[:, side]).astype(np.int64)
 
 
-def _sampled(examples: ExampleSet) -> list[Numbers]:
-    """The phrases of both sides for `States.sample`."""
+def sampled_phrases(examples: ExampleSet) -> list[Numbers]:
+    """Phrases of both sides from which a map is learnt without pairs: those that belong to no pair, so that the two
+    sides are not translations. Where they are too few it is the training phrases, each side's in an order of its
+    own."""
     unpaired = [examples.unpaired(side) for side in (0, 1)]
     if min(map(len, unpaired)) >= LEAST:
         return unpaired
@@ -289,7 +265,7 @@ class Maps:
 
     def can_map(self, examples: ExampleSet, trained_on: Sequence[str]) -> bool:
         """Whether there is enough to learn a map from."""
-        return bool(trained_on) or self._base.has_sample(examples)
+        return bool(trained_on) or min(map(len, sampled_phrases(examples))) >= LEAST
 
     def vectors(self, examples: ExampleSet, trained_on: Sequence[str], side: int, phrases: Numbers) -> Floats:
         """The vectors (phrases, dimension) of phrases of a side, those of both sides in one space.

@@ -58,8 +58,8 @@ class Plans:
         """The maps of word vectors; None without text to train those on."""
         if not self._options.data:
             return None
-        every, folder = self.sets.every, Path(self._options.runs) / "words"
-        return Maps(Words(Path(self._options.data), folder, list(every.values()), WORD_TRAINING), every)
+        folder = Path(self._options.runs) / "words"
+        return Maps(Words(Path(self._options.data), folder, WORD_TRAINING), self.sets.every)
 
     def known_models(self) -> list[str]:
         """The trained models whose names say what they are."""
@@ -160,7 +160,7 @@ class Plans:
             key = self._states_key(kind, layer)
             if kind == ALONE:
                 return System(key, partial(self.states(layer).plain, self.sets.every[name]))
-            return System(key, partial(self._example_vectors, name, "", key))
+            return System(key, partial(self._example_vectors, name, "", key["examples"]))
 
         return Plan("unsupervised", kind, needs, self.sets.names, system)
 
@@ -175,17 +175,10 @@ class Plans:
 
     # XPR: the untrained encoder (model "") and trained models.
 
-    def _example_vectors(
-        self, name: str, model: str, key: Mapping[str, Any], side: int, phrases: NDArray[np.int64]
-    ) -> Floats:
-        """The vectors (phrases, dimension) of phrases of a set in as many sentences as `key` says, those that share
-        sentences together; what is done stays on disk (`Cells.summed`)."""
+    def _example_vectors(self, name: str, model: str, examples: int, side: int, phrases: NDArray[np.int64]) -> Floats:
+        """The vectors (phrases, dimension) of phrases of a set in so many example sentences."""
         encoder, layer = self._encoder_of(model)
-        growing = partial(
-            encoder.growing_sums, self.sets.every[name].sides[side], phrases, (key["examples"],), (layer,)
-        )
-        sums = self.sets.cells.summed(self.sets.vectors_key(name, key), side, phrases, growing)
-        return encoder.project(sums.means[0, 0])
+        return encoder.project(encoder.side_states(self.sets.every[name].sides[side], phrases, examples, (layer,))[0])
 
     def _encoder_of(self, model: str) -> tuple[XprEncoder, int]:
         """The encoder of a model, and its layer."""
@@ -201,7 +194,7 @@ class Plans:
 
         def system(name: str) -> System | None:
             key = self.models.key_with(models[name], most)
-            return System(key, partial(self._example_vectors, name, models[name], key)) if key else None
+            return key and System(key, partial(self._example_vectors, name, models[name], key["examples"]))
 
         return Plan(part, title, "models", tuple(models), system, split, with_others)
 

@@ -11,16 +11,14 @@ import argparse
 import json
 import logging
 import math
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eval.data.sample_phrases import sample_phrases
 from eval.significance import Interval
@@ -30,7 +28,6 @@ from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.languages import WMT16
 from rag_mt.base.paths import whole_file
 from retrievers.xpr.examples import MANIFEST, Split, open_examples
-from retrievers.xpr.model import Sums
 
 log = logging.getLogger("rag_mt")
 
@@ -38,10 +35,6 @@ RULES = 1
 """Raised whenever a task asks for something else, or counts other answers as right."""
 PARTS = ("layers", "baselines", "untrained", "models", "examples")
 """What may be computed; results of other parts that an earlier run computed are read all the same."""
-
-
-class OutOfTimeError(Exception):
-    """The run has lasted as long as it may."""
 
 
 @dataclass
@@ -70,10 +63,7 @@ class Cells:
         if compute is None or time.monotonic() > self.deadline:
             return None
         begin = time.monotonic()
-        try:
-            answers = compute()
-        except OutOfTimeError:
-            return None
+        answers = compute()
         contents = {
             "name": name,
             "set": task.name,
@@ -89,35 +79,6 @@ class Cells:
         self.computed += 1
         log.info("%s, %s: %.1f %%", name, task.name, 100 * answers.among_all.mean())
         return Asked(answers.among_all, task.concepts, task.several)
-
-    def summed(
-        self,
-        key: Mapping[str, Any],
-        side: int,
-        phrases: NDArray[np.int64],
-        growing: Callable[[Sums | None], Iterator[Sums]],
-    ) -> Sums:
-        """The last of the sums that `growing` gives for phrases of a side (`XprEncoder.growing_sums`), from those that
-        an earlier run came to. They stay on disk until `forget`. Raises OutOfTimeError after the deadline."""
-        path = self._vectors(key) / f"{side}-{settings_hash(phrases.tolist())}.npz"
-        begun = sums = None
-        if path.is_file():
-            with np.load(path, allow_pickle=False) as stored:
-                begun = Sums(stored["sums"], stored["seen"], int(stored["done"]))
-        for sums in growing(begun):
-            with whole_file(path) as part, part.open("wb") as file:
-                np.savez(file, sums=sums.sums, seen=sums.seen, done=np.array(sums.done))
-            if time.monotonic() > self.deadline:
-                raise OutOfTimeError
-        assert sums is not None  # `growing` gives at least those that it begins with
-        return sums
-
-    def forget(self, key: Mapping[str, Any]) -> None:
-        """Delete the sums of a key whose results are all there."""
-        shutil.rmtree(self._vectors(key), ignore_errors=True)
-
-    def _vectors(self, key: Mapping[str, Any]) -> Path:
-        return self.folder / "vectors" / settings_hash(key)
 
 
 def _text(bits: Bits) -> list[str]:
@@ -221,12 +182,4 @@ class Sets:
         files = self.every[name].manifest["files"]
         key = {"rules": RULES, "files": files, "split": plan.split, "pairs": len(own.pairs), **system.key}
         compute = partial(result, own, system.vectors) if plan.needs in self.parts else None
-        before = self.cells.computed
-        asked = self.cells.kept(f"{plan.part}: {plan.name}", key, own, others, compute)
-        if self.cells.computed > before:
-            self.cells.forget(self.vectors_key(name, system.key))
-        return asked
-
-    def vectors_key(self, name: str, key: Mapping[str, Any]) -> dict[str, Any]:
-        """The key of the vectors of a system's `key` on a set."""
-        return {"set": self.every[name].manifest["files"], **key}
+        return self.cells.kept(f"{plan.part}: {plan.name}", key, own, others, compute)

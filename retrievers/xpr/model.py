@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -129,23 +129,6 @@ def untrained_xpr(
     return XprEncoder(name, loaded, XprHead(settings).eval())
 
 
-@dataclass
-class Sums:
-    """Sums of states over the examples of phrases, `sums` float32 (counts, layers, phrases, hidden), and how many
-    examples are in each sum, `seen` float32 (counts, phrases). A sum for a count c is over the first c examples of each
-    phrase. `done` is the number of examples added so far, in the order of sentences."""
-
-    sums: Floats
-    seen: Floats
-    done: int = 0
-
-    @property
-    def means(self) -> Floats:
-        """The means, in the shape of `sums`; zeros for phrases without examples."""
-        means: Floats = (self.sums / np.maximum(self.seen, 1)[:, None, :, None]).astype(np.float32, copy=False)
-        return means
-
-
 class XprEncoder(TransformerEncoder):
     """Phrase vectors from the mean of a phrase's token states, averaged over its example sentences."""
 
@@ -180,7 +163,10 @@ class XprEncoder(TransformerEncoder):
 
     def side_states(self, side: Side, phrases: Numbers, most: int, layers: Sequence[int]) -> Floats:
         """The mean of `example_states` over the first `most` examples of phrases of `side`, or of the phrases alone if
-        that is 0, float32 (layers, phrases, hidden). Examples without tokens do not count."""
+        that is 0, float32 (layers, phrases, hidden). Each sentence is encoded once. Examples without tokens do not
+        count; a phrase that has no others has zeros."""
+        if not most:
+            side, most = side.alone(), 1
         means: Floats = self.side_states_by_count(side, phrases, (most,), layers)[0]
         return means
 
@@ -188,43 +174,32 @@ class XprEncoder(TransformerEncoder):
         self, side: Side, phrases: Numbers, counts: Sequence[int], layers: Sequence[int]
     ) -> Floats:
         """As `side_states` for several numbers of examples, (counts, layers, phrases, hidden), in one pass."""
-        *_, sums = self.growing_sums(side, phrases, counts, layers)
-        return sums.means
-
-    def growing_sums(
-        self, side: Side, phrases: Numbers, counts: Sequence[int], layers: Sequence[int], begun: Sums | None = None
-    ) -> Iterator[Sums]:
-        """The sums behind `side_states_by_count` after each block of sentences, starting from `begun` if given.
-
-        It is the same object each time: first as it was at the start, last when every example is in it.
-        """
-        if not any(counts):
-            side, counts = side.alone(), [1] * len(counts)
         examples = side.examples_of(phrases, max(counts))
         first = np.searchsorted(examples[:, 0], np.arange(len(phrases)))
         within = np.arange(len(examples)) - first[examples[:, 0]]
         by_sentence = np.argsort(examples[:, 1], kind="stable")  # so that a sentence is read once for all its phrases
         sentences = examples[by_sentence, 1]
-        shape = (len(counts), len(layers), len(phrases), self.hidden)
-        total = begun or Sums(np.zeros(shape, np.float32), np.zeros((len(counts), len(phrases)), np.float32))
-        yield total
-        while total.done < len(examples):
+        sums = np.zeros((len(counts), len(layers), len(phrases), self.hidden), np.float32)
+        seen = np.zeros((len(counts), 1, len(phrases), 1), np.float32)
+        begin = 0
+        while begin < len(examples):
             # A block ends with the last example of a sentence.
-            last = sentences[min(total.done + BLOCK, len(examples)) - 1]
+            last = sentences[min(begin + BLOCK, len(examples)) - 1]
             end = int(np.searchsorted(sentences, last, side="right"))
-            rows = by_sentence[total.done : end]
+            rows = by_sentence[begin:end]
             block, numbers = np.unique(examples[rows, 1], return_inverse=True)
             spans = np.concatenate([numbers[:, None].astype(np.int32), examples[rows, 2:]], axis=1)
             states = self.example_states(side.texts(block), spans, layers)
-            seen = states.any(axis=(0, 2))
+            with_tokens = states.any(axis=(0, 2))
             for at, count in enumerate(counts):
-                used = np.flatnonzero(seen & (within[rows] < count))
+                used = np.flatnonzero(with_tokens & (within[rows] < count))
                 owners = examples[rows[used], 0]
-                np.add.at(total.seen[at], owners, 1)
+                np.add.at(seen[at, 0, :, 0], owners, 1)
                 for layer in range(len(layers)):
-                    np.add.at(total.sums[at, layer], owners, states[layer, used])
-            total.done = end
-            yield total
+                    np.add.at(sums[at, layer], owners, states[layer, used])
+            begin = end
+        sums /= np.maximum(seen, 1)
+        return sums
 
     def project(self, states: Floats) -> Floats:
         """Vectors of length 1, float32 (phrases, hidden), of mean states (phrases, hidden)."""

@@ -106,6 +106,21 @@ def test_several_numbers_of_examples_in_one_pass(tiny: XprEncoder) -> None:
         np.testing.assert_allclose(found[at], tiny.side_states(side(), np.array([0, 1]), most, (1, 2)), atol=1e-6)
 
 
+def test_each_sentence_is_encoded_once(tiny: XprEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Phrases that share sentences, in blocks of one or two sentences."""
+    wanted = tiny.side_states(side(), np.array([1, 0]), 32, (2,))
+    encoded, states_of = list[str](), tiny.example_states
+
+    def counting(texts, spans, layers):
+        encoded.extend(texts)
+        return states_of(texts, spans, layers)
+
+    monkeypatch.setattr("retrievers.xpr.model.BLOCK", 3)
+    monkeypatch.setattr(tiny, "example_states", counting)
+    np.testing.assert_allclose(tiny.side_states(side(), np.array([1, 0]), 32, (2,)), wanted, atol=1e-6)
+    assert sorted(encoded) == sorted(text for text in TEXTS if "bank" in text.lower() or "interest" in text.lower())
+
+
 def test_examples_beyond_the_longest_text_do_not_count(tiny: XprEncoder) -> None:
     far = "word " * 200 + "bank"
     texts = [TEXTS[0], far]
