@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Sentence
+from rag_mt.base.types import Sentence, Skips
 from rag_mt.formats.reading import read_sentences
 
 Output = TypeVar("Output")
@@ -55,8 +54,7 @@ def add_text_options(parser: argparse.ArgumentParser, retriever: str) -> None:
 
 
 def read_text(options: argparse.Namespace, warm_up: int, advice: str) -> tuple[list[Sentence], list[Sentence]]:
-    """The first `warm_up` sentences of the files, and up to `--limit` more. Raises UserError, with that advice, if there
-    are no more."""
+    """The first `warm_up` sentences of the files, and up to `--limit` more. Raises UserError if there are none."""
     code = language(options.src).code
     found = read_sentences(options.files, code, column=options.column, skips=Skips())
     sentences = list(islice(found, warm_up + options.limit))

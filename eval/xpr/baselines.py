@@ -25,8 +25,7 @@ from eval.xpr.mapping import SelfLearning, centre, normalised, procrustes, produ
 from rag_mt.base.errors import DamagedFileError, UserError
 from rag_mt.base.fingerprints import remembered_sha256, settings_hash
 from rag_mt.base.paths import whole_file
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Floats
+from rag_mt.base.types import Floats, Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.text.words import word_spans
 from retrievers.xpr.examples import ExampleSet

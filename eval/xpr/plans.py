@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,16 @@ from numpy.typing import NDArray
 
 from eval.xpr.baselines import Maps, States, Words, WordTraining
 from eval.xpr.mapping import centre, normalised, procrustes, products
-from eval.xpr.models import ABLATIONS, MULTILINGUAL, Models
 from eval.xpr.suite import Plan, Row, Sets, System
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import folder_fingerprint, read_json, remembered_sha256, settings_hash
 from rag_mt.base.types import Floats
+from rag_mt.models.adapters import TRAINING, adapter_fingerprint
+from rag_mt.models.adapters import WEIGHTS as ADAPTER
+from retrievers.ccpr.heads import ENCODER
 from retrievers.units.phrases import default_layer
-from retrievers.xpr.examples import Split
-from retrievers.xpr.model import XprEncoder, untrained_xpr
+from retrievers.xpr.examples import ExampleSet, Split
+from retrievers.xpr.model import HEAD, XprEncoder, XprSettings, open_xpr, untrained_xpr
 
 WORD_TRAINING = WordTraining()
 COUNTS = (1, 2, 4, 8, 16, 32)
@@ -29,8 +33,91 @@ UNTRAINED, ALONE, MAPPED = "XPR, untrained", "CLSE, no map", "CLSE, map from pai
 SWEPT = (UNTRAINED, ALONE, MAPPED)
 """What is swept over layers on development pairs; the best layer of each is then used."""
 
+MULTILINGUAL = "multilingual"
+ABLATIONS = {
+    "sentences": "without example sentences",
+    "momentum": "without momentum",
+    "head": "without projection head",
+    "queue": "MoCo queue",
+}
+"""What an ablation is called in a folder's name, and in tables."""
+
 TrainedOn = Mapping[str, tuple[str, ...]]
 """For each set that is asked the sets that the system for it is trained on."""
+
+
+class Models:
+    """The models in a folder; only the last one that was opened is held."""
+
+    def __init__(self, folder: Path | None, device: str = "auto", dtype: str = "auto") -> None:
+        if folder is not None and not folder.is_dir():
+            raise UserError(f"there is no folder {folder}: give --models the folder of trained models")
+        self.folder = folder
+        self.open = lru_cache(maxsize=1)(lambda name: open_xpr(str(self._path(name)), device, dtype))
+
+    def _path(self, name: str) -> Path:
+        return Path(self.folder or "") / name
+
+    def __contains__(self, name: str) -> bool:
+        return self.folder is not None and (self._path(name) / XprSettings.FILE).is_file()
+
+    def key(self, name: str) -> dict[str, Any]:
+        """All that changes a model's vectors but the number of example sentences: neither how it was trained nor what
+        a run needs to go on."""
+        folder = self._path(name)
+        files = [folder / file for file in (XprSettings.FILE, HEAD) if (folder / file).is_file()]
+        adapted = (folder / ADAPTER).is_file()
+        encoder = adapter_fingerprint(str(folder)) if adapted else folder_fingerprint(folder / ENCODER)
+        return {"model": settings_hash([encoder, *map(remembered_sha256, files)])}
+
+    def key_with(self, name: str, examples: int) -> dict[str, Any] | None:
+        """The key with the number of example sentences that are read, none by a model that was trained without; None
+        where the model is not there."""
+        if name not in self:
+            return None
+        return {**self.key(name), "examples": examples if XprSettings.load(self._path(name)).sentences else 0}
+
+    def facts(self, name: str, sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
+        """What is recorded of a model's training.
+
+        Raises UserError for a model that was trained on other sets or with other settings than its name says, or on
+        another version of one of `sets`, whose test phrases it may have seen.
+        """
+        model = f"the model {self._path(name)}"
+        facts: dict[str, Any] = read_json(self._path(name) / TRAINING)
+        trained_on = facts["settings"]["data"]["languages"]
+        if name != MULTILINGUAL and trained_on != [name.rpartition(".")[2]]:
+            raise UserError(f"{model} was trained on {', '.join(trained_on)}: name its folder for that")
+        if name == MULTILINGUAL and (without := [pair for pair in sets if pair not in trained_on]):
+            raise UserError(
+                f"{model} was not trained on {', '.join(without)}: train it on all sets, or give --phrases with those "
+                "that it was trained on"
+            )
+        if unlike := list(_unlike_name(name, facts["settings"])):
+            raise UserError(
+                f"{model} was trained with {', '.join(unlike)}, which its name does not say: name its folder for what "
+                "it is"
+            )
+        for own in facts["phrases"]:
+            if own["name"] in sets and own["files"] != sets[own["name"]].manifest["files"]:
+                raise UserError(
+                    f"{model} was trained on another version of the set {own['name']}: train it again, or give the "
+                    "--phrases that it was trained on"
+                )
+        return facts
+
+
+def _unlike_name(name: str, settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """The settings of a training that are others than the model's name says."""
+    kind, _, rest = name.partition(".")
+    value = rest.partition(".")[0]
+    for piece, group in (("sentences", "data"), ("momentum", "training"), ("head", "model"), ("queue", "training")):
+        ablated = bool(settings[group][piece]) == (piece == "queue")  # the queue is added, the others are left out
+        if ablated != (kind == "ablation" and value == piece):
+            yield f"{group}.{piece} = {settings[group][piece]}"
+    for numbered, group in (("seed", "training"), ("layer", "model")):
+        if kind == numbered and settings[group][kind] != int(value):
+            yield f"{group}.{kind} = {settings[group][kind]}"
 
 
 class Plans:

@@ -17,10 +17,8 @@ import numpy as np
 from eval.report.blocks import Block, Bullets, Heading, Table, Text, as_markdown
 from eval.report.tables import PAPERS
 from eval.significance import LEVEL, Comparison, holm
-from eval.xpr.models import ABLATIONS
-from eval.xpr.plans import ALONE, COUNTS, SWEPT, UNTRAINED
-from eval.xpr.scores import compared, score
-from eval.xpr.suite import Row
+from eval.xpr.plans import ABLATIONS, ALONE, COUNTS, SWEPT, UNTRAINED
+from eval.xpr.suite import Row, compared, score
 from rag_mt import __version__
 from rag_mt.base.paths import whole_file
 

@@ -13,7 +13,7 @@ import numpy as np
 from eval.data.concepts import base_form, concept
 from finetune.xpr.lexicon import Entry
 from finetune.xpr.sentences import Place, SentenceIndex, apart, other_phrases
-from rag_mt.base.skips import Skips
+from rag_mt.base.types import Skips
 from rag_mt.text.words import word_spans
 from retrievers.xpr.examples import SPLITS, Rows, Side, Split, side_of
 

@@ -39,9 +39,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import remembered_hashes
 from rag_mt.base.languages import WMT16, language
 from rag_mt.base.paths import whole_file
-from rag_mt.base.progress import progress
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin, Sentence
+from rag_mt.base.types import Origin, Sentence, Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.formats.parallel import Corpus, excluded_texts, read_corpus, training_file
 from retrievers.xpr.examples import MANIFEST, SPLITS, ExampleSet, open_examples, write_examples

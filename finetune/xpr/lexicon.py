@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin
+from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.text.words import surface, word_spans
 

@@ -18,9 +18,8 @@ from eval.data.sample_phrases import as_examples
 from eval.phrases.__main__ import main
 from eval.xpr.baselines import Maps, States, Words, WordTraining, sentences_of
 from eval.xpr.mapping import SelfLearning
-from eval.xpr.models import Models
-from eval.xpr.scores import result, task
-from eval.xpr.suite import Cells
+from eval.xpr.plans import Models
+from eval.xpr.suite import Cells, result, task
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
 from retrievers.ccpr.heads import ENCODER

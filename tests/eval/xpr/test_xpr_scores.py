@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from eval.xpr.scores import Asked, compared, nearest, result, score, task
+from eval.xpr.suite import Asked, compared, nearest, result, score, task
 from rag_mt.base.types import Floats
 from retrievers.xpr.examples import ExampleSet, Side, sentence_table, write_examples
 
@@ -72,7 +72,7 @@ def slow_right(own: ExampleSet, sides: tuple[Floats, Floats], others: int) -> li
 
 @pytest.mark.parametrize("seed", range(5))
 def test_results_are_those_of_the_definition(own: ExampleSet, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval.xpr.scores.BLOCK", 2)
+    monkeypatch.setattr("eval.xpr.suite.BLOCK", 2)
     rng = np.random.default_rng(seed)
     sides = rng.standard_normal((6, 4)).astype(np.float32), rng.standard_normal((5, 4)).astype(np.float32)
     found = result(task(own, "test", 10), lambda side, rows: sides[side][rows])

@@ -15,8 +15,7 @@ from finetune.xpr.build import Chosen, Limits, assemble, choose, split_of
 from finetune.xpr.data import main
 from finetune.xpr.lexicon import Entry, common_subsequence, is_time, read_lexicon, too_alike, unfit
 from finetune.xpr.sentences import LONGER_BY, SentenceIndex, apart, linked_rows, other_phrases, phrase_place, window
-from rag_mt.base.skips import Skips
-from rag_mt.base.types import Origin, Sentence
+from rag_mt.base.types import Origin, Sentence, Skips
 from rag_mt.text.words import surface
 from retrievers.xpr.examples import open_examples
 
