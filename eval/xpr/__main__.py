@@ -55,14 +55,7 @@ def evaluate_xpr(options: argparse.Namespace) -> int:
     models = {name: plans.models.facts(name, sets.every) for name in plans.known_models()}
     swept = sets.rows(plans.by_layer())
     chosen = plans.choose_layers(swept)
-    tables = [
-        *plans.by_trained_layer(),
-        *plans.four_settings(),
-        *plans.matrix(),
-        *plans.seeds(),
-        *plans.ablations(),
-        *plans.by_count(),
-    ]
+    tables = [*plans.by_trained_layer(), *plans.four_settings(), *plans.among_own(), *plans.by_count()]
     rows = (*swept, *sets.rows(tables))
     report = Report(rows, sets.names, tuple(_notes(sets, plans, chosen)), plans.layers, sets.source, models)
     note(f"{sets.cells.computed} results were computed; all are in {Path(options.runs)}")

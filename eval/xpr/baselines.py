@@ -220,7 +220,7 @@ class States:
         known, states = self._states.setdefault((examples.name, side), empty)
         new = np.unique(phrases[~known[phrases]])
         if len(new):
-            states[new] = self._encoder.side_states(examples.sides[side], new, 0, [self.layer])[0]
+            states[new] = self._encoder.side_states(examples.sides[side], new, 0, self.layer)
             known[new] = True
         return states[phrases]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property, lru_cache, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.xpr.baselines import Maps, States, Words, WordTraining
-from eval.xpr.mapping import centre, normalised, procrustes, products
 from eval.xpr.suite import Plan, Row, Sets, System
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import folder_fingerprint, read_json, remembered_sha256, settings_hash
@@ -128,11 +127,7 @@ class Plans:
         self.sets = sets
         self.models = Models(Path(options.models) if options.models else None, options.device, options.dtype)
         self.layers: dict[str, int] = {}
-        self.layer_states = lru_cache(maxsize=1)(self._layer_states)
-        self.count_states = lru_cache(maxsize=1)(self._count_states)
-        # Two layers at most are ever chosen for phrases alone.
-        self.states = cache(lambda layer: States(self.encoder, layer))
-        self.state_maps = cache(lambda layer: Maps(self.states(layer), sets.every))
+        self.state_maps = lru_cache(maxsize=2)(lambda layer: Maps(States(self.encoder, layer), sets.every))
 
     @cached_property
     def encoder(self) -> XprEncoder:
@@ -159,18 +154,25 @@ class Plans:
 
     def by_layer(self) -> list[Plan]:
         """Every layer of each system of `SWEPT`."""
-        layers = range(self.encoder.layers + 1)
-        return [self._layer_plan(kind, layer) for kind in SWEPT for layer in layers]
+        layers, names = range(self.encoder.layers + 1), self.sets.with_dev
+        untrained, trained_on = dict.fromkeys(names, ""), {name: (name,) for name in names}
+        plans = [
+            self._xpr_plan("layers", f"{kind}@{layer}", untrained, examples, layer, needs="layers", split="dev")
+            for kind, examples in ((UNTRAINED, self._options.examples), (ALONE, 0))
+            for layer in layers
+        ]
+        for layer in layers:
+            maps = partial(self.state_maps, layer)
+            plans.append(self._maps_plan("layers", f"{MAPPED}@{layer}", maps, trained_on, needs="layers", split="dev"))
+        return plans
 
     def by_trained_layer(self) -> list[Plan]:
         """XPR trained on one set with layers up to each of `TRAINED_LAYERS`, on its development pairs."""
-        pair = self.sets.sweep
+        pair, examples = self.sets.sweep, self._options.examples
+        models = {layer: {pair: f"layer.{layer}.{pair}"} for layer in TRAINED_LAYERS if layer <= self.encoder.layers}
         return [
-            self._model_plan(
-                "layers, trained", f"XPR, trained on {pair}@{layer}", {pair: f"layer.{layer}.{pair}"}, split="dev"
-            )
-            for layer in TRAINED_LAYERS
-            if layer <= self.encoder.layers
+            self._xpr_plan("layers, trained", f"XPR, trained on {pair}@{layer}", model, examples, split="dev")
+            for layer, model in models.items()
         ]
 
     def choose_layers(self, rows: Sequence[Row]) -> bool:
@@ -185,48 +187,22 @@ class Plans:
             self.layers[kind] = best
         return all(complete)
 
-    def _layer_plan(self, kind: str, layer: int) -> Plan:
-        def system(name: str) -> System:
-            key = self._states_key(kind, layer)
-            if kind == MAPPED:
-                key["map"] = [self.sets.every[name].manifest["files"]]
-            return System(key, lambda side, _: self.layer_states(kind, name)[side][layer])
-
-        return Plan("layers", f"{kind}@{layer}", "layers", self.sets.with_dev, system, split="dev")
-
-    def _states_key(self, kind: str, layer: int) -> dict[str, Any]:
-        examples = self._options.examples if kind == UNTRAINED else 0
-        return {"states": self.encoder.fingerprint, "layer": layer, "examples": examples}
-
-    def _layer_states(self, kind: str, name: str) -> list[Floats]:
-        """The vectors (layers, phrases, hidden) of both sides of a development task."""
-        own, layers = self.sets.every[name], range(self.encoder.layers + 1)
-        examples = self._options.examples if kind == UNTRAINED else 0
-        candidates = self.sets.task(name, "dev").candidates
-        states = [self.encoder.side_states(own.sides[n], candidates[n], examples, layers) for n in (0, 1)]
-        if kind == MAPPED:
-            pairs = own.pairs("train")
-            train = [self.encoder.side_states(own.sides[n], pairs[:, n], 0, layers) for n in (0, 1)]
-            for layer in layers:
-                means = [centre(side[layer]) for side in train]
-                sums = products(*(normalised(side[layer], mean) for side, mean in zip(train, means, strict=True)))
-                for side, mean in zip(states, means, strict=True):
-                    side[layer] = normalised(side[layer], mean)
-                states[0][layer] = states[0][layer] @ procrustes(sums)
-        return states
-
     # The four settings, on test pairs.
 
     def four_settings(self) -> list[Plan]:
         """CLWE, CLSE and XPR unsupervised, supervised, zero-shot and multilingual (the paper's table 2)."""
-        names, source = self.sets.names, self.sets.source
+        names, source, examples = self.sets.names, self.sets.source, self._options.examples
         transfer = [name for name in names if name != source]
-        nothing: TrainedOn = dict.fromkeys(names, ())
+        layers = self.layers
+        untrained, nothing = dict.fromkeys(names, ""), dict.fromkeys(names, ())
+        plain = partial(self._xpr_plan, "unsupervised", with_others=True)
         plans = [
-            self._maps_plan("unsupervised", "CLWE", self.word_maps, nothing),
-            self._plain_plan(ALONE, "baselines"),
-            self._maps_plan("unsupervised", "CLSE, map without pairs", self.state_maps(self.layers[ALONE]), nothing),
-            self._plain_plan(UNTRAINED, "untrained"),
+            self._maps_plan("unsupervised", "CLWE", lambda: self.word_maps, nothing),
+            plain(ALONE, untrained, 0, layers[ALONE], needs="baselines"),
+            self._maps_plan(
+                "unsupervised", "CLSE, map without pairs", partial(self.state_maps, layers[ALONE]), nothing
+            ),
+            plain(UNTRAINED, untrained, examples, layers[UNTRAINED], needs="untrained"),
         ]
         trained: tuple[tuple[str, TrainedOn, dict[str, str]], ...] = (
             ("supervised", {name: (name,) for name in names}, {name: f"supervised.{name}" for name in names}),
@@ -234,112 +210,88 @@ class Plans:
             ("multilingual", dict.fromkeys(names, tuple(self.sets.every)), dict.fromkeys(names, MULTILINGUAL)),
         )
         for part, trained_on, models in trained:
-            plans.append(self._maps_plan(part, "CLWE", self.word_maps, trained_on))
-            plans.append(self._maps_plan(part, "CLSE", self.state_maps(self.layers[MAPPED]), trained_on))
-            plans.append(self._model_plan(part, "XPR", models, with_others=True))
+            plans.append(self._maps_plan(part, "CLWE", lambda: self.word_maps, trained_on))
+            plans.append(self._maps_plan(part, "CLSE", partial(self.state_maps, layers[MAPPED]), trained_on))
+            plans.append(self._xpr_plan(part, "XPR", models, examples, with_others=True))
         return plans
 
-    def _plain_plan(self, kind: str, needs: str) -> Plan:
-        """An encoder without a map, at its chosen layer."""
-        layer = self.layers[kind]
-
-        def system(name: str) -> System:
-            key = self._states_key(kind, layer)
-            if kind == ALONE:
-                return System(key, partial(self.states(layer).plain, self.sets.every[name]))
-            return System(key, partial(self._example_vectors, name, "", key["examples"]))
-
-        return Plan("unsupervised", kind, needs, self.sets.names, system)
-
-    def _maps_plan(self, part: str, title: str, maps: Maps | None, trained_on: TrainedOn) -> Plan:
-        def system(name: str) -> System | None:
-            examples, sources = self.sets.every[name], trained_on[name]
-            if maps is None or not maps.can_map(examples, sources):
-                return None
-            return System(maps.key(sources), partial(maps.vectors, examples, sources))
-
-        return Plan(part, title, "baselines", tuple(trained_on), system)
-
-    # XPR: the untrained encoder (model "") and trained models.
-
-    def _example_vectors(self, name: str, model: str, examples: int, side: int, phrases: NDArray[np.int64]) -> Floats:
-        """The vectors (phrases, dimension) of phrases of a set in so many example sentences."""
-        encoder, layer = self._encoder_of(model)
-        return encoder.project(encoder.side_states(self.sets.every[name].sides[side], phrases, examples, (layer,))[0])
-
-    def _encoder_of(self, model: str) -> tuple[XprEncoder, int]:
-        """The encoder of a model, and its layer."""
-        encoder = self.models.open(model) if model else self.encoder
-        return encoder, encoder.settings.layer if model else self.layers[UNTRAINED]
-
-    def _model_plan(
-        self, part: str, title: str, models: Mapping[str, str], with_others: bool = False, split: Split = "test"
+    def _maps_plan(
+        self,
+        part: str,
+        title: str,
+        maps: Callable[[], Maps | None],
+        trained_on: TrainedOn,
+        needs: str = "baselines",
+        split: Split = "test",
     ) -> Plan:
-        """Models by the set that they are asked on."""
-        few = split == "test" and not with_others
-        most = min(WITHOUT_OTHERS, self._options.examples) if few else self._options.examples
+        def system(name: str) -> System | None:
+            examples, sources, found = self.sets.every[name], trained_on[name], maps()
+            if found is None or not found.can_map(examples, sources):
+                return None
+            return System(found.key(sources), partial(found.vectors, examples, sources))
+
+        return Plan(part, title, needs, tuple(trained_on), system, split)
+
+    def _xpr_plan(
+        self,
+        part: str,
+        title: str,
+        models: Mapping[str, str],
+        examples: int,
+        layer: int = 0,
+        needs: str = "models",
+        split: Split = "test",
+        with_others: bool = False,
+    ) -> Plan:
+        """Trained models by the set that they are asked on, or (model "") a layer of the untrained encoder, with so
+        many example sentences."""
 
         def system(name: str) -> System | None:
-            key = self.models.key_with(models[name], most)
-            return key and System(key, partial(self._example_vectors, name, models[name], key["examples"]))
+            model = models[name]
+            untrained = {"states": self.encoder.fingerprint, "layer": layer, "examples": examples}
+            key = self.models.key_with(model, examples) if model else untrained
+            return System(key, partial(self._example_vectors, name, model, layer, key["examples"])) if key else None
 
-        return Plan(part, title, "models", tuple(models), system, split, with_others)
+        return Plan(part, title, needs, tuple(models), system, split, with_others)
 
-    def matrix(self) -> list[Plan]:
-        """The model of each set on every set (the paper's table 7), among the test phrases alone."""
-        names = self.sets.names
-        return [self._model_plan("matrix", source, dict.fromkeys(names, f"supervised.{source}")) for source in names]
+    def _example_vectors(
+        self, name: str, model: str, layer: int, examples: int, side: int, phrases: NDArray[np.int64]
+    ) -> Floats:
+        encoder = self.models.open(model) if model else self.encoder
+        layer = encoder.settings.layer if model else layer
+        return encoder.project(encoder.side_states(self.sets.every[name].sides[side], phrases, examples, layer))
 
-    def seeds(self) -> list[Plan]:
-        """Models of one set with other seeds, among the test phrases alone."""
-        pair = self.sets.sweep
-        return [
-            self._model_plan("seeds", model, {pair: model})
-            for model in (f"supervised.{pair}", f"seed.2.{pair}", f"seed.3.{pair}")
-        ]
+    # Trained models, among the test phrases alone.
 
-    def ablations(self) -> list[Plan]:
-        """Models without a piece of XPR (tables 3 and 5), among the test phrases alone, and the one without example
-        sentences in zero-shot transfer."""
-        names, source = self.sets.names, self.sets.source
+    def among_own(self) -> list[Plan]:
+        """The model of each set on every set (the paper's table 7); models of one set with other seeds; models without
+        a piece of XPR (tables 3 and 5), and the one without example sentences in zero-shot transfer."""
+        names, source, sweep = self.sets.names, self.sets.source, self.sets.sweep
+        transfer = [name for name in names if name != source]
         ablated = [pair for pair in names if any(f"ablation.{name}.{pair}" in self.models for name in ABLATIONS)]
         kinds = {"supervised": "XPR", **{f"ablation.{name}": title for name, title in ABLATIONS.items()}}
-        pairs = ablated or [self.sets.sweep]
-        plans = [
-            self._model_plan("ablations", title, {pair: f"{kind}.{pair}" for pair in pairs})
+        rows = [("matrix", pair, dict.fromkeys(names, f"supervised.{pair}")) for pair in names]
+        rows += [
+            ("seeds", f"{kind}.{sweep}", {sweep: f"{kind}.{sweep}"}) for kind in ("supervised", "seed.2", "seed.3")
+        ]
+        rows += [
+            ("ablations", title, {pair: f"{kind}.{pair}" for pair in ablated or [sweep]})
             for kind, title in kinds.items()
         ]
-        transfer = [name for name in names if name != source]
-        for kind in ("supervised", "ablation.sentences"):
-            models = dict.fromkeys(transfer, f"{kind}.{source}")
-            plans.append(self._model_plan("ablations, zero-shot", kinds[kind], models))
-        return plans
+        rows += [
+            ("ablations, zero-shot", kinds[kind], dict.fromkeys(transfer, f"{kind}.{source}"))
+            for kind in ("supervised", "ablation.sentences")
+        ]
+        return [self._xpr_plan(*row, min(WITHOUT_OTHERS, self._options.examples)) for row in rows]
 
     # The number of example sentences, on development pairs.
 
     def by_count(self) -> list[Plan]:
         """The untrained encoder and the trained model of one set with 1 to 32 example sentences (figure 2)."""
-        pair = self.sets.sweep
+        pair, layer = self.sets.sweep, self.layers[UNTRAINED]
         systems = {UNTRAINED: "", f"XPR, trained on {pair}": f"supervised.{pair}"}
-        return [self._count_plan(title, model, n) for title, model in systems.items() for n in range(len(COUNTS))]
-
-    def _count_plan(self, title: str, model: str, number: int) -> Plan:
-        count = COUNTS[number]
-
-        def system(name: str) -> System | None:
-            untrained = self._states_key(UNTRAINED, self.layers[UNTRAINED])
-            key = self.models.key_with(model, count) if model else untrained
-            if key is None:
-                return None
-            return System({**key, "examples": count}, lambda side, _: self.count_states(model, name)[side][number])
-
-        return Plan("examples", f"{title}@{count}", "examples", (self.sets.sweep,), system, split="dev")
-
-    def _count_states(self, model: str, name: str) -> list[Floats]:
-        """The vectors (counts, phrases, dimension) of both sides of a development task."""
-        encoder, layer = self._encoder_of(model)
-        vectors = []
-        for side, phrases in zip(self.sets.every[name].sides, self.sets.task(name, "dev").candidates, strict=True):
-            states = encoder.side_states_by_count(side, phrases, COUNTS, (layer,))
-            vectors.append(np.stack([encoder.project(own[0]) for own in states]))
-        return vectors
+        return [
+            self._xpr_plan("examples", f"{title}@{count}", {pair: model}, count, layer, needs="examples", split="dev")
+            for title, model in systems.items()
+            for count in COUNTS
+        ]

@@ -141,64 +141,48 @@ class XprEncoder(TransformerEncoder):
         self.settings = settings
         self.head = head.to(self.device)
 
-    def example_states(self, texts: Sequence[str], spans: Rows, layers: Sequence[int]) -> Floats:
-        """The mean of the states of each span's tokens (XPR, equation 2), float32 (layers, spans, hidden).
+    def example_states(self, texts: Sequence[str], spans: Rows, layer: int) -> Floats:
+        """The mean of the states of each span's tokens in a layer (XPR, equation 2), float32 (spans, hidden).
 
         `spans` int32 (spans, 3) are text number, start and end character, in any order; each text is encoded once. A
         span without tokens (beyond `max_tokens`) has zeros.
         """
-        means = np.zeros((len(layers), len(spans), self.hidden), dtype=np.float32)
+        means = np.zeros((len(spans), self.hidden), dtype=np.float32)
         order = np.argsort(spans[:, 0], kind="stable")
         bounds = np.searchsorted(spans[order, 0], np.arange(len(texts) + 1))
         with_spans = np.flatnonzero(np.diff(bounds)).tolist()
-        for number, states in zip(with_spans, self.layer_states([texts[n] for n in with_spans], layers), strict=True):
+        for number, text in zip(with_spans, self.states([texts[n] for n in with_spans], layer), strict=True):
             rows = order[bounds[number] : bounds[number + 1]]
-            tokens = token_words(states[0].offsets, spans[rows, 1:])
+            tokens = token_words(text.offsets, spans[rows, 1:])
             seen = tokens[:, 0] >= 0
             first, last = tokens[seen, 0], tokens[seen, 1]
-            for at, layer in enumerate(states):
-                sums = np.concatenate([np.zeros((1, self.hidden)), np.cumsum(layer.states, axis=0, dtype=np.float64)])
-                means[at, rows[seen]] = (sums[last + 1] - sums[first]) / (last - first + 1)[:, None]
+            sums = np.concatenate([np.zeros((1, self.hidden)), np.cumsum(text.states, axis=0, dtype=np.float64)])
+            means[rows[seen]] = (sums[last + 1] - sums[first]) / (last - first + 1)[:, None]
         return means
 
-    def side_states(self, side: Side, phrases: Numbers, most: int, layers: Sequence[int]) -> Floats:
+    def side_states(self, side: Side, phrases: Numbers, most: int, layer: int) -> Floats:
         """The mean of `example_states` over the first `most` examples of phrases of `side`, or of the phrases alone if
-        that is 0, float32 (layers, phrases, hidden). Each sentence is encoded once. Examples without tokens do not
-        count; a phrase that has no others has zeros."""
+        that is 0, float32 (phrases, hidden). Each sentence is encoded once. Examples without tokens do not count; a
+        phrase that has no others has zeros."""
         if not most:
             side, most = side.alone(), 1
-        means: Floats = self.side_states_by_count(side, phrases, (most,), layers)[0]
-        return means
-
-    def side_states_by_count(
-        self, side: Side, phrases: Numbers, counts: Sequence[int], layers: Sequence[int]
-    ) -> Floats:
-        """As `side_states` for several numbers of examples, (counts, layers, phrases, hidden), in one pass."""
-        examples = side.examples_of(phrases, max(counts))
-        first = np.searchsorted(examples[:, 0], np.arange(len(phrases)))
-        within = np.arange(len(examples)) - first[examples[:, 0]]
-        by_sentence = np.argsort(examples[:, 1], kind="stable")  # so that a sentence is read once for all its phrases
-        sentences = examples[by_sentence, 1]
-        sums = np.zeros((len(counts), len(layers), len(phrases), self.hidden), np.float32)
-        seen = np.zeros((len(counts), 1, len(phrases), 1), np.float32)
+        examples = side.examples_of(phrases, most)
+        examples = examples[np.argsort(examples[:, 1], kind="stable")]  # a sentence is read once for all its phrases
+        sums = np.zeros((len(phrases), self.hidden), np.float32)
+        counts = np.zeros((len(phrases), 1), np.float32)
         begin = 0
         while begin < len(examples):
             # A block ends with the last example of a sentence.
-            last = sentences[min(begin + BLOCK, len(examples)) - 1]
-            end = int(np.searchsorted(sentences, last, side="right"))
-            rows = by_sentence[begin:end]
-            block, numbers = np.unique(examples[rows, 1], return_inverse=True)
-            spans = np.concatenate([numbers[:, None].astype(np.int32), examples[rows, 2:]], axis=1)
-            states = self.example_states(side.texts(block), spans, layers)
-            with_tokens = states.any(axis=(0, 2))
-            for at, count in enumerate(counts):
-                used = np.flatnonzero(with_tokens & (within[rows] < count))
-                owners = examples[rows[used], 0]
-                np.add.at(seen[at, 0, :, 0], owners, 1)
-                for layer in range(len(layers)):
-                    np.add.at(sums[at, layer], owners, states[layer, used])
+            last = examples[min(begin + BLOCK, len(examples)) - 1, 1]
+            end = int(np.searchsorted(examples[:, 1], last, side="right"))
+            owners, sentences, *span = examples[begin:end].T
+            block, numbers = np.unique(sentences, return_inverse=True)
+            states = self.example_states(side.texts(block), np.stack([numbers, *span], axis=1).astype(np.int32), layer)
+            seen = states.any(axis=1)
+            np.add.at(sums, owners[seen], states[seen])
+            np.add.at(counts, owners[seen], 1)
             begin = end
-        sums /= np.maximum(seen, 1)
+        sums /= np.maximum(counts, 1)
         return sums
 
     def project(self, states: Floats) -> Floats:

@@ -64,35 +64,29 @@ class XprUnits:
 
     def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, Rows]:
         """Vectors of length 1 (units, hidden) and int32 (units, 3) text number, start, end, ordered by all three."""
+        layer = self.encoder.settings.layer
         spans, frequent = self._runs(texts)
         if kind == "query":
-            states = self._states(texts, spans)
+            states = self.encoder.example_states(texts, spans, layer)
             seen = states.any(axis=1)
             return self.encoder.project(states[seen]), spans[seen]
         spans = spans[~frequent]
-        said = [surface(texts[n][a:b]) for n, a, b in spans.tolist()]
         numbers: dict[str, int] = {}
-        owners = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in said], dtype=np.int64)
+        owners = np.array([numbers.setdefault(surface(texts[n][a:b]), len(numbers)) for n, a, b in spans.tolist()], int)
         spans, owners = _first_of_each(spans, owners, SENTENCES)
         sums = np.zeros((len(numbers), self.dimension), dtype=np.float32)
-        counts = np.zeros(len(numbers), dtype=np.int64)
+        counts = np.zeros((len(numbers), 1), dtype=np.float32)
         for begin in range(0, len(texts), self.block):
             part = slice(*np.searchsorted(spans[:, 0], (begin, begin + self.block)))
-            own = spans[part] - np.array([begin, 0, 0], dtype=np.int32)
-            states = self._states(texts[begin : begin + self.block], own)
+            block = spans[part] - np.array([begin, 0, 0], dtype=np.int32)
+            states = self.encoder.example_states(texts[begin : begin + self.block], block, layer)
             seen = states.any(axis=1)
             np.add.at(sums, owners[part][seen], states[seen])
             np.add.at(counts, owners[part][seen], 1)
-        there = np.flatnonzero(counts)
-        _, first = np.unique(owners, return_index=True)
-        places = spans[first[there]]
-        order = np.lexsort((places[:, 2], places[:, 1], places[:, 0]))
-        sums /= np.maximum(counts, 1)[:, None].astype(np.float32)
-        return self.encoder.project(sums[there[order]]), places[order]
-
-    def _states(self, texts: Sequence[str], spans: Rows) -> Floats:
-        states: Floats = self.encoder.example_states(texts, spans, (self.encoder.settings.layer,))[0]
-        return states
+        sums /= np.maximum(counts, 1)
+        _, first = np.unique(owners, return_index=True)  # spans come in order, and so do the first ones of all phrases
+        seen = counts[:, 0] > 0
+        return self.encoder.project(sums[seen]), spans[first[seen]]
 
     def _runs(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.bool_]]:
         """All runs of up to `max_words` words with a letter, (runs, 3) text number, start, end, ordered by all three;

@@ -273,11 +273,11 @@ def test_maps_and_what_they_are_learnt_from(phrases, data, letters, tmp_path) ->
 def test_phrases_alone_are_encoded_once(phrases: Path, letters: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own, encoder = open_examples(phrases / "cs-en"), untrained_xpr(str(letters), device="cpu", dtype="float32")
     states, encoded, states_of = States(encoder, 1), [], encoder.example_states
-    wanted = encoder.side_states(own.target, np.array([5, 2, 2, 7]), 0, [1])[0]
+    wanted = encoder.side_states(own.target, np.array([5, 2, 2, 7]), 0, 1)
 
-    def counting(texts, spans, layers):
+    def counting(texts, spans, layer):
         encoded.extend(texts)
-        return states_of(texts, spans, layers)
+        return states_of(texts, spans, layer)
 
     monkeypatch.setattr(encoder, "example_states", counting)
     found = [states.plain(own, 1, np.array(rows, np.int64)) for rows in ([5, 2, 2], [2, 7], [])]
