@@ -59,37 +59,30 @@ class Task:
 
     name: str
     pairs: Rows
-    candidates: tuple[NDArray[np.int64], NDArray[np.int64]]
-    asked: tuple[int, int]
-    answers: tuple[list[frozenset[int]], list[frozenset[int]]]
+    candidates: list[NDArray[np.int64]]
+    asked: list[int]
+    answers: list[list[frozenset[int]]]
     concepts: NDArray[np.str_]
     several: Bits
 
 
 def task(examples: ExampleSet, split: Split, others: int, most: int | None = None) -> Task:
     """The task of a split, with the first `others` phrases of no pair as further candidates on each side. With `most`
-    it asks about so many pairs only, those of concepts drawn by a fixed seed."""
+    it asks about so many pairs only, those of English phrases drawn by a fixed seed."""
     pairs = examples.pairs(split)
     chosen = np.arange(len(pairs))
     if most is not None and len(pairs) > most:
-        concepts, concept_of = np.unique(pairs[:, 1], return_inverse=True)
-        rank = np.random.default_rng(SEED).permutation(len(concepts))[concept_of]
+        phrases, phrase_of = np.unique(pairs[:, 1], return_inverse=True)
+        rank = np.random.default_rng(SEED).permutation(len(phrases))[phrase_of]
         chosen = np.sort(np.argsort(rank, kind="stable")[:most])
     pairs = pairs[chosen]
     asked = [np.array(list(dict.fromkeys(pairs[:, side].tolist())), np.int64) for side in (0, 1)]
     candidates = [np.concatenate([own, examples.unpaired(side)[:others]]) for side, own in enumerate(asked)]
     answers = [[own[n] for n in chosen] for own in (examples.answers(split, 0), examples.answers(split, 1))]
     texts = [[side.phrases[phrase] for phrase in pairs[:, n]] for n, side in enumerate(examples.sides)]
-    several = [max(len(word_spans(text)) for text in pair) > 1 for pair in zip(*texts, strict=True)]
-    return Task(
-        examples.name,
-        pairs,
-        (candidates[0], candidates[1]),
-        (len(asked[0]), len(asked[1])),
-        (answers[0], answers[1]),
-        np.array([concept(text) for text in texts[1]], dtype=np.str_),
-        np.array(several, dtype=bool),
-    )
+    words = np.array([[len(word_spans(text)) for text in own] for own in texts])
+    concepts = np.array([concept(text) for text in texts[1]], dtype=np.str_)
+    return Task(examples.name, pairs, candidates, list(map(len, asked)), answers, concepts, words.max(0, initial=0) > 1)
 
 
 @dataclass(frozen=True)

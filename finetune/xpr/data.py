@@ -192,19 +192,15 @@ def sources_in_files(options: argparse.Namespace, pairs: Sequence[str]) -> Itera
         codes = pair.split("-")
         if wanting := [code for code in codes if code not in texts]:
             raise UserError(f"{pair} needs text of {' and '.join(wanting)}: give --text {wanting[0]}=FILE")
-        source, english = (
-            SentenceIndex(
-                code,
-                (
-                    Sentence(line.text, code, Origin(path.name, line.number))
-                    for path in texts[code]
-                    for line in read_lines(path, skips)
-                    if line.text
-                ),
-            )
-            for code in codes
-        )
+        source, english = (SentenceIndex(code, _lines(texts[code], code, skips)) for code in codes)
         yield pair, [Path(name) for name in options.lexicon], (source, english), {}
+
+
+def _lines(paths: Iterable[Path], code: str, skips: Skips) -> Iterator[Sentence]:
+    for path in paths:
+        for line in read_lines(path, skips):
+            if line.text:
+                yield Sentence(line.text, code, Origin(path.name, line.number))
 
 
 def write_set(output: Path, source: Source, limits: Limits, inputs: Sequence[Path]) -> None:

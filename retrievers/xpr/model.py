@@ -28,7 +28,7 @@ SENTENCES = 32
 """Number of example sentences of a phrase in a search (XPR, section 4.2)."""
 BEST_LAYERS = {"embedded:e5-small": 11}
 """The layer of an untrained encoder whose mean states find most translations on development pairs (reports/xpr.md)."""
-BLOCK = 4096
+BLOCK = 16_384
 """Number of examples whose sentences are encoded at once, and of phrases that are projected at once."""
 
 

@@ -13,7 +13,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder, Floats, Kind, Unit
 from rag_mt.text.words import surface, word_spans
 from retrievers.units.phrases import MAX_WORDS, ngrams
-from retrievers.xpr.examples import Rows
+from retrievers.xpr.examples import Rows, Side, sentence_table
 from retrievers.xpr.model import SENTENCES, XprEncoder
 
 FREQUENT_SHARE = 0.05
@@ -72,21 +72,13 @@ class XprUnits:
             return self.encoder.project(states[seen]), spans[seen]
         spans = spans[~frequent]
         numbers: dict[str, int] = {}
-        owners = np.array([numbers.setdefault(surface(texts[n][a:b]), len(numbers)) for n, a, b in spans.tolist()], int)
-        spans, owners = _first_of_each(spans, owners, SENTENCES)
-        sums = np.zeros((len(numbers), self.dimension), dtype=np.float32)
-        counts = np.zeros((len(numbers), 1), dtype=np.float32)
-        for begin in range(0, len(texts), self.block):
-            part = slice(*np.searchsorted(spans[:, 0], (begin, begin + self.block)))
-            block = spans[part] - np.array([begin, 0, 0], dtype=np.int32)
-            states = self.encoder.example_states(texts[begin : begin + self.block], block, layer)
-            seen = states.any(axis=1)
-            np.add.at(sums, owners[part][seen], states[seen])
-            np.add.at(counts, owners[part][seen], 1)
-        sums /= np.maximum(counts, 1)
-        _, first = np.unique(owners, return_index=True)  # spans come in order, and so do the first ones of all phrases
-        seen = counts[:, 0] > 0
-        return self.encoder.project(sums[seen]), spans[first[seen]]
+        owners = [numbers.setdefault(surface(texts[n][a:b]), len(numbers)) for n, a, b in spans.tolist()]
+        order = np.argsort(owners, kind="stable")
+        examples = np.insert(spans, 0, owners, axis=1)[order]
+        side = Side("", tuple(numbers), sentence_table(texts), examples)
+        states = self.encoder.side_states(side, np.arange(len(numbers)), SENTENCES, layer)
+        seen = states.any(axis=1)  # numbers are those of first places, which so come in order
+        return self.encoder.project(states[seen]), examples[side.bounds[:-1][seen], 1:]
 
     def _runs(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.bool_]]:
         """All runs of up to `max_words` words with a letter, (runs, 3) text number, start, end, ordered by all three;
@@ -102,12 +94,3 @@ class XprUnits:
         first, last = ngrams(words[:, 0], lettered, self.max_words)
         runs = np.stack([words[first, 0], words[first, 1], words[last, 2]], axis=1).astype(np.int32)
         return runs, frequent[first] | frequent[last]
-
-
-def _first_of_each(spans: Rows, owners: NDArray[np.int64], most: int) -> tuple[Rows, NDArray[np.int64]]:
-    """The first `most` spans of each owner, in their order."""
-    order = np.argsort(owners, kind="stable")
-    grouped = owners[order]
-    within = np.arange(len(order)) - np.searchsorted(grouped, grouped)
-    kept = np.sort(order[within < most])
-    return spans[kept], owners[kept]

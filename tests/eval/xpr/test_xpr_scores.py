@@ -35,7 +35,7 @@ def test_what_is_asked_and_searched(own: ExampleSet) -> None:
     assert asked.pairs.tolist() == [[0, 0], [1, 1], [2, 2], [0, 1]]
     assert asked.candidates[0].tolist() == [0, 1, 2, 5], "asked phrases, then those of no pair"
     assert asked.candidates[1].tolist() == [0, 1, 2]
-    assert asked.asked == (3, 3)
+    assert asked.asked == [3, 3]
     assert asked.concepts.tolist() == ["house", "home", "dog", "home"] and not asked.several.any()
     assert asked.answers[1][0] == {0, 1}
     assert asked.answers[1][2] == {2, 3}, "known translations are right"
@@ -45,7 +45,7 @@ def test_what_is_asked_and_searched(own: ExampleSet) -> None:
 def test_some_pairs_are_those_of_whole_concepts(own: ExampleSet) -> None:
     two = task(own, "test", others=10, most=2)
     assert len(two.pairs) == 2
-    assert two.asked == (len(set(two.pairs[:, 0].tolist())), len(set(two.pairs[:, 1].tolist())))
+    assert two.asked == [len(set(two.pairs[:, 0].tolist())), len(set(two.pairs[:, 1].tolist()))]
     assert two.candidates[0].tolist()[-1] == 5
     assert task(own, "test", others=10, most=2).pairs.tolist() == two.pairs.tolist()
     assert [two.answers[1][n] for n in range(2)] == [

@@ -203,7 +203,7 @@ def test_phrases_of_an_index_are_put_together_from_many_blocks(
 ) -> None:
     maker = XprUnits(tiny)
     vectors, spans = maker.units(TEXTS, "passage")
-    monkeypatch.setattr(XprUnits, "block", 1)
+    monkeypatch.setattr("retrievers.xpr.model.BLOCK", 1)
     again, places = maker.units(TEXTS, "passage")
     np.testing.assert_array_equal(places, spans)
     np.testing.assert_allclose(again, vectors, atol=1e-5)
