@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -41,23 +41,12 @@ LEAST = 100
 """Phrases of a language without which no map is learnt without pairs."""
 LEARNING = SelfLearning(vocabulary=FREQUENT, patience=20, most=300)
 
+WORD_TRAINING = {"dim": 100, "epoch": 5, "ws": 5, "neg": 5, "minCount": 2, "minn": 5, "maxn": 5, "bucket": 200_000}
+"""Settings of floret: dimension, epochs, window, negative samples, and that words that occur once have no vector of
+their own, only those of their 5-grams, which are kept in so many rows."""
+
 Numbers = NDArray[np.int64]
 """The numbers of phrases in their side of a set."""
-
-
-@dataclass(frozen=True)
-class WordTraining:
-    """How word vectors are trained. Words that occur less than `least` times have no vector of their own, only those of
-    their `letters`-grams, kept in `buckets` rows. With one thread equal text gives equal vectors."""
-
-    dimension: int = 100
-    epochs: int = 5
-    window: int = 5
-    negatives: int = 5
-    least: int = 2
-    letters: int = 5
-    buckets: int = 200_000
-    threads: int = 1
 
 
 def words_of(text: str) -> list[str]:
@@ -65,34 +54,22 @@ def words_of(text: str) -> list[str]:
     return [text[a:b].casefold() for a, b in word_spans(text).tolist()]
 
 
-def train_words(texts: Iterable[str], path: Path, training: WordTraining) -> None:
+def train_words(texts: Iterable[str], path: Path, training: Mapping[str, int]) -> None:
     """Train vectors of the words of `texts` and write them to `path`, in fastText's own format.
 
-    Raises UserError where floret is not installed and for texts without a word that is frequent enough.
+    Equal texts give equal vectors. Raises UserError where floret is not installed and for texts without a word that is
+    frequent enough.
     """
     floret = _floret()
     with TemporaryDirectory() as folder:
         text = Path(folder) / "text"
         with text.open("w", encoding="utf-8") as file:
             file.writelines(" ".join(words_of(line)) + "\n" for line in texts)
+        fixed = {"model": "skipgram", "mode": "fasttext", "verbose": 0, "thread": 1}
         try:
-            model = floret.train_unsupervised(
-                str(text),
-                model="skipgram",
-                mode="fasttext",
-                dim=training.dimension,
-                epoch=training.epochs,
-                ws=training.window,
-                neg=training.negatives,
-                minCount=training.least,
-                minn=training.letters,
-                maxn=training.letters,
-                bucket=training.buckets,
-                thread=training.threads,
-                verbose=0,
-            )
+            model = floret.train_unsupervised(str(text), **fixed, **training)
         except ValueError as error:  # what fastText says of an empty vocabulary
-            least = training.least
+            least = training["minCount"]
             raise UserError(f"the text has no word that occurs {least} times ({error}): give more text") from None
     with whole_file(path) as part:
         model.save_model(str(part))
@@ -180,10 +157,10 @@ class Words:
     """The mean of word vectors that are trained on the sentences of `data`/train and kept in `folder` (a Base). Words
     are centred over the language's frequent ones before the mean is taken."""
 
-    def __init__(self, data: Path, folder: Path, training: WordTraining) -> None:
+    def __init__(self, data: Path, folder: Path, training: Mapping[str, int]) -> None:
         self._data, self._folder, self._training = data, folder, training
         files = {path.name: remembered_sha256(path) for path in _training_files(data, "en")}
-        self.key: Mapping[str, Any] = {"words": asdict(training), "sentences": SENTENCES, "files": files}
+        self.key: Mapping[str, Any] = {"words": dict(training), "sentences": SENTENCES, "files": files}
         self.language = cache(self._language)
 
     def _language(self, language: str) -> WordVectors:
@@ -254,8 +231,9 @@ class Maps:
 
     def __init__(self, base: Base, sets: Mapping[str, ExampleSet]) -> None:
         self._base, self._sets = base, sets
-        self._products: dict[str, NDArray[np.float64]] = {}
-        self._maps: dict[tuple[str, ...], Floats] = {}
+        self._products = cache(self._products_of)
+        self._from_pairs = cache(self._learnt_from_pairs)
+        self._without_pairs = cache(self._learnt_without_pairs)
 
     def key(self, trained_on: Sequence[str]) -> dict[str, Any]:
         """All that changes the vectors that `vectors` gives."""
@@ -266,30 +244,27 @@ class Maps:
         """Whether there is enough to learn a map from."""
         return bool(trained_on) or min(map(len, sampled_phrases(examples))) >= LEAST
 
-    def vectors(self, examples: ExampleSet, trained_on: Sequence[str], side: int, phrases: Numbers) -> Floats:
+    def vectors(self, examples: ExampleSet, trained_on: tuple[str, ...], side: int, phrases: Numbers) -> Floats:
         """The vectors (phrases, dimension) of phrases of a side, those of both sides in one space.
 
         `trained_on` names the sets from whose training pairs the map is learnt; if there is none it is learnt from the
         vectors of the set itself.
         """
         vectors = self._base.normal(examples, side, phrases)
-        return vectors if side else vectors @ self._map(examples, tuple(trained_on))
+        if side:
+            return vectors
+        return vectors @ (self._from_pairs(trained_on) if trained_on else self._without_pairs(examples.name))
 
-    def _map(self, examples: ExampleSet, trained_on: tuple[str, ...]) -> Floats:
-        name = trained_on or ("", examples.name)
-        if name not in self._maps and trained_on:
-            self._maps[name] = procrustes(np.sum([self._of_pairs(n) for n in trained_on], axis=0))
-        elif name not in self._maps:
-            rotation, similarity, rounds = self_learned(*(self._base.sample(examples, n) for n in (0, 1)), LEARNING)
-            message = "%s: a map was learnt without pairs in %d rounds, mean similarity %.3f"
-            log.info(message, examples.name, rounds, similarity)
-            self._maps[name] = rotation
-        return self._maps[name]
+    def _learnt_from_pairs(self, trained_on: tuple[str, ...]) -> Floats:
+        return procrustes(np.sum([self._products(name) for name in trained_on], axis=0))
 
-    def _of_pairs(self, name: str) -> NDArray[np.float64]:
+    def _products_of(self, name: str) -> NDArray[np.float64]:
         """The `products` of the training pairs of a set."""
-        if name not in self._products:
-            examples = self._sets[name]
-            pairs = examples.pairs("train").astype(np.int64)
-            self._products[name] = products(*(self._base.normal(examples, n, pairs[:, n]) for n in (0, 1)))
-        return self._products[name]
+        pairs = self._sets[name].pairs("train").astype(np.int64)
+        return products(*(self._base.normal(self._sets[name], n, pairs[:, n]) for n in (0, 1)))
+
+    def _learnt_without_pairs(self, name: str) -> Floats:
+        source, target = (self._base.sample(self._sets[name], n) for n in (0, 1))
+        rotation, similarity, rounds = self_learned(source, target, LEARNING)
+        log.info("%s: a map was learnt without pairs in %d rounds, mean similarity %.3f", name, rounds, similarity)
+        return rotation

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.xpr.baselines import Maps, States, Words, WordTraining
+from eval.xpr.baselines import WORD_TRAINING, Maps, States, Words
 from eval.xpr.suite import Plan, Row, Sets, System
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import folder_fingerprint, read_json, remembered_sha256, settings_hash
@@ -22,7 +22,6 @@ from retrievers.units.phrases import default_layer
 from retrievers.xpr.examples import ExampleSet, Split
 from retrievers.xpr.model import HEAD, XprEncoder, XprSettings, open_xpr, untrained_xpr
 
-WORD_TRAINING = WordTraining()
 COUNTS = (1, 2, 4, 8, 16, 32)
 TRAINED_LAYERS = (4, 6, 8, 10, 12)
 WITHOUT_OTHERS = 8

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.xpr.baselines import WordTraining, WordVectors, train_words, words_of
+from eval.xpr.baselines import WORD_TRAINING, WordVectors, train_words, words_of
 from rag_mt.base.errors import UserError
 
 pytest.importorskip("floret")
 
-TINY = WordTraining(dimension=12, epochs=15, buckets=500, least=2)
+TINY = {**WORD_TRAINING, "dim": 12, "epoch": 15, "bucket": 500}
 LETTERS = np.random.default_rng(0)
 THEMES = [["".join(LETTERS.choice(list("abcdefghijklmnopqrstuvwxyz"), size=8)) for _ in range(60)] for _ in range(2)]
 

@@ -16,7 +16,7 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 from eval.data.phrase_sets import PhraseSet
 from eval.data.sample_phrases import as_examples
 from eval.phrases.__main__ import main
-from eval.xpr.baselines import Maps, States, Words, WordTraining, sentences_of
+from eval.xpr.baselines import WORD_TRAINING, Maps, States, Words, sentences_of
 from eval.xpr.mapping import SelfLearning
 from eval.xpr.plans import Models
 from eval.xpr.suite import Cells, result, task
@@ -31,6 +31,7 @@ SECOND = ("bridge", "garden", "letter", "window", "engine", "harbour", "ticket",
 PHRASES = [f"{a} {b}" for a in FIRST for b in SECOND]
 TRAIN, DEV, TEST = 36, 12, 12
 EXAMPLES = 3
+SMALL_TRAINING = {**WORD_TRAINING, "dim": 12, "epoch": 3, "bucket": 200}
 SMALL_LEARNING = SelfLearning(vocabulary=50, first=50, patience=2, most=20)
 
 
@@ -144,7 +145,7 @@ def common(phrases: Path, letters: Path) -> list[str]:
 @pytest.fixture(autouse=True)
 def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word vectors and maps of a few rounds."""
-    monkeypatch.setattr("eval.xpr.plans.WORD_TRAINING", WordTraining(dimension=12, epochs=3, buckets=200))
+    monkeypatch.setattr("eval.xpr.plans.WORD_TRAINING", SMALL_TRAINING)
     monkeypatch.setattr("eval.xpr.baselines.LEARNING", SMALL_LEARNING)
     monkeypatch.setattr("eval.xpr.baselines.LEAST", 10)
     monkeypatch.setattr("eval.xpr.plans.TRAINED_LAYERS", (1, 2, 12))
@@ -264,7 +265,7 @@ def test_maps_and_what_they_are_learnt_from(phrases, data, letters, tmp_path) ->
     both = maps.vectors(own, ("de-en", "cs-en"), 0, asked.candidates[0])
     assert not np.allclose(both, maps.vectors(own, ("de-en",), 0, asked.candidates[0]), atol=1e-3)
     assert maps.key(("de-en",)) != maps.key(("cs-en",)) != maps.key(())
-    words = Words(data, tmp_path, WordTraining(dimension=12, epochs=3, buckets=200))
+    words = Words(data, tmp_path, SMALL_TRAINING)
     rows = words.normal(own, 1, np.arange(4))
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
     assert len(words.language("en").frequent) >= len({*FIRST, *SECOND})
