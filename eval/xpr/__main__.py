@@ -16,10 +16,7 @@ from rag_mt.base.console import OK, note, positive
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.settings import shown_path
 
-OPTIONS = (
-    *("phrases", "models", "runs", "parts", "minutes", "encoder"),
-    *("examples", "others", "dev_pairs", "source", "sweep"),
-)
+OPTIONS = ("phrases", "models", "runs", "parts", "minutes", "encoder", "examples", "others", "dev_pairs")
 """The options that only this suite has."""
 
 
@@ -40,8 +37,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ("dev-pairs", positive, 500, "pairs in the sweeps"),
     ):
         add(f"--{name}", type=kind, default=default, metavar="N", help=f"{what} (default: {default})")
-    add("--source", default="", metavar="XX-en", help="set that zero-shot transfer comes from (default: the first)")
-    add("--sweep", default="", metavar="XX-en", help="set of seeds and numbers of examples (default: the first)")
 
 
 def evaluate_xpr(options: argparse.Namespace) -> int:
@@ -55,9 +50,8 @@ def evaluate_xpr(options: argparse.Namespace) -> int:
     models = {name: plans.models.facts(name, sets.every) for name in plans.known_models()}
     swept = sets.rows(plans.by_layer())
     chosen = plans.choose_layers(swept)
-    tables = [*plans.by_trained_layer(), *plans.four_settings(), *plans.among_own(), *plans.by_count()]
-    rows = (*swept, *sets.rows(tables))
-    report = Report(rows, sets.names, tuple(_notes(sets, plans, chosen)), plans.layers, sets.source, models)
+    rows = (*swept, *sets.rows(plans.tables()))
+    report = Report(rows, sets.names, tuple(_notes(sets, plans, chosen)), plans.layers, models)
     note(f"{sets.cells.computed} results were computed; all are in {Path(options.runs)}")
     print(as_markdown(list(as_blocks(report, None))), end="")
     for name in options.output:

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,54 +139,40 @@ def _training_files(data: Path, language: str) -> list[Path]:
     return files
 
 
-class Base(Protocol):
-    """Vectors of phrases before any map. `key` says all that changes them."""
-
-    key: Mapping[str, Any]
-
-    def normal(self, examples: ExampleSet, side: int, phrases: Numbers) -> Floats:
-        """The vectors (phrases, dimension) of phrases of a side, centred and of length 1."""
-        ...
-
-    def sample(self, examples: ExampleSet, side: int) -> Floats:
-        """Vectors, centred and of length 1, from which a map is learnt without pairs."""
-        ...
-
-
 class Words:
-    """The mean of word vectors that are trained on the sentences of `data`/train and kept in `folder` (a Base). Words
-    are centred over the language's frequent ones before the mean is taken."""
+    """The mean of word vectors that are trained on the sentences of `data`/train and kept in `folder`. They are centred
+    over the language's frequent words before the mean is taken. `key` says all that changes the vectors."""
 
-    def __init__(self, data: Path, folder: Path, training: Mapping[str, int]) -> None:
-        self._data, self._folder, self._training = data, folder, training
+    def __init__(self, data: Path, folder: Path) -> None:
+        self._data, self._folder = data, folder
         files = {path.name: remembered_sha256(path) for path in _training_files(data, "en")}
-        self.key: Mapping[str, Any] = {"words": dict(training), "sentences": SENTENCES, "files": files}
+        self.key = {"words": WORD_TRAINING, "sentences": SENTENCES, "files": files}
         self.language = cache(self._language)
 
     def _language(self, language: str) -> WordVectors:
         path = self._folder / f"{language}-{settings_hash(self.key)}.bin"
         if not path.is_file():
             log.info("training word vectors of %s", language)
-            train_words(sentences_of(self._data, language), path, self._training)
+            train_words(sentences_of(self._data, language), path, WORD_TRAINING)
         return WordVectors(path)
 
     def normal(self, examples: ExampleSet, side: int, phrases: Numbers) -> Floats:
-        """See `Base`."""
+        """The vectors (phrases, dimension) of phrases of a side, centred and of length 1."""
         own = examples.sides[side]
         return unit(self.language(own.language).of_phrases([own.phrases[n] for n in phrases.tolist()]))
 
     def sample(self, examples: ExampleSet, side: int) -> Floats:
-        """See `Base`: the most frequent words."""
+        """Vectors, centred and of length 1, from which a map is learnt without pairs: the most frequent words."""
         return self.language(examples.sides[side].language).frequent
 
 
 class States:
-    """The mean token state of the phrase alone in a layer of an encoder (a Base), centred over the training phrases
-    of the side."""
+    """The mean token state of the phrase alone in a layer of an encoder, centred over the training phrases of the side;
+    otherwise as `Words`."""
 
     def __init__(self, encoder: XprEncoder, layer: int) -> None:
         self._encoder, self.layer = encoder, layer
-        self.key: Mapping[str, Any] = {"states": encoder.fingerprint, "layer": layer}
+        self.key = {"states": encoder.fingerprint, "layer": layer}
         self._means: dict[tuple[str, int], Floats] = {}
         self._states: dict[tuple[str, int], tuple[NDArray[np.bool_], Floats]] = {}
 
@@ -202,13 +188,13 @@ class States:
         return states[phrases]
 
     def normal(self, examples: ExampleSet, side: int, phrases: Numbers) -> Floats:
-        """See `Base`."""
+        """As `Words.normal`."""
         if (examples.name, side) not in self._means:
             self._means[examples.name, side] = centre(self.plain(examples, side, _training_phrases(examples, side)))
         return normalised(self.plain(examples, side, phrases), self._means[examples.name, side])
 
     def sample(self, examples: ExampleSet, side: int) -> Floats:
-        """See `Base`: those of `sampled_phrases`."""
+        """As `Words.sample`, of `sampled_phrases`."""
         return self.normal(examples, side, sampled_phrases(examples)[side][:FREQUENT])
 
 
@@ -229,7 +215,7 @@ def sampled_phrases(examples: ExampleSet) -> list[Numbers]:
 class Maps:
     """A base whose vectors of side 0 are mapped to those of side 1. Maps are learnt when they are needed, once."""
 
-    def __init__(self, base: Base, sets: Mapping[str, ExampleSet]) -> None:
+    def __init__(self, base: Words | States, sets: Mapping[str, ExampleSet]) -> None:
         self._base, self._sets = base, sets
         self._products = cache(self._products_of)
         self._from_pairs = cache(self._learnt_from_pairs)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.xpr.baselines import WORD_TRAINING, Maps, States, Words
+from eval.xpr.baselines import Maps, States, Words
 from eval.xpr.suite import Plan, Row, Sets, System
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import folder_fingerprint, read_json, remembered_sha256, settings_hash
@@ -19,7 +19,7 @@ from rag_mt.models.adapters import TRAINING, adapter_fingerprint
 from rag_mt.models.adapters import WEIGHTS as ADAPTER
 from retrievers.ccpr.heads import ENCODER
 from retrievers.units.phrases import default_layer
-from retrievers.xpr.examples import ExampleSet, Split
+from retrievers.xpr.examples import ExampleSet
 from retrievers.xpr.model import HEAD, XprEncoder, XprSettings, open_xpr, untrained_xpr
 
 COUNTS = (1, 2, 4, 8, 16, 32)
@@ -126,6 +126,7 @@ class Plans:
         self.sets = sets
         self.models = Models(Path(options.models) if options.models else None, options.device, options.dtype)
         self.layers: dict[str, int] = {}
+        self.word_maps = cache(self._word_maps)
         self.state_maps = lru_cache(maxsize=2)(lambda layer: Maps(States(self.encoder, layer), sets.every))
 
     @cached_property
@@ -134,13 +135,11 @@ class Plans:
         options = self._options
         return untrained_xpr(options.encoder, device=options.device, dtype=options.dtype)
 
-    @cached_property
-    def word_maps(self) -> Maps | None:
+    def _word_maps(self) -> Maps | None:
         """The maps of word vectors; None without text to train those on."""
         if not self._options.data:
             return None
-        folder = Path(self._options.runs) / "words"
-        return Maps(Words(Path(self._options.data), folder, WORD_TRAINING), self.sets.every)
+        return Maps(Words(Path(self._options.data), Path(self._options.runs) / "words"), self.sets.every)
 
     def known_models(self) -> list[str]:
         """The trained models whose names say what they are."""
@@ -149,30 +148,19 @@ class Plans:
         names = [MULTILINGUAL, *(f"{kind}.{pair}" for kind in kinds for pair in self.sets.every)]
         return [name for name in names if name in self.models]
 
-    # The layers, on development pairs.
-
     def by_layer(self) -> list[Plan]:
-        """Every layer of each system of `SWEPT`."""
+        """Every layer of each system of `SWEPT`, on development pairs."""
         layers, names = range(self.encoder.layers + 1), self.sets.with_dev
         untrained, trained_on = dict.fromkeys(names, ""), {name: (name,) for name in names}
         plans = [
-            self._xpr_plan("layers", f"{kind}@{layer}", untrained, examples, layer, needs="layers", split="dev")
+            self._xpr_plan("layers", f"{kind}@{layer}", untrained, examples, layer, needs="layers")
             for kind, examples in ((UNTRAINED, self._options.examples), (ALONE, 0))
             for layer in layers
         ]
         for layer in layers:
             maps = partial(self.state_maps, layer)
-            plans.append(self._maps_plan("layers", f"{MAPPED}@{layer}", maps, trained_on, needs="layers", split="dev"))
+            plans.append(self._maps_plan("layers", f"{MAPPED}@{layer}", maps, trained_on, needs="layers"))
         return plans
-
-    def by_trained_layer(self) -> list[Plan]:
-        """XPR trained on one set with layers up to each of `TRAINED_LAYERS`, on its development pairs."""
-        pair, examples = self.sets.sweep, self._options.examples
-        models = {layer: {pair: f"layer.{layer}.{pair}"} for layer in TRAINED_LAYERS if layer <= self.encoder.layers}
-        return [
-            self._xpr_plan("layers, trained", f"XPR, trained on {pair}@{layer}", model, examples, split="dev")
-            for layer, model in models.items()
-        ]
 
     def choose_layers(self, rows: Sequence[Row]) -> bool:
         """Take the layer of each system of `SWEPT` that is best in the rows of `by_layer`, or the encoder's usual one;
@@ -186,61 +174,69 @@ class Plans:
             self.layers[kind] = best
         return all(complete)
 
-    # The four settings, on test pairs.
-
-    def four_settings(self) -> list[Plan]:
-        """CLWE, CLSE and XPR unsupervised, supervised, zero-shot and multilingual (the paper's table 2)."""
-        names, source, examples = self.sets.names, self.sets.source, self._options.examples
+    def tables(self) -> list[Plan]:
+        """All other rows, for which `choose_layers` has been asked."""
+        names, options, layers = self.sets.names, self._options, self.layers
+        source = names[0]  # of zero-shot transfer; the sweeps and seeds are of this set as well
+        own, untrained, nothing = f"supervised.{source}", dict.fromkeys(names, ""), dict.fromkeys(names, ())
         transfer = [name for name in names if name != source]
-        layers = self.layers
-        untrained, nothing = dict.fromkeys(names, ""), dict.fromkeys(names, ())
-        plain = partial(self._xpr_plan, "unsupervised", with_others=True)
+        pairless = partial(self.state_maps, layers[ALONE])
+        title = f"XPR, trained on {source}"
         plans = [
-            self._maps_plan("unsupervised", "CLWE", lambda: self.word_maps, nothing),
-            plain(ALONE, untrained, 0, layers[ALONE], needs="baselines"),
-            self._maps_plan(
-                "unsupervised", "CLSE, map without pairs", partial(self.state_maps, layers[ALONE]), nothing
-            ),
-            plain(UNTRAINED, untrained, examples, layers[UNTRAINED], needs="untrained"),
+            self._xpr_plan("layers, trained", f"{title}@{n}", {source: f"layer.{n}.{source}"}, options.examples)
+            for n in TRAINED_LAYERS
+            if n <= self.encoder.layers
+        ]
+
+        # The paper's table 2.
+        part = "unsupervised"
+        plans += [
+            self._maps_plan(part, "CLWE", self.word_maps, nothing),
+            self._xpr_plan(part, ALONE, untrained, 0, layers[ALONE], needs="baselines"),
+            self._maps_plan(part, "CLSE, map without pairs", pairless, nothing),
+            self._xpr_plan(part, UNTRAINED, untrained, options.examples, layers[UNTRAINED], needs="untrained"),
         ]
         trained: tuple[tuple[str, TrainedOn, dict[str, str]], ...] = (
             ("supervised", {name: (name,) for name in names}, {name: f"supervised.{name}" for name in names}),
-            ("zero-shot", dict.fromkeys(transfer, (source,)), dict.fromkeys(transfer, f"supervised.{source}")),
+            ("zero-shot", dict.fromkeys(transfer, (source,)), dict.fromkeys(transfer, own)),
             ("multilingual", dict.fromkeys(names, tuple(self.sets.every)), dict.fromkeys(names, MULTILINGUAL)),
         )
         for part, trained_on, models in trained:
-            plans.append(self._maps_plan(part, "CLWE", lambda: self.word_maps, trained_on))
+            plans.append(self._maps_plan(part, "CLWE", self.word_maps, trained_on))
             plans.append(self._maps_plan(part, "CLSE", partial(self.state_maps, layers[MAPPED]), trained_on))
-            plans.append(self._xpr_plan(part, "XPR", models, examples, with_others=True))
+            plans.append(self._xpr_plan(part, "XPR", models, options.examples))
+
+        # The paper's table 7, seeds, and its tables 3 and 5.
+        ablated = [name for name in names if any(f"ablation.{kind}.{name}" in self.models for kind in ABLATIONS)]
+        kinds = {"supervised": "XPR", **{f"ablation.{kind}": title for kind, title in ABLATIONS.items()}}
+        rows = [("matrix", name, dict.fromkeys(names, f"supervised.{name}")) for name in names]
+        rows += [("seeds", model, {source: model}) for model in (own, f"seed.2.{source}", f"seed.3.{source}")]
+        for kind, piece in kinds.items():
+            rows.append(("ablations", piece, {name: f"{kind}.{name}" for name in ablated or [source]}))
+        for kind in ("supervised", "ablation.sentences"):
+            rows.append(("ablations, zero-shot", kinds[kind], dict.fromkeys(transfer, f"{kind}.{source}")))
+        plans += [self._xpr_plan(*row, min(WITHOUT_OTHERS, options.examples)) for row in rows]
+
+        # The paper's figure 2.
+        for system, model in ((UNTRAINED, ""), (title, own)):
+            for count in COUNTS:
+                row = ("examples", f"{system}@{count}", {source: model}, count, layers[UNTRAINED])
+                plans.append(self._xpr_plan(*row, needs="examples"))
         return plans
 
     def _maps_plan(
-        self,
-        part: str,
-        title: str,
-        maps: Callable[[], Maps | None],
-        trained_on: TrainedOn,
-        needs: str = "baselines",
-        split: Split = "test",
+        self, part: str, title: str, maps: Callable[[], Maps | None], trained_on: TrainedOn, needs: str = "baselines"
     ) -> Plan:
         def system(name: str) -> System | None:
-            examples, sources, found = self.sets.every[name], trained_on[name], maps()
-            if found is None or not found.can_map(examples, sources):
+            examples, sources, chosen = self.sets.every[name], trained_on[name], maps()
+            if chosen is None or not chosen.can_map(examples, sources):
                 return None
-            return System(found.key(sources), partial(found.vectors, examples, sources))
+            return System(chosen.key(sources), partial(chosen.vectors, examples, sources))
 
-        return Plan(part, title, needs, tuple(trained_on), system, split)
+        return Plan(part, title, needs, tuple(trained_on), system)
 
     def _xpr_plan(
-        self,
-        part: str,
-        title: str,
-        models: Mapping[str, str],
-        examples: int,
-        layer: int = 0,
-        needs: str = "models",
-        split: Split = "test",
-        with_others: bool = False,
+        self, part: str, title: str, models: Mapping[str, str], examples: int, layer: int = 0, needs: str = "models"
     ) -> Plan:
         """Trained models by the set that they are asked on, or (model "") a layer of the untrained encoder, with so
         many example sentences."""
@@ -251,7 +247,7 @@ class Plans:
             key = self.models.key_with(model, examples) if model else untrained
             return System(key, partial(self._example_vectors, name, model, layer, key["examples"])) if key else None
 
-        return Plan(part, title, needs, tuple(models), system, split, with_others)
+        return Plan(part, title, needs, tuple(models), system)
 
     def _example_vectors(
         self, name: str, model: str, layer: int, examples: int, side: int, phrases: NDArray[np.int64]
@@ -259,38 +255,3 @@ class Plans:
         encoder = self.models.open(model) if model else self.encoder
         layer = encoder.settings.layer if model else layer
         return encoder.project(encoder.side_states(self.sets.every[name].sides[side], phrases, examples, layer))
-
-    # Trained models, among the test phrases alone.
-
-    def among_own(self) -> list[Plan]:
-        """The model of each set on every set (the paper's table 7); models of one set with other seeds; models without
-        a piece of XPR (tables 3 and 5), and the one without example sentences in zero-shot transfer."""
-        names, source, sweep = self.sets.names, self.sets.source, self.sets.sweep
-        transfer = [name for name in names if name != source]
-        ablated = [pair for pair in names if any(f"ablation.{name}.{pair}" in self.models for name in ABLATIONS)]
-        kinds = {"supervised": "XPR", **{f"ablation.{name}": title for name, title in ABLATIONS.items()}}
-        rows = [("matrix", pair, dict.fromkeys(names, f"supervised.{pair}")) for pair in names]
-        rows += [
-            ("seeds", f"{kind}.{sweep}", {sweep: f"{kind}.{sweep}"}) for kind in ("supervised", "seed.2", "seed.3")
-        ]
-        rows += [
-            ("ablations", title, {pair: f"{kind}.{pair}" for pair in ablated or [sweep]})
-            for kind, title in kinds.items()
-        ]
-        rows += [
-            ("ablations, zero-shot", kinds[kind], dict.fromkeys(transfer, f"{kind}.{source}"))
-            for kind in ("supervised", "ablation.sentences")
-        ]
-        return [self._xpr_plan(*row, min(WITHOUT_OTHERS, self._options.examples)) for row in rows]
-
-    # The number of example sentences, on development pairs.
-
-    def by_count(self) -> list[Plan]:
-        """The untrained encoder and the trained model of one set with 1 to 32 example sentences (figure 2)."""
-        pair, layer = self.sets.sweep, self.layers[UNTRAINED]
-        systems = {UNTRAINED: "", f"XPR, trained on {pair}": f"supervised.{pair}"}
-        return [
-            self._xpr_plan("examples", f"{title}@{count}", {pair: model}, count, layer, needs="examples", split="dev")
-            for title, model in systems.items()
-            for count in COUNTS
-        ]

@@ -18,19 +18,17 @@ from eval.report.blocks import Block, Bullets, Heading, Table, Text, as_markdown
 from eval.report.tables import PAPERS
 from eval.significance import LEVEL, Comparison, holm
 from eval.xpr.plans import ABLATIONS, ALONE, COUNTS, SWEPT, UNTRAINED
-from eval.xpr.suite import Row, compared, score
+from eval.xpr.suite import SETTINGS, Row, compared, score
 from rag_mt import __version__
 from rag_mt.base.paths import whole_file
 
 log = logging.getLogger("rag_mt")
 
-SETTINGS = {
+TITLES = {
     "unsupervised": "Without training pairs (the paper: unsupervised)",
     "supervised": "Supervised: trained on the pairs of the set",
     "zero-shot": "Zero-shot: trained on the pairs of {source}",
     "multilingual": "Multilingual: trained on the pairs of all sets",
-}
-FURTHER = {
     "matrix": "Trained on the row, asked on the column (test phrases alone as candidates)",
     "seeds": "Seeds (test phrases alone as candidates)",
     "ablations": "Ablations (test phrases alone as candidates)",
@@ -44,7 +42,7 @@ COMPARED: dict[str, tuple[Key, Key]] = {
     "XPR less CLSE, untrained: what example sentences are worth": (PLAIN, ("unsupervised", ALONE)),
     **{
         f"XPR less {other}, {part}": ((part, "XPR"), (part, other))
-        for part in ("supervised", "zero-shot", "multilingual")
+        for part in SETTINGS[1:]
         for other in ("CLWE", "CLSE")
     },
     "XPR supervised less untrained": (("supervised", "XPR"), PLAIN),
@@ -58,13 +56,12 @@ COMPARED: dict[str, tuple[Key, Key]] = {
 @dataclass(frozen=True)
 class Report:
     """All results. `notes` say what a reader must know to judge them; `layers` which layer stands for each system,
-    `source` the set that zero-shot transfer comes from, `models` what is recorded of the trained models."""
+    `models` what is recorded of the trained models. The first of `names` is the source of zero-shot transfer."""
 
     rows: tuple[Row, ...]
     names: tuple[str, ...]
     notes: tuple[str, ...]
     layers: Mapping[str, int]
-    source: str
     models: Mapping[str, Mapping[str, Any]]
 
     def part(self, name: str) -> list[Row]:
@@ -112,8 +109,8 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
         yield Bullets(tuple(report.missing))
     yield Heading("Four settings")
     yield Text("Accuracy@1 in %, the mean of both directions; the interval (95 %) is over concepts.")
-    for part, title in SETTINGS.items():
-        yield from _by_set(report, report.part(part), title, level=3)
+    for part in SETTINGS:
+        yield from _by_set(report, report.part(part), TITLES[part], level=3)
         yield from _paper(part)
     several = [
         replace(row, name=f"{part}: {row.name}", answers=answers)
@@ -152,9 +149,9 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
                 f"The same as a picture: {picture}. The paper has a picture and no numbers (figure 2), of models that "
                 "are trained with as many sentences as are read, and of one that is trained with 32."
             )
-    for part, title in FURTHER.items():
+    for part in ("matrix", "seeds", "ablations", "ablations, zero-shot"):
         rows = report.part(part)
-        yield from _by_set(report, rows, title)
+        yield from _by_set(report, rows, TITLES[part])
         if part == "seeds" and len(rows) > 1:
             values = [100 * row.average for row in rows]
             yield Text(f"Mean {np.mean(values):.1f}, standard deviation {np.std(values, ddof=1):.1f}.")
@@ -169,7 +166,7 @@ def _by_set(report: Report, rows: Sequence[Row], title: str, level: int = 2) -> 
     """Rows with a column per set, and an average with its interval where all planned sets are there."""
     if not rows:
         return
-    yield Heading(title.format(source=report.source), level)
+    yield Heading(title.format(source=report.names[0]), level)
     names = [name for name in report.names if any(name in row.planned for row in rows)]
     lines = []
     for row in rows:
@@ -223,7 +220,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "notes": list(report.notes),
         "missing": report.missing,
         "layers": dict(report.layers),
-        "source": report.source,
+        "source": report.names[0],
         "models": {
             name: {key: facts[key] for key in ("steps", "phrase_pairs_seen", "training_seconds", "settings")}
             for name, facts in report.models.items()

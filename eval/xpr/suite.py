@@ -38,6 +38,11 @@ log = logging.getLogger("rag_mt")
 
 RULES = 1
 """Raised whenever a task asks for something else, or counts other answers as right."""
+SETTINGS = ("unsupervised", "supervised", "zero-shot", "multilingual")
+"""The parts of the report that are asked on test pairs among all candidates; other parts are asked among the phrases of
+the pairs alone."""
+ON_DEV = ("layers", "layers, trained", "examples")
+"""The parts that are asked on development pairs."""
 PARTS = ("layers", "baselines", "untrained", "models", "examples")
 """What may be computed; results of other parts that an earlier run computed are read all the same."""
 BLOCK = 512
@@ -238,16 +243,11 @@ class Plan:
     needs: str
     pairs: tuple[str, ...]
     system: Callable[[str], System | None]
-    split: Split = "test"
-    with_others: bool = True
 
 
 class Sets:
-    """The phrase sets of `--phrases`, or else of the sample corpus, their tasks, and the results that are there.
-
-    `names` are the sets that are asked, `source` the one that zero-shot transfer comes from, `sweep` that of seeds and
-    numbers of examples. Raises UserError for options that cannot be.
-    """
+    """The phrase sets of `--phrases`, or else of the sample corpus, the `names` of those to ask, their tasks, and the
+    results that are there. Raises UserError for options that cannot be."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -264,8 +264,7 @@ class Sets:
         self.every = {name: open_examples(folder / name) for name in (*usual, *sorted(found.difference(usual)))}
         languages = options.languages.split(",") if options.languages else ()
         self.names = tuple(f"{code}-en" for code in languages) or tuple(self.every)
-        self.source, self.sweep = options.source or self.names[0], options.sweep or self.names[0]
-        for name in (*self.names, self.source, self.sweep):
+        for name in self.names:
             if name not in self.every:
                 raise UserError(f"there is no set {name} in {folder}: choose among {', '.join(self.every)}")
         self.with_dev = tuple(name for name in self.names if len(self.every[name].pairs("dev")))
@@ -286,11 +285,12 @@ class Sets:
         return [Row(p.part, p.name, p.pairs, by_set) for p, by_set in zip(plans, answers, strict=True)]
 
     def _answer(self, plan: Plan, name: str) -> Asked | None:
-        others = self.options.others if plan.with_others and plan.split == "test" else 0
-        system, own = plan.system(name), self.task(name, plan.split, others)
+        others = self.options.others if plan.part in SETTINGS else 0
+        split: Split = "dev" if plan.part in ON_DEV else "test"
+        system, own = plan.system(name), self.task(name, split, others)
         if system is None or not len(own.pairs):
             return None
         files = self.every[name].manifest["files"]
-        key = {"rules": RULES, "files": files, "split": plan.split, "pairs": len(own.pairs), **system.key}
+        key = {"rules": RULES, "files": files, "split": split, "pairs": len(own.pairs), **system.key}
         compute = partial(result, own, system.vectors) if plan.needs in self.parts else None
         return self.cells.kept(f"{plan.part}: {plan.name}", key, own, others, compute)

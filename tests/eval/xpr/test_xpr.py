@@ -145,7 +145,7 @@ def common(phrases: Path, letters: Path) -> list[str]:
 @pytest.fixture(autouse=True)
 def quick_learning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Word vectors and maps of a few rounds."""
-    monkeypatch.setattr("eval.xpr.plans.WORD_TRAINING", SMALL_TRAINING)
+    monkeypatch.setattr("eval.xpr.baselines.WORD_TRAINING", SMALL_TRAINING)
     monkeypatch.setattr("eval.xpr.baselines.LEARNING", SMALL_LEARNING)
     monkeypatch.setattr("eval.xpr.baselines.LEAST", 10)
     monkeypatch.setattr("eval.xpr.plans.TRAINED_LAYERS", (1, 2, 12))
@@ -265,7 +265,7 @@ def test_maps_and_what_they_are_learnt_from(phrases, data, letters, tmp_path) ->
     both = maps.vectors(own, ("de-en", "cs-en"), 0, asked.candidates[0])
     assert not np.allclose(both, maps.vectors(own, ("de-en",), 0, asked.candidates[0]), atol=1e-3)
     assert maps.key(("de-en",)) != maps.key(("cs-en",)) != maps.key(())
-    words = Words(data, tmp_path, SMALL_TRAINING)
+    words = Words(data, tmp_path)
     rows = words.normal(own, 1, np.arange(4))
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
     assert len(words.language("en").frequent) >= len({*FIRST, *SECOND})
@@ -288,7 +288,7 @@ def test_phrases_alone_are_encoded_once(phrases: Path, letters: Path, monkeypatc
 
 
 class Turned:
-    """Vectors of side 0 that are those of side 1, turned by a matrix (a Base)."""
+    """Vectors of side 0 that are those of side 1, turned by a matrix."""
 
     def __init__(self, vectors: Floats, turn: Floats) -> None:
         self.key = {"turned": 1}
@@ -374,7 +374,6 @@ def test_sentences_of_a_language(data: Path, monkeypatch: pytest.MonkeyPatch) ->
 MISTAKES = [
     (("--phrases", "/nowhere"), "no phrase sets in /nowhere"),
     (("--languages", "fi"), "no set fi-en"),
-    (("--source", "fi-en"), "no set fi-en"),
     (("--models", "/nowhere"), "no folder /nowhere"),
     (("--parts", "layers,soup"), "no part soup"),
     (("--others", "-1"), "--others -1 is below 0"),
