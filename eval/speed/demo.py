@@ -30,8 +30,7 @@ from ui.server.limits import Limits
 WARM_UP = 2
 TARGET = 1.5
 """Seconds that the median should not exceed."""
-PATIENCE = 300_000
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 CLICK = """() => new Promise((resolve) => {
   const begin = performance.now();
@@ -81,9 +80,9 @@ def opened_page(browser: str) -> Iterator[Any]:
     url = launch(blocks, limits, "127.0.0.1", 0)
     try:
         with sync_playwright() as playwright:
-            chromium = playwright.chromium.launch(executable_path=browser, args=list(FLAGS))
+            chromium = playwright.chromium.launch(executable_path=browser, args=FLAGS)
             page = chromium.new_page()
-            page.set_default_timeout(PATIENCE)
+            page.set_default_timeout(300_000)
             begin = time.perf_counter()
             page.goto(url)
             page.locator("#translate").wait_for()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -79,14 +78,6 @@ class SelfLearning:
     seed: int = 1
 
 
-class Learned(NamedTuple):
-    """A map that was learnt without pairs, the mean similarity of its dictionary, and the rounds that it took."""
-
-    map: Floats
-    similarity: float
-    rounds: int
-
-
 def first_dictionary(source: Floats, target: Floats, settings: SelfLearning) -> NDArray[np.int64]:
     """Pairs of rows (n, 2) that have similar similarities to the rows of their own side; `source` and `target` are
     `normalised`.
@@ -116,9 +107,10 @@ def _profiles(vectors: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.normalize(profiles - profiles.mean(0))
 
 
-def self_learned(source: Floats, target: Floats, settings: SelfLearning) -> Learned:
+def self_learned(source: Floats, target: Floats, settings: SelfLearning) -> tuple[Floats, float, int]:
     """The map from `source` (rows, dimension) to `target` (rows, dimension), both `normalised` and without rows of
-    zeros, that is learnt from the vectors alone. Equal seeds give equal maps on one machine."""
+    zeros, that is learnt from the vectors alone; the mean similarity of its dictionary; and the rounds that it took.
+    Equal seeds give equal maps on one machine."""
     x, z = (torch.from_numpy(np.ascontiguousarray(side[: settings.vocabulary])) for side in (source, target))
     generator = torch.Generator().manual_seed(settings.seed)
     pairs = torch.from_numpy(first_dictionary(source, target, settings))
@@ -133,7 +125,7 @@ def self_learned(source: Floats, target: Floats, settings: SelfLearning) -> Lear
             if keep >= 1:
                 break
             keep, improved = min(1.0, settings.growth * keep), number
-    return Learned(rotation.numpy(), similarity, number)
+    return rotation.numpy(), similarity, number
 
 
 def _dictionary(

@@ -81,41 +81,40 @@ class Models:
         Raises UserError for a model that was trained on other sets or with other settings than its name says, or on
         another version of one of `sets`, whose test phrases it may have seen.
         """
-        model = f"the model {self._path(name)}"
         facts: dict[str, Any] = read_json(self._path(name) / TRAINING)
-        trained_on = facts["settings"]["data"]["languages"]
-        if name != MULTILINGUAL and trained_on != [name.rpartition(".")[2]]:
-            raise UserError(f"{model} was trained on {', '.join(trained_on)}: name its folder for that")
-        if name == MULTILINGUAL and (without := [pair for pair in sets if pair not in trained_on]):
-            raise UserError(
-                f"{model} was not trained on {', '.join(without)}: train it on all sets, or give --phrases with those "
-                "that it was trained on"
-            )
-        if unlike := list(_unlike_name(name, facts["settings"])):
-            raise UserError(
-                f"{model} was trained with {', '.join(unlike)}, which its name does not say: name its folder for what "
-                "it is"
-            )
-        for own in facts["phrases"]:
-            if own["name"] in sets and own["files"] != sets[own["name"]].manifest["files"]:
-                raise UserError(
-                    f"{model} was trained on another version of the set {own['name']}: train it again, or give the "
-                    "--phrases that it was trained on"
-                )
+        for mistake in _mistakes(name, facts, sets):
+            raise UserError(f"the model {self._path(name)} was {mistake}")
         return facts
 
 
-def _unlike_name(name: str, settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """The settings of a training that are others than the model's name says."""
+def _mistakes(name: str, facts: Mapping[str, Any], sets: Mapping[str, ExampleSet]) -> Iterator[str]:
+    """What speaks against asking a model on `sets` under its name."""
     kind, _, rest = name.partition(".")
     value = rest.partition(".")[0]
+    settings, trained_on = facts["settings"], facts["settings"]["data"]["languages"]
+    if name != MULTILINGUAL and trained_on != [name.rpartition(".")[2]]:
+        yield f"trained on {', '.join(trained_on)}: name its folder for that"
+    if name == MULTILINGUAL and (without := [pair for pair in sets if pair not in trained_on]):
+        yield (
+            f"not trained on {', '.join(without)}: train it on all sets, or give --phrases with those that it was "
+            "trained on"
+        )
+    unlike = []
     for piece, group in (("sentences", "data"), ("momentum", "training"), ("head", "model"), ("queue", "training")):
         ablated = bool(settings[group][piece]) == (piece == "queue")  # the queue is added, the others are left out
         if ablated != (kind == "ablation" and value == piece):
-            yield f"{group}.{piece} = {settings[group][piece]}"
-    for numbered, group in (("seed", "training"), ("layer", "model")):
-        if kind == numbered and settings[group][kind] != int(value):
-            yield f"{group}.{kind} = {settings[group][kind]}"
+            unlike.append(f"{group}.{piece} = {settings[group][piece]}")
+    for group in ("training", "model"):
+        if kind in ("seed", "layer") and settings[group].get(kind, int(value)) != int(value):
+            unlike.append(f"{group}.{kind} = {settings[group][kind]}")
+    if unlike:
+        yield f"trained with {', '.join(unlike)}, which its name does not say: name its folder for what it is"
+    for own in facts["phrases"]:
+        if own["name"] in sets and own["files"] != sets[own["name"]].manifest["files"]:
+            yield (
+                f"trained on another version of the set {own['name']}: train it again, or give the --phrases that it "
+                "was trained on"
+            )
 
 
 class Plans:

@@ -127,10 +127,10 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
             f"whose p by Holm is below {LEVEL} are significant."
         )
         corrected = holm({name: gain.p for name, (gain, _) in report.differences.items()})
-        lines = [
-            (name, *_points(gain), f"{gain.p:.4f}", f"{corrected[name]:.4f}", ", ".join(both))
-            for name, (gain, both) in report.differences.items()
-        ]
+        lines = []
+        for name, (gain, both) in report.differences.items():
+            points = (f"{100 * value:+.1f}" for value in (gain.value, gain.low, gain.high))
+            lines.append((name, *points, f"{gain.p:.4f}", f"{corrected[name]:.4f}", ", ".join(both)))
         yield Table(("difference", "points", "low", "high", "p", "p by Holm", "sets"), tuple(lines))
     swept = list(_swept(report))
     if swept:
@@ -174,10 +174,6 @@ def _by_set(report: Report, rows: Sequence[Row], title: str, level: int = 2) -> 
         ends = (f"{100 * row.average:.1f}", f"{100 * row.score.low:.1f} to {100 * row.score.high:.1f}")
         lines.append((row.name, *cells, *(("", "") if row.missing else ends)))
     yield Table(("system", *names, "avg", "95 %"), tuple(lines))
-
-
-def _points(gain: Comparison) -> list[str]:
-    return [f"{100 * value:+.1f}" for value in (gain.value, gain.low, gain.high)]
 
 
 def _swept(report: Report) -> Iterator[tuple[str, ...]]:
@@ -246,16 +242,15 @@ def write_report(report: Report, path: Path) -> None:
         text = json.dumps(as_dict(report), ensure_ascii=False, indent=1) + "\n"
     else:
         picture = path.with_suffix(".svg")
-        drawn = _plot(report.by_number("examples"), picture)
+        counted = report.by_number("examples")
+        drawn = bool(counted) and _plot(counted, picture)
         text = as_markdown(list(as_blocks(report, picture.name if drawn else None)))
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
 def _plot(systems: Mapping[str, Mapping[int, float]], path: Path) -> bool:
-    """Draw accuracy against the number of example sentences; returns whether there was something to draw."""
-    if not systems:
-        return False
+    """Draw accuracy against the number of example sentences; returns whether there is something to draw with."""
     if find_spec("matplotlib") is None:
         log.info("%s is not drawn: it needs `pip install matplotlib`", path)
         return False

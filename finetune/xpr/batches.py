@@ -74,22 +74,17 @@ class XprPool:
         return [{"name": own.name, **{k: own.manifest[k] for k in ("statistics", "files")}} for own in self.sets]
 
 
+@dataclass
 class Collator:
     """Phrase pairs to batches: `sentences` examples a phrase (0: the phrase alone), each of at most `max_chars`
     characters and `max_tokens` tokens."""
 
-    def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        prefix: str,
-        sentences: int,
-        max_chars: int,
-        max_tokens: int,
-        chunks: int,
-    ) -> None:
-        self.tokenizer, self.prefix = tokenizer, prefix
-        self.sentences, self.max_chars, self.max_tokens, self.chunks = sentences, max_chars, max_tokens, chunks
-        self._blank = tokenizer.convert_tokens_to_ids("\u2581")  # alone it has the offsets of the character behind it
+    tokenizer: PreTrainedTokenizerBase
+    prefix: str
+    sentences: int
+    max_chars: int
+    max_tokens: int
+    chunks: int
 
     def __call__(self, sides: Sequence[tuple[Side, Side]], pairs: Rows, rng: np.random.Generator | None) -> XprBatch:
         """The batch of `pairs` (pairs, 3) number in `sides`, source phrase, target phrase. Examples are drawn without
@@ -109,8 +104,8 @@ class Collator:
         owner_of = torch.tensor(owners)
         chunks = []
         for rows in np.array_split(by_length, min(self.chunks, len(seen))):
-            tokens = padded([ids[n] for n in rows], int(self.tokenizer.pad_token_id or 0))
-            chunks.append(Chunk(*map(torch.from_numpy, (*tokens, places[rows])), owner_of[rows]))
+            tokens, mask = map(torch.from_numpy, padded([ids[n] for n in rows], int(self.tokenizer.pad_token_id or 0)))
+            chunks.append(Chunk(tokens, mask, torch.from_numpy(places[rows]), owner_of[rows]))
         counts = torch.bincount(owner_of[seen], minlength=2 * len(pairs))
         lost = (counts.reshape(2, -1) == 0).any(0).repeat(2)
         return XprBatch(tuple(chunks), torch.tensor(surfaces).masked_fill(lost, LEFT_OUT), counts)
@@ -147,11 +142,12 @@ class Collator:
             return_offsets_mapping=True,
         )
         ids: list[list[int]] = batch["input_ids"]
+        blank = self.tokenizer.convert_tokens_to_ids("\u2581")  # alone it has the offsets of the character behind it
         places = np.full((len(examples), 2), -1, dtype=np.int64)
         cut = np.zeros(len(examples), dtype=bool)
         for number, ((text, *span), offsets) in enumerate(zip(examples, batch["offset_mapping"], strict=True)):
             inside = trim(text, np.array(offsets, dtype=np.int32).reshape(-1, 2), len(self.prefix))
-            tokens = np.flatnonzero((inside[:, 1] > inside[:, 0]) & (np.array(ids[number]) != self._blank))
+            tokens = np.flatnonzero((inside[:, 1] > inside[:, 0]) & (np.array(ids[number]) != blank))
             ends = token_words(inside[tokens], np.array([span], dtype=np.int32))[0]
             if ends[0] >= 0:
                 places[number] = tokens[ends]
