@@ -59,21 +59,17 @@ class Models:
     def __contains__(self, name: str) -> bool:
         return self.folder is not None and (self._path(name) / XprSettings.FILE).is_file()
 
-    def key(self, name: str) -> dict[str, Any]:
-        """All that changes a model's vectors but the number of example sentences: neither how it was trained nor what
-        a run needs to go on."""
+    def key(self, name: str, examples: int) -> dict[str, Any] | None:
+        """All that changes the vectors of a model that reads so many example sentences (none if it was trained
+        without): neither how it was trained nor what a run needs to go on. None where the model is not there."""
+        if name not in self:
+            return None
         folder = self._path(name)
         files = [folder / file for file in (XprSettings.FILE, HEAD) if (folder / file).is_file()]
         adapted = (folder / ADAPTER).is_file()
         encoder = adapter_fingerprint(str(folder)) if adapted else folder_fingerprint(folder / ENCODER)
-        return {"model": settings_hash([encoder, *map(remembered_sha256, files)])}
-
-    def key_with(self, name: str, examples: int) -> dict[str, Any] | None:
-        """The key with the number of example sentences that are read, none by a model that was trained without; None
-        where the model is not there."""
-        if name not in self:
-            return None
-        return {**self.key(name), "examples": examples if XprSettings.load(self._path(name)).sentences else 0}
+        model = settings_hash([encoder, *map(remembered_sha256, files)])
+        return {"model": model, "examples": examples if XprSettings.load(folder).sentences else 0}
 
     def facts(self, name: str, sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
         """What is recorded of a model's training.
@@ -243,7 +239,7 @@ class Plans:
         def system(name: str) -> System | None:
             model = models[name]
             untrained = {"states": self.encoder.fingerprint, "layer": layer, "examples": examples}
-            key = self.models.key_with(model, examples) if model else untrained
+            key = self.models.key(model, examples) if model else untrained
             return System(key, partial(self._example_vectors, name, model, layer, key["examples"])) if key else None
 
         return Plan(part, title, needs, tuple(models), system)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -68,10 +67,6 @@ class XprPool:
             raise UserError(f"{len(self)} phrase pairs do not fill one batch of {size}: lower training.batch")
         epoch, place = divmod(number, len(self) // size)
         return self.rows[epoch_order(len(self), epoch, seed)[place * size : (place + 1) * size]]
-
-    def facts(self) -> list[dict[str, Any]]:
-        """What each set was made of, for the record."""
-        return [{"name": own.name, **{k: own.manifest[k] for k in ("statistics", "files")}} for own in self.sets]
 
 
 @dataclass

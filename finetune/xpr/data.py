@@ -29,8 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from finetune.xpr.build import TEST_PAIRS, Indexes, Limits, assemble, choose, statistics
-from finetune.xpr.lexicon import read_lexicon
+from finetune.xpr.build import TEST_PAIRS, Indexes, Limits, assemble, choose, read_lexicon, statistics
 from finetune.xpr.sentences import SentenceIndex, linked_rows
 from finetune.xpr.wikixpr import SETTINGS as WIKIXPR
 from finetune.xpr.wikixpr import read_wikixpr, wikixpr_files
@@ -235,17 +234,19 @@ def sizes(sets: Sequence[ExampleSet]) -> list[str]:
     numbers: list[dict[str, Any]] = [dict(examples.manifest["statistics"]) for examples in sets]
     counts = {split.title(): [own[split]["pairs"] for own in numbers] for split in SPLITS[:3]}
     counts["Test, several words"] = [own["test"]["of several words"] for own in numbers]
-    details: dict[str, list[Any]] = {}
-    for split in SPLITS[:3]:
-        details[f"{split.title()}: pairs"] = counts[split.title()]
-        for key, title in (
-            ("words per phrase", "average words of a phrase"),
-            ("words per sentence", "average words of an example sentence"),
-            ("examples per phrase", "average examples of a phrase"),
-        ):
-            details[f"{split.title()}: {title}"] = [_both(own[split][key]) for own in numbers]
+    titles = {
+        "pairs": "pairs",
+        "words per phrase": "average words of a phrase",
+        "words per sentence": "average words of an example sentence",
+        "examples per phrase": "average examples of a phrase",
+    }
+    details = {
+        f"{split.title()}: {title}": [own[split][key] for own in numbers]
+        for split in SPLITS[:3]
+        for key, title in titles.items()
+    }
     for key in ("other candidates", "sentences", "examples"):
-        details[f"All: {key}"] = [_both(own[key]) for own in numbers]
+        details[f"All: {key}"] = [own[key] for own in numbers]
     lines = [
         "# Phrase pairs with example sentences: sizes",
         "",
@@ -272,18 +273,17 @@ def sizes(sets: Sequence[ExampleSet]) -> list[str]:
         rows = {"usable entries": [own["entries"] for own in facts]}
         for reason in dict.fromkeys(reason for own in facts for reason in sorted(own["skips"])):
             rows[f"left out: {reason}"] = [own["skips"].get(reason, 0) for own in facts]
-        rows["sentences to choose from, xx / en"] = [_both(own["sentences to choose from"].values()) for own in facts]
+        rows["sentences to choose from, xx / en"] = [[*own["sentences to choose from"].values()] for own in facts]
         lines += ["", "## What the lexicons had", "", *_table(["", *names], rows)]
     return lines
 
 
 def _table(head: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> list[str]:
-    cells = [head, ["---", *["---:"] * (len(head) - 1)], *([title, *map(str, row)] for title, row in rows.items())]
-    return [f"| {' | '.join(row)} |" for row in cells]
-
-
-def _both(numbers: Iterable[float]) -> str:
-    return " / ".join(map(str, numbers))
+    """Rows of numbers, or of lists of one for each language."""
+    cells = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for title, row in rows.items():
+        cells.append([title, *(" / ".join(map(str, cell if isinstance(cell, list) else [cell])) for cell in row)])
+    return [f"| {' | '.join(line)} |" for line in cells]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

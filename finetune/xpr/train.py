@@ -179,11 +179,12 @@ class XprTrainer(Trainer[XprBatch]):
         """Adapter (or the whole encoder) and head."""
         self.encoder.save(folder)
         self.head.save(folder)
-        return {
-            "settings": self.config.as_dict(),
-            "encoder_fingerprint": self.encoder.fingerprint,
-            "phrases": self.pool.facts(),
-        }
+        phrases = [
+            {"name": own.name, "statistics": own.manifest["statistics"], "files": own.manifest["files"]}
+            for own in self.pool.sets
+        ]
+        fingerprint = self.encoder.fingerprint
+        return {"settings": self.config.as_dict(), "encoder_fingerprint": fingerprint, "phrases": phrases}
 
 
 def _of_part(weights: Weights, prefix: str) -> dict[str, torch.Tensor]:

@@ -434,20 +434,20 @@ def test_a_model_of_other_pairs_or_settings_is_refused(common, phrases, models, 
 def test_models_are_told_apart_by_what_makes_their_vectors(models: Path, tmp_path: Path) -> None:
     shutil.copytree(models / "supervised.de-en", tmp_path / "one", symlinks=True)
     own = Models(tmp_path)
-    before = own.key("one")
+    before = own.key("one", 8)
     (tmp_path / "one" / "training.json").write_text("{}")
     (tmp_path / "one" / "checkpoint").mkdir()
     (tmp_path / "one" / "checkpoint" / "checkpoint.safetensors").write_bytes(b"moments")
-    assert own.key("one") == before
+    assert own.key("one", 8) == before
     for name in ("xpr.json", "head.safetensors"):
         (tmp_path / "one" / name).write_bytes((tmp_path / "one" / name).read_bytes() + b" ")
-        assert own.key("one") != before
-        before = own.key("one")
+        assert own.key("one", 8) != before
+        before = own.key("one", 8)
     (tmp_path / "one" / ENCODER).unlink()
     shutil.copytree(models / "supervised.de-en" / ENCODER, tmp_path / "one" / ENCODER)
-    assert own.key("one") == before
+    assert own.key("one", 8) == before
     (tmp_path / "one" / ENCODER / "model.safetensors").write_bytes(b"other")
-    assert own.key("one") != before
+    assert own.key("one", 8) != before
 
 
 def test_data_without_a_language_is_refused(common, data, capsys, tmp_path) -> None:

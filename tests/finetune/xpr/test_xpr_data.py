@@ -11,9 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.data.concepts import concept
-from finetune.xpr.build import Chosen, Limits, assemble, choose, split_of
+from finetune.xpr.build import (
+    Chosen,
+    Entry,
+    Limits,
+    assemble,
+    choose,
+    common_subsequence,
+    is_time,
+    read_lexicon,
+    split_of,
+    too_alike,
+    unfit,
+)
 from finetune.xpr.data import main
-from finetune.xpr.lexicon import Entry, common_subsequence, is_time, read_lexicon, too_alike, unfit
 from finetune.xpr.sentences import LONGER_BY, SentenceIndex, apart, linked_rows, other_phrases, phrase_place, window
 from rag_mt.base.types import Origin, Sentence, Skips
 from rag_mt.text.words import surface
