@@ -72,14 +72,6 @@ class Side:
         texts: list[str] = self.sentences.column("text").take(pa.array(np.asarray(sentences))).to_pylist()
         return texts
 
-    def alone(self) -> Side:
-        """The same phrases without their sentences: each is its own and only example."""
-        count = len(self.phrases)
-        examples = np.zeros((count, 4), np.int32)
-        examples[:, 0] = examples[:, 1] = np.arange(count)
-        examples[:, 3] = [len(p) for p in self.phrases]
-        return Side(self.language, self.phrases, sentence_table(self.phrases), examples)
-
 
 @dataclass(frozen=True)
 class ExampleSet:

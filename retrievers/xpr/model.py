@@ -165,7 +165,9 @@ class XprEncoder(TransformerEncoder):
         that is 0, float32 (phrases, hidden). Each sentence is encoded once. Examples without tokens do not count; a
         phrase that has no others has zeros."""
         if not most:
-            side, most = side.alone(), 1
+            texts = [side.phrases[n] for n in phrases]
+            spans = np.array([(n, 0, len(text)) for n, text in enumerate(texts)], np.int32).reshape(-1, 3)
+            return self.example_states(texts, spans, layer)
         examples = side.examples_of(phrases, most)
         examples = examples[np.argsort(examples[:, 1], kind="stable")]  # a sentence is read once for all its phrases
         sums = np.zeros((len(phrases), self.hidden), np.float32)

@@ -57,13 +57,6 @@ def test_known_translations_are_answers(found: ExampleSet) -> None:
     assert found.answers("train", 1) == [{0, 4}]
 
 
-def test_a_phrase_alone_is_its_own_sentence(found: ExampleSet) -> None:
-    alone = found.target.alone()
-    assert alone.phrases == found.target.phrases
-    assert alone.texts(alone.examples[:, 1]) == list(found.target.phrases)
-    assert [(a, b) for *_, a, b in alone.examples.tolist()] == [(0, len(p)) for p in alone.phrases]
-
-
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.data(), st.integers(1, 6))
 def test_first_examples_of_each_phrase(counts: list[int], data: st.DataObject, most: int) -> None:
     own = side("en", [f"p{n}" for n in range(len(counts))], counts)

@@ -100,6 +100,12 @@ def test_a_phrase_is_the_mean_over_its_first_examples(tiny: XprEncoder, most: in
         np.testing.assert_allclose(found[at], wanted, atol=1e-5)
 
 
+def test_a_phrase_alone_is_its_own_sentence(tiny: XprEncoder) -> None:
+    found = tiny.side_states(side(), np.array([1, 0]), 0, 2)
+    for at, phrase in enumerate(("bank", "interest rates")):
+        np.testing.assert_allclose(found[at], slow_mean(tiny, phrase, 0, len(phrase), 2), atol=1e-5)
+
+
 def test_each_sentence_is_encoded_once(tiny: XprEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Phrases that share sentences, in blocks of one or two sentences."""
     wanted = tiny.side_states(side(), np.array([1, 0]), 32, 2)
