@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -65,14 +65,14 @@ class StoredUnits:
 def built(folder: Path, form: str, options: argparse.Namespace) -> tuple[Index, float]:
     """An index in that form of what the options name, and the units that were built per second, without the time of
     making them."""
-    sentences: Iterator[Sentence]
+    maker: SyntheticUnits | StoredUnits
     if options.synthetic:
-        count, code = max(1, options.synthetic // QUERIES), "en"
-        sentences, maker = (Sentence(f"{n:0{QUERIES}d}", code) for n in range(count)), SyntheticUnits()
+        maker, code, count = SyntheticUnits(), "en", max(1, options.synthetic // QUERIES)
+        sentences = (Sentence(f"{n:0{QUERIES}d}", code) for n in range(count))
     else:
         index = open_index(Path(options.index))
-        code = index.manifest.language
-        sentences, maker = (index.sentence(n) for n in range(index.manifest.sentences)), StoredUnits(index)
+        maker, code = StoredUnits(index), index.manifest.language
+        sentences = (index.sentence(n) for n in range(index.manifest.sentences))
     seconds: dict[str, float] = {}
     maker.units = timed(seconds, "units", maker.units)  # type: ignore[method-assign]
     build = timed(seconds, "all", build_index)

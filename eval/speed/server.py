@@ -95,7 +95,7 @@ def seconds_after_cancel(engine: Engine, choice: Choice, texts: Sequence[str]) -
 def report(options: argparse.Namespace) -> int:
     """Measure and print."""
     source, target = language(options.src).code, language(options.tgt).code
-    warm, texts = ([s.text for s in part] for part in read_text(options, WARM_UP, "give more text"))
+    warm, texts = ([s.text for s in part] for part in read_text(options, WARM_UP, "the warm-up alone: give more text"))
     limits = Limits(queue=max(64, options.clients), requests=1_000_000)
     service = open_service(device=options.device, dtype=options.dtype, limits=limits)
     fields = {"source": source, "target": target, "retriever": options.retriever}

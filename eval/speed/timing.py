@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Mapping
-from functools import wraps
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -33,13 +32,11 @@ def by_turns(systems: Mapping[str, Callable[[], Output]], rounds: int) -> dict[s
 def timed(seconds: dict[str, float], part: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, adding its wall time to `seconds[part]`."""
 
-    @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         begin = time.perf_counter()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            seconds[part] = seconds.get(part, 0) + time.perf_counter() - begin
+        output = function(*args, **kwargs)
+        seconds[part] = seconds.get(part, 0) + time.perf_counter() - begin
+        return output
 
     return call
 
@@ -53,11 +50,11 @@ def add_text_options(parser: argparse.ArgumentParser, retriever: str) -> None:
     parser.add_argument("--retriever", default=retriever)
 
 
-def read_text(options: argparse.Namespace, warm_up: int, advice: str) -> tuple[list[Sentence], list[Sentence]]:
-    """The first `warm_up` sentences of the files, and up to `--limit` more. Raises UserError if there are none."""
+def read_text(options: argparse.Namespace, warm_up: int, too_few: str) -> tuple[list[Sentence], list[Sentence]]:
+    """The first `warm_up` sentences of the files, and up to `--limit` more. Raises UserError if there are no more."""
     code = language(options.src).code
     found = read_sentences(options.files, code, column=options.column, skips=Skips())
     sentences = list(islice(found, warm_up + options.limit))
     if len(sentences) <= warm_up:
-        raise UserError(f"{len(sentences)} sentences are the warm-up alone: {advice}")
+        raise UserError(f"{len(sentences)} sentences are {too_few}")
     return sentences[:warm_up], sentences[warm_up:]

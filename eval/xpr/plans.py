@@ -238,8 +238,9 @@ class Plans:
 
         def system(name: str) -> System | None:
             model = models[name]
-            untrained = {"states": self.encoder.fingerprint, "layer": layer, "examples": examples}
-            key = self.models.key(model, examples) if model else untrained
+            key = self.models.key(model, examples)
+            if not model:
+                key = {"states": self.encoder.fingerprint, "layer": layer, "examples": examples}
             return System(key, partial(self._example_vectors, name, model, layer, key["examples"])) if key else None
 
         return Plan(part, title, needs, tuple(models), system)

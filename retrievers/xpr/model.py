@@ -93,14 +93,6 @@ class XprHead(nn.Module):
         if self.settings.head:
             save_head(self, folder / HEAD, dtype)
 
-    @staticmethod
-    def load(folder: Path) -> XprHead:
-        """Read settings and weights, in evaluation mode; raises UserError for what does not belong together."""
-        head = XprHead(XprSettings.load(folder))
-        if head.settings.head:
-            head.settings.load_head(head, folder / HEAD)
-        return head.eval()
-
 
 def open_xpr(name: str, device: str = "auto", dtype: str = "auto") -> XprEncoder:
     """The trained model `name`, one that ships or a folder that `finetune.xpr` wrote.
@@ -108,9 +100,12 @@ def open_xpr(name: str, device: str = "auto", dtype: str = "auto") -> XprEncoder
     Raises UserError if it or its base encoder cannot be loaded.
     """
     folder = XprSettings.folder(name)
-    head = XprHead.load(folder)
-    loaded = head.settings.load_encoder(folder, folder / ENCODER, device, dtype)
-    return XprEncoder(name, loaded, head, remembered_sha256(folder / HEAD) if head.settings.head else "")
+    settings, path = XprSettings.load(folder), folder / HEAD
+    head = XprHead(settings)
+    if settings.head:
+        settings.load_head(head, path)
+    loaded = settings.load_encoder(folder, folder / ENCODER, device, dtype)
+    return XprEncoder(name, loaded, head.eval(), remembered_sha256(path) if settings.head else "")
 
 
 def untrained_xpr(
