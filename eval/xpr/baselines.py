@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.significance import SEED
-from eval.xpr.mapping import SelfLearning, centre, normalised, procrustes, products, self_learned, unit
+from eval.xpr.mapping import SelfLearning, centre, normalised, procrustes, self_learned, unit
 from rag_mt.base.errors import DamagedFileError, UserError
 from rag_mt.base.fingerprints import remembered_sha256, settings_hash
 from rag_mt.base.paths import whole_file
@@ -245,9 +245,11 @@ class Maps:
         return procrustes(np.sum([self._products(name) for name in trained_on], axis=0))
 
     def _products_of(self, name: str) -> NDArray[np.float64]:
-        """The `products` of the training pairs of a set."""
+        """The sum of the outer products of the training pairs of a set, (dimension, dimension)."""
         pairs = self._sets[name].pairs("train").astype(np.int64)
-        return products(*(self._base.normal(self._sets[name], n, pairs[:, n]) for n in (0, 1)))
+        source, target = (self._base.normal(self._sets[name], n, pairs[:, n]) for n in (0, 1))
+        products: NDArray[np.float64] = source.T.astype(np.float64) @ target
+        return products
 
     def _learnt_without_pairs(self, name: str) -> Floats:
         source, target = (self._base.sample(self._sets[name], n) for n in (0, 1))

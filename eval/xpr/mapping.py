@@ -43,16 +43,11 @@ def normalised(vectors: Floats, mean: Floats) -> Floats:
     return unit((unit(vectors) - mean) * nonzero)
 
 
-def products(source: Floats, target: Floats) -> NDArray[np.float64]:
-    """The sum of the outer products of pairs of vectors, both (pairs, dimension): source' target."""
-    sums: NDArray[np.float64] = source.T.astype(np.float64) @ target
-    return sums
-
-
-def procrustes(sums: NDArray[np.float64]) -> Floats:
-    """The orthogonal map W (dimension, dimension) for which `source @ W` comes nearest to `target`: U V' of the
-    singular value decomposition U S V' of their `products`, which may be added up over sets of pairs."""
-    left, _, right = np.linalg.svd(sums)
+def procrustes(products: NDArray[np.float64]) -> Floats:
+    """The orthogonal map W (dimension, dimension) for which `source @ W` comes nearest to `target`, both
+    (pairs, dimension): U V' of the singular value decomposition U S V' of source' target, the sum of the outer products
+    of pairs, which may be added up over sets of pairs."""
+    left, _, right = np.linalg.svd(products)
     rotation: Floats = (left @ right).astype(np.float32)
     return rotation
 

@@ -194,8 +194,8 @@ def choose(
 
     Pairs with few other translations come first, since one of many mostly stands for a rare sense that the example
     sentences have not (the paper's pairs are titles of Wikipedia, of which each has one). More than half of a split
-    are phrases of several words where there are as many. Where there are not, dev has no more
-    of one word than of several, test so many that it has `TEST_PAIRS`, and train all.
+    are phrases of several words where there are as many. Where there are not, dev has no more of one word than of
+    several, test so many that it has `TEST_PAIRS`, and train all.
 
     No translation of a held-out phrase is trained on, in any language pair: all translations of a held-out source
     phrase are of concepts of dev and test, in all language pairs alike (what is not so is counted in `skips`), and no
@@ -278,8 +278,8 @@ class _Picker:
     def _places(self, entry: Entry) -> tuple[list[Place], list[Place]]:
         """Places of both phrases."""
         most = self.limits.most
-        both = (i.places(phrase, 2 * most) for phrase, i in zip(entry.phrases, self.indexes, strict=True))
-        ours, theirs = apart(*both, self.linked)
+        ours, theirs = (i.places(phrase, 2 * most) for phrase, i in zip(entry.phrases, self.indexes, strict=True))
+        ours, theirs = apart(ours, theirs, self.linked)
         return ours[:most], theirs[:most]
 
 
