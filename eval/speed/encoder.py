@@ -16,7 +16,6 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from eval.speed.timing import by_turns
@@ -45,12 +44,7 @@ def baseline(encoder: TransformerEncoder) -> Callable[[Sequence[str]], Floats]:
         modules = [Transformer(str(folder)), pooling, Normalize()]
         model = SentenceTransformer(modules=modules, device=str(encoder.device))
     prefix = encoder.family.prefix("query")
-
-    def encode(texts: Sequence[str]) -> Floats:
-        vectors = model.encode([prefix + t for t in texts], normalize_embeddings=True, show_progress_bar=False)
-        return np.asarray(vectors, dtype=np.float32)
-
-    return encode
+    return partial(model.encode, prompt=prefix, normalize_embeddings=True, show_progress_bar=False)
 
 
 def long_sentences(encoder: TransformerEncoder, file: str | None, number: int) -> list[str]:

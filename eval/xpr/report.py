@@ -110,10 +110,8 @@ def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
         yield QUICK
     for name in sets.names:
         task, examples = sets.task(name, "test", options.others), sets.every[name]
-        counts = " and ".join(
-            f"{len(candidates)} of {side.language}"
-            for candidates, side in zip(task.candidates, examples.sides, strict=True)
-        )
+        sides = zip(task.candidates, examples.sides, strict=True)
+        counts = " and ".join(f"{len(candidates)} of {side.language}" for candidates, side in sides)
         kinds = f"{task.several.sum()} with several words, {len(set(task.concepts))} concepts"
         several = sum(len(right) > 1 for side in task.answers for right in side)
         yield (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
@@ -55,8 +55,6 @@ SEVERAL_WORDS = 0.6
 """The share of a split that is kept for phrases of several words, as far as there are any."""
 TEST_PAIRS = 2000
 """So many pairs a test split has, if there are as many, even where most of them are of one word."""
-BUILDER = 3
-"""Raised whenever equal settings may choose other pairs or examples."""
 
 Indexes = tuple[SentenceIndex, SentenceIndex]
 """The sentences of the source language and the English ones."""
@@ -153,17 +151,14 @@ def common_subsequence(a: list[str], b: list[str]) -> int:
 @dataclass(frozen=True)
 class Limits:
     """At most `pairs` phrase pairs with `least` to `most` example sentences on each side, those with `enough` of them
-    first, and `others` further candidates per side."""
+    first, and `others` further candidates per side. `builder` is raised whenever equal settings may choose others."""
 
+    builder: int = 3
     pairs: int = 12_000
     least: int = 1
     enough: int = 4
     most: int = 32
     others: int = 20_000
-
-    def settings(self) -> dict[str, int]:
-        """All that decides what is chosen from given files."""
-        return {"builder": BUILDER, **asdict(self)}
 
 
 @dataclass(frozen=True)

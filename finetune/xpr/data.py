@@ -25,7 +25,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def make(options: argparse.Namespace) -> int:
     missing = [pair for pair in pairs if not (output / pair / MANIFEST).is_file()]
     for pair in pairs:
         if pair not in missing:
-            settings = WIKIXPR if options.wikixpr else limits.settings()
+            settings = WIKIXPR if options.wikixpr else asdict(limits)
             check_settings(output / pair, settings, inputs_of(options, pair))
     if options.wikixpr:
         for pair in missing:
@@ -220,7 +220,7 @@ def write_set(output: Path, source: Source, limits: Limits, inputs: Sequence[Pat
     sides, rows = assemble(entries, chosen, indexes, limits)
     counts = dict(zip(pair.split("-"), map(len, indexes), strict=True))
     facts = {
-        "settings": limits.settings(),
+        "settings": asdict(limits),
         "inputs": remembered_hashes(inputs),
         "lexicon": {"entries": usable, "skips": dict(skips.counts), "sentences to choose from": counts},
         "statistics": statistics(sides, rows),
