@@ -34,7 +34,6 @@ from ui.server.service import Service, open_service
 from ui.server.translators import Choice
 from ui.server.work import Order
 
-TIMEOUT = 3600.0
 WARM_UP = 2
 FIRST_WORDS = 8
 """Sentences whose first words are timed."""
@@ -65,7 +64,7 @@ def translate_all(url: str, fields: dict[str, str], texts: Sequence[str], client
         client.post("/translate", json={"q": text, **fields}).raise_for_status()
 
     limits = httpx.Limits(max_connections=clients)
-    with httpx.Client(base_url=url, timeout=TIMEOUT, limits=limits) as client, ThreadPoolExecutor(clients) as pool:
+    with httpx.Client(base_url=url, timeout=3600, limits=limits) as client, ThreadPoolExecutor(clients) as pool:
         list(pool.map(ask, texts))
 
 

@@ -53,8 +53,8 @@ def add_text_options(parser: argparse.ArgumentParser, retriever: str) -> None:
 def read_text(options: argparse.Namespace, warm_up: int, too_few: str) -> tuple[list[Sentence], list[Sentence]]:
     """The first `warm_up` sentences of the files, and up to `--limit` more. Raises UserError if there are no more."""
     code = language(options.src).code
-    found = read_sentences(options.files, code, column=options.column, skips=Skips())
-    sentences = list(islice(found, warm_up + options.limit))
+    available = read_sentences(options.files, code, column=options.column, skips=Skips())
+    sentences = list(islice(available, warm_up + options.limit))
     if len(sentences) <= warm_up:
         raise UserError(f"{len(sentences)} sentences are {too_few}")
     return sentences[:warm_up], sentences[warm_up:]

@@ -127,8 +127,7 @@ class Plans:
     @cached_property
     def encoder(self) -> XprEncoder:
         """The encoder without training; its own layer is not used."""
-        options = self._options
-        return untrained_xpr(options.encoder, device=options.device, dtype=options.dtype)
+        return untrained_xpr(self._options.encoder, device=self._options.device, dtype=self._options.dtype)
 
     def _word_maps(self) -> Maps | None:
         """The maps of word vectors; None without text to train those on."""

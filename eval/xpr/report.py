@@ -221,8 +221,7 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
             points = (f"{100 * value:+.1f}" for value in (gain.value, gain.low, gain.high))
             lines.append((name, *points, f"{gain.p:.4f}", f"{corrected[name]:.4f}", ", ".join(both)))
         yield Table(("difference", "points", "low", "high", "p", "p by Holm", "sets"), tuple(lines))
-    swept = list(_swept(report))
-    if swept:
+    if swept := list(_swept(report)):
         yield Heading("Layers, on development pairs")
         yield Table(("system", *(str(n) for n in range(len(swept[0]) - 1))), tuple(swept))
     if trained := report.by_number("layers, trained"):

@@ -257,11 +257,11 @@ class Sets:
         if options.others < 0:
             raise UserError(f"--others {options.others} is below 0: give how many further candidates to search")
         folder = Path(options.phrases) if options.phrases else sample_phrases(options.device, options.dtype)
-        found = {path.parent.name for path in folder.glob(f"*/{MANIFEST}")}
-        if not found:
+        present = {path.parent.name for path in folder.glob(f"*/{MANIFEST}")}
+        if not present:
             raise UserError(f"there are no phrase sets in {folder}: make them with `python -m finetune.xpr.data`")
-        usual = [name for code in WMT16 if (name := f"{code}-en") in found]
-        self.every = {name: open_examples(folder / name) for name in (*usual, *sorted(found.difference(usual)))}
+        usual = [name for code in WMT16 if (name := f"{code}-en") in present]
+        self.every = {name: open_examples(folder / name) for name in (*usual, *sorted(present.difference(usual)))}
         languages = options.languages.split(",") if options.languages else ()
         self.names = tuple(f"{code}-en" for code in languages) or tuple(self.every)
         for name in self.names:

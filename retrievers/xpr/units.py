@@ -85,12 +85,11 @@ class XprUnits:
         and whether each begins or ends with a frequent word."""
         spans = [word_spans(text) for text in texts]
         words = np.concatenate([np.zeros((0, 3), np.int32), *(np.insert(s, 0, n, axis=1) for n, s in enumerate(spans))])
-        found = [texts[n][a:b] for n, a, b in words.tolist()]
-        lettered = np.array([any(map(str.isalpha, word)) for word in found], dtype=bool)
-        small = [word.casefold() for word in found]
-        counts = Counter(small)
+        casefolded = [texts[n][a:b].casefold() for n, a, b in words.tolist()]
+        lettered = np.array([any(map(str.isalpha, word)) for word in casefolded], dtype=bool)
+        counts = Counter(casefolded)
         least = max(FREQUENT_LEAST, FREQUENT_SHARE * len(texts))
-        frequent = np.array([counts[word] > least for word in small], dtype=bool)
+        frequent = np.array([counts[word] > least for word in casefolded], dtype=bool)
         first, last = ngrams(words[:, 0], lettered, self.max_words)
         runs = np.stack([words[first, 0], words[first, 1], words[last, 2]], axis=1).astype(np.int32)
         return runs, frequent[first] | frequent[last]
