@@ -112,12 +112,8 @@ class ExampleSet:
 
 def sentence_table(texts: Sequence[str], files: Sequence[str] = (), lines: Sequence[int] = ()) -> pa.Table:
     """A table of sentences as a `Side` has it; without files and lines their origin is unknown."""
-    columns = {
-        "text": pa.array(texts, pa.string()),
-        "file": pa.array(files or [""] * len(texts), pa.string()),
-        "line": pa.array(lines or [0] * len(texts), pa.int64()),
-    }
-    return pa.table(columns)
+    origins = pa.array(files or [""] * len(texts), pa.string()), pa.array(lines or [0] * len(texts), pa.int64())
+    return pa.table({"text": pa.array(texts, pa.string()), "file": origins[0], "line": origins[1]})
 
 
 def side_of(language: str, phrases: Sequence[str], examples: Iterable[Iterable[tuple[Sentence, int, int]]]) -> Side:
@@ -164,7 +160,9 @@ def open_examples(folder: Path) -> ExampleSet:
     manifest = read_json(folder / MANIFEST)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise UserError(f"{folder} is of another format than {FORMAT}: make it again with {command}")
-    if wrong := [name for name, own in manifest["files"].items() if not _is_whole(folder / name, own)]:
+    hashes = {name: own["sha256"] for name, own in manifest["files"].items()}
+    whole = {name for name in hashes if (folder / name).is_file() and remembered_sha256(folder / name) == hashes[name]}
+    if wrong := [name for name in hashes if name not in whole]:
         raise UserError(f"{folder} is damaged ({', '.join(wrong)}): make it again with {command}")
     source, target = (_open_side(folder, language) for language in manifest["languages"])
     rows: Rows = np.load(folder / PAIRS, allow_pickle=False)
@@ -173,11 +171,6 @@ def open_examples(folder: Path) -> ExampleSet:
 
 def _files(language: str) -> tuple[str, str, str]:
     return f"{language}.phrases.arrow", f"{language}.sentences.arrow", f"{language}.examples.npy"
-
-
-def _is_whole(path: Path, recorded: Mapping[str, Any]) -> bool:
-    size_is_right = path.is_file() and path.stat().st_size == recorded["size"]
-    return bool(size_is_right and remembered_sha256(path) == recorded["sha256"])
 
 
 def _open_side(folder: Path, language: str) -> Side:
