@@ -30,18 +30,15 @@ class SyntheticUnits:
     settings: Mapping[str, Any] = {"encoder": "synthetic", "fingerprint": f"{CENTRES} {SPREAD} {SEED}"}
 
     def __init__(self) -> None:
-        self.seconds = 0.0
         self.centres = np.random.default_rng(SEED).standard_normal((CENTRES, DIMENSION), dtype=np.float32)
 
     def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, NDArray[np.int32]]:
         """Vectors of length 1 and their spans: one character each."""
-        begin = time.perf_counter()
         rng = np.random.default_rng([SEED, int(texts[0])])
         vectors = self.centres[rng.integers(0, CENTRES, len(texts) * QUERIES)]
         vectors += SPREAD * rng.standard_normal(vectors.shape, dtype=np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         numbers, starts = np.divmod(np.arange(len(vectors), dtype=np.int32), QUERIES)
-        self.seconds += time.perf_counter() - begin
         return vectors, np.stack([numbers, starts, starts + 1], axis=1)
 
 

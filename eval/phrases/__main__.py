@@ -57,8 +57,8 @@ from eval.phrases.report import (
     table,
     write_report,
 )
-from eval.xpr.__main__ import OPTIONS as XPR_OPTIONS
-from eval.xpr.__main__ import add_options, evaluate_xpr
+from eval.xpr.report import OPTIONS as XPR_OPTIONS
+from eval.xpr.report import add_options, evaluate_xpr
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL
 from rag_mt.base.errors import UserError

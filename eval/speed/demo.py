@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any
 
 from rag_mt.base.console import OK, Parser, note, positive, run
@@ -29,8 +30,7 @@ from ui.server.limits import Limits
 WARM_UP = 2
 TARGET = 1.5
 """Seconds that the median should not exceed."""
-PATIENCE = 300_000
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 CLICK = """() => new Promise((resolve) => {
   const begin = performance.now();
@@ -52,18 +52,17 @@ CLICK = """() => new Promise((resolve) => {
 """Presses Translate; its promise gives the milliseconds until the emptied translation has words again."""
 
 
-def sentences(code: str, number: int) -> list[str]:
+def example_sentences(code: str, number: int) -> list[str]:
     """So many sentences of the example texts in a language, from all of its texts in turn."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob(f"*.{code}.txt"))]
     if not texts:
         raise UserError(f"there is no example text in {language(code).name}: give another --src")
-    lists = [[span.of(text) for span in split(text, code)] for text in texts]
-    found = [own[n] for n in range(max(map(len, lists))) for own in lists if n < len(own)]
-    if len(found) < number:
-        raise UserError(
-            f"{number} clicks need {number} sentences and the examples have {len(found)}: give less --clicks"
-        )
-    return found[:number]
+    by_turns = zip_longest(*([span.of(text) for span in split(text, code)] for text in texts))
+    sentences = [sentence for turn in by_turns for sentence in turn if sentence]
+    if len(sentences) < number:
+        count = len(sentences)
+        raise UserError(f"{number} clicks need {number} sentences and the examples have {count}: give less --clicks")
+    return sentences[:number]
 
 
 @contextmanager
@@ -81,9 +80,9 @@ def opened_page(browser: str) -> Iterator[Any]:
     url = launch(blocks, limits, "127.0.0.1", 0)
     try:
         with sync_playwright() as playwright:
-            chromium = playwright.chromium.launch(executable_path=browser, args=list(FLAGS))
+            chromium = playwright.chromium.launch(executable_path=browser, args=FLAGS)
             page = chromium.new_page()
-            page.set_default_timeout(PATIENCE)
+            page.set_default_timeout(300_000)
             begin = time.perf_counter()
             page.goto(url)
             page.locator("#translate").wait_for()
@@ -98,7 +97,7 @@ def opened_page(browser: str) -> Iterator[Any]:
 def report(options: argparse.Namespace) -> int:
     """Measure and print; returns the exit code."""
     code = language(options.src).code
-    texts = sentences(code, WARM_UP + options.clicks)
+    texts = example_sentences(code, WARM_UP + options.clicks)
     browser = options.browser or shutil.which("chromium") or shutil.which("chromium-browser")
     if not browser:
         raise UserError("there is no Chromium: install it with `apt-get install chromium`, or name one with --browser")

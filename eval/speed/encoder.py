@@ -11,19 +11,19 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
-from importlib import resources
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
-from rag_mt.base.console import Parser, positive, run
+from eval.speed.timing import by_turns
+from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
+from retrievers.default_index import SAMPLE_CORPUS
 from retrievers.encoders.encoder import TransformerEncoder, open_encoder
 
 MIN_TOKENS = 20
@@ -40,35 +40,23 @@ def baseline(encoder: TransformerEncoder) -> Callable[[Sequence[str]], Floats]:
     if (folder / "modules.json").is_file():
         model = SentenceTransformer(str(folder), device=str(encoder.device))
     else:
-        transformer = Transformer(str(folder))
         pooling = Pooling(encoder.hidden, pooling_mode=encoder.family.pooling)
-        model = SentenceTransformer(modules=[transformer, pooling, Normalize()], device=str(encoder.device))
+        modules = [Transformer(str(folder)), pooling, Normalize()]
+        model = SentenceTransformer(modules=modules, device=str(encoder.device))
     prefix = encoder.family.prefix("query")
-
-    def encode(texts: Sequence[str]) -> Floats:
-        vectors: Any = model.encode([prefix + t for t in texts], normalize_embeddings=True, show_progress_bar=False)
-        return np.asarray(vectors, dtype=np.float32)
-
-    return encode
+    return partial(model.encode, prompt=prefix, normalize_embeddings=True, show_progress_bar=False)
 
 
 def long_sentences(encoder: TransformerEncoder, file: str | None, number: int) -> list[str]:
     """The first `number` sentences of at least MIN_TOKENS tokens, languages taken in turn."""
-    if file:
-        texts = Path(file).read_text(encoding="utf-8").splitlines()
-    else:
-        sides = [p.read_text(encoding="utf-8").splitlines() for p in _sample_files()]
-        texts = [line for lines in zip(*sides, strict=True) for line in lines]
+    files = [Path(file)] if file else sorted(SAMPLE_CORPUS.glob("*.txt"))
+    sides = [path.read_text(encoding="utf-8").splitlines() for path in files]
+    texts = list(chain.from_iterable(zip(*sides, strict=True)))
     counts = [len(ids) for ids in encoder.tokenizer(texts, add_special_tokens=False)["input_ids"]]
-    found = [t for t, n in zip(texts, counts, strict=True) if n >= MIN_TOKENS][:number]
-    if not found:
+    sentences = [text for text, count in zip(texts, counts, strict=True) if count >= MIN_TOKENS][:number]
+    if not sentences:
         raise UserError(f"{file} holds no sentence of {MIN_TOKENS} tokens: expected one sentence per line")
-    return found
-
-
-def _sample_files() -> list[Any]:
-    folder = resources.files("rag_mt") / "sample_corpus"
-    return sorted((p for p in folder.iterdir() if p.name.endswith(".txt")), key=lambda p: p.name)
+    return sentences
 
 
 def report(options: argparse.Namespace) -> int:
@@ -76,15 +64,9 @@ def report(options: argparse.Namespace) -> int:
     encoder = open_encoder(options.encoder)
     texts = long_sentences(encoder, options.file, options.sentences)
     systems = {"sentence-transformers": baseline(encoder), "rag_mt": encoder.encode}
-    vectors = {name: encode(texts) for name, encode in systems.items()}  # also the warm-up
-    seconds: dict[str, list[float]] = {name: [] for name in systems}
-    for _ in range(options.rounds):
-        for name, encode in systems.items():
-            begin = time.perf_counter()
-            encode(texts)
-            seconds[name].append(time.perf_counter() - begin)
-    rates = {name: len(texts) / statistics.median(s) for name, s in seconds.items()}
-    cosine = float((vectors["rag_mt"] * vectors["sentence-transformers"]).sum(axis=1).min())
+    theirs, ours = (encode(texts) for encode in systems.values())  # also the warm-up
+    rounds = by_turns({name: partial(encode, texts) for name, encode in systems.items()}, options.rounds)
+    rates = {name: len(texts) / statistics.median(seconds) for name, (seconds, _) in rounds.items()}
     tokens = statistics.mean(len(i) for i in encoder.tokenizer(texts)["input_ids"])
     print(
         f"{encoder.id}, {len(texts)} sentences of {tokens:.0f} tokens on average, {encoder.device} with "
@@ -93,8 +75,9 @@ def report(options: argparse.Namespace) -> int:
     )
     for name, rate in rates.items():
         print(f"{name:24s}{rate:8.1f} sentences/s")
+    cosine = float((ours * theirs).sum(axis=1).min())
     print(f"ratio {rates['rag_mt'] / rates['sentence-transformers']:.2f}, lowest cosine of the vectors {cosine:.5f}")
-    return 0
+    return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

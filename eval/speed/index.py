@@ -19,8 +19,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.data.synthetic_units import QUERIES, SEED, SyntheticUnits, milliseconds
-from rag_mt.base.console import Parser, positive, run
+from eval.speed.timing import by_turns, timed
+from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import Floats, Kind, Sentence
@@ -38,7 +40,6 @@ from retrievers.index.manifest import SENTENCES
 from retrievers.index.search import Index, open_index
 from retrievers.index.vectors import OWN_COSINE, tune_nprobe, turned
 from retrievers.registry import encoder_for, maker_for, open_retriever
-from retrievers.units.unit import UnitMaker
 
 
 class StoredUnits:
@@ -49,46 +50,42 @@ class StoredUnits:
     def __init__(self, index: Index) -> None:
         self.unit, self.dimension = index.manifest.unit, index.manifest.dimension
         self.settings = index.manifest.settings
-        self.seconds = 0.0
         self._index, self._next = index, 0
 
     def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, NDArray[np.int32]]:
         """Vectors and spans of the next len(texts) sentences."""
-        begin = time.perf_counter()
         first, last = self._index.units_of(self._next)[0], self._index.units_of(self._next + len(texts) - 1)[1]
         units = np.arange(first, last)
         spans = self._index.spans(units) - np.array([self._next, 0, 0], dtype=np.int32)
         self._next += len(texts)
-        vectors = self._index.reconstruct(units)
-        self.seconds += time.perf_counter() - begin
-        return vectors, spans
+        return self._index.reconstruct(units), spans
 
 
-def build_form(
-    folder: Path, form: str, sentences: Iterable[Sentence], maker: SyntheticUnits | StoredUnits, code: str
-) -> tuple[Index, float]:
-    """An index in that form, and the units that were built per second, without the time of making them."""
-    begin = time.perf_counter()
-    build_index(folder, sentences, maker, retriever="phrases", language=code, form=form, show=False)
-    seconds = time.perf_counter() - begin - maker.seconds
-    index = open_index(folder)
-    return index, len(index) / seconds
+def built(folder: Path, form: str, options: argparse.Namespace) -> tuple[Index, float]:
+    """An index in that form of what the options name, and the units that were built per second, without the time of
+    making them."""
+    maker: SyntheticUnits | StoredUnits
+    if options.synthetic:
+        maker, code, count = SyntheticUnits(), "en", max(1, options.synthetic // QUERIES)
+        sentences = (Sentence(f"{n:0{QUERIES}d}", code) for n in range(count))
+    else:
+        index = open_index(Path(options.index))
+        maker, code = StoredUnits(index), index.manifest.language
+        sentences = (index.sentence(n) for n in range(index.manifest.sentences))
+    seconds: dict[str, float] = {}
+    maker.units = timed(seconds, "units", maker.units)  # type: ignore[method-assign]
+    build = timed(seconds, "all", build_index)
+    build(folder / form, sentences, maker, retriever="phrases", language=code, form=form, show=False)
+    index = open_index(folder / form)
+    return index, len(index) / (seconds["all"] - seconds["units"])
 
 
-def both_forms(folder: Path, options: argparse.Namespace) -> Iterator[tuple[Index, float]]:
-    """The exact and the IVF index of what the options name, each with the units built per second."""
-    for form in ("exact", "ivf"):
-        if options.synthetic:
-            count = max(1, options.synthetic // QUERIES)
-            texts = (Sentence(f"{n:0{QUERIES}d}", "en") for n in range(count))
-            yield build_form(folder / form, form, texts, SyntheticUnits(), "en")
-        else:
-            index = open_index(Path(options.index))
-            texts = (index.sentence(n) for n in range(index.manifest.sentences))
-            yield build_form(folder / form, form, texts, StoredUnits(index), index.manifest.language)
+def query_lines(options: argparse.Namespace) -> list[str]:
+    """The lines of the text to search with."""
+    return [line for line in Path(options.queries).read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
-def queries_of(options: argparse.Namespace, index: Index) -> list[Floats]:
+def query_vectors(options: argparse.Namespace, index: Index) -> list[Floats]:
     """The query vectors of each sentence."""
     if not options.queries:
         rng = np.random.default_rng(SEED)
@@ -96,62 +93,46 @@ def queries_of(options: argparse.Namespace, index: Index) -> list[Floats]:
         chosen = rng.integers(0, len(index), options.sentences * per_sentence)
         vectors = turned(index.reconstruct(chosen), OWN_COSINE, rng)
         return np.split(vectors, options.sentences)
-    texts = Path(options.queries).read_text(encoding="utf-8").splitlines()
-    maker = _maker(options)
-    made = (maker.units([text], "query")[0] for text in texts if text.strip())
-    found = [vectors for _, vectors in zip(range(options.sentences), filter(len, made), strict=False)]
-    if len(found) < 2:
-        raise UserError(f"{options.queries} has {len(found)} sentences to search with: expected two or more")
-    return found
-
-
-def _maker(options: argparse.Namespace) -> UnitMaker:
     manifest = open_index(Path(options.index)).manifest
-    return maker_for(manifest.retriever, encoder_for(manifest.retriever, manifest.encoder))
+    maker = maker_for(manifest.retriever, encoder_for(manifest.retriever, manifest.encoder))
+    vectors_of_lines = (maker.units([text], "query")[0] for text in query_lines(options))
+    sentences = list(islice(filter(len, vectors_of_lines), options.sentences))
+    if len(sentences) < 2:
+        raise UserError(f"{options.queries} has {len(sentences)} sentences to search with: expected two or more")
+    return sentences
 
 
-def recall(exact: Index, ivf: Index, sentences: Sequence[Floats]) -> float:
-    """The share of queries for which IVF finds the exact best unit."""
-    vectors = np.concatenate(sentences)
-    return float((exact.search(vectors, 1)[1] == ivf.search(vectors, 1)[1]).mean())
-
-
-def whole(options: argparse.Namespace) -> int:
+def time_whole(options: argparse.Namespace) -> int:
     """Time the retriever of the index, sentence by sentence."""
     if not (options.index and options.queries and options.src):
         raise UserError("--whole times sentences in an index: give INDEX, --queries FILE and --src LANG")
     manifest = open_index(Path(options.index)).manifest
-    encoder = encoder_for(manifest.retriever, manifest.encoder)
     retriever = open_retriever(
         manifest.retriever,
         Path(options.index),
-        encoder,
+        encoder_for(manifest.retriever, manifest.encoder),
         source_language=options.src,
         target_language=manifest.language,
     )
-    lines = Path(options.queries).read_text(encoding="utf-8").splitlines()
-    sentences = [Sentence(text, options.src) for text in lines if text.strip()][: options.sentences]
+    sentences = [Sentence(text, options.src) for text in query_lines(options)[: options.sentences]]
     if not sentences:
         raise UserError(f"{options.queries} has no sentence to search with")
     retriever.retrieve(sentences[:1])
-    times: list[float] = []
-    for sentence in sentences * options.rounds:
-        begin = time.perf_counter()
-        retriever.retrieve([sentence])
-        times.append(1000 * (time.perf_counter() - begin))
+    systems = {str(n): partial(retriever.retrieve, [sentence]) for n, sentence in enumerate(sentences)}
+    times = [1000 * second for seconds, _ in by_turns(systems, options.rounds).values() for second in seconds]
     words = statistics.mean(len(s.text.split()) for s in sentences)
     print(
         f"{manifest.units} units, {len(sentences)} {language(options.src).name} sentences of {words:.0f} words: "
         f"{statistics.median(times):.1f} ms a sentence for reading, search and judgement (median; 95 % of them below "
         f"{np.quantile(times, 0.95):.1f})"
     )
-    return 0
+    return OK
 
 
 def report(options: argparse.Namespace) -> int:
     """Build, time and compare the two forms."""
     if options.whole:
-        return whole(options)
+        return time_whole(options)
     if bool(options.index) == bool(options.synthetic):
         raise UserError("there is no index to measure, or two: give the folder of one or --synthetic NUMBER")
     if options.queries and not options.src:
@@ -159,14 +140,15 @@ def report(options: argparse.Namespace) -> int:
     if options.queries and options.synthetic:
         raise UserError(f"{options.queries} cannot be compared with synthetic vectors: give an index or no --queries")
     with TemporaryDirectory() as folder:
-        (exact, exact_rate), (ivf, ivf_rate) = both_forms(Path(folder), options)
-        sentences = queries_of(options, exact)
+        (exact, exact_rate), (ivf, ivf_rate) = (built(Path(folder), form, options) for form in ("exact", "ivf"))
+        sentences = query_vectors(options, exact)
         tuned, tested = sentences[::2], sentences[1::2]
-        number = statistics.mean(map(len, tested))
+        queries = np.concatenate(tested)
         what = f"{language(options.src).name} sentences" if options.queries else "sentences of turned vectors"
         print(
-            f"{len(exact)} vectors of {exact.manifest.dimension} dimensions, {len(tested)} {what} of {number:.0f} "
-            f"queries, {faiss.omp_get_max_threads()} threads, median of {options.rounds} rounds"
+            f"{len(exact)} vectors of {exact.manifest.dimension} dimensions, {len(tested)} {what} of "
+            f"{len(queries) / len(tested):.0f} queries, {faiss.omp_get_max_threads()} threads, median of "
+            f"{options.rounds} rounds"
         )
         slow = milliseconds(exact, tested, options.rounds)
         print(f"exact: built at {exact_rate:.0f} vectors/s, {_size(exact):.0f} bytes/phrase, {slow:.2f} ms/sentence")
@@ -176,11 +158,12 @@ def report(options: argparse.Namespace) -> int:
                 tune_nprobe(ivf, np.concatenate(tuned))
             assert ivf.manifest.ivf is not None
             fast = milliseconds(ivf, tested, options.rounds)
+            recall = float((exact.search(queries, 1)[1] == ivf.search(queries, 1)[1]).mean())
             print(
                 f"  {state}: {ivf.manifest.ivf['nprobe']} of {ivf.manifest.ivf['nlist']} lists, "
-                f"{fast:.2f} ms/sentence, ratio {slow / fast:.1f}, recall@1 {recall(exact, ivf, tested):.4f}"
+                f"{fast:.2f} ms/sentence, ratio {slow / fast:.1f}, recall@1 {recall:.4f}"
             )
-    return 0
+    return OK
 
 
 def _size(index: Index) -> float:

@@ -12,24 +12,23 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from importlib import resources
 from typing import Any
 
 import torch
 from transformers import StoppingCriteria
 
+from eval.speed.timing import by_turns
 from prompts.builder import PromptBuilder
-from rag_mt.base.console import Parser, positive, run
+from rag_mt.base.console import OK, Parser, add_model_options, positive, run
 from rag_mt.base.defaults import DEFAULT_LLM
-from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, Prompt, Sentence
 from rag_mt.llm import TransformersLLM
 from rag_mt.llm.generation import first_stop
 from rag_mt.llm.queue import complete
 from rag_mt.models.loading import LoadedLLM, load_llm
+from retrievers.default_index import SAMPLE_CORPUS
 
 
 class StopAt(StoppingCriteria):
@@ -59,27 +58,23 @@ def one_by_one(loaded: LoadedLLM, prompts: Sequence[Prompt], limit: int) -> list
     return completions
 
 
-def _batched(loaded: LoadedLLM, size: int, prompts: Sequence[Prompt], limit: int) -> list[Completion]:
+def batched(loaded: LoadedLLM, size: int, prompts: Sequence[Prompt], limit: int) -> list[Completion]:
     """Our answers by a back-end that has nothing computed yet."""
     return complete(TransformersLLM(loaded, size), prompts, limit)
 
 
 def translation_prompts(number: int) -> list[Prompt]:
-    """Few-shot prompts for German sentences of the sample corpus."""
-    file = resources.files("rag_mt") / "sample_corpus" / "de.txt"
-    lines = file.read_text(encoding="utf-8").splitlines()
+    """Few-shot prompts for German sentences of the sample corpus, evenly spread: sentences of all kinds."""
+    lines = (SAMPLE_CORPUS / "de.txt").read_text(encoding="utf-8").splitlines()
     builder = PromptBuilder("de", "en", "few-shot")
-    step = max(1, len(lines) // number)  # sentences of all kinds
+    step = max(1, len(lines) // number)
     return [builder.build(Sentence(line, "de"), ()) for line in lines[::step][:number]]
 
 
 def batch_sizes(value: str) -> list[int]:
     """The sizes in a list such as `1,16`."""
-    try:
-        sizes = [int(part) for part in value.split(",")]
-    except ValueError:
-        sizes = []
-    if not sizes or min(sizes) < 1:
+    sizes = [int(part) if part.strip().isdecimal() else 0 for part in value.split(",")]
+    if min(sizes) < 1:
         raise argparse.ArgumentTypeError(f"{value!r} is no list of batch sizes such as 1,16")
     return sizes
 
@@ -87,42 +82,30 @@ def batch_sizes(value: str) -> list[int]:
 def report(options: argparse.Namespace) -> int:
     """Time all in turn; print medians, ratios and how many answers are the baseline's."""
     loaded = load_llm(options.llm, device=options.device, dtype=options.dtype)
-    prompts = translation_prompts(options.prompts)
-    if not prompts:
-        raise UserError("the sample corpus holds no sentences: install rag-mt again")
-    limit = options.max_new_tokens
-    systems: dict[str, Callable[[], list[Completion]]] = {
-        "generate, one by one": partial(one_by_one, loaded, prompts, limit)
-    }
-    for size in options.batch:
-        systems[f"ours, batch {size}"] = partial(_batched, loaded, size, prompts, limit)
+    prompts, limit = translation_prompts(options.prompts), options.max_new_tokens
+    baseline = "generate, one by one"
+    systems = {baseline: partial(one_by_one, loaded)}
+    systems |= {f"ours, batch {size}": partial(batched, loaded, size) for size in options.batch}
     one_by_one(loaded, prompts[:1], 4)
-    complete(TransformersLLM(loaded, options.batch[-1]), prompts, 4)
-    answers: dict[str, list[Completion]] = {}
-    rates: dict[str, list[float]] = {name: [] for name in systems}
-    for _ in range(options.rounds):
-        for name, answer in systems.items():
-            begin = time.perf_counter()
-            answers[name] = answer()
-            rates[name].append(sum(c.tokens for c in answers[name]) / (time.perf_counter() - begin))
-    baseline, *_ = systems
+    batched(loaded, options.batch[-1], prompts, 4)
+    rounds = by_turns({name: partial(answer, prompts, limit) for name, answer in systems.items()}, options.rounds)
     llm = TransformersLLM(loaded)
-    lengths = [llm.count_tokens(prompt) for prompt in prompts]
+    length = statistics.mean(llm.count_tokens(prompt) for prompt in prompts)
     dtype = str(loaded.dtype).removeprefix("torch.")
     print(
         f"{llm.id}, {dtype} on {loaded.device} with {torch.get_num_threads()} threads, "
-        f"{len(prompts)} prompts of {statistics.mean(lengths):.0f} tokens, at most {limit} new ones, "
+        f"{len(prompts)} prompts of {length:.0f} tokens, at most {limit} new ones, "
         f"median of {options.rounds} rounds"
     )
-    slow = statistics.median(rates[baseline])
-    for name, found in answers.items():
-        rate = statistics.median(rates[name])
-        same = sum(a.text == b.text for a, b in zip(found, answers[baseline], strict=True))
+    tokens = {name: sum(answer.tokens for answer in answers) for name, (_, answers) in rounds.items()}
+    rates = {name: tokens[name] / statistics.median(seconds) for name, (seconds, _) in rounds.items()}
+    for name, (_, answers) in rounds.items():
+        same = sum(a.text == b.text for a, b in zip(answers, rounds[baseline][1], strict=True))
         print(
-            f"{name:22s}{rate:8.1f} tokens/s {rate / slow:6.2f} x  {sum(c.tokens for c in found):5d} tokens, "
-            f"{same} of {len(found)} answers as one by one"
+            f"{name:22s}{rates[name]:8.1f} tokens/s {rates[name] / rates[baseline]:6.2f} x  {tokens[name]:5d} tokens, "
+            f"{same} of {len(answers)} answers as one by one"
         )
-    return 0
+    return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -133,8 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--prompts", type=positive, default=16)
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--max-new-tokens", type=positive, default=64)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--dtype", default="auto")
+    add_model_options(parser)
     return run(report, parser.parse_args(arguments))
 
 

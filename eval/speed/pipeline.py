@@ -10,60 +10,29 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from rag_mt.base.console import Parser, positive, run
+from eval.speed.timing import add_text_options, read_text, timed
+from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_ADAPTER
-from rag_mt.base.errors import UserError
-from rag_mt.base.languages import language
-from rag_mt.base.types import PromptQueue, Skips
-from rag_mt.formats.reading import read_sentences
+from rag_mt.base.types import PromptQueue
 from rag_mt.translation.translator import Translator
-
-
-def timed(seconds: dict[str, float], part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, adding its wall time to `seconds[part]`."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        begin = time.perf_counter()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            seconds[part] += time.perf_counter() - begin
-
-    return call
 
 
 def report(options: argparse.Namespace) -> int:
     """Translate the sentences and print the share of each part."""
-    source = language(options.src).code
-    sentences = [
-        s
-        for _, s in zip(
-            range(options.limit + options.batch_size),
-            read_sentences(options.files, source, column=options.column, skips=Skips()),
-            strict=False,
-        )
-    ]
+    size = options.batch_size
+    warm_up, sentences = read_text(options, size, "one batch, the warm-up: give more text or a smaller --batch-size")
     translator = Translator.from_pretrained(
-        src=source,
+        src=options.src,
         tgt=options.tgt,
         retriever=options.retriever,
         index=options.index,
         adapter=options.adapter,
-        batch_size=options.batch_size,
+        batch_size=size,
     )
-    translator.translate_sentences(sentences[: options.batch_size])
-    rest = sentences[options.batch_size :]
-    if not rest:
-        raise UserError(
-            f"{len(sentences)} sentences are one batch, the warm-up: give more text or a smaller --batch-size"
-        )
-    seconds: dict[str, float] = defaultdict(float)
+    translator.translate_sentences(warm_up)
+    seconds = {"retrieval": 0.0, "generation": 0.0}
     retriever, llm = translator.retriever, translator.llm
     retriever.retrieve = timed(seconds, "retrieval", retriever.retrieve)  # type: ignore[method-assign]
     answer = llm.answer
@@ -74,26 +43,23 @@ def report(options: argparse.Namespace) -> int:
         seconds["generation"] += time.perf_counter() - begin
 
     llm.answer = timed_answer  # type: ignore[method-assign]
-    whole = timed(seconds, "whole", translator.translate_sentences)
-    for begin in range(0, len(rest), options.batch_size):
-        whole(rest[begin : begin + options.batch_size])
+    begin = time.perf_counter()
+    for first in range(0, len(sentences), size):
+        translator.translate_sentences(sentences[first : first + size])
+    whole = time.perf_counter() - begin
     print(
-        f"{source}-{translator.target}, {len(rest)} sentences in batches of {options.batch_size}, retriever "
-        f"{options.retriever}, {llm.id}: {seconds['whole']:.1f} s, {len(rest) / seconds['whole']:.2f} sentences/s"
+        f"{translator.source}-{translator.target}, {len(sentences)} sentences in batches of {size}, retriever "
+        f"{options.retriever}, {llm.id}: {whole:.1f} s, {len(sentences) / whole:.2f} sentences/s"
     )
-    for part in ("retrieval", "generation"):
-        print(f"{part:12s}{seconds[part]:8.2f} s {100 * seconds[part] / seconds['whole']:6.1f} %")
-    return 0
+    for part, share in seconds.items():
+        print(f"{part:12s}{share:8.2f} s {100 * share / whole:6.1f} %")
+    return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     parser = Parser(prog="python -m eval.speed.pipeline", description=__doc__)
-    parser.add_argument("files", nargs="+", metavar="FILE")
-    parser.add_argument("--src", required=True)
-    parser.add_argument("--tgt", default="en")
-    parser.add_argument("--column", default="")
-    parser.add_argument("--retriever", default="sentence")
+    add_text_options(parser, retriever="sentence")
     parser.add_argument("--index")
     parser.add_argument("--adapter", default=DEFAULT_ADAPTER, help="PEFT adapter, auto (ours) or none (default: auto)")
     parser.add_argument("--limit", type=positive, default=64)

@@ -17,16 +17,15 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
+from functools import partial
 
 import httpx
 import uvicorn
 
-from rag_mt.base.console import Parser, add_model_options, positive, run
+from eval.speed.timing import add_text_options, by_turns, read_text
+from rag_mt.base.console import OK, Parser, add_model_options, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.types import Skips
-from rag_mt.formats.reading import read_sentences
 from ui.server.api import make_app
 from ui.server.engine import Engine
 from ui.server.limits import Limits
@@ -35,7 +34,6 @@ from ui.server.service import Service, open_service
 from ui.server.translators import Choice
 from ui.server.work import Order
 
-TIMEOUT = 3600.0
 WARM_UP = 2
 FIRST_WORDS = 8
 """Sentences whose first words are timed."""
@@ -47,29 +45,27 @@ WATCHED = 3.0
 def served(service: Service) -> Iterator[str]:
     """The address of an API on the service, as long as the block runs."""
     server = uvicorn.Server(uvicorn.Config(make_app(service), log_level="error"))
-    place = listening("127.0.0.1", 0)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [place]})
+    listener = listening("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
         while not server.started:
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{place.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join()
 
 
-def seconds_for(url: str, texts: Sequence[str], clients: int, fields: dict[str, str]) -> float:
-    """The seconds in which so many clients, each asking again as soon as it is answered, have all texts translated."""
+def translate_all(url: str, fields: dict[str, str], texts: Sequence[str], clients: int) -> None:
+    """Have all texts translated for so many clients, each asking again as soon as it is answered."""
 
     def ask(text: str) -> None:
         client.post("/translate", json={"q": text, **fields}).raise_for_status()
 
     limits = httpx.Limits(max_connections=clients)
-    with httpx.Client(base_url=url, timeout=TIMEOUT, limits=limits) as client, ThreadPoolExecutor(clients) as pool:
-        begin = time.perf_counter()
+    with httpx.Client(base_url=url, timeout=3600, limits=limits) as client, ThreadPoolExecutor(clients) as pool:
         list(pool.map(ask, texts))
-        return time.perf_counter() - begin
 
 
 def first_words(engine: Engine, choice: Choice, texts: Sequence[str]) -> list[float]:
@@ -98,23 +94,21 @@ def seconds_after_cancel(engine: Engine, choice: Choice, texts: Sequence[str]) -
 def report(options: argparse.Namespace) -> int:
     """Measure and print."""
     source, target = language(options.src).code, language(options.tgt).code
-    found = read_sentences(options.files, source, column=options.column, skips=Skips())
-    texts = [s.text for s in islice(found, options.limit + WARM_UP)]
-    if len(texts) <= WARM_UP:
-        raise UserError(f"{len(texts)} sentences are the warm-up alone: give more text")
-    warm, texts = texts[:WARM_UP], texts[WARM_UP:]
+    warm, texts = ([s.text for s in part] for part in read_text(options, WARM_UP, "the warm-up alone: give more text"))
     limits = Limits(queue=max(64, options.clients), requests=1_000_000)
     service = open_service(device=options.device, dtype=options.dtype, limits=limits)
     fields = {"source": source, "target": target, "retriever": options.retriever}
     with served(service) as url:
-        seconds_for(url, warm, 1, fields)
-        alone = together = 0.0
-        for _ in range(options.rounds):
-            together += seconds_for(url, texts, options.clients, fields) / options.rounds
-            alone += seconds_for(url, texts, 1, fields) / options.rounds
+        translate_all(url, fields, warm, 1)
+        systems = {
+            name: partial(translate_all, url, fields, texts, clients)
+            for name, clients in (("together", options.clients), ("alone", 1))
+        }
+        rounds = by_turns(systems, options.rounds)
         choice = service.choice("", source, target, options.retriever)
         times = first_words(service.engine, choice, texts[:FIRST_WORDS])
         late = seconds_after_cancel(service.engine, choice, texts[:FIRST_WORDS])
+    together, alone = (statistics.mean(rounds[name][0]) for name in systems)
     print(
         f"{source}-{target}, {len(texts)} requests of one sentence, retriever {options.retriever}: "
         f"one client {len(texts) / alone:.2f} requests/s, {options.clients} clients {len(texts) / together:.2f} "
@@ -125,17 +119,13 @@ def report(options: argparse.Namespace) -> int:
         f"of {len(times)}"
     )
     print(f"last token after a cancellation: {late:+.2f} s")
-    return 0
+    return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
     parser = Parser(prog="python -m eval.speed.server", description=__doc__)
-    parser.add_argument("files", nargs="+", metavar="FILE")
-    parser.add_argument("--src", required=True)
-    parser.add_argument("--tgt", default="en")
-    parser.add_argument("--column", default="")
-    parser.add_argument("--retriever", default="ccpr")
+    add_text_options(parser, retriever="ccpr")
     parser.add_argument("--clients", type=positive, default=16)
     parser.add_argument("--limit", type=positive, default=48, help="sentences (default: 48)")
     parser.add_argument("--rounds", type=positive, default=2, help="times that each is measured (default: 2)")

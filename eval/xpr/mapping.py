@@ -4,7 +4,7 @@ With pairs the best map is found at once (the orthogonal Procrustes problem). Wi
 Artetxe, Labaka and Agirre (2018), "A robust self-learning method for fully unsupervised cross-lingual mappings of word
 embeddings" (VecMap): vectors of the same thing have similar similarities to their own neighbours, which gives a first,
 poor dictionary (section 3.2); then a map is fitted to the dictionary and a better dictionary is read off the mapped
-vectors, in turns (section 3.3). Of VecMap's last steps, whitening and re-weighting, nothing is done here: the map stays
+vectors, in turns (section 3.3). VecMap's last steps, whitening and re-weighting, are left out: the map stays
 orthogonal.
 """
 
@@ -23,14 +23,12 @@ BLOCK = 1000
 """Rows of similarities that are worked on at once: bounds the memory."""
 TINY = 1e-12
 
-Pairs = NDArray[np.int64]
-
 
 def unit(vectors: Floats) -> Floats:
     """The rows at length 1; rows of zeros stay."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    made: Floats = (vectors / np.maximum(lengths, TINY)).astype(np.float32)
-    return made
+    rows: Floats = (vectors / np.maximum(lengths, TINY)).astype(np.float32)
+    return rows
 
 
 def centre(vectors: Floats) -> Floats:
@@ -41,22 +39,17 @@ def centre(vectors: Floats) -> Floats:
 
 def normalised(vectors: Floats, mean: Floats) -> Floats:
     """The rows at length 1, less `mean`, at length 1 again (VecMap, section 3.1). Rows of zeros stay."""
-    there = np.linalg.norm(vectors, axis=1, keepdims=True) > TINY
-    return unit((unit(vectors) - mean) * there)
+    nonzero = np.linalg.norm(vectors, axis=1, keepdims=True) > TINY
+    return unit((unit(vectors) - mean) * nonzero)
 
 
-def procrustes(source: Floats, target: Floats) -> Floats:
+def procrustes(products: NDArray[np.float64]) -> Floats:
     """The orthogonal map W (dimension, dimension) for which `source @ W` comes nearest to `target`, both
-    (pairs, dimension): U V' of the singular value decomposition U S V' of source' target."""
-    return nearest_rotation(source.T.astype(np.float64) @ target)
-
-
-def nearest_rotation(products: Floats | NDArray[np.float64]) -> Floats:
-    """`procrustes` of pairs whose sum of outer products, source' target, is given: sums of several sets of pairs may be
-    added up."""
+    (pairs, dimension): U V' of the singular value decomposition U S V' of source' target, the sum of the outer products
+    of pairs, which may be added up over sets of pairs."""
     left, _, right = np.linalg.svd(products)
-    made: Floats = (left @ right).astype(np.float32)
-    return made
+    rotation: Floats = (left @ right).astype(np.float32)
+    return rotation
 
 
 @dataclass(frozen=True)
@@ -80,17 +73,7 @@ class SelfLearning:
     seed: int = 1
 
 
-@dataclass(frozen=True)
-class Learned:
-    """A map that was learnt without pairs: `similarity` is the mean similarity of its dictionary, `rounds` how many
-    it took."""
-
-    map: Floats
-    similarity: float
-    rounds: int
-
-
-def first_dictionary(source: Floats, target: Floats, settings: SelfLearning) -> Pairs:
+def first_dictionary(source: Floats, target: Floats, settings: SelfLearning) -> NDArray[np.int64]:
     """Pairs of rows (n, 2) that have similar similarities to the rows of their own side; `source` and `target` are
     `normalised`.
 
@@ -107,7 +90,7 @@ def first_dictionary(source: Floats, target: Floats, settings: SelfLearning) -> 
     rows = torch.arange(count)
     forward = torch.stack([rows, scores.argmax(1)], dim=1)
     backward = torch.stack([scores.argmax(0), rows], dim=1)
-    pairs: Pairs = torch.cat([forward, backward]).numpy()
+    pairs: NDArray[np.int64] = torch.cat([forward, backward]).numpy()
     return pairs
 
 
@@ -119,24 +102,25 @@ def _profiles(vectors: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.normalize(profiles - profiles.mean(0))
 
 
-def self_learned(source: Floats, target: Floats, settings: SelfLearning) -> Learned:
-    """The map from `source` (rows, dimension) to `target` (rows, dimension), both `normalised`, that is learnt from
-    the vectors alone. Rows of zeros are to be left out. Equal seeds give equal maps on one machine."""
+def self_learned(source: Floats, target: Floats, settings: SelfLearning) -> tuple[Floats, float, int]:
+    """The map from `source` (rows, dimension) to `target` (rows, dimension), both `normalised` and without rows of
+    zeros, that is learnt from the vectors alone; the mean similarity of its dictionary; and the rounds that it took.
+    Equal seeds give equal maps on one machine."""
     x, z = (torch.from_numpy(np.ascontiguousarray(side[: settings.vocabulary])) for side in (source, target))
     generator = torch.Generator().manual_seed(settings.seed)
     pairs = torch.from_numpy(first_dictionary(source, target, settings))
     keep, best, improved = settings.keep, -math.inf, 0
     for number in range(1, settings.most + 1):
         left, _, right = torch.linalg.svd(x[pairs[:, 0]].T @ z[pairs[:, 1]])
-        found = left @ right
-        pairs, similarity = _dictionary((x @ found) @ z.T, settings.neighbours, keep, generator)
+        rotation = left @ right
+        pairs, similarity = _dictionary((x @ rotation) @ z.T, settings.neighbours, keep, generator)
         if similarity >= best + settings.threshold:
             best, improved = similarity, number
         if number - improved > settings.patience:
             if keep >= 1:
                 break
             keep, improved = min(1.0, settings.growth * keep), number
-    return Learned(found.numpy(), similarity, number)
+    return rotation.numpy(), similarity, number
 
 
 def _dictionary(
@@ -150,23 +134,15 @@ def _dictionary(
     """
     pairs, best = [], []
     for side, scores in enumerate((similarities, similarities.T)):
-        hubs = _mean_of_greatest(scores.T, neighbours) / 2
+        near = min(neighbours, len(scores))
+        hubs = torch.cat([part.topk(near, dim=1).values.mean(1) for part in scores.T.split(BLOCK)]) / 2
         nearest = []
-        for begin in range(0, len(scores), BLOCK):
-            part = scores[begin : begin + BLOCK]
+        for part in scores.split(BLOCK):
             best.append(part.max(1).values.mean() * len(part) / len(scores) / 2)
             part = part - hubs
             if keep < 1:
                 part[torch.rand(part.shape, generator=generator) >= keep] = -math.inf
             nearest.append(part.argmax(1))
-        rows = torch.arange(len(scores))
-        found = torch.cat(nearest)
-        pairs.append(torch.stack([found, rows] if side else [rows, found], dim=1))
+        columns, rows = torch.cat(nearest), torch.arange(len(scores))
+        pairs.append(torch.stack([columns, rows] if side else [rows, columns], dim=1))
     return torch.cat(pairs), float(torch.stack(best).sum())
-
-
-def _mean_of_greatest(scores: torch.Tensor, count: int) -> torch.Tensor:
-    """The mean of the `count` greatest of each row (all where there are fewer)."""
-    count = min(count, scores.shape[1])
-    parts = [scores[n : n + BLOCK].topk(count, dim=1).values.mean(1) for n in range(0, len(scores), BLOCK)]
-    return torch.cat(parts)

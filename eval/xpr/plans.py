@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, cached_property, lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eval.xpr.baselines import Maps, States, Words
-from eval.xpr.mapping import centre, normalised, procrustes
-from eval.xpr.models import ABLATIONS, MULTILINGUAL, Models, ablation, example_vectors, layer_model, seed, supervised
-from eval.xpr.scores import Vectors
-from eval.xpr.suite import Plan, Row, Sets, vectors_key
-from eval.xpr.word_vectors import WordTraining
+from eval.xpr.suite import Plan, Row, Sets, System
+from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import folder_fingerprint, read_json, remembered_sha256, settings_hash
 from rag_mt.base.types import Floats
+from rag_mt.models.adapters import TRAINING, adapter_fingerprint
+from rag_mt.models.adapters import WEIGHTS as ADAPTER
+from retrievers.ccpr.model import ENCODER
 from retrievers.units.unit import default_layer
-from retrievers.xpr.examples import Split
-from retrievers.xpr.model import XprEncoder, untrained_xpr
+from retrievers.xpr.examples import ExampleSet
+from retrievers.xpr.model import HEAD, XprEncoder, XprSettings, open_xpr, untrained_xpr
 
-WORD_TRAINING = WordTraining()
 COUNTS = (1, 2, 4, 8, 16, 32)
 TRAINED_LAYERS = (4, 6, 8, 10, 12)
 WITHOUT_OTHERS = 8
@@ -29,256 +31,222 @@ UNTRAINED, ALONE, MAPPED = "XPR, untrained", "CLSE, no map", "CLSE, map from pai
 SWEPT = (UNTRAINED, ALONE, MAPPED)
 """What is swept over layers on development pairs; the best layer of each is then used."""
 
+MULTILINGUAL = "multilingual"
+ABLATIONS = {
+    "sentences": "without example sentences",
+    "momentum": "without momentum",
+    "head": "without projection head",
+    "queue": "MoCo queue",
+}
+"""What an ablation is called in a folder's name, and in tables."""
+
+TrainedOn = Mapping[str, tuple[str, ...]]
+"""For each set that is asked the sets that the system for it is trained on."""
+
+
+class Models:
+    """The models in a folder; only the last one that was opened is held."""
+
+    def __init__(self, folder: Path | None, device: str = "auto", dtype: str = "auto") -> None:
+        if folder is not None and not folder.is_dir():
+            raise UserError(f"there is no folder {folder}: give --models the folder of trained models")
+        self.folder = folder
+        self.open = lru_cache(maxsize=1)(lambda name: open_xpr(str(self._path(name)), device, dtype))
+
+    def _path(self, name: str) -> Path:
+        return Path(self.folder or "") / name
+
+    def __contains__(self, name: str) -> bool:
+        return self.folder is not None and (self._path(name) / XprSettings.FILE).is_file()
+
+    def key(self, name: str, examples: int) -> dict[str, Any] | None:
+        """All that changes the vectors of a model that reads so many example sentences (none if it was trained
+        without): neither how it was trained nor what a run needs to go on. None where the model is not there."""
+        if name not in self:
+            return None
+        folder = self._path(name)
+        files = [folder / file for file in (XprSettings.FILE, HEAD) if (folder / file).is_file()]
+        adapted = (folder / ADAPTER).is_file()
+        encoder = adapter_fingerprint(str(folder)) if adapted else folder_fingerprint(folder / ENCODER)
+        model = settings_hash([encoder, *map(remembered_sha256, files)])
+        return {"model": model, "examples": examples if XprSettings.load(folder).sentences else 0}
+
+    def facts(self, name: str, sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
+        """What is recorded of a model's training.
+
+        Raises UserError for a model that was trained on other sets or with other settings than its name says, or on
+        another version of one of `sets`, whose test phrases it may have seen.
+        """
+        facts: dict[str, Any] = read_json(self._path(name) / TRAINING)
+        for mistake in _mistakes(name, facts, sets):
+            raise UserError(f"the model {self._path(name)} was {mistake}")
+        return facts
+
+
+def _mistakes(name: str, facts: Mapping[str, Any], sets: Mapping[str, ExampleSet]) -> Iterator[str]:
+    """What speaks against asking a model on `sets` under its name."""
+    kind, _, rest = name.partition(".")
+    value = rest.partition(".")[0]
+    settings, trained_on = facts["settings"], facts["settings"]["data"]["languages"]
+    if name != MULTILINGUAL and trained_on != [name.rpartition(".")[2]]:
+        yield f"trained on {', '.join(trained_on)}: name its folder for that"
+    if name == MULTILINGUAL and (without := [pair for pair in sets if pair not in trained_on]):
+        yield (
+            f"not trained on {', '.join(without)}: train it on all sets, or give --phrases with those that it was "
+            "trained on"
+        )
+    unlike = []
+    for piece, group in (("sentences", "data"), ("momentum", "training"), ("head", "model"), ("queue", "training")):
+        ablated = bool(settings[group][piece]) == (piece == "queue")  # the queue is added, the others are left out
+        if ablated != (kind == "ablation" and value == piece):
+            unlike.append(f"{group}.{piece} = {settings[group][piece]}")
+    for group in ("training", "model"):
+        if kind in ("seed", "layer") and settings[group].get(kind, int(value)) != int(value):
+            unlike.append(f"{group}.{kind} = {settings[group][kind]}")
+    if unlike:
+        yield f"trained with {', '.join(unlike)}, which its name does not say: name its folder for what it is"
+    for own in facts["phrases"]:
+        if own["name"] in sets and own["files"] != sets[own["name"]].manifest["files"]:
+            yield (
+                f"trained on another version of the set {own['name']}: train it again, or give the --phrases that it "
+                "was trained on"
+            )
+
 
 class Plans:
     """The plans over `sets`. Encoders, word vectors and models are opened when they are first needed."""
 
     def __init__(self, sets: Sets) -> None:
-        own = self._settings = sets.settings
+        options = self._options = sets.options
         self.sets = sets
-        self.models = Models(own.models, own.device, own.dtype)
+        self.models = Models(Path(options.models) if options.models else None, options.device, options.dtype)
         self.layers: dict[str, int] = {}
-        self._found_states: dict[int, States] = {}
-        self._found_maps: dict[int, Maps] = {}
-        self.layer_states = lru_cache(maxsize=1)(self._layer_states)
-        self.count_states = lru_cache(maxsize=1)(self._count_states)
+        self.word_maps = cache(self._word_maps)
+        self.state_maps = lru_cache(maxsize=2)(lambda layer: Maps(States(self.encoder, layer), sets.every))
 
     @cached_property
     def encoder(self) -> XprEncoder:
         """The encoder without training; its own layer is not used."""
-        own = self._settings
-        return untrained_xpr(own.encoder, device=own.device, dtype=own.dtype)
+        return untrained_xpr(self._options.encoder, device=self._options.device, dtype=self._options.dtype)
+
+    def _word_maps(self) -> Maps | None:
+        """The maps of word vectors; None without text to train those on."""
+        if not self._options.data:
+            return None
+        return Maps(Words(Path(self._options.data), Path(self._options.runs) / "words"), self.sets.every)
 
     def known_models(self) -> list[str]:
         """The trained models whose names say what they are."""
-        pairs = self.sets.every
-        known = [MULTILINGUAL, *(supervised(pair) for pair in pairs), *(seed(n, p) for n in (2, 3) for p in pairs)]
-        known += [ablation(name, pair) for name in ABLATIONS for pair in pairs]
-        known += [layer_model(layer, pair) for layer in TRAINED_LAYERS for pair in pairs]
-        return [name for name in known if name in self.models]
-
-    # The layers, on development pairs.
+        kinds = ["supervised", "seed.2", "seed.3", *(f"ablation.{name}" for name in ABLATIONS)]
+        kinds += [f"layer.{layer}" for layer in TRAINED_LAYERS]
+        names = [MULTILINGUAL, *(f"{kind}.{pair}" for kind in kinds for pair in self.sets.every)]
+        return [name for name in names if name in self.models]
 
     def by_layer(self) -> list[Plan]:
-        """Every layer of each system of `SWEPT`."""
-        layers = range(self.encoder.layers + 1)
-        return [self._layer_plan(kind, layer) for kind in SWEPT for layer in layers]
-
-    def by_trained_layer(self) -> list[Plan]:
-        """XPR trained on one set with layers up to each of `TRAINED_LAYERS`, on its development pairs."""
-        pair = self.sets.sweep
-        title = f"XPR, trained on {pair}"
-        return [
-            self._model_plan("layers, trained", f"{title}@{layer}", {pair: layer_model(layer, pair)}, split="dev")
-            for layer in TRAINED_LAYERS
-            if layer <= self.encoder.layers
+        """Every layer of each system of `SWEPT`, on development pairs."""
+        layers, names = range(self.encoder.layers + 1), self.sets.with_dev
+        untrained, trained_on = dict.fromkeys(names, ""), {name: (name,) for name in names}
+        plans = [
+            self._xpr_plan("layers", f"{kind}@{layer}", untrained, examples, layer, needs="layers")
+            for kind, examples in ((UNTRAINED, self._options.examples), (ALONE, 0))
+            for layer in layers
         ]
+        for layer in layers:
+            maps = partial(self.state_maps, layer)
+            plans.append(self._maps_plan("layers", f"{MAPPED}@{layer}", maps, trained_on, needs="layers"))
+        return plans
 
     def choose_layers(self, rows: Sequence[Row]) -> bool:
         """Take the layer of each system of `SWEPT` that is best in the rows of `by_layer`, or the encoder's usual one;
         returns whether all were found in the rows."""
         count = self.encoder.layers + 1
-        known = True
+        complete = []
         for n, kind in enumerate(SWEPT):
             own = rows[n * count : (n + 1) * count]
-            there = not any(row.missing or not row.answers for row in own)
-            averages = [row.average for row in own] if there else []
-            self.layers[kind] = int(np.argmax(averages)) if there else default_layer(self.encoder)
-            known &= there
-        return known
+            complete.append(all(row.answers and not row.missing for row in own))
+            best = int(np.argmax([row.average for row in own])) if complete[-1] else default_layer(self.encoder)
+            self.layers[kind] = best
+        return all(complete)
 
-    def _layer_plan(self, kind: str, layer: int) -> Plan:
-        def vectors(name: str) -> Vectors:
-            return lambda side, rows: self.layer_states(kind, name)[side][layer]
-
-        key = partial(self._states_key, kind, layer)
-        return Plan("layers", f"{kind}@{layer}", "layers", self.sets.with_dev, key, vectors, split="dev")
-
-    def _states_key(self, kind: str, layer: int, name: str) -> dict[str, Any]:
-        examples = self._settings.examples if kind == UNTRAINED else 0
-        key = {"states": self.encoder.fingerprint, "layer": layer, "examples": examples}
-        return {**key, "map": [self.sets.every[name].manifest["files"]]} if kind == MAPPED else key
-
-    def _layer_states(self, kind: str, name: str) -> tuple[Floats, Floats]:
-        """The vectors (layers, phrases, hidden) of both sides of a development task."""
-        own, layers = self.sets.every[name], range(self.encoder.layers + 1)
-        rows = self.sets.task(name, "dev").candidates
-        if kind == UNTRAINED:
-            examples = self._settings.examples
-            made = [self.encoder.side_states(s, r, examples, layers) for s, r in zip(own.sides, rows, strict=True)]
-            return made[0], made[1]
-        made = [self.encoder.side_states(s.alone(), r, 1, layers) for s, r in zip(own.sides, rows, strict=True)]
-        if kind == MAPPED:
-            pairs = own.pairs("train").astype(np.int64)
-            train = [self.encoder.side_states(s.alone(), pairs[:, n], 1, layers) for n, s in enumerate(own.sides)]
-            for layer in layers:
-                means = [centre(side[layer]) for side in train]
-                source, target = (normalised(side[layer], mean) for side, mean in zip(train, means, strict=True))
-                for side, mean in enumerate(means):
-                    made[side][layer] = normalised(made[side][layer], mean)
-                made[0][layer] = made[0][layer] @ procrustes(source, target)
-        return made[0], made[1]
-
-    # The four settings, on test pairs.
-
-    def four_settings(self) -> list[Plan]:
-        """CLWE, CLSE and XPR unsupervised, supervised, zero-shot and multilingual (the paper's table 2)."""
-        names, source, every = self.sets.names, self.sets.source, tuple(self.sets.every)
-        transfer = tuple(name for name in names if name != source)
-        alone: dict[str, tuple[str, ...]] = dict.fromkeys(names, ())
-        return [
-            self._words_plan("unsupervised", alone),
-            self._plain_plan(ALONE, "baselines"),
-            self._mapped_plan("unsupervised", "CLSE, map without pairs", ALONE, alone),
-            self._plain_plan(UNTRAINED, "untrained"),
-            *self._trained_plans("supervised", {n: (n,) for n in names}, {n: supervised(n) for n in names}),
-            *self._trained_plans(
-                "zero-shot", dict.fromkeys(transfer, (source,)), dict.fromkeys(transfer, supervised(source))
-            ),
-            *self._trained_plans("multilingual", dict.fromkeys(names, every), dict.fromkeys(names, MULTILINGUAL)),
-        ]
-
-    def _trained_plans(
-        self, part: str, trained_on: Mapping[str, tuple[str, ...]], models: Mapping[str, str]
-    ) -> list[Plan]:
-        return [
-            self._words_plan(part, trained_on),
-            self._mapped_plan(part, "CLSE", MAPPED, trained_on),
-            self._model_plan(part, "XPR", models, with_others=True),
-        ]
-
-    def _plain_plan(self, kind: str, needs: str) -> Plan:
-        """An encoder without a map, at its chosen layer."""
-        layer = self.layers[kind]
-        states_key = partial(self._states_key, kind, layer)
-
-        def vectors(name: str) -> Vectors:
-            own = self.sets.every[name]
-            if kind == ALONE:
-                return partial(self._states(layer).plain, own)
-            key = vectors_key(own, states_key(name))
-            return partial(example_vectors, self.sets.cells, key, self.encoder, layer, own, self._settings.examples)
-
-        return Plan("unsupervised", kind, needs, self.sets.names, states_key, vectors)
-
-    def _words_plan(self, part: str, trained_on: Mapping[str, tuple[str, ...]]) -> Plan:
-        return self._maps_plan(part, "CLWE", self._word_maps, trained_on)
-
-    def _mapped_plan(self, part: str, name: str, kind: str, trained_on: Mapping[str, tuple[str, ...]]) -> Plan:
-        return self._maps_plan(part, name, self._state_maps(self.layers[kind]), trained_on)
-
-    def _maps_plan(self, part: str, title: str, maps: Maps | None, trained_on: Mapping[str, tuple[str, ...]]) -> Plan:
-        def key(name: str) -> dict[str, Any] | None:
-            if maps is None or not maps.can_map(self.sets.every[name], trained_on[name]):
-                return None
-            return maps.key(trained_on[name])
-
-        def vectors(name: str) -> Vectors:
-            assert maps is not None  # or the key would have been None
-            return partial(maps.vectors, self.sets.every[name], trained_on[name])
-
-        return Plan(part, title, "baselines", tuple(trained_on), key, vectors)
-
-    @cached_property
-    def _word_maps(self) -> Maps | None:
-        data = self._settings.data
-        if data is None:
-            return None
-        every = self.sets.every
-        return Maps(Words(data, self._settings.runs / "words", list(every.values()), WORD_TRAINING), every)
-
-    # Caches by layer: two layers at most are ever chosen for phrases alone.
-
-    def _states(self, layer: int) -> States:
-        if layer not in self._found_states:
-            self._found_states[layer] = States(self.encoder, layer)
-        return self._found_states[layer]
-
-    def _state_maps(self, layer: int) -> Maps:
-        if layer not in self._found_maps:
-            self._found_maps[layer] = Maps(self._states(layer), self.sets.every)
-        return self._found_maps[layer]
-
-    # Trained models.
-
-    def _model_plan(
-        self, part: str, title: str, models: Mapping[str, str], with_others: bool = False, split: Split = "test"
-    ) -> Plan:
-        """Models by the set that they are asked on."""
-        all_examples = with_others or split == "dev"
-        most = self._settings.examples if all_examples else min(WITHOUT_OTHERS, self._settings.examples)
-
-        def key(name: str) -> dict[str, Any] | None:
-            return self._model_key(models[name], most)
-
-        def vectors(name: str) -> Vectors:
-            own, model = self.sets.every[name], models[name]
-            found = vectors_key(own, key(name) or {})
-            encoder = self.models.open(model)
-            layer = encoder.settings.layer
-            return partial(example_vectors, self.sets.cells, found, encoder, layer, own, found["examples"])
-
-        return Plan(part, title, "models", tuple(models), key, vectors, split, with_others)
-
-    def _model_key(self, model: str, examples: int) -> dict[str, Any] | None:
-        if model not in self.models:
-            return None
-        return {**self.models.key(model), "examples": 0 if self.models.alone(model) else examples}
-
-    def matrix(self) -> list[Plan]:
-        """The model of each set on every set (the paper's table 7), among the test phrases alone."""
-        names = self.sets.names
-        return [self._model_plan("matrix", source, dict.fromkeys(names, supervised(source))) for source in names]
-
-    def seeds(self) -> list[Plan]:
-        """Models of one set with other seeds, among the test phrases alone."""
-        pair = self.sets.sweep
-        models = [supervised(pair), seed(2, pair), seed(3, pair)]
-        return [self._model_plan("seeds", model, {pair: model}) for model in models]
-
-    def ablations(self) -> list[Plan]:
-        """Models without a piece of XPR (tables 3 and 5), among the test phrases alone, and the one without example
-        sentences in zero-shot transfer."""
-        names, source = self.sets.names, self.sets.source
-        found = [pair for pair in names if any(ablation(name, pair) in self.models for name in ABLATIONS)]
-        pairs = found or [self.sets.sweep]
-        made = [self._model_plan("ablations", "XPR", {pair: supervised(pair) for pair in pairs})]
-        for name, title in ABLATIONS.items():
-            made.append(self._model_plan("ablations", title, {pair: ablation(name, pair) for pair in pairs}))
+    def tables(self) -> list[Plan]:
+        """All other rows, for which `choose_layers` has been asked."""
+        names, options, layers = self.sets.names, self._options, self.layers
+        source = names[0]  # of zero-shot transfer; the sweeps and seeds are of this set as well
+        own, untrained, nothing = f"supervised.{source}", dict.fromkeys(names, ""), dict.fromkeys(names, ())
         transfer = [name for name in names if name != source]
-        for title, model in (("XPR", supervised(source)), (ABLATIONS["sentences"], ablation("sentences", source))):
-            made.append(self._model_plan("ablations, zero-shot", title, dict.fromkeys(transfer, model)))
-        return made
+        pairless = partial(self.state_maps, layers[ALONE])
+        title = f"XPR, trained on {source}"
+        plans = [
+            self._xpr_plan("layers, trained", f"{title}@{n}", {source: f"layer.{n}.{source}"}, options.examples)
+            for n in TRAINED_LAYERS
+            if n <= self.encoder.layers
+        ]
 
-    # The number of example sentences, on development pairs.
+        # The paper's table 2.
+        part = "unsupervised"
+        plans += [
+            self._maps_plan(part, "CLWE", self.word_maps, nothing),
+            self._xpr_plan(part, ALONE, untrained, 0, layers[ALONE], needs="baselines"),
+            self._maps_plan(part, "CLSE, map without pairs", pairless, nothing),
+            self._xpr_plan(part, UNTRAINED, untrained, options.examples, layers[UNTRAINED], needs="untrained"),
+        ]
+        trained: tuple[tuple[str, TrainedOn, dict[str, str]], ...] = (
+            ("supervised", {name: (name,) for name in names}, {name: f"supervised.{name}" for name in names}),
+            ("zero-shot", dict.fromkeys(transfer, (source,)), dict.fromkeys(transfer, own)),
+            ("multilingual", dict.fromkeys(names, tuple(self.sets.every)), dict.fromkeys(names, MULTILINGUAL)),
+        )
+        for part, trained_on, models in trained:
+            plans.append(self._maps_plan(part, "CLWE", self.word_maps, trained_on))
+            plans.append(self._maps_plan(part, "CLSE", partial(self.state_maps, layers[MAPPED]), trained_on))
+            plans.append(self._xpr_plan(part, "XPR", models, options.examples))
 
-    def by_count(self) -> list[Plan]:
-        """The untrained encoder and the trained model of one set with 1 to 32 example sentences (figure 2)."""
-        pair = self.sets.sweep
-        return [self._count_plan(title, model, n) for title, model in self._counted(pair) for n in range(len(COUNTS))]
+        # The paper's table 7, seeds, and its tables 3 and 5.
+        ablated = [name for name in names if any(f"ablation.{kind}.{name}" in self.models for kind in ABLATIONS)]
+        kinds = {"supervised": "XPR", **{f"ablation.{kind}": title for kind, title in ABLATIONS.items()}}
+        rows = [("matrix", name, dict.fromkeys(names, f"supervised.{name}")) for name in names]
+        rows += [("seeds", model, {source: model}) for model in (own, f"seed.2.{source}", f"seed.3.{source}")]
+        for kind, piece in kinds.items():
+            rows.append(("ablations", piece, {name: f"{kind}.{name}" for name in ablated or [source]}))
+        for kind in ("supervised", "ablation.sentences"):
+            rows.append(("ablations, zero-shot", kinds[kind], dict.fromkeys(transfer, f"{kind}.{source}")))
+        plans += [self._xpr_plan(*row, min(WITHOUT_OTHERS, options.examples)) for row in rows]
 
-    def _counted(self, pair: str) -> list[tuple[str, str]]:
-        return [(UNTRAINED, ""), (f"XPR, trained on {pair}", supervised(pair))]
+        # The paper's figure 2.
+        for system, model in ((UNTRAINED, ""), (title, own)):
+            for count in COUNTS:
+                row = ("examples", f"{system}@{count}", {source: model}, count, layers[UNTRAINED])
+                plans.append(self._xpr_plan(*row, needs="examples"))
+        return plans
 
-    def _count_plan(self, title: str, model: str, place: int) -> Plan:
-        pair, layer = self.sets.sweep, self.layers[UNTRAINED]
+    def _maps_plan(
+        self, part: str, title: str, maps: Callable[[], Maps | None], trained_on: TrainedOn, needs: str = "baselines"
+    ) -> Plan:
+        def system(name: str) -> System | None:
+            examples, sources, chosen = self.sets.every[name], trained_on[name], maps()
+            if chosen is None or not chosen.can_map(examples, sources):
+                return None
+            return System(chosen.key(sources), partial(chosen.vectors, examples, sources))
 
-        def key(name: str) -> dict[str, Any] | None:
-            untrained = {"states": self.encoder.fingerprint, "layer": layer}
-            found = self._model_key(model, COUNTS[place]) if model else untrained
-            return found and {**found, "examples": COUNTS[place]}
+        return Plan(part, title, needs, tuple(trained_on), system)
 
-        def vectors(name: str) -> Vectors:
-            return lambda side, rows: self.count_states(model, name)[side][place]
+    def _xpr_plan(
+        self, part: str, title: str, models: Mapping[str, str], examples: int, layer: int = 0, needs: str = "models"
+    ) -> Plan:
+        """Trained models by the set that they are asked on, or (model "") a layer of the untrained encoder, with so
+        many example sentences."""
 
-        return Plan("examples", f"{title}@{COUNTS[place]}", "examples", (pair,), key, vectors, split="dev")
+        def system(name: str) -> System | None:
+            model = models[name]
+            key = self.models.key(model, examples)
+            if not model:
+                key = {"states": self.encoder.fingerprint, "layer": layer, "examples": examples}
+            return System(key, partial(self._example_vectors, name, model, layer, key["examples"])) if key else None
 
-    def _count_states(self, model: str, name: str) -> tuple[Floats, Floats]:
-        """The vectors (counts, phrases, dimension) of both sides of a development task."""
+        return Plan(part, title, needs, tuple(models), system)
+
+    def _example_vectors(
+        self, name: str, model: str, layer: int, examples: int, side: int, phrases: NDArray[np.int64]
+    ) -> Floats:
         encoder = self.models.open(model) if model else self.encoder
-        layer = encoder.settings.layer if model else self.layers[UNTRAINED]
-        made = []
-        for side, rows in zip(self.sets.every[name].sides, self.sets.task(name, "dev").candidates, strict=True):
-            states = encoder.side_states_by_count(side, rows, COUNTS, (layer,))
-            made.append(np.stack([encoder.project(own[0]) for own in states]))
-        return made[0], made[1]
+        layer = encoder.settings.layer if model else layer
+        return encoder.project(encoder.side_states(self.sets.every[name].sides[side], phrases, examples, layer))

@@ -1,12 +1,14 @@
-"""The report of the suite `xpr`: tables in Markdown and JSON, beside the paper's own numbers."""
+"""The suite `xpr` of `python -m eval.phrases`, phrase retrieval both ways in the four settings of the XPR paper: its
+options, and its report in Markdown and JSON, beside the numbers of the paper."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,15 +16,18 @@ from typing import Any
 
 import numpy as np
 
+from eval.data.sample_phrases import QUICK
 from eval.report.blocks import Block, Bullets, Heading, Table, Text, as_markdown
 from eval.report.tables import PAPERS
 from eval.significance import LEVEL, Comparison, holm
-from eval.xpr.models import ABLATIONS
-from eval.xpr.plans import ALONE, COUNTS, SWEPT, UNTRAINED
-from eval.xpr.scores import compared, score
-from eval.xpr.suite import Row
+from eval.xpr.baselines import SENTENCES
+from eval.xpr.plans import ABLATIONS, ALONE, COUNTS, SWEPT, UNTRAINED, WITHOUT_OTHERS, Plans
+from eval.xpr.suite import PARTS, SETTINGS, Row, Sets, compared, score
 from rag_mt import __version__
+from rag_mt.base.console import OK, note, positive
+from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.paths import whole_file
+from rag_mt.base.settings import shown_path
 
 log = logging.getLogger("rag_mt")
 
@@ -31,137 +36,248 @@ TITLES = {
     "supervised": "Supervised: trained on the pairs of the set",
     "zero-shot": "Zero-shot: trained on the pairs of {source}",
     "multilingual": "Multilingual: trained on the pairs of all sets",
+    "matrix": "Trained on the row, asked on the column (test phrases alone as candidates)",
+    "seeds": "Seeds (test phrases alone as candidates)",
+    "ablations": "Ablations (test phrases alone as candidates)",
+    "ablations, zero-shot": "Ablations, zero-shot from {source} (test phrases alone as candidates)",
 }
-SETTINGS = tuple(TITLES)
+"""Headings of the tables with a column per set, by the part of the report."""
+PLAIN = ("unsupervised", UNTRAINED)
 Key = tuple[str, str]
-COMPARED: tuple[tuple[str, Key, Key], ...] = (
-    ("XPR less CLWE, untrained", ("unsupervised", UNTRAINED), ("unsupervised", "CLWE")),
-    (
-        "XPR less CLSE, untrained: what example sentences are worth",
-        ("unsupervised", UNTRAINED),
-        ("unsupervised", ALONE),
-    ),
-    *(
-        (f"XPR less {other}, {part}", (part, "XPR"), (part, other))
+COMPARED: dict[str, tuple[Key, Key]] = {
+    "XPR less CLWE, untrained": (PLAIN, ("unsupervised", "CLWE")),
+    "XPR less CLSE, untrained: what example sentences are worth": (PLAIN, ("unsupervised", ALONE)),
+    **{
+        f"XPR less {other}, {part}": ((part, "XPR"), (part, other))
         for part in SETTINGS[1:]
         for other in ("CLWE", "CLSE")
-    ),
-    ("XPR supervised less untrained", ("supervised", "XPR"), ("unsupervised", UNTRAINED)),
-    ("XPR zero-shot less supervised", ("zero-shot", "XPR"), ("supervised", "XPR")),
-    ("XPR multilingual less supervised", ("multilingual", "XPR"), ("supervised", "XPR")),
-    *((f"XPR less XPR {title}", ("ablations", "XPR"), ("ablations", title)) for title in ABLATIONS.values()),
-)
+    },
+    "XPR supervised less untrained": (("supervised", "XPR"), PLAIN),
+    "XPR zero-shot less supervised": (("zero-shot", "XPR"), ("supervised", "XPR")),
+    "XPR multilingual less supervised": (("multilingual", "XPR"), ("supervised", "XPR")),
+    **{f"XPR less XPR {title}": (("ablations", "XPR"), ("ablations", title)) for title in ABLATIONS.values()},
+}
 """Differences that the report tells, where both rows are there, over the sets that both have."""
+
+
+OPTIONS = ("phrases", "models", "runs", "parts", "minutes", "encoder", "examples", "others", "dev_pairs")
+"""The options that only this suite has."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add `OPTIONS`."""
+    add = parser.add_argument_group("suite xpr").add_argument
+    add("--phrases", metavar="DIR", help="phrase sets, the output of `python -m finetune.xpr.data`")
+    names = "supervised.XX-en, multilingual, seed.N.XX-en, ablation.NAME.XX-en, layer.N.XX-en"
+    add("--models", metavar="DIR", help=f"trained models: {names}")
+    add("--runs", metavar="DIR", default="xpr-runs", help="results, to go on with (default: xpr-runs)")
+    parts_help = f"what to compute: {', '.join(PARTS)}, or none; results that are there are shown anyway (default: all)"
+    add("--parts", metavar="NAME,...", default=",".join(PARTS), help=parts_help)
+    add("--minutes", type=positive, metavar="N", help="begin nothing after N minutes (default: no limit)")
+    add("--encoder", default=DEFAULT_ENCODER, help=f"encoder without training (default: {DEFAULT_ENCODER})")
+    for name, kind, default, what in (
+        ("examples", positive, 8, "example sentences of a phrase"),
+        ("others", int, 20_000, "further candidates on each side"),
+        ("dev-pairs", positive, 500, "pairs in the sweeps"),
+    ):
+        add(f"--{name}", type=kind, default=default, metavar="N", help=f"{what} (default: {default})")
+
+
+def evaluate_xpr(options: argparse.Namespace) -> int:
+    """Compute what is not there yet, print the report and write it."""
+    if not options.phrases:
+        note("no --phrases DIR is given: this is the quick form on the sample corpus, which measures nothing")
+    sets = Sets(options)
+    if not options.data:
+        note("without --data DIR there are no word vectors: rows of CLWE that were not computed earlier are missing")
+    plans = Plans(sets)
+    models = {name: plans.models.facts(name, sets.every) for name in plans.known_models()}
+    swept = sets.rows(plans.by_layer())
+    chosen = plans.choose_layers(swept)
+    rows = (*swept, *sets.rows(plans.tables()))
+    report = Report(rows, sets.names, tuple(_notes(sets, plans, chosen)), plans.layers, models)
+    note(f"{sets.cells.computed} results were computed; all are in {Path(options.runs)}")
+    print(as_markdown(list(as_blocks(report, None))), end="")
+    for name in options.output:
+        write_report(report, Path(name))
+    return OK
+
+
+def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
+    """What a reader must know."""
+    options = sets.options
+    if not options.phrases:
+        yield QUICK
+    for name in sets.names:
+        task, examples = sets.task(name, "test", options.others), sets.every[name]
+        sides = zip(task.candidates, examples.sides, strict=True)
+        counts = " and ".join(f"{len(candidates)} of {side.language}" for candidates, side in sides)
+        kinds = f"{task.several.sum()} with several words, {len(set(task.concepts))} concepts"
+        several = sum(len(right) > 1 for side in task.answers for right in side)
+        yield (
+            f"{name}: {len(task.pairs)} test pairs ({kinds}), searched among {counts}; {several} of "
+            f"{2 * len(task.pairs)} queries have several right answers; {len(examples.pairs('train'))} training and "
+            f"{len(examples.pairs('dev'))} development pairs"
+        )
+    yield (
+        "right is every translation that the lexicon has of a phrase (the paper: that of the pair alone); of the pairs "
+        "that could be tested those with few other translations were taken first"
+    )
+    yield (
+        f"XPR reads at most {options.examples} example sentences of a phrase (the paper: 32), of queries as of "
+        "candidates; in the matrix, with other seeds and in ablations at most "
+        f"{min(WITHOUT_OTHERS, options.examples)}"
+    )
+    yield f"CLWE: word vectors of each language from {SENTENCES:,} different sentences of its training text at most"
+    layers = "; ".join(f"{kind}: {plans.layers[kind]}" for kind in SWEPT)
+    why = "best on development pairs" if chosen else "the encoder's usual one where the sweep was not run"
+    yield f"encoder {shown_path(options.encoder)}; layers ({why}): {layers}"
+    if without := [name for name in sets.names if name not in sets.with_dev]:
+        yield f"without development pairs, so that nothing is chosen on them: {', '.join(without)}"
+    yield f"layers and numbers of examples: {options.dev_pairs} development pairs, searched among their own phrases"
+    if options.encoder == DEFAULT_ENCODER:
+        yield (
+            f"this encoder has seen parallel text in its own training: its row ({UNTRAINED}) is called untrained, not "
+            "unsupervised, and compared with the paper's XLM-R as a finding"
+        )
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that was found. `notes` say what a reader must know to judge it; `layers` which layer stands for each system,
-    `source` the set that zero-shot transfer comes from, `models` what is recorded of the trained models."""
+    """All results. `notes` say what a reader must know to judge them; `layers` which layer stands for each system,
+    `models` what is recorded of the trained models. The first of `names` is the source of zero-shot transfer."""
 
     rows: tuple[Row, ...]
     names: tuple[str, ...]
     notes: tuple[str, ...]
     layers: Mapping[str, int]
-    source: str
-    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    models: Mapping[str, Mapping[str, Any]]
 
     def part(self, name: str) -> list[Row]:
         """The rows of a part that have an answer."""
         return [row for row in self.rows if row.part == name and row.answers]
 
+    def by_number(self, part: str) -> dict[str, dict[int, float]]:
+        """Accuracy in % by system and the number in the names `SYSTEM@NUMBER` of a part's rows."""
+        systems: dict[str, dict[int, float]] = {}
+        for row in self.part(part):
+            name, _, number = row.name.rpartition("@")
+            systems.setdefault(name, {})[int(number)] = 100 * row.average
+        return systems
+
     @cached_property
     def differences(self) -> dict[str, tuple[Comparison, list[str]]]:
         """The differences of `COMPARED` that can be told, and the sets that they are over."""
-        rows = {(row.part, row.name): row.answers for row in self.rows}
-        made = {}
-        for name, ours, theirs in COMPARED:
-            one, other = rows.get(ours, {}), rows.get(theirs, {})
-            if both := [pair for pair in one if pair in other]:
-                made[name] = compared([one[pair] for pair in both], [other[pair] for pair in both]), both
-        return made
+        answers = {(row.part, row.name): row.answers for row in self.rows}
+        differences = {}
+        for name, keys in COMPARED.items():
+            ours, theirs = (answers.get(key, {}) for key in keys)
+            if both := [pair for pair in ours if pair in theirs]:
+                differences[name] = compared([ours[pair] for pair in both], [theirs[pair] for pair in both]), both
+        return differences
+
+    @property
+    def missing(self) -> list[str]:
+        """A line for each part with what it lacks."""
+        parts: dict[str, dict[str, None]] = {}
+        for row in self.rows:
+            if row.missing:
+                name = row.name if not row.answers else f"{row.name} ({', '.join(row.missing)})"
+                if row.part in ("layers", "examples"):  # many rows of the same few systems
+                    name = row.name.rpartition("@")[0]
+                parts.setdefault(row.part, {})[name] = None
+        return [f"{part}: {'; '.join(names)}" for part, names in parts.items()]
 
 
 def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
     """The report; `picture` is the file of the plot, if there is one."""
     yield Heading("Cross-lingual phrase retrieval, suite xpr", 1)
     yield Bullets(report.notes)
-    if missing := _missing(report):
+    if report.missing:
         yield Text("Not run, and therefore left out:")
-        yield Bullets(tuple(missing))
+        yield Bullets(tuple(report.missing))
     yield Heading("Four settings")
     yield Text("Accuracy@1 in %, the mean of both directions; the interval (95 %) is over concepts.")
     for part in SETTINGS:
-        if rows := report.part(part):
-            yield Heading(TITLES[part].format(source=report.source), 3)
-            yield _table(rows, report.names)
+        yield from _by_set(report, report.part(part), TITLES[part], level=3)
         yield from _paper(part)
-    if rows := list(_of_several_words(report)):
-        yield Heading("Four settings, pairs with a phrase of several words")
-        yield _table(rows, report.names)
-    if found := list(_differences(report)):
+    several = [
+        replace(row, name=f"{part}: {row.name}", answers=answers)
+        for part in SETTINGS
+        for row in report.part(part)
+        if (answers := {n: asked.of_several_words() for n, asked in row.answers.items() if asked.several.any()})
+    ]
+    yield from _by_set(report, several, "Four settings, pairs with a phrase of several words")
+    if report.differences:
         yield Heading("Differences")
         yield Text(
             "In points, over the sets that both rows have, with 95 % intervals by paired bootstrap over concepts and p "
             "of a two-sided randomization test that exchanges concepts. The rows of this table are one family: those "
             f"whose p by Holm is below {LEVEL} are significant."
         )
-        yield Table(("difference", "points", "low", "high", "p", "p by Holm", "sets"), tuple(found))
-    yield from _layers(report)
-    yield from _counts(report, picture)
-    for part, title in (
-        ("matrix", "Trained on the row, asked on the column (test phrases alone as candidates)"),
-        ("seeds", "Seeds (test phrases alone as candidates)"),
-        ("ablations", "Ablations (test phrases alone as candidates)"),
-        ("ablations, zero-shot", f"Ablations, zero-shot from {report.source} (test phrases alone as candidates)"),
-    ):
+        corrected = holm({name: gain.p for name, (gain, _) in report.differences.items()})
+        lines = []
+        for name, (gain, both) in report.differences.items():
+            points = (f"{100 * value:+.1f}" for value in (gain.value, gain.low, gain.high))
+            lines.append((name, *points, f"{gain.p:.4f}", f"{corrected[name]:.4f}", ", ".join(both)))
+        yield Table(("difference", "points", "low", "high", "p", "p by Holm", "sets"), tuple(lines))
+    if swept := list(_swept(report)):
+        yield Heading("Layers, on development pairs")
+        yield Table(("system", *(str(n) for n in range(len(swept[0]) - 1))), tuple(swept))
+    if trained := report.by_number("layers, trained"):
+        yield Heading("Layers of trained models, on development pairs")
+        yield _numbered(trained, sorted({layer for accuracies in trained.values() for layer in accuracies}))
+    if swept or trained:
+        yield from _paper("layers")
+    if counted := report.by_number("examples"):
+        yield Heading("Number of example sentences, on development pairs")
+        yield _numbered(counted, COUNTS)
+        if picture:
+            yield Text(
+                f"The same as a picture: {picture}. The paper has a picture and no numbers (figure 2), of models that "
+                "are trained with as many sentences as are read, and of one that is trained with 32."
+            )
+    for part in ("matrix", "seeds", "ablations", "ablations, zero-shot"):
         rows = report.part(part)
-        if rows:
-            yield Heading(title)
-            yield _table(rows, report.names)
+        yield from _by_set(report, rows, TITLES[part])
         if part == "seeds" and len(rows) > 1:
             values = [100 * row.average for row in rows]
             yield Text(f"Mean {np.mean(values):.1f}, standard deviation {np.std(values, ddof=1):.1f}.")
-        if rows or part in ("matrix", "ablations"):
-            yield from _paper(part)
+        yield from _paper(part)
     if report.models:
         yield Heading("Trained models")
         head = ("model", "steps", "of", "phrase pairs seen", "of each language", "minutes (wall clock)")
-        yield Table(head, tuple(_training(report)))
+        yield Table(head, tuple(_training(name, facts) for name, facts in report.models.items()))
 
 
-def _training(report: Report) -> Iterator[tuple[str, ...]]:
-    for name, facts in report.models.items():
-        steps, planned = facts["steps"], facts["settings"]["training"]["steps"]
-        minutes = facts["training_seconds"] / 60
-        seen = facts["phrase_pairs_seen"]
-        yield name, str(steps), str(planned), f"{seen:,}", _of_each(seen, facts["phrases"]), f"{minutes:.1f}"
-
-
-def _of_each(seen: int, sets: Sequence[Mapping[str, Any]]) -> str:
-    """Of the pairs that a model saw about how many were of each set: a batch is drawn from all alike."""
-    sizes = {own["name"]: own["statistics"]["train"]["pairs"] for own in sets}
-    return ", ".join(f"{name} {seen * size / sum(sizes.values()):,.0f}" for name, size in sizes.items())
-
-
-def _table(rows: Sequence[Row], names: Sequence[str]) -> Table:
-    """Rows with an average where all planned sets are there, and its interval."""
-    shown = [name for name in names if any(name in row.planned for row in rows)]
+def _by_set(report: Report, rows: Sequence[Row], title: str, level: int = 2) -> Iterator[Block]:
+    """Rows with a column per set, and an average with its interval where all planned sets are there."""
+    if not rows:
+        return
+    yield Heading(title.format(source=report.names[0]), level)
+    names = [name for name in report.names if any(name in row.planned for row in rows)]
     lines = []
     for row in rows:
-        cells = [f"{100 * row.answers[name].accuracy:.1f}" if name in row.answers else "" for name in shown]
+        cells = [f"{100 * row.answers[name].accuracy:.1f}" if name in row.answers else "" for name in names]
         ends = (f"{100 * row.average:.1f}", f"{100 * row.score.low:.1f} to {100 * row.score.high:.1f}")
         lines.append((row.name, *cells, *(("", "") if row.missing else ends)))
-    return Table(("system", *shown, "avg", "95 %"), tuple(lines))
+    yield Table(("system", *names, "avg", "95 %"), tuple(lines))
 
 
-def _of_several_words(report: Report) -> Iterator[Row]:
-    """The rows of the four settings for such pairs alone."""
-    for part in SETTINGS:
-        for row in report.part(part):
-            narrowed = {name: asked.of_several_words() for name, asked in row.answers.items() if asked.several.any()}
-            if narrowed:
-                yield Row(part, f"{part}: {row.name}", row.planned, narrowed)
+def _swept(report: Report) -> Iterator[tuple[str, ...]]:
+    """The sweep over layers: a line per system and set and for their average, a column per layer."""
+    for kind in SWEPT:
+        rows = [row for row in report.part("layers") if row.name.rpartition("@")[0] == kind]
+        for name in report.names:
+            if rows and all(name in row.answers for row in rows):
+                yield f"{kind}: {name}", *(f"{100 * row.answers[name].accuracy:.1f}" for row in rows)
+        if rows and not any(row.missing for row in rows):
+            yield f"{kind}: average", *(f"{100 * row.average:.1f}" for row in rows)
+
+
+def _numbered(systems: Mapping[str, Mapping[int, float]], numbers: Sequence[int]) -> Table:
+    lines = [(name, *(f"{own[n]:.1f}" if n in own else "" for n in numbers)) for name, own in systems.items()]
+    return Table(("system", *map(str, numbers)), tuple(lines))
 
 
 def _paper(part: str) -> Iterator[Block]:
@@ -172,79 +288,12 @@ def _paper(part: str) -> Iterator[Block]:
             yield Table(("the paper", *table["columns"]), tuple(rows))
 
 
-def _missing(report: Report) -> list[str]:
-    """A line for each part with what it lacks."""
-    lines = []
-    for part in dict.fromkeys(row.part for row in report.rows):
-        own = [row for row in report.rows if row.part == part and row.missing]
-        if part in ("layers", "examples"):  # many rows of the same few systems
-            names = dict.fromkeys(row.name.rpartition("@")[0] for row in own)
-            told = list(names)
-        else:
-            told = [row.name if not row.answers else f"{row.name} ({', '.join(row.missing)})" for row in own]
-        if told:
-            lines.append(f"{part}: {'; '.join(told)}")
-    return lines
-
-
-def _differences(report: Report) -> Iterator[tuple[str, ...]]:
-    corrected = holm({name: gain.p for name, (gain, _) in report.differences.items()})
-    for name, (gain, both) in report.differences.items():
-        points = (f"{100 * value:+.1f}" for value in (gain.value, gain.low, gain.high))
-        yield (name, *points, f"{gain.p:.4f}", f"{corrected[name]:.4f}", ", ".join(both))
-
-
-def _layers(report: Report) -> Iterator[Block]:
-    """The sweep over layers: a line per system and set, a column per layer."""
-    rows = report.part("layers")
-    lines = []
-    for kind in SWEPT:
-        own = [row for row in rows if row.name.rpartition("@")[0] == kind]
-        for name in report.names:
-            if own and all(name in row.answers for row in own):
-                lines.append((f"{kind}: {name}", *(f"{100 * row.answers[name].accuracy:.1f}" for row in own)))
-        if own and not any(row.missing for row in own):
-            lines.append((f"{kind}: average", *(f"{100 * row.average:.1f}" for row in own)))
-    if lines:
-        yield Heading("Layers, on development pairs")
-        yield Table(("system", *(str(n) for n in range(len(lines[0]) - 1))), tuple(lines))
-    if trained := _by_number(report, "layers, trained"):
-        layers = sorted({layer for own in trained.values() for layer in own})
-        yield Heading("Layers of trained models, on development pairs")
-        yield _sweep(trained, layers)
-    if lines or trained:
-        yield from _paper("layers")
-
-
-def counted(report: Report) -> dict[str, dict[int, float]]:
-    """Accuracy in % by system and number of example sentences."""
-    return _by_number(report, "examples")
-
-
-def _by_number(report: Report, part: str) -> dict[str, dict[int, float]]:
-    """Accuracy in % by system and the number in the names `SYSTEM@NUMBER` of a part's rows."""
-    made: dict[str, dict[int, float]] = {}
-    for row in report.part(part):
-        name, _, number = row.name.rpartition("@")
-        made.setdefault(name, {})[int(number)] = 100 * row.average
-    return made
-
-
-def _sweep(found: Mapping[str, Mapping[int, float]], numbers: Sequence[int]) -> Table:
-    lines = [(name, *(f"{own[n]:.1f}" if n in own else "" for n in numbers)) for name, own in found.items()]
-    return Table(("system", *map(str, numbers)), tuple(lines))
-
-
-def _counts(report: Report, picture: str | None) -> Iterator[Block]:
-    found = counted(report)
-    if found:
-        yield Heading("Number of example sentences, on development pairs")
-        yield _sweep(found, COUNTS)
-        if picture:
-            yield Text(
-                f"The same as a picture: {picture}. The paper has a picture and no numbers (figure 2), of models that "
-                "are trained with as many sentences as are read, and of one that is trained with 32."
-            )
+def _training(name: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a model saw in training; a batch is drawn from the pairs of all sets alike."""
+    seen, planned = facts["phrase_pairs_seen"], facts["settings"]["training"]["steps"]
+    sizes = {own["name"]: own["statistics"]["train"]["pairs"] for own in facts["phrases"]}
+    of_each = ", ".join(f"{pair} {seen * size / sum(sizes.values()):,.0f}" for pair, size in sizes.items())
+    return name, str(facts["steps"]), str(planned), f"{seen:,}", of_each, f"{facts['training_seconds'] / 60:.1f}"
 
 
 def as_dict(report: Report) -> dict[str, Any]:
@@ -253,9 +302,9 @@ def as_dict(report: Report) -> dict[str, Any]:
         "version": __version__,
         "suite": "xpr",
         "notes": list(report.notes),
-        "missing": _missing(report),
+        "missing": report.missing,
         "layers": dict(report.layers),
-        "source": report.source,
+        "source": report.names[0],
         "models": {
             name: {key: facts[key] for key in ("steps", "phrase_pairs_seen", "training_seconds", "settings")}
             for name, facts in report.models.items()
@@ -264,7 +313,7 @@ def as_dict(report: Report) -> dict[str, Any]:
             {
                 "part": row.part,
                 "name": row.name,
-                "sets": {name: asdict(score([own])) for name, own in row.answers.items()},
+                "sets": {name: asdict(score([asked])) for name, asked in row.answers.items()},
                 "missing": list(row.missing),
                 "average": None if row.missing else asdict(row.score),
             }
@@ -280,16 +329,16 @@ def write_report(report: Report, path: Path) -> None:
     if path.suffix == ".json":
         text = json.dumps(as_dict(report), ensure_ascii=False, indent=1) + "\n"
     else:
-        drawn = plot_counts(counted(report), path.with_suffix(".svg"))
-        text = as_markdown(list(as_blocks(report, path.with_suffix(".svg").name if drawn else None)))
+        picture = path.with_suffix(".svg")
+        counted = report.by_number("examples")
+        drawn = bool(counted) and _plot(counted, picture)
+        text = as_markdown(list(as_blocks(report, picture.name if drawn else None)))
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
-def plot_counts(counts: Mapping[str, Mapping[int, float]], path: Path) -> bool:
-    """Draw accuracy against the number of example sentences; returns whether there was something to draw."""
-    if not counts:
-        return False
+def _plot(systems: Mapping[str, Mapping[int, float]], path: Path) -> bool:
+    """Draw accuracy against the number of example sentences; returns whether there is something to draw with."""
     if find_spec("matplotlib") is None:
         log.info("%s is not drawn: it needs `pip install matplotlib`", path)
         return False
@@ -297,8 +346,8 @@ def plot_counts(counts: Mapping[str, Mapping[int, float]], path: Path) -> bool:
 
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
-    for name, own in counts.items():
-        axes.plot(list(own), list(own.values()), marker="o", label=name)
+    for name, accuracies in systems.items():
+        axes.plot(list(accuracies), list(accuracies.values()), marker="o", label=name)
     axes.set_xscale("log", base=2)
     axes.set_xticks(COUNTS, [str(n) for n in COUNTS])
     axes.set_xlabel("example sentences per phrase")

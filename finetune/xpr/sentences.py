@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
+from itertools import combinations, pairwise
+from zlib import crc32
 
 from rag_mt.base.types import Sentence
 from rag_mt.formats.parallel import letters_and_digits
-from rag_mt.text.words import UNSPACED
+from rag_mt.text.words import UNSPACED, word_spans
 
 LONGER_BY = 10
 """An example sentence has at least so many characters more than its phrase (XPR, section 4.2)."""
 SHORTEST, LONGEST = 20, 300
 """Characters of a sentence that may be an example: longer ones would be cut by the encoder."""
-LEFT_OUT_DOMAINS = frozenset(("dict-phrases", "wmt-tok"))
-"""Examples out of dictionaries, which tell lexicon phrases apart too easily, and text that was tokenised."""
 LOOKED_AT = 400
 """Matches of the index that are looked at for one phrase."""
-_ORDER = b"xpr"
+SEARCHED = 12_000
+"""Sentences that are searched for further candidates, at most."""
+MAX_WORDS, RUN_WORDS = 4, 3
+"""Words of a further candidate: one that the lexicon has, and any other run of words."""
+FREQUENT = 150
+"""A run of words that begins or ends with one of so many most frequent words is no phrase (`of the`)."""
+KEPT_OF = 2
+"""Of runs of words that no lexicon has, one in so many is looked at: there are far more than are wanted."""
 _INSIDE_BEFORE = re.compile(r"[\w-]$|\w['’.,·‧]$")
 _INSIDE_AFTER = re.compile(r"[\w-]|['’.,·‧]\w")
 _UNSPACED = re.compile(rf"([{UNSPACED}])")
@@ -32,24 +40,21 @@ class SentenceIndex:
     """Sentences of one language, each once, in an order that depends on their text alone; those whose letters and
     digits are in `excluded` (see `rag_mt.formats.parallel.letters_and_digits`) are left out."""
 
-    def __init__(
-        self, language: str, sentences: Iterable[Sentence], excluded: frozenset[str] | set[str] = frozenset()
-    ) -> None:
+    def __init__(self, language: str, sentences: Iterable[Sentence], excluded: Collection[str] = ()) -> None:
         self.language = language
-        found: dict[str, Sentence] = {}
+        by_key: dict[str, Sentence] = {}
         for sentence in sentences:
             if SHORTEST <= len(sentence.text) <= LONGEST and (key := letters_and_digits(sentence.text)) not in excluded:
-                found.setdefault(key, sentence)
-        order = sorted(found, key=lambda key: blake2b(key.encode(), digest_size=8, key=_ORDER).digest())
-        self.sentences = [found[key] for key in order]
+                by_key.setdefault(key, sentence)
+        order = sorted(by_key, key=lambda key: blake2b(key.encode(), digest_size=8, key=b"xpr").digest())
+        self.sentences = [by_key[key] for key in order]
         self._rows = {key: row for row, key in enumerate(order)}
         self._base = sqlite3.connect(":memory:")
         self._base.execute(
             "create virtual table texts using fts5(text, content='', tokenize='unicode61 remove_diacritics 0')"
         )
-        self._base.executemany(
-            "insert into texts(rowid, text) values (?, ?)", enumerate(_set_apart(s.text) for s in self.sentences)
-        )
+        texts = enumerate(_set_apart(sentence.text) for sentence in self.sentences)
+        self._base.executemany("insert into texts(rowid, text) values (?, ?)", texts)
         self._base.execute("create virtual table words using fts5vocab(texts, 'row')")
         self._counts: dict[str, int] = dict(self._base.execute("select term, doc from words"))
 
@@ -70,17 +75,15 @@ class SentenceIndex:
         """Up to `most` sentences with the phrase in them, of at least `LONGER_BY` characters more: number of the
         sentence, start and end of the phrase (its first occurrence there)."""
         quoted = " OR ".join('"' + form.replace('"', " ") + '"' for form in _spellings(phrase))
-        matches = self._base.execute(
-            "select rowid from texts where texts match ? limit ?", (quoted, max(LOOKED_AT, most))
-        )
-        found: list[Place] = []
-        for (row,) in matches:
+        query = "select rowid from texts where texts match ? limit ?"
+        places: list[Place] = []
+        for (row,) in self._base.execute(query, (quoted, max(LOOKED_AT, most))):
             text = self.sentences[row].text
             if len(text) >= len(phrase) + LONGER_BY and (place := phrase_place(text, phrase)):
-                found.append((row, *place))
-                if len(found) == most:
+                places.append((row, *place))
+                if len(places) == most:
                     break
-        return found
+        return places
 
 
 def phrase_place(text: str, phrase: str) -> tuple[int, int] | None:
@@ -98,10 +101,9 @@ def phrase_place(text: str, phrase: str) -> tuple[int, int] | None:
                 return start, start + len(form)
             start = text.find(form, start + 1)
     begin = next((i for i, c in enumerate(text) if c.isalnum()), 0)
-    for form in forms:
-        for capital in _with_capital(form):
-            if text.startswith(capital, begin) and _whole_words(text, begin, begin + len(capital)):
-                return begin, begin + len(capital)
+    for capital in (capital for form in forms for capital in _with_capital(form)):
+        if text.startswith(capital, begin) and _whole_words(text, begin, begin + len(capital)):
+            return begin, begin + len(capital)
     return None
 
 
@@ -140,16 +142,16 @@ def _whole_words(text: str, start: int, end: int) -> bool:
 
 
 def apart(
-    one: Sequence[Place], other: Sequence[Place], linked: Mapping[int, frozenset[int]]
+    sources: Sequence[Place], targets: Sequence[Place], linked: Mapping[int, frozenset[int]]
 ) -> tuple[list[Place], list[Place]]:
     """The places of a phrase and of its translation without those in sentences that are each other's translations:
-    `linked` has the sentences of the second side that sentences of the first one are linked with.
+    `linked` has the target sentences that source sentences are linked with.
 
     Of two that are linked the one goes whose side has more left.
     """
-    ours, theirs = list(one), list(other)
+    ours, theirs = list(sources), list(targets)
     by_sentence = {place[0]: place for place in theirs}
-    for place in one:
+    for place in sources:
         for row in linked.get(place[0], frozenset()) & by_sentence.keys():
             if len(ours) >= len(theirs):
                 ours.remove(place)
@@ -162,12 +164,12 @@ def linked_rows(
     sources: SentenceIndex, targets: SentenceIndex, pairs: Iterable[tuple[str, str]]
 ) -> dict[int, frozenset[int]]:
     """For each source sentence the target sentences that parallel text has beside it."""
-    found: dict[int, set[int]] = {}
+    linked: dict[int, frozenset[int]] = {}
     for source, target in pairs:
         a, b = sources.row(source), targets.row(target)
         if a is not None and b is not None:
-            found.setdefault(a, set()).add(b)
-    return {row: frozenset(rows) for row, rows in found.items()}
+            linked[a] = linked.get(a, frozenset()) | {b}
+    return linked
 
 
 def window(text: str, start: int, end: int, most: int = LONGEST) -> tuple[str, int, int]:
@@ -183,3 +185,69 @@ def window(text: str, start: int, end: int, most: int = LONGEST) -> tuple[str, i
     if last < len(text) and (blank := text.rfind(" ", end, last)) >= 0:
         last = blank
     return text[first:last], start - first, end - first
+
+
+def other_phrases(
+    sentences: Sequence[Sentence],
+    rows: Sequence[int],
+    lexicon: Collection[str],
+    taken: Collection[str],
+    wanted: int,
+    most: int,
+    foreign: Collection[str] = (),
+) -> dict[str, list[Place]]:
+    """Further candidates of a search: up to `wanted` phrases that occur in the sentences `rows`, with up to `most`
+    places each, one a sentence, by what they say.
+
+    First come those in `lexicon`, then runs of up to three words. `lexicon` and `taken` hold surfaces (see
+    `rag_mt.text.words.surface`); a phrase in `taken` is left out, and so is a run of words around one, which says
+    almost the same; of those in `foreign` only they themselves are. Words of a phrase have nothing but a blank between
+    them. Of more than `SEARCHED` rows so many are looked through, evenly spread.
+    """
+    count = min(len(rows), SEARCHED)
+    texts = {row: sentences[row].text for row in (rows[n * len(rows) // count] for n in range(count))}
+    spans_of = {row: word_spans(text).tolist() for row, text in texts.items()}
+    counts = Counter(texts[row][a:b].casefold() for row, spans in spans_of.items() for a, b in spans)
+    frequent = {word for word, _ in counts.most_common(FREQUENT)}
+    listed: dict[str, list[Place]] = {}
+    runs: dict[str, list[Place]] = {}
+    for row, spans in spans_of.items():
+        text = texts[row]
+        words = [text[a:b].casefold() for a, b in spans]
+        plain = [len(word) > 1 and not any(map(str.isdigit, word)) for word in words]
+        joined = [True, *(text[a[1] : b[0]] == " " for a, b in pairwise(spans))]
+        for first in range(len(spans)):
+            around_taken = False
+            for last in range(first, min(first + MAX_WORDS, len(spans))):
+                if not plain[last] or (last > first and not joined[last]):
+                    break
+                run = words[first : last + 1]
+                said = " ".join(run)
+                if said in taken:
+                    around_taken = True
+                    continue
+                if said in foreign or len(text) < len(said) + LONGER_BY:
+                    continue
+                if said in lexicon:
+                    places = listed.setdefault(said, [])
+                elif not around_taken and _is_candidate(run, frequent, taken):
+                    places = runs.setdefault(said, [])
+                else:
+                    continue
+                if len(places) < most and (not places or places[-1][0] != row):
+                    places.append((row, spans[first][0], spans[last][1]))
+    chosen = sorted(listed, key=_order)[:wanted]
+    chosen += sorted(runs, key=_order)[: wanted - len(chosen)]
+    return {said: listed.get(said) or runs[said] for said in chosen}
+
+
+def _is_candidate(run: Sequence[str], frequent: Collection[str], taken: Collection[str]) -> bool:
+    """Whether a run of words that no lexicon has is looked at."""
+    if len(run) > RUN_WORDS or crc32(" ".join(run).encode()) % KEPT_OF or run[0] in frequent or run[-1] in frequent:
+        return False
+    return not any(" ".join(run[a:b]) in taken for a, b in combinations(range(len(run) + 1), 2))
+
+
+def _order(phrase: str) -> tuple[int, str]:
+    """The place of a phrase in an order that is as good as random, and always the same."""
+    return crc32(phrase.encode(), 1), phrase

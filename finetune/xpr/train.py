@@ -20,9 +20,8 @@ from finetune.training.gradients import Features, Loss, cached_backward
 from finetune.training.trainer import Group, Trainer
 from finetune.xpr.batches import Chunk, Collator, XprBatch, XprPool
 from finetune.xpr.config import Config
-from finetune.xpr.dev import dev_accuracy
 from rag_mt.base.fingerprints import settings_hash
-from retrievers.xpr.head import XprHead, XprSettings
+from retrievers.xpr.model import XprHead, XprSettings
 
 
 class XprTrainer(Trainer[XprBatch]):
@@ -76,34 +75,29 @@ class XprTrainer(Trainer[XprBatch]):
 
     def backward(self, batch: XprBatch) -> dict[str, float]:
         """Equations 3 and 4."""
-        slow = self._slow_vectors(batch) if self.slow else None
+        with torch.no_grad():
+            slow = self.whole_vectors(batch, self.slow) if self.slow else None
         runs = [partial(self._features, chunk, number) for number, chunk in enumerate(batch.chunks)]
 
         def loss(features: list[Features]) -> Loss:
-            made = self.loss(batch, [means for (means,) in features], slow)
-            return made, {"contrastive": float(made.detach())}
+            contrastive = self.loss(batch, [means for (means,) in features], slow)
+            return contrastive, {"contrastive": float(contrastive.detach())}
 
         return cached_backward(runs, loss, self.config.training.cached)
 
     def _features(self, chunk: Chunk, number: int) -> Features:
         return (self.means(chunk, number),)
 
-    @torch.no_grad()
-    def _slow_vectors(self, batch: XprBatch) -> torch.Tensor:
-        """The momentum encoder's vectors of a batch."""
-        return self.vectors(batch, [self.means(c, n, self.slow) for n, c in enumerate(batch.chunks)], self.slow)
-
     def means(self, chunk: Chunk, number: int, weights: Weights = NO_WEIGHTS) -> torch.Tensor:
         """The mean state of the phrase in each sentence of chunk `number`, float32 (sentences, hidden), by the encoder
         as it is or with other `weights`. The same chunk of a step has the same dropout."""
         self.seed_dropout(self.step, number, int(self.accelerator.process_index))
-        own = {n.removeprefix("encoder."): t for n, t in weights.items() if n.startswith("encoder.")}
-        states = self.encoder.states(chunk.input_ids, chunk.mask, own).float()
+        states = self.encoder.states(chunk.input_ids, chunk.mask, _of_part(weights, "encoder.")).float()
         first, last = chunk.places.to(self.device)[:, :, None].unbind(1)
         at = torch.arange(states.shape[1], device=self.device)[None]
         inside = ((at >= first) & (at <= last)).float()
-        made: torch.Tensor = torch.einsum("nt,nth->nh", inside / inside.sum(1, keepdim=True), states)
-        return made
+        means: torch.Tensor = torch.einsum("nt,nth->nh", inside / inside.sum(1, keepdim=True), states)
+        return means
 
     def vectors(self, batch: XprBatch, means: Sequence[torch.Tensor], weights: Weights = NO_WEIGHTS) -> torch.Tensor:
         """Vectors of length 1 (2 * pairs, hidden) of the phrases whose sentences have these means (see `XprBatch`)."""
@@ -111,27 +105,35 @@ class XprTrainer(Trainer[XprBatch]):
         sums = torch.zeros(len(batch.counts), self.settings.hidden, device=self.device)
         sums = sums.index_add(0, owners, torch.cat(list(means)))
         states = sums / batch.counts.to(self.device).clamp(min=1)[:, None]
-        own = {n.removeprefix("head."): t for n, t in weights.items() if n.startswith("head.")}
-        made: torch.Tensor = functional_call(self.head, own, (states,)) if own else self.head(states)
-        return made
+        own = _of_part(weights, "head.")
+        vectors: torch.Tensor = functional_call(self.head, own, (states,)) if own else self.head(states)
+        return vectors
+
+    def whole_vectors(self, batch: XprBatch, weights: Weights = NO_WEIGHTS) -> torch.Tensor:
+        """The `vectors` of a batch, chunk by chunk."""
+        return self.vectors(batch, [self.means(c, n, weights) for n, c in enumerate(batch.chunks)], weights)
 
     def loss(self, batch: XprBatch, means: Sequence[torch.Tensor], slow: torch.Tensor | None) -> torch.Tensor:
         """XpCo of a batch, with the keys of other processes and of the queue as further negatives; `slow` are the
         momentum encoder's vectors, None without momentum. The keys go into the queue."""
         training = self.config.training
-        made = self.vectors(batch, means)
-        source, target = made.chunk(2)
+        vectors = self.vectors(batch, means)
+        source, target = vectors.chunk(2)
         surfaces = batch.surfaces.to(self.device).chunk(2)
-        keys = [Negatives(v, s) for v, s in zip((made if slow is None else slow).chunk(2), surfaces, strict=True)]
+        keys = [Negatives(v, s) for v, s in zip((vectors if slow is None else slow).chunk(2), surfaces, strict=True)]
         first = 0
         if self.accelerator.num_processes > 1:
             keys = [self._of_all(own) for own in keys]
             first = int(self.accelerator.process_index) * len(source)
         if self.queues:
-            keys = [_joined(own, old) for own, old in zip(keys, self.queues, strict=True)]
+            keys = [
+                Negatives(torch.cat([new.vectors, old.vectors]), torch.cat([new.surfaces, old.surfaces]))
+                for new, old in zip(keys, self.queues, strict=True)
+            ]
         if training.queue:
-            kept = slice(training.queue)
-            self.queues = [Negatives(own.vectors.detach()[kept], own.surfaces[kept]) for own in keys]
+            self.queues = [
+                Negatives(own.vectors.detach()[: training.queue], own.surfaces[: training.queue]) for own in keys
+            ]
         return xpco(source, target, keys[0], keys[1], training.temperature, first)
 
     def _of_all(self, own: Negatives) -> Negatives:
@@ -146,18 +148,22 @@ class XprTrainer(Trainer[XprBatch]):
         for name, tensor in self.slow.items():
             tensor.lerp_(self.parameters[name].detach(), 1 - self.config.training.momentum)
 
+    @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
-        """The dev accuracy of the model as it is."""
+        """Accuracy@1 in per cent among the first dev pairs of each set, without an index, the mean of both directions,
+        by the set's name; and `average`."""
         data = self.config.data
         self.set_training(False)
         collate = self._collator(data.dev_sentences if data.sentences else 0, data.dev_pairs // 16 + 1)
-        with torch.no_grad():
-            return dev_accuracy(
-                self.pool.sets,
-                data.dev_pairs,
-                collate,
-                lambda batch: self.vectors(batch, [self.means(c, n) for n, c in enumerate(batch.chunks)]),
-            )
+        scores: dict[str, float] = {}
+        for examples in self.pool.sets:
+            pairs = np.insert(examples.pairs("dev")[: data.dev_pairs], 0, 0, axis=1)
+            if len(pairs):
+                source, target = self.whole_vectors(collate([examples.sides], pairs, None)).chunk(2)
+                similarity, right = source @ target.T, torch.arange(len(pairs), device=self.device)
+                both = torch.stack([(similarity.argmax(d) == right).float().mean() for d in (0, 1)])
+                scores[examples.name] = round(100 * float(both.mean()), 2)
+        return {**scores, "average": round(float(np.mean(list(scores.values()))), 2) if scores else 0.0}
 
     def extra_tensors(self) -> dict[str, torch.Tensor]:
         """The momentum encoder and the queues."""
@@ -173,12 +179,13 @@ class XprTrainer(Trainer[XprBatch]):
         """Adapter (or the whole encoder) and head."""
         self.encoder.save(folder)
         self.head.save(folder)
-        return {
-            "settings": self.config.as_dict(),
-            "encoder_fingerprint": self.encoder.fingerprint,
-            "phrases": self.pool.facts(),
-        }
+        phrases = [
+            {"name": own.name, "statistics": own.manifest["statistics"], "files": own.manifest["files"]}
+            for own in self.pool.sets
+        ]
+        fingerprint = self.encoder.fingerprint
+        return {"settings": self.config.as_dict(), "encoder_fingerprint": fingerprint, "phrases": phrases}
 
 
-def _joined(new: Negatives, old: Negatives) -> Negatives:
-    return Negatives(torch.cat([new.vectors, old.vectors]), torch.cat([new.surfaces, old.surfaces]))
+def _of_part(weights: Weights, prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,21 +18,16 @@ from finetune.xpr.build import statistics
 from finetune.xpr.sentences import window
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import remembered_hashes
-from rag_mt.base.types import Origin, Skips
-from rag_mt.formats.opening import read_lines
-from retrievers.xpr.examples import SPLITS, ExampleSet, Side, sentence_table, write_examples
+from rag_mt.base.types import Origin, Sentence, Skips
+from rag_mt.formats.opening import MAX_CHARS, read_lines
+from retrievers.xpr.examples import SPLITS, ExampleSet, side_of, write_examples
 
 log = logging.getLogger("rag_mt")
 
 MOST_CHARS = 1_000_000
 """A line of 32 sentences of Wikipedia is far longer than a segment may be."""
-
 SETTINGS = {"wikixpr": 1}
 """What the manifest says where else the settings of the builder stand."""
-WITHOUT = "without a phrase and its translation"
-
-Example = tuple[str, int, int, int]
-"""A sentence, start and end of the phrase in it, and its line in the file."""
 
 
 def wikixpr_files(folder: Path, pair: str) -> list[Path]:
@@ -49,38 +44,30 @@ def read_wikixpr(folder: Path, pair: str, output: Path) -> ExampleSet:
     sentence that does not hold its phrase is left out, a pair without sentences too: both are counted. Of a sentence
     longer than the encoder is given, the part around the phrase is kept. Raises UserError for missing files.
     """
-    other = pair.removesuffix("-en")
-    skips = Skips(shown=3)
     files = wikixpr_files(folder, pair)
-    lists, sentences = dict(zip(SPLITS, files[:3], strict=False)), files[3:]
     for path in files:
         if not path.is_file():
             raise UserError(f"there is no {path}: give the folder of WikiXPR that holds train, dev, test and sentences")
-    examples = [_examples(path, skips) for path in sentences]
+    lists, languages, skips = files[:3], pair.split("-"), Skips(shown=3)
+    examples = [_examples(path, code, skips) for path, code in zip(files[3:], languages, strict=True)]
     rows: list[tuple[int, int, int]] = []
-    phrases: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    phrases: tuple[dict[str, str], dict[str, str]] = ({}, {})  # as they are first written, by their small letters
     numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
-    for split, path in lists.items():
-        for line in read_lines(path, skips):
-            if line.text is None:
+    for split, path in enumerate(lists):
+        for origin, (english, translation, *_) in _rows(path, skips, MAX_CHARS):
+            both = translation, english
+            keys = [text.lower() for text in both]
+            if not all(key in known for key, known in zip(keys, examples, strict=True)):
+                skips.add(origin, "without example sentences")
                 continue
-            english, _, translation = (part.strip() for part in line.text.partition("\t"))
-            if not (english and translation):
-                skips.add(Origin(str(path), line.number), WITHOUT)
-                continue
-            both = (translation.lower(), english.lower())
-            if not all(key in known for key, known in zip(both, examples, strict=True)):
-                skips.add(Origin(str(path), line.number), "without example sentences")
-                continue
-            for side, text in enumerate((translation, english)):
-                phrases[side].setdefault(both[side], text)
-                numbers[side].setdefault(both[side], len(numbers[side]))
-            rows.append((numbers[0][both[0]], numbers[1][both[1]], SPLITS.index(split)))
+            for n in (0, 1):
+                phrases[n].setdefault(keys[n], both[n])
+                numbers[n].setdefault(keys[n], len(numbers[n]))
+            rows.append((numbers[0][keys[0]], numbers[1][keys[1]], split))
     if not rows:
-        raise UserError(f"no pair of {', '.join(str(p) for p in lists.values())} has example sentences in both files")
-    sides = (
-        _side(other, phrases[0], examples[0], sentences[0].name),
-        _side("en", phrases[1], examples[1], sentences[1].name),
+        raise UserError(f"no pair of {', '.join(map(str, lists))} has example sentences in both files")
+    source, english_side = (
+        side_of(languages[n], list(phrases[n].values()), (examples[n][key] for key in phrases[n])) for n in (0, 1)
     )
     log.info("%s: %d pairs; %s", folder, len(rows), skips.summary())
     pairs = np.array(rows, dtype=np.int32)
@@ -88,29 +75,34 @@ def read_wikixpr(folder: Path, pair: str, output: Path) -> ExampleSet:
         "settings": SETTINGS,
         "inputs": remembered_hashes(sorted(files)),
         "skips": dict(skips.counts),
-        "statistics": statistics(sides, pairs),
+        "statistics": statistics((source, english_side), pairs),
     }
-    return write_examples(output, pair, sides, pairs, facts)
+    return write_examples(output, pair, (source, english_side), pairs, facts)
 
 
-def _examples(path: Path, skips: Skips) -> dict[str, list[Example]]:
-    """The examples of every phrase of a file, by the phrase in small letters."""
-    found: dict[str, list[Example]] = {}
-    for line in read_lines(path, skips, MOST_CHARS):
-        if line.text is None:
-            continue
-        phrase, *rest = line.text.split("\t")
-        if not (phrase.strip() and rest):
-            skips.add(Origin(str(path), line.number), WITHOUT)
-            continue
-        texts = rest[1:]
-        own = found.setdefault(phrase.strip().lower(), [])
-        for text in filter(None, map(str.strip, texts)):
-            if (place := lower_place(text, phrase.strip())) is None:
-                skips.add(Origin(str(path), line.number), "sentence without its phrase")
+def _rows(path: Path, skips: Skips, most: int) -> Iterator[tuple[Origin, list[str]]]:
+    """The columns of each line that has two or more, the first ones of which say something."""
+    for line in read_lines(path, skips, most):
+        if line.text is not None:
+            columns = [column.strip() for column in line.text.split("\t")]
+            if len(columns) > 1 and columns[0]:
+                yield Origin(str(path), line.number), columns
             else:
-                own.append((*window(text, *place), line.number))
-    return {phrase: own for phrase, own in found.items() if own}
+                skips.add(Origin(str(path), line.number), "without a phrase and its translation")
+
+
+def _examples(path: Path, code: str, skips: Skips) -> dict[str, list[tuple[Sentence, int, int]]]:
+    """The examples of every phrase of a file, by the phrase in small letters."""
+    examples: dict[str, list[tuple[Sentence, int, int]]] = {}
+    for origin, (phrase, _, *texts) in _rows(path, skips, MOST_CHARS):
+        for text in filter(None, texts):
+            if (place := lower_place(text, phrase)) is None:
+                skips.add(origin, "sentence without its phrase")
+                continue
+            cut, start, end = window(text, *place)
+            sentence = Sentence(cut, code, Origin(path.name, origin.line))
+            examples.setdefault(phrase.lower(), []).append((sentence, start, end))
+    return examples
 
 
 def lower_place(text: str, phrase: str) -> tuple[int, int] | None:
@@ -119,17 +111,3 @@ def lower_place(text: str, phrase: str) -> tuple[int, int] | None:
     parts = [re.escape(part) for part in re.split(r"[^\w\s]", phrase)]
     match = re.search(r"[^\w]".join(parts), text, re.IGNORECASE) if any(parts) else None
     return match.span() if match else None
-
-
-def _side(language: str, phrases: Mapping[str, str], examples: Mapping[str, list[Example]], file: str) -> Side:
-    rows: list[tuple[int, int, int, int]] = []
-    numbers: dict[str, int] = {}
-    lines: list[int] = []
-    for phrase, key in enumerate(phrases):
-        for text, start, end, line in examples[key]:
-            if text not in numbers:
-                numbers[text] = len(numbers)
-                lines.append(line)
-            rows.append((phrase, numbers[text], start, end))
-    table = sentence_table(list(numbers), [file] * len(numbers), lines)
-    return Side(language, tuple(phrases.values()), table, np.array(rows, dtype=np.int32))

@@ -11,7 +11,7 @@ LANG.examples.npy     int32 (examples, 4): phrase, sentence, start and end of th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256, read_json, remembered_sha256
 from rag_mt.base.paths import whole_folder
+from rag_mt.base.types import Sentence
 
 FORMAT = 1
 MANIFEST, PAIRS = "manifest.json", "pairs.npy"
@@ -32,6 +33,8 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "test", "known")
 """`known` pairs are further translations that the lexicon has: neither trained on nor asked for, but right answers."""
 
 Rows = NDArray[np.int32]
+Numbers = Sequence[int] | NDArray[np.integer[Any]]
+"""The numbers of phrases or of sentences in a side."""
 
 
 @dataclass(frozen=True)
@@ -52,30 +55,22 @@ class Side:
         """The examples of phrase p are rows `bounds[p]` to `bounds[p + 1]` of `examples`, int64 (phrases + 1,)."""
         return np.searchsorted(self.examples[:, 0], np.arange(len(self.phrases) + 1)).astype(np.int64)
 
-    def examples_of(self, phrases: Sequence[int] | NDArray[np.integer[Any]], most: int) -> Rows:
+    def examples_of(self, phrases: Numbers, most: int) -> Rows:
         """The first `most` examples of each of these phrases, (examples, 4) with the position in `phrases` in the
         first column."""
         wanted = np.asarray(phrases, dtype=np.int64)
         first = self.bounds[wanted]
         counts = np.minimum(self.bounds[wanted + 1] - first, most)
-        place = np.repeat(np.arange(len(wanted)), counts)
-        within = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
-        rows: NDArray[np.int32] = self.examples[np.repeat(first, counts) + within]
-        rows[:, 0] = place
+        positions = np.repeat(np.arange(len(wanted)), counts)
+        within = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rows: Rows = self.examples[np.repeat(first, counts) + within]
+        rows[:, 0] = positions
         return rows
 
-    def texts(self, sentences: Sequence[int] | NDArray[np.integer[Any]]) -> list[str]:
+    def texts(self, sentences: Numbers) -> list[str]:
         """The texts of these sentences."""
-        made: list[str] = self.sentences.column("text").take(pa.array(np.asarray(sentences))).to_pylist()
-        return made
-
-    def alone(self) -> Side:
-        """The same phrases without their sentences: each is its own and only example."""
-        count = len(self.phrases)
-        examples = np.zeros((count, 4), np.int32)
-        examples[:, 0] = examples[:, 1] = np.arange(count)
-        examples[:, 3] = [len(p) for p in self.phrases]
-        return Side(self.language, self.phrases, sentence_table(self.phrases), examples)
+        texts: list[str] = self.sentences.column("text").take(pa.array(np.asarray(sentences))).to_pylist()
+        return texts
 
 
 @dataclass(frozen=True)
@@ -100,33 +95,40 @@ class ExampleSet:
         """The pairs of a split, (pairs, 2) source and target phrase."""
         return self.rows[self.rows[:, 2] == SPLITS.index(split), :2]
 
-    def candidates(self, split: Split, side: int) -> NDArray[np.int64]:
-        """What is searched for answers in side 0 (source) or 1 (target): the phrases of the split, in the order of its
-        pairs, then the phrases that belong to no pair of any split but perhaps to `known` ones."""
-        asked = self.rows[:, 2] != SPLITS.index("known")
-        paired = np.zeros(len(self.sides[side].phrases), bool)
-        paired[self.rows[asked, side]] = True
-        own = self.pairs(split)[:, side].astype(np.int64)
-        _, first = np.unique(own, return_index=True)
-        return np.concatenate([own[np.sort(first)], np.flatnonzero(~paired)])
+    def unpaired(self, side: int) -> NDArray[np.int64]:
+        """The phrases of side 0 (source) or 1 (target) that belong to no pair of any split but perhaps to `known` ones:
+        further candidates of a search."""
+        paired = self.rows[self.rows[:, 2] != SPLITS.index("known"), side]
+        return np.setdiff1d(np.arange(len(self.sides[side].phrases)), paired)
 
     def answers(self, split: Split, side: int) -> list[frozenset[int]]:
         """For each pair of the split the phrases of side 0 or 1 that the lexicon, in any split, has as a translation of
         its phrase of the other side."""
-        known: dict[int, set[int]] = {}
+        translations: dict[int, set[int]] = {}
         for asked, answer in self.rows[:, [1 - side, side]].tolist():
-            known.setdefault(asked, set()).add(answer)
-        return [frozenset(known[asked]) for asked in self.pairs(split)[:, 1 - side].tolist()]
+            translations.setdefault(asked, set()).add(answer)
+        return [frozenset(translations[asked]) for asked in self.pairs(split)[:, 1 - side].tolist()]
 
 
 def sentence_table(texts: Sequence[str], files: Sequence[str] = (), lines: Sequence[int] = ()) -> pa.Table:
     """A table of sentences as a `Side` has it; without files and lines their origin is unknown."""
-    columns = {
-        "text": pa.array(texts, pa.string()),
-        "file": pa.array(files or [""] * len(texts), pa.string()),
-        "line": pa.array(lines or [0] * len(texts), pa.int64()),
-    }
-    return pa.table(columns)
+    origins = pa.array(files or [""] * len(texts), pa.string()), pa.array(lines or [0] * len(texts), pa.int64())
+    return pa.table({"text": pa.array(texts, pa.string()), "file": origins[0], "line": origins[1]})
+
+
+def side_of(language: str, phrases: Sequence[str], examples: Iterable[Iterable[tuple[Sentence, int, int]]]) -> Side:
+    """A side from the example sentences of each phrase, with the phrase's start and end in them. Sentences that say the
+    same are one."""
+    sentences: dict[str, Sentence] = {}
+    numbers: dict[str, int] = {}
+    rows = []
+    for phrase, places in enumerate(examples):
+        for sentence, start, end in places:
+            sentences.setdefault(sentence.text, sentence)
+            rows.append((phrase, numbers.setdefault(sentence.text, len(numbers)), start, end))
+    origins = [sentence.source for sentence in sentences.values()]
+    table = sentence_table(list(sentences), [o.file for o in origins], [o.line for o in origins])
+    return Side(language, tuple(phrases), table, np.array(rows, np.int32).reshape(-1, 4))
 
 
 def write_examples(
@@ -152,17 +154,16 @@ def write_examples(
 
 def open_examples(folder: Path) -> ExampleSet:
     """The set in a folder, memory-mapped. Raises UserError where there is none, and for one that is damaged."""
+    command = "`python -m finetune.xpr.data`"
     if not (folder / MANIFEST).is_file():
-        raise UserError(
-            f"there are no phrase pairs with examples in {folder}: make them with `python -m finetune.xpr.data`"
-        )
+        raise UserError(f"there are no phrase pairs with examples in {folder}: make them with {command}")
     manifest = read_json(folder / MANIFEST)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise UserError(
-            f"{folder} is of another format than {FORMAT}: make it again with `python -m finetune.xpr.data`"
-        )
-    if wrong := [name for name, own in manifest["files"].items() if not _is_whole(folder / name, own)]:
-        raise UserError(f"{folder} is damaged ({', '.join(wrong)}): make it again with `python -m finetune.xpr.data`")
+        raise UserError(f"{folder} is of another format than {FORMAT}: make it again with {command}")
+    hashes = {name: own["sha256"] for name, own in manifest["files"].items()}
+    whole = {name for name in hashes if (folder / name).is_file() and remembered_sha256(folder / name) == hashes[name]}
+    if wrong := [name for name in hashes if name not in whole]:
+        raise UserError(f"{folder} is damaged ({', '.join(wrong)}): make it again with {command}")
     source, target = (_open_side(folder, language) for language in manifest["languages"])
     rows: Rows = np.load(folder / PAIRS, allow_pickle=False)
     return ExampleSet(manifest["name"], source, target, rows, manifest)
@@ -170,13 +171,6 @@ def open_examples(folder: Path) -> ExampleSet:
 
 def _files(language: str) -> tuple[str, str, str]:
     return f"{language}.phrases.arrow", f"{language}.sentences.arrow", f"{language}.examples.npy"
-
-
-def _is_whole(path: Path, recorded: Mapping[str, Any]) -> bool:
-    if not path.is_file() or path.stat().st_size != recorded["size"]:
-        return False
-    whole: bool = remembered_sha256(path) == recorded["sha256"]
-    return whole
 
 
 def _open_side(folder: Path, language: str) -> Side:

@@ -2,58 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import nn
 
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import remembered_sha256, settings_hash
 from rag_mt.base.types import Floats
 from rag_mt.models.loading import LoadedEncoder, load_encoder
+from rag_mt.models.trained import ModelSettings, save_head
 from rag_mt.text.words import token_words
 from retrievers.ccpr.model import ENCODER
 from retrievers.encoders.encoder import TransformerEncoder
 from retrievers.encoders.families import family_of
-from retrievers.xpr.examples import Rows, Side
-from retrievers.xpr.head import WEIGHTS, XprHead, XprSettings
+from retrievers.xpr.examples import Numbers, Rows, Side
 
+HEAD = "head.safetensors"
+WIDER = 4
 SENTENCES = 32
 """Number of example sentences of a phrase in a search (XPR, section 4.2)."""
 BEST_LAYERS = {"embedded:e5-small": 11}
 """The layer of an untrained encoder whose mean states find most translations on development pairs (reports/xpr.md)."""
-BLOCK = 4096
+BLOCK = 16_384
 """Number of examples whose sentences are encoded at once, and of phrases that are projected at once."""
 
 
-@dataclass
-class Sums:
-    """Sums of states over the examples of phrases, `sums` float32 (counts, layers, phrases, hidden), and how many
-    examples are in each sum, `seen` float32 (counts, phrases). A sum for a count c is over the first c examples of each
-    phrase. `done` is the number of examples added so far, in the order of sentences."""
+@dataclass(frozen=True)
+class XprSettings(ModelSettings):
+    """What makes an XPR model beside its weights.
 
-    sums: Floats
-    seen: Floats
-    done: int = 0
+    `encoder` names the base encoder and `layer` the hidden layer whose token states are averaged (the layers above are
+    not run); `head` tells whether there is a projection head. A sentence has up to `max_tokens` tokens; `sentences` is
+    the number of example sentences that the model was trained with, 0 for phrases alone.
+    """
 
-    @staticmethod
-    def none(counts: int, layers: int, phrases: int, hidden: int) -> Sums:
-        """Sums without any example."""
-        shape = (counts, layers, phrases, hidden)
-        return Sums(np.zeros(shape, dtype=np.float32), np.zeros((counts, phrases), dtype=np.float32))
+    FILE, KIND, COMMAND = "xpr.json", "XPR model", "python -m finetune.xpr"
 
-    @property
-    def means(self) -> Floats:
-        """The means, in the shape of `sums`; zeros for phrases without examples."""
-        means: Floats = (self.sums / np.maximum(self.seen, 1)[:, None, :, None]).astype(np.float32, copy=False)
-        return means
+    layer: int
+    hidden: int
+    head: bool = True
+    sentences: int = 4
+    max_tokens: int = 128
+    prefix: str = ""
 
 
 is_xpr_model = XprSettings.is_model
+
+
+class XprHead(nn.Module):
+    """Mean states of a phrase to its vector: Linear(d, 4d), ReLU, Linear(4d, d), then length 1 (XPR, section 3.2).
+
+    Without a projection head only the length is changed.
+    """
+
+    def __init__(self, settings: XprSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        size = settings.hidden
+        layers = (nn.Linear(size, WIDER * size), nn.ReLU(), nn.Linear(WIDER * size, size)) if settings.head else ()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Vectors (phrases, hidden) of length 1 of states (phrases, hidden); zeros stay zeros without a head."""
+        return nn.functional.normalize(self.layers(states.float()), dim=-1)
+
+    @torch.no_grad()
+    def begin_as_identity(self) -> None:
+        """Set the weights so that the head returns what it is given, x = relu(x) - relu(-x), with the other half of
+        its hidden units free to learn: a short training need not first find again what the encoder knows."""
+        if not self.settings.head:
+            return
+        first, last = self.layers[0], self.layers[-1]
+        assert isinstance(first, nn.Linear) and isinstance(last, nn.Linear)
+        size = self.settings.hidden
+        one = torch.eye(size)
+        first.weight[: 2 * size] = torch.cat([one, -one])
+        last.weight.zero_()
+        last.weight[:, : 2 * size] = torch.cat([one, -one], dim=1)
+        first.bias.zero_()
+        last.bias.zero_()
+
+    def save(self, folder: Path, dtype: torch.dtype = torch.float16) -> None:
+        """Write settings and, if there is a head, weights."""
+        self.settings.save(folder)
+        if self.settings.head:
+            save_head(self, folder / HEAD, dtype)
 
 
 def open_xpr(name: str, device: str = "auto", dtype: str = "auto") -> XprEncoder:
@@ -62,10 +100,12 @@ def open_xpr(name: str, device: str = "auto", dtype: str = "auto") -> XprEncoder
     Raises UserError if it or its base encoder cannot be loaded.
     """
     folder = XprSettings.folder(name)
-    head = XprHead.load(folder)
-    loaded = head.settings.load_encoder(folder, folder / ENCODER, device, dtype)
-    weights = remembered_sha256(folder / WEIGHTS) if head.settings.head else ""
-    return XprEncoder(name, loaded, head, weights)
+    settings, path = XprSettings.load(folder), folder / HEAD
+    head = XprHead(settings)
+    if settings.head:
+        settings.load_head(head, path)
+    loaded = settings.load_encoder(folder, folder / ENCODER, device, dtype)
+    return XprEncoder(name, loaded, head.eval(), remembered_sha256(path) if settings.head else "")
 
 
 def untrained_xpr(
@@ -96,75 +136,51 @@ class XprEncoder(TransformerEncoder):
         self.settings = settings
         self.head = head.to(self.device)
 
-    def example_states(self, texts: Sequence[str], spans: Rows, layers: Sequence[int]) -> Floats:
-        """The mean of the states of each span's tokens (XPR, equation 2), float32 (layers, spans, hidden).
+    def example_states(self, texts: Sequence[str], spans: Rows, layer: int) -> Floats:
+        """The mean of the states of each span's tokens in a layer (XPR, equation 2), float32 (spans, hidden).
 
         `spans` int32 (spans, 3) are text number, start and end character, in any order; each text is encoded once. A
         span without tokens (beyond `max_tokens`) has zeros.
         """
-        means = np.zeros((len(layers), len(spans), self.hidden), dtype=np.float32)
+        means = np.zeros((len(spans), self.hidden), dtype=np.float32)
         order = np.argsort(spans[:, 0], kind="stable")
         bounds = np.searchsorted(spans[order, 0], np.arange(len(texts) + 1))
         with_spans = np.flatnonzero(np.diff(bounds)).tolist()
-        for number, states in zip(with_spans, self.layer_states([texts[n] for n in with_spans], layers), strict=True):
+        for number, text in zip(with_spans, self.states([texts[n] for n in with_spans], layer), strict=True):
             rows = order[bounds[number] : bounds[number + 1]]
-            tokens = token_words(states[0].offsets, spans[rows, 1:])
+            tokens = token_words(text.offsets, spans[rows, 1:])
             seen = tokens[:, 0] >= 0
             first, last = tokens[seen, 0], tokens[seen, 1]
-            for at, layer in enumerate(states):
-                sums = np.concatenate([np.zeros((1, self.hidden)), np.cumsum(layer.states, axis=0, dtype=np.float64)])
-                means[at, rows[seen]] = (sums[last + 1] - sums[first]) / (last - first + 1)[:, None]
+            sums = np.concatenate([np.zeros((1, self.hidden)), np.cumsum(text.states, axis=0, dtype=np.float64)])
+            means[rows[seen]] = (sums[last + 1] - sums[first]) / (last - first + 1)[:, None]
         return means
 
-    def side_states(self, side: Side, phrases: NDArray[np.integer[Any]], most: int, layers: Sequence[int]) -> Floats:
-        """The mean of `example_states` over the first `most` examples of phrases of `side`, given by their numbers:
-        float32 (layers, phrases, hidden). Each sentence is encoded once. Examples without tokens do not count."""
-        states: Floats = self.side_states_by_count(side, phrases, (most,), layers)[0]
-        return states
-
-    def side_states_by_count(
-        self, side: Side, phrases: NDArray[np.integer[Any]], counts: Sequence[int], layers: Sequence[int]
-    ) -> Floats:
-        """As `side_states` for several numbers of examples, (counts, layers, phrases, hidden), in one pass."""
-        *_, sums = self.growing_sums(side, phrases, counts, layers)
-        return sums.means
-
-    def growing_sums(
-        self,
-        side: Side,
-        phrases: NDArray[np.integer[Any]],
-        counts: Sequence[int],
-        layers: Sequence[int],
-        begun: Sums | None = None,
-    ) -> Iterator[Sums]:
-        """The sums behind `side_states_by_count` after each block of sentences, starting from `begun` if given.
-
-        It is the same object each time: first as it was at the start, last when every example is in it.
-        """
-        examples = side.examples_of(phrases, max(counts))
-        first = np.searchsorted(examples[:, 0], np.arange(len(phrases)))
-        within = np.arange(len(examples)) - first[examples[:, 0]]
-        by_sentence = np.argsort(examples[:, 1], kind="stable")  # so that a sentence is read once for all its phrases
-        sentences = examples[by_sentence, 1]
-        total = begun or Sums.none(len(counts), len(layers), len(phrases), self.hidden)
-        yield total
-        while total.done < len(examples):
+    def side_states(self, side: Side, phrases: Numbers, most: int, layer: int) -> Floats:
+        """The mean of `example_states` over the first `most` examples of phrases of `side`, or of the phrases alone if
+        that is 0, float32 (phrases, hidden). Each sentence is encoded once. Examples without tokens do not count; a
+        phrase that has no others has zeros."""
+        if not most:
+            texts = [side.phrases[n] for n in phrases]
+            spans = np.array([(n, 0, len(text)) for n, text in enumerate(texts)], np.int32).reshape(-1, 3)
+            return self.example_states(texts, spans, layer)
+        examples = side.examples_of(phrases, most)
+        examples = examples[np.argsort(examples[:, 1], kind="stable")]  # a sentence is read once for all its phrases
+        sums = np.zeros((len(phrases), self.hidden), np.float32)
+        counts = np.zeros((len(phrases), 1), np.float32)
+        begin = 0
+        while begin < len(examples):
             # A block ends with the last example of a sentence.
-            last = sentences[min(total.done + BLOCK, len(examples)) - 1]
-            end = int(np.searchsorted(sentences, last, side="right"))
-            rows = by_sentence[total.done : end]
-            block, numbers = np.unique(examples[rows, 1], return_inverse=True)
-            spans = np.concatenate([numbers[:, None].astype(np.int32), examples[rows, 2:]], axis=1)
-            states = self.example_states(side.texts(block), spans, layers)
-            there = states.any(axis=(0, 2))
-            for at, count in enumerate(counts):
-                used = np.flatnonzero(there & (within[rows] < count))
-                owners = examples[rows[used], 0]
-                np.add.at(total.seen[at], owners, 1)
-                for layer in range(len(layers)):
-                    np.add.at(total.sums[at, layer], owners, states[layer, used])
-            total.done = end
-            yield total
+            last = examples[min(begin + BLOCK, len(examples)) - 1, 1]
+            end = int(np.searchsorted(examples[:, 1], last, side="right"))
+            owners, sentences, *span = examples[begin:end].T
+            block, numbers = np.unique(sentences, return_inverse=True)
+            states = self.example_states(side.texts(block), np.stack([numbers, *span], axis=1).astype(np.int32), layer)
+            seen = states.any(axis=1)
+            np.add.at(sums, owners[seen], states[seen])
+            np.add.at(counts, owners[seen], 1)
+            begin = end
+        sums /= np.maximum(counts, 1)
+        return sums
 
     def project(self, states: Floats) -> Floats:
         """Vectors of length 1, float32 (phrases, hidden), of mean states (phrases, hidden)."""

@@ -13,7 +13,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder, Floats, Kind, Unit
 from rag_mt.text.words import surface, word_spans
 from retrievers.units.unit import MAX_WORDS, ngrams
-from retrievers.xpr.examples import Rows
+from retrievers.xpr.examples import Rows, Side, sentence_table
 from retrievers.xpr.model import SENTENCES, XprEncoder
 
 FREQUENT_SHARE = 0.05
@@ -64,56 +64,32 @@ class XprUnits:
 
     def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, Rows]:
         """Vectors of length 1 (units, hidden) and int32 (units, 3) text number, start, end, ordered by all three."""
+        layer = self.encoder.settings.layer
         spans, frequent = self._runs(texts)
         if kind == "query":
-            states = self._states(texts, spans)
+            states = self.encoder.example_states(texts, spans, layer)
             seen = states.any(axis=1)
             return self.encoder.project(states[seen]), spans[seen]
         spans = spans[~frequent]
-        said = [surface(texts[n][a:b]) for n, a, b in spans.tolist()]
         numbers: dict[str, int] = {}
-        owners = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in said], dtype=np.int64)
-        spans, owners = _first_of_each(spans, owners, SENTENCES)
-        sums = np.zeros((len(numbers), self.dimension), dtype=np.float32)
-        counts = np.zeros(len(numbers), dtype=np.int64)
-        for begin in range(0, len(texts), self.block):
-            part = slice(*np.searchsorted(spans[:, 0], (begin, begin + self.block)))
-            own = spans[part] - np.array([begin, 0, 0], dtype=np.int32)
-            states = self._states(texts[begin : begin + self.block], own)
-            seen = states.any(axis=1)
-            np.add.at(sums, owners[part][seen], states[seen])
-            np.add.at(counts, owners[part][seen], 1)
-        there = np.flatnonzero(counts)
-        _, first = np.unique(owners, return_index=True)
-        places = spans[first[there]]
-        order = np.lexsort((places[:, 2], places[:, 1], places[:, 0]))
-        sums /= np.maximum(counts, 1)[:, None].astype(np.float32)
-        return self.encoder.project(sums[there[order]]), places[order]
-
-    def _states(self, texts: Sequence[str], spans: Rows) -> Floats:
-        states: Floats = self.encoder.example_states(texts, spans, (self.encoder.settings.layer,))[0]
-        return states
+        owners = [numbers.setdefault(surface(texts[n][a:b]), len(numbers)) for n, a, b in spans.tolist()]
+        order = np.argsort(owners, kind="stable")
+        examples = np.insert(spans, 0, owners, axis=1)[order]
+        side = Side("", tuple(numbers), sentence_table(texts), examples)
+        states = self.encoder.side_states(side, np.arange(len(numbers)), SENTENCES, layer)
+        seen = states.any(axis=1)  # numbers are those of first places, which so come in order
+        return self.encoder.project(states[seen]), examples[side.bounds[:-1][seen], 1:]
 
     def _runs(self, texts: Sequence[str]) -> tuple[Rows, NDArray[np.bool_]]:
         """All runs of up to `max_words` words with a letter, (runs, 3) text number, start, end, ordered by all three;
         and whether each begins or ends with a frequent word."""
         spans = [word_spans(text) for text in texts]
         words = np.concatenate([np.zeros((0, 3), np.int32), *(np.insert(s, 0, n, axis=1) for n, s in enumerate(spans))])
-        found = [texts[n][a:b] for n, a, b in words.tolist()]
-        lettered = np.array([any(map(str.isalpha, word)) for word in found], dtype=bool)
-        small = [word.casefold() for word in found]
-        counts = Counter(small)
+        casefolded = [texts[n][a:b].casefold() for n, a, b in words.tolist()]
+        lettered = np.array([any(map(str.isalpha, word)) for word in casefolded], dtype=bool)
+        counts = Counter(casefolded)
         least = max(FREQUENT_LEAST, FREQUENT_SHARE * len(texts))
-        frequent = np.array([counts[word] > least for word in small], dtype=bool)
+        frequent = np.array([counts[word] > least for word in casefolded], dtype=bool)
         first, last = ngrams(words[:, 0], lettered, self.max_words)
         runs = np.stack([words[first, 0], words[first, 1], words[last, 2]], axis=1).astype(np.int32)
         return runs, frequent[first] | frequent[last]
-
-
-def _first_of_each(spans: Rows, owners: NDArray[np.int64], most: int) -> tuple[Rows, NDArray[np.int64]]:
-    """The first `most` spans of each owner, in their order."""
-    order = np.argsort(owners, kind="stable")
-    grouped = owners[order]
-    within = np.arange(len(order)) - np.searchsorted(grouped, grouped)
-    kept = np.sort(order[within < most])
-    return spans[kept], owners[kept]

@@ -223,7 +223,7 @@ def test_ablations_train_and_open(
     run.set_training(False)
     with torch.no_grad():
         wanted = run.vectors(batch, [run.means(chunk, n) for n, chunk in enumerate(batch.chunks)])[:2].numpy()
-    found = model.project(model.side_states(own.source, np.array([0, 1]), 2, (model.settings.layer,))[0])
+    found = model.project(model.side_states(own.source, np.array([0, 1]), 2, model.settings.layer))
     np.testing.assert_allclose(found, wanted, atol=5e-3 if run.encoder.dtype == torch.float32 else 5e-2)
 
 

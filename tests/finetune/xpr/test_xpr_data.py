@@ -11,11 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.data.concepts import concept
-from finetune.xpr.build import Found, Limits, assemble, choose, split_of
+from finetune.xpr.build import (
+    Chosen,
+    Entry,
+    Limits,
+    assemble,
+    choose,
+    common_subsequence,
+    is_time,
+    read_lexicon,
+    split_of,
+    too_alike,
+    unfit,
+)
 from finetune.xpr.data import main
-from finetune.xpr.lexicon import Entry, common_subsequence, is_time, read_lexicon, too_alike, unfit
-from finetune.xpr.others import other_phrases
-from finetune.xpr.sentences import LONGER_BY, SentenceIndex, apart, linked_rows, phrase_place, window
+from finetune.xpr.sentences import LONGER_BY, SentenceIndex, apart, linked_rows, other_phrases, phrase_place, window
 from rag_mt.base.types import Origin, Sentence, Skips
 from rag_mt.text.words import surface
 from retrievers.xpr.examples import open_examples
@@ -268,7 +278,7 @@ def test_sets_are_clean(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
         for phrase, sentence, start, end in side.examples.tolist():
             assert surface(side.texts([sentence])[0][start:end]) == surface(side.phrases[phrase])
             assert side.sentences.column("file")[sentence].as_py() == "de-en.tsv"
-    assert len(found.candidates("test", 1)) > len(splits["test"])
+    assert len(found.unpaired(1))
     assert found.manifest["lexicon"]["skips"]["in fewer than 2 sentences of either side"] == 1  # house, gnilleb
     report = (tmp_path / "report.md").read_text("utf-8")
     assert f"| Test | {len(splits['test'])} |" in report and "time expression" in report
@@ -289,13 +299,13 @@ def english_of(split: str, count: int, *words: str) -> list[str]:
     return [word for word in made if split_of(word) == split and word not in words][:count]
 
 
-def chosen_of(entries: list[Entry], language: str = "tr") -> tuple[list[Found], SentenceIndex, SentenceIndex, Skips]:
+def chosen_of(entries: list[Entry], language: str = "tr") -> tuple[list[Chosen], SentenceIndex, SentenceIndex, Skips]:
     """What is chosen of entries that all stand in a sentence."""
     sources = index(language, [f"{n} burada {entry.source} duruyor" for n, entry in enumerate(entries)])
     targets = index("en", [f"{n} here stands the {entry.target} today" for n, entry in enumerate(entries)])
     skips = Skips(shown=0)
     limits = Limits(pairs=30, enough=1, others=0)
-    return choose(entries, sources, targets, {}, limits, lambda _: None, skips), sources, targets, skips
+    return choose(entries, (sources, targets), {}, limits, lambda _: None, skips), sources, targets, skips
 
 
 def test_no_translation_of_a_held_out_phrase_is_trained_on() -> None:
@@ -427,6 +437,6 @@ def test_pairs_with_few_other_translations_come_first() -> None:
     sources = index("tr", [f"{n} burada {entry.source} duruyor" for n, entry in enumerate(entries)])
     targets = index("en", [f"{n} here stands the {entry.target} today" for n, entry in enumerate(entries)])
     limits = Limits(pairs=30, enough=1, others=0)
-    found = choose(entries, sources, targets, {}, limits, lambda _: None, Skips(shown=0))
+    found = choose(entries, (sources, targets), {}, limits, lambda _: None, Skips(shown=0))
     assert {f.split for f in found} == {"test", "train"}  # dev has no more of one word than of several
     assert len(found) == 24 and all(f.entry in clear for f in found)

@@ -45,24 +45,16 @@ def test_what_was_written_is_read(found: ExampleSet) -> None:
             assert own.texts([sentence])[0][start:end] == own.phrases[phrase]
 
 
-def test_candidates_are_the_splits_phrases_and_those_of_no_pair(found: ExampleSet) -> None:
+def test_phrases_of_no_pair_are_further_candidates(found: ExampleSet) -> None:
     """`home` stands in a known pair only, `rest` in none: both are searched with any split."""
-    assert found.candidates("test", 1).tolist() == [2, 3, 4, 5]
-    assert found.candidates("train", 1).tolist() == [0, 4, 5]
-    assert found.candidates("dev", 0).tolist() == [1, 4]
+    assert found.unpaired(1).tolist() == [4, 5]
+    assert found.unpaired(0).tolist() == [4]
 
 
 def test_known_translations_are_answers(found: ExampleSet) -> None:
     assert found.answers("test", 1) == [{2, 3}, {3}]
     assert found.answers("test", 0) == [{2}, {2, 3}]
     assert found.answers("train", 1) == [{0, 4}]
-
-
-def test_a_phrase_alone_is_its_own_sentence(found: ExampleSet) -> None:
-    alone = found.target.alone()
-    assert alone.phrases == found.target.phrases
-    assert alone.texts(alone.examples[:, 1]) == list(found.target.phrases)
-    assert [(a, b) for *_, a, b in alone.examples.tolist()] == [(0, len(p)) for p in alone.phrases]
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.data(), st.integers(1, 6))

@@ -23,8 +23,15 @@ from retrievers.encoders.encoder import TransformerEncoder
 from retrievers.encoders.families import Family
 from retrievers.registry import build_for, encoder_for, maker_for, open_retriever
 from retrievers.xpr.examples import Side, sentence_table
-from retrievers.xpr.head import XprHead, XprSettings
-from retrievers.xpr.model import BEST_LAYERS, XprEncoder, is_xpr_model, open_xpr, untrained_xpr
+from retrievers.xpr.model import (
+    BEST_LAYERS,
+    XprEncoder,
+    XprHead,
+    XprSettings,
+    is_xpr_model,
+    open_xpr,
+    untrained_xpr,
+)
 from retrievers.xpr.units import XprUnits
 from tests.finetune.xpr_sets import loader_of
 
@@ -72,12 +79,12 @@ def slow_mean(encoder: XprEncoder, text: str, start: int, end: int, layer: int) 
 
 def test_states_are_means_over_the_phrases_tokens(tiny: XprEncoder) -> None:
     spans = np.concatenate([places("interest rates"), places("bank")])[::-1]
-    found = tiny.example_states(TEXTS, spans, (0, 2, 3))
-    assert found.shape == (3, len(spans), 32)
-    for at, layer in enumerate((0, 2, 3)):
+    for layer in (0, 2, 3):
+        found = tiny.example_states(TEXTS, spans, layer)
+        assert found.shape == (len(spans), 32)
         for row, (number, start, end) in enumerate(spans.tolist()):
             wanted = slow_mean(tiny, TEXTS[number], start, end, layer)
-            np.testing.assert_allclose(found[at, row], wanted, atol=1e-5)
+            np.testing.assert_allclose(found[row], wanted, atol=1e-5)
 
 
 def side() -> Side:
@@ -87,16 +94,31 @@ def side() -> Side:
 
 @pytest.mark.parametrize("most", [1, 2, 32])
 def test_a_phrase_is_the_mean_over_its_first_examples(tiny: XprEncoder, most: int) -> None:
-    found = tiny.side_states(side(), np.array([1, 0]), most, (2,))
+    found = tiny.side_states(side(), np.array([1, 0]), most, 2)
     for at, phrase in enumerate(("bank", "interest rates")):
-        wanted = np.mean(tiny.example_states(TEXTS, places(phrase)[:most], (2,))[0], axis=0)
-        np.testing.assert_allclose(found[0, at], wanted, atol=1e-5)
+        wanted = np.mean(tiny.example_states(TEXTS, places(phrase)[:most], 2), axis=0)
+        np.testing.assert_allclose(found[at], wanted, atol=1e-5)
 
 
-def test_several_numbers_of_examples_in_one_pass(tiny: XprEncoder) -> None:
-    found = tiny.side_states_by_count(side(), np.array([0, 1]), (1, 3), (1, 2))
-    for at, most in enumerate((1, 3)):
-        np.testing.assert_allclose(found[at], tiny.side_states(side(), np.array([0, 1]), most, (1, 2)), atol=1e-6)
+def test_a_phrase_alone_is_its_own_sentence(tiny: XprEncoder) -> None:
+    found = tiny.side_states(side(), np.array([1, 0]), 0, 2)
+    for at, phrase in enumerate(("bank", "interest rates")):
+        np.testing.assert_allclose(found[at], slow_mean(tiny, phrase, 0, len(phrase), 2), atol=1e-5)
+
+
+def test_each_sentence_is_encoded_once(tiny: XprEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Phrases that share sentences, in blocks of one or two sentences."""
+    wanted = tiny.side_states(side(), np.array([1, 0]), 32, 2)
+    encoded, states_of = list[str](), tiny.example_states
+
+    def counting(texts, spans, layer):
+        encoded.extend(texts)
+        return states_of(texts, spans, layer)
+
+    monkeypatch.setattr("retrievers.xpr.model.BLOCK", 3)
+    monkeypatch.setattr(tiny, "example_states", counting)
+    np.testing.assert_allclose(tiny.side_states(side(), np.array([1, 0]), 32, 2), wanted, atol=1e-6)
+    assert sorted(encoded) == sorted(text for text in TEXTS if "bank" in text.lower() or "interest" in text.lower())
 
 
 def test_examples_beyond_the_longest_text_do_not_count(tiny: XprEncoder) -> None:
@@ -104,13 +126,13 @@ def test_examples_beyond_the_longest_text_do_not_count(tiny: XprEncoder) -> None
     texts = [TEXTS[0], far]
     rows = np.array([(0, 0, 12, 16), (0, 1, len(far) - 4, len(far)), (1, 1, len(far) - 4, len(far))], np.int32)
     own = Side("en", ("bank", "other bank"), sentence_table(texts), rows)
-    found = tiny.side_states(own, np.array([0, 1]), 9, (2,))[0]
-    np.testing.assert_allclose(found[0], tiny.example_states(texts, rows[:1, 1:], (2,))[0, 0], atol=1e-6)
+    found = tiny.side_states(own, np.array([0, 1]), 9, 2)
+    np.testing.assert_allclose(found[0], tiny.example_states(texts, rows[:1, 1:], 2)[0], atol=1e-6)
     assert not found[1].any()
 
 
 def test_vectors_have_length_one(tiny: XprEncoder) -> None:
-    vectors = tiny.project(tiny.side_states(side(), np.array([0, 1]), 32, (2,))[0])
+    vectors = tiny.project(tiny.side_states(side(), np.array([0, 1]), 32, 2))
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
@@ -146,7 +168,7 @@ def test_saved_models_open(tmp_path: Path, loaded: LoadedEncoder, tiny: XprEncod
     folder = saved_model(tmp_path / "model", loaded)
     assert is_xpr_model(str(folder)) and not is_xpr_model(loaded.name)
     model = open_xpr(str(folder), "cpu", "float32")
-    states, own = (m.side_states(side(), np.array([0, 1]), 4, (2,))[0] for m in (tiny, model))
+    states, own = (m.side_states(side(), np.array([0, 1]), 4, 2) for m in (tiny, model))
     np.testing.assert_allclose(model.project(own), model.project(states), atol=1e-5)
     assert model.fingerprint != tiny.fingerprint
     whole = (folder / "head.safetensors").read_bytes()
@@ -178,7 +200,7 @@ def test_index_units_are_phrases_with_all_their_sentences(tiny: XprEncoder) -> N
         row = said.index(phrase)
         own = places(phrase)
         assert spans[row].tolist() == own[0].tolist()
-        wanted = tiny.project(np.mean(tiny.example_states(TEXTS, own, (2,))[0], axis=0, keepdims=True))[0]
+        wanted = tiny.project(np.mean(tiny.example_states(TEXTS, own, 2), axis=0, keepdims=True))[0]
         np.testing.assert_allclose(vectors[row], wanted, atol=1e-5)
 
 
@@ -187,7 +209,7 @@ def test_phrases_of_an_index_are_put_together_from_many_blocks(
 ) -> None:
     maker = XprUnits(tiny)
     vectors, spans = maker.units(TEXTS, "passage")
-    monkeypatch.setattr(XprUnits, "block", 1)
+    monkeypatch.setattr("retrievers.xpr.model.BLOCK", 1)
     again, places = maker.units(TEXTS, "passage")
     np.testing.assert_array_equal(places, spans)
     np.testing.assert_allclose(again, vectors, atol=1e-5)
@@ -211,7 +233,7 @@ def test_frequent_words_do_not_begin_or_end_phrases_of_an_index(tiny: XprEncoder
 def test_queries_are_encoded_in_their_context(tiny: XprEncoder) -> None:
     maker = XprUnits(tiny)
     vectors, spans = maker.units(TEXTS, "query")
-    np.testing.assert_allclose(tiny.project(tiny.example_states(TEXTS, spans, (2,))[0]), vectors, atol=1e-6)
+    np.testing.assert_allclose(tiny.project(tiny.example_states(TEXTS, spans, 2)), vectors, atol=1e-6)
     rows = {tuple(row): n for n, row in enumerate(spans.tolist())}
     one, other = (rows[tuple(row)] for row in places("interest rates")[:2].tolist())
     assert float(vectors[one] @ vectors[other]) < 0.9999
@@ -269,9 +291,9 @@ def test_embedded_encoder_finds_translations() -> None:
     model = untrained_xpr("embedded:e5-small")
     german = "Die Zentralbank hat die Zinsen zum dritten Mal in diesem Jahr erhöht."
     english = ["The new hospital opens next spring.", "Interest rates were raised by the central bank."]
-    query = model.example_states([german], np.array([[0, 4, 15]], np.int32), (7,))[0]
+    query = model.example_states([german], np.array([[0, 4, 15]], np.int32), 7)
     wanted = np.array([[0, 8, 16], [1, 0, 14], [1, 34, 46]], np.int32)
-    scores = model.project(query) @ model.project(model.example_states(english, wanted, (7,))[0]).T
+    scores = model.project(query) @ model.project(model.example_states(english, wanted, 7)).T
     assert scores.argmax() == 2
 
 
@@ -301,6 +323,6 @@ def test_the_shipped_model_finds_translations_in_other_sentences() -> None:
             (n, t.index(w), t.index(w) + len(w))
             for n, (t, w) in enumerate(zip(texts, np.repeat(list(words), 2), strict=True))
         ]
-        states = model.example_states(texts, np.array(places, np.int32), (model.settings.layer,))[0]
+        states = model.example_states(texts, np.array(places, np.int32), model.settings.layer)
         vectors.append(model.project(states.reshape(len(words), 2, -1).mean(1)))
     assert (vectors[0] @ vectors[1].T).argmax(1).tolist() == list(range(len(pairs)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from eval.xpr.scores import Asked, compared, nearest, result, score, task
+from eval.xpr.suite import Asked, compared, nearest, result, score, task
 from rag_mt.base.types import Floats
 from retrievers.xpr.examples import ExampleSet, Side, sentence_table, write_examples
 
@@ -35,7 +35,7 @@ def test_what_is_asked_and_searched(own: ExampleSet) -> None:
     assert asked.pairs.tolist() == [[0, 0], [1, 1], [2, 2], [0, 1]]
     assert asked.candidates[0].tolist() == [0, 1, 2, 5], "asked phrases, then those of no pair"
     assert asked.candidates[1].tolist() == [0, 1, 2]
-    assert asked.own == (3, 3)
+    assert asked.asked == [3, 3]
     assert asked.concepts.tolist() == ["house", "home", "dog", "home"] and not asked.several.any()
     assert asked.answers[1][0] == {0, 1}
     assert asked.answers[1][2] == {2, 3}, "known translations are right"
@@ -45,7 +45,7 @@ def test_what_is_asked_and_searched(own: ExampleSet) -> None:
 def test_some_pairs_are_those_of_whole_concepts(own: ExampleSet) -> None:
     two = task(own, "test", others=10, most=2)
     assert len(two.pairs) == 2
-    assert two.own == (len(set(two.pairs[:, 0].tolist())), len(set(two.pairs[:, 1].tolist())))
+    assert two.asked == [len(set(two.pairs[:, 0].tolist())), len(set(two.pairs[:, 1].tolist()))]
     assert two.candidates[0].tolist()[-1] == 5
     assert task(own, "test", others=10, most=2).pairs.tolist() == two.pairs.tolist()
     assert [two.answers[1][n] for n in range(2)] == [
@@ -72,7 +72,7 @@ def slow_right(own: ExampleSet, sides: tuple[Floats, Floats], others: int) -> li
 
 @pytest.mark.parametrize("seed", range(5))
 def test_results_are_those_of_the_definition(own: ExampleSet, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval.xpr.scores.BLOCK", 2)
+    monkeypatch.setattr("eval.xpr.suite.BLOCK", 2)
     rng = np.random.default_rng(seed)
     sides = rng.standard_normal((6, 4)).astype(np.float32), rng.standard_normal((5, 4)).astype(np.float32)
     found = result(task(own, "test", 10), lambda side, rows: sides[side][rows])

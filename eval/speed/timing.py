@@ -1,0 +1,60 @@
+"""What the commands of this folder share: systems that take turns, timed functions, and the text to work on."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, TypeVar
+
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import language
+from rag_mt.base.types import Sentence, Skips
+from rag_mt.formats.reading import read_sentences
+
+Output = TypeVar("Output")
+
+
+def by_turns(systems: Mapping[str, Callable[[], Output]], rounds: int) -> dict[str, tuple[list[float], Output]]:
+    """The seconds of each round and the last output, by the name of the system. They run in turn, so that what else the
+    machine does slows all alike; loading and warming up is left to the caller."""
+    seconds: dict[str, list[float]] = {name: [] for name in systems}
+    outputs: dict[str, Output] = {}
+    for _ in range(rounds):
+        for name, system in systems.items():
+            begin = time.perf_counter()
+            outputs[name] = system()
+            seconds[name].append(time.perf_counter() - begin)
+    return {name: (seconds[name], outputs[name]) for name in systems}
+
+
+def timed(seconds: dict[str, float], part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, adding its wall time to `seconds[part]`."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        begin = time.perf_counter()
+        output = function(*args, **kwargs)
+        seconds[part] = seconds.get(part, 0) + time.perf_counter() - begin
+        return output
+
+    return call
+
+
+def add_text_options(parser: argparse.ArgumentParser, retriever: str) -> None:
+    """The files to translate, their languages and the retriever."""
+    parser.add_argument("files", nargs="+", metavar="FILE")
+    parser.add_argument("--src", required=True)
+    parser.add_argument("--tgt", default="en")
+    parser.add_argument("--column", default="")
+    parser.add_argument("--retriever", default=retriever)
+
+
+def read_text(options: argparse.Namespace, warm_up: int, too_few: str) -> tuple[list[Sentence], list[Sentence]]:
+    """The first `warm_up` sentences of the files, and up to `--limit` more. Raises UserError if there are no more."""
+    code = language(options.src).code
+    available = read_sentences(options.files, code, column=options.column, skips=Skips())
+    sentences = list(islice(available, warm_up + options.limit))
+    if len(sentences) <= warm_up:
+        raise UserError(f"{len(sentences)} sentences are {too_few}")
+    return sentences[:warm_up], sentences[warm_up:]
