@@ -53,14 +53,13 @@ class MdprTrainer(Trainer[MdprBatch]):
         command: str = "python -m finetune.mdpr",
     ) -> None:
         super().__init__(output, device, command)
-        self.config, self.prepared = config, prepared
-        training = config.training
+        self.config, self.prepared, training = config, prepared, config.training
         self.data = TrainingData(prepared, config.data, training)
         self.towers = Towers(config.model, self.device_name, training.dtype, training.seed)
         self.before = self.towers.before
+        self.start = self.before and self.before["weights"]
         self.dev = read_dev(prepared / "dev", training.dev_queries)
-        start = self.before and self.before["weights"]
-        key = settings_hash([config.as_dict(), self.towers.fingerprint, self.data.fingerprint, start])
+        key = settings_hash([config.as_dict(), self.towers.fingerprint, self.data.fingerprint, self.start])
         groups = [Group(self.towers.parameters, training.learning_rate)]
         self.begin(training, groups, list(self.towers.models.values()), key)
 
@@ -97,15 +96,16 @@ class MdprTrainer(Trainer[MdprBatch]):
         training = self.config.training
         vectors = self.towers.vectors(batch.sentences, "passage")
         first, second, others = vectors.tensor_split([batch.pairs, 2 * batch.pairs])
-        parts = {}
+        losses, weighted = {}, []
         if training.semantic_weight:
-            parts["semantic"] = semantic_contrastive(first, second, training.semantic_temperature)
+            losses["semantic"] = semantic_contrastive(first, second, training.semantic_temperature)
+            weighted.append(training.semantic_weight * losses["semantic"])
         if training.language_weight and len(vectors) > 2:  # fewer where a sentence came twice
-            parts["language"] = language_contrastive(first, second, others)
-        weights = {"semantic": training.semantic_weight, "language": training.language_weight}
-        if parts:
-            torch.stack([weights[name] * part for name, part in parts.items()]).sum().backward()
-        return {name: float(part.detach()) for name, part in parts.items()}
+            losses["language"] = language_contrastive(first, second, others)
+            weighted.append(training.language_weight * losses["language"])
+        if weighted:
+            torch.stack(weighted).sum().backward()
+        return {name: float(loss.detach()) for name, loss in losses.items()}
 
     def evaluate(self) -> dict[str, float]:
         """The development scores of the model as it is."""
@@ -116,8 +116,7 @@ class MdprTrainer(Trainer[MdprBatch]):
         """`evaluate`; before the first step it is kept in the cache for all runs that start with this model."""
         if self.step:
             return self.evaluate()
-        before, model = self.before, asdict(self.config.model)
-        start = [self.towers.fingerprint, before and before["weights"], model, self.config.training.dtype]
+        start = [self.towers.fingerprint, self.start, asdict(self.config.model), self.config.training.dtype]
         asked = [[s.language, s.queries, [sorted(ids) for ids in s.relevant], s.passages] for s in self.dev]
         path = cache_dir() / "mdpr-before" / f"{settings_hash([__version__, start, asked])}.json"
         if not path.is_file():

@@ -177,8 +177,8 @@ def mined(forward: Neighbours, backward: Neighbours, strategy: Strategy = "max",
     if strategy == "intersection":
         return one_to_one(ahead.where(np.isin(codes, back_codes)))
     new = back.where(~np.isin(back_codes, codes))  # the scores of a pair in both differ by rounding alone
-    columns = ((ahead.sources, new.sources), (ahead.targets, new.targets), (ahead.scores, new.scores))
-    return one_to_one(Pairs(*map(np.concatenate, columns)))
+    sources, targets = np.append(ahead.sources, new.sources), np.append(ahead.targets, new.targets)
+    return one_to_one(Pairs(sources, targets, np.append(ahead.scores, new.scores)))
 
 
 def _means(neighbours: Neighbours) -> Floats:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from finetune.ccpr.batches import PhrasePool
-from finetune.ccpr.contexts import OtherContexts, joined
+from finetune.ccpr.batches import OtherContexts, PhrasePool, joined
 
 
 def test_phrase_pairs_are_shown_in_other_sentences(pairs):

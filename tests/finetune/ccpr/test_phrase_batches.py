@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from finetune.ccpr.batches import Collator, PhrasePool, batches_of, surface_hash, word_ngrams
+from finetune.ccpr.batches import Collator, PhrasePool, batches_of, candidates, surface_hash
 from rag_mt.base.errors import UserError
+from retrievers.ccpr.tokens import Tokenised
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +65,7 @@ def test_a_batch_holds_what_its_spans_say(pool, tokenizer):
     batch = Collator(tokenizer, "", 64, 6, 5)(rows, np.random.default_rng(1))
     texts = [r["source"] for r in rows] + [r["target"] for r in rows]
     surfaces = {}
-    for kind in ("source", "target", "source_others", "target_others"):
-        spans = getattr(batch, kind)
+    for kind, spans in zip(("source", "target", "source_others", "target_others"), batch.spans, strict=True):
         surfaces[kind] = []
         for (row, first, last), hashed in zip(spans.places.tolist(), spans.surfaces.tolist(), strict=True):
             said = tokenizer.decode(batch.input_ids[row, first : last + 1])
@@ -73,7 +73,7 @@ def test_a_batch_holds_what_its_spans_say(pool, tokenizer):
             assert said in texts[row]
             assert (row < 8) == kind.startswith("source")
             surfaces[kind].append((row % 8, said))
-    assert len(batch.source) == len(batch.target) == 8 * 5
+    assert len(batch.spans[0]) == len(batch.spans[1]) == 8 * 5
     for (row, ours), (other, theirs) in zip(surfaces["source"], surfaces["target"], strict=True):
         assert row == other
         assert [w[::-1] for w in ours.split()] == theirs.split()
@@ -86,14 +86,18 @@ def test_what_is_cut_off_is_left_out(pool, tokenizer):
     rows = pool.rows(range(8))
     batch = Collator(tokenizer, "", 8, 6, 50)(rows, np.random.default_rng(1))
     assert batch.input_ids.shape[1] == 8
-    assert 0 < len(batch.source) < sum(len(r["spans"]) // 4 for r in rows)
-    assert int(batch.target.places[:, 2].max()) < 8
+    assert 0 < len(batch.spans[0]) < sum(len(r["spans"]) // 4 for r in rows)
+    assert int(batch.spans[1].places[:, 2].max()) < 8
 
 
 @given(words=st.integers(0, 9), longest=st.integers(1, 7))
-def test_word_ngrams(words, longest):
-    wanted = [(i, j) for i in range(words) for j in range(i, min(words, i + longest))]
-    assert list(zip(*(a.tolist() for a in word_ngrams(words, longest)), strict=True)) == wanted
+def test_candidates_are_all_runs_of_words(words, longest):
+    numbers = np.arange(words, dtype=np.int32)
+    tokens = Tokenised([], np.stack([2 * numbers, 2 * numbers + 1], 1), np.stack([numbers, numbers], 1))
+    wanted = [[i, j] for i in range(words) for j in range(i, min(words, i + longest))]
+    places, edges = candidates(tokens, longest)
+    assert places.tolist() == wanted
+    assert edges.tolist() == [[2 * i, 2 * j + 1] for i, j in wanted]
 
 
 def test_surfaces_are_compared_without_case_and_spacing():
