@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from eval.data.phrase_pairs import MAX_WORDS, Frequent, all_phrase_pairs
 from eval.data.phrase_sets import HALVES, frequent_of, half_of
 from finetune.ccpr.batches import candidates, places_of, span_codes, surface_hash
+from finetune.training.encoder import TrainedEncoder
 from rag_mt.base.errors import UserError
 from retrievers.ccpr.heads import PhraseHeads
 from retrievers.ccpr.tokens import tokenise
@@ -47,19 +48,12 @@ def dev_rows(pairs: Path, name: str, count: int) -> list[dict[str, Any]]:
 
 
 def dev_scores(
-    rows: Sequence[Mapping[str, Any]],
-    tokenizer: Any,
-    encode: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-    heads: PhraseHeads,
-    max_tokens: int,
+    rows: Sequence[Mapping[str, Any]], encoder: TrainedEncoder, heads: PhraseHeads, max_tokens: int
 ) -> dict[str, float]:
     """Accuracy@1 (strict: the surface of the best hit is that of the aligned phrase) of the rows' phrase pairs per
     language pair and on average, in per cent, among all target spans of all rows; and `segmentation_auc`, the share in
-    per cent of (phrase, other span) pairs of a sentence whose phrase has the higher probability, both sides.
-
-    `encode` gives states (batch, tokens, hidden) for ids and mask (batch, tokens).
-    """
-    settings = heads.settings
+    per cent of (phrase, other span) pairs of a sentence whose phrase has the higher probability, both sides."""
+    tokenizer, settings = encoder.tokenizer, heads.settings
     tokens = {
         side: tokenise(tokenizer, [row[side] for row in rows], settings.prefix, max_tokens)
         for side in ("source", "target")
@@ -72,7 +66,7 @@ def dev_scores(
             part = order[begin : begin + BATCH]
             ids, mask = padded([texts[n].ids for n in part], tokenizer.pad_token_id or 0)
             with torch.no_grad():
-                starts, ends = heads.project(encode(torch.from_numpy(ids), torch.from_numpy(mask)))
+                starts, ends = heads.project(encoder.states(torch.from_numpy(ids), torch.from_numpy(mask)))
             projected.update({(side, n): (starts[k], ends[k]) for k, n in enumerate(part)})
 
     def spans_of(side: str, n: int, places: NDArray[np.int32]) -> torch.Tensor:

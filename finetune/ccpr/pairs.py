@@ -21,8 +21,8 @@ import os
 import re
 import signal
 import sys
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from eval.data.eflomal import EflomalAligner, number_words
+from eval.data.eflomal import EflomalAligner
 from eval.data.phrase_pairs import FREQUENT_LEAST, FREQUENT_SHARE, MAX_WORDS, Frequent, all_phrase_pairs
 from eval.data.phrase_sets import counted
 from rag_mt.base.console import OK, Parser, add_model_options, positive, progress, run
@@ -50,6 +50,7 @@ from rag_mt.formats.parallel import (
     read_corpus,
     training_file,
 )
+from rag_mt.text.words import word_spans
 from retrievers.encoders.alignment import METHODS, Aligner, EncoderAligner, Links, Method, symmetrised
 from retrievers.index.manifest import differences
 
@@ -61,16 +62,11 @@ DIRECTIONS = ("forward", "backward")
 PAIRS_PER_SHARD = 20_000
 FEWEST_WORDS, MOST_WORDS = 3, 60
 """Sentences with fewer or more words make no phrase pairs."""
+EXCLUDE_HELP = """leave out pairs of which a side stands in a column of these files (tabs or ` ||| ` between columns),
+compared by casefolded letters and digits"""
 
-SCHEMA = pa.schema(
-    [
-        ("line", pa.int32()),
-        ("domain", pa.string()),
-        ("source", pa.string()),
-        ("target", pa.string()),
-        ("spans", pa.list_(pa.int32())),
-    ]
-)
+TEXT = pa.string()
+SCHEMA = pa.schema({"line": pa.int32(), "domain": TEXT, "source": TEXT, "target": TEXT, "spans": pa.list_(pa.int32())})
 
 
 @dataclass(frozen=True)
@@ -160,11 +156,9 @@ def _read(job: Job, train: Path, skips: Skips) -> Corpus:
     """The usable pairs of the training file."""
     corpus = read_corpus(train, skips)
     excluded = excluded_texts(job.exclude, skips)
-    sizes = [np.array([len(row) for row in number_words(side)[0]]) for side in (corpus.sources, corpus.targets)]
-    fits = np.logical_and.reduce([(s >= FEWEST_WORDS) & (s <= MOST_WORDS) for s in sizes])
     usable = []
     for n, sides in enumerate(corpus.pairs):
-        if not fits[n]:
+        if not all(FEWEST_WORDS <= len(word_spans(side)) <= MOST_WORDS for side in sides):
             skips.counts[f"with fewer than {FEWEST_WORDS} or more than {MOST_WORDS} words"] += 1
         elif excluded and not excluded.isdisjoint(map(letters_and_digits, sides)):
             skips.counts["in an excluded file"] += 1
@@ -190,23 +184,29 @@ def _write_shards(job: Job, aligner: Aligner, corpus: Corpus, frequent: Frequent
         dev = _dev_corpus(job)
         _write_dev(job, dev, aligner.align(dev.pairs))
     finished = len(corpus) - sum(min(PAIRS_PER_SHARD, len(corpus) - begin) for begin in missing)
-    waiting: list[tuple[Future[None], int]] = []
+    waiting: deque[Future[int]] = deque()
     context = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks of a model
     leave_interrupts = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process: a worker finishes its shard
-    with (
-        progress(len(corpus), "pairs", f"phrase pairs {job.pair}", initial=finished, show=show) as bar,
-        ProcessPoolExecutor(job.workers, context, signal.signal, leave_interrupts) as pool,
-    ):
-        for begin in missing:
-            rows = slice(begin, begin + PAIRS_PER_SHARD)
-            part = corpus.rows(range(len(corpus))[rows])
-            directions = [way[rows] for way in links] if links else aligner.directed(part.pairs)
-            while len(waiting) > job.workers:
-                _finish(*waiting.pop(0), bar.update)
-            task = pool.submit(write_shard, paths[begin], part, directions, aligner.method, frequent, job.max_words)
-            waiting.append((task, len(part)))
-        for item in waiting:
-            _finish(*item, bar.update)
+    try:
+        with (
+            progress(len(corpus), "pairs", f"phrase pairs {job.pair}", initial=finished, show=show) as bar,
+            ProcessPoolExecutor(job.workers, context, signal.signal, leave_interrupts) as pool,
+        ):
+            for begin in missing:
+                rows = slice(begin, begin + PAIRS_PER_SHARD)
+                part = corpus.rows(range(len(corpus))[rows])
+                directions = [direction[rows] for direction in links] if links else aligner.directed(part.pairs)
+                while len(waiting) > job.workers:
+                    bar.update(waiting.popleft().result())
+                settings = aligner.method, frequent, job.max_words
+                waiting.append(pool.submit(write_shard, paths[begin], part, directions, *settings))
+            for task in waiting:
+                bar.update(task.result())
+    except BrokenProcessPool:
+        raise UserError(
+            "a process that extracts phrase pairs was killed, maybe for want of memory: "
+            "give fewer --workers; what is finished is kept"
+        ) from None
     counts: Counter[str] = Counter()
     for path in paths.values():
         try:
@@ -218,18 +218,6 @@ def _write_shards(job: Job, aligner: Aligner, corpus: Corpus, frequent: Frequent
     return dict(counts)
 
 
-def _finish(task: Future[None], pairs: int, update: Callable[[int], Any]) -> None:
-    """Wait for a shard of so many pairs."""
-    try:
-        task.result()
-    except BrokenProcessPool:
-        raise UserError(
-            "a process that extracts phrase pairs was killed, maybe for want of memory: "
-            "give fewer --workers; what is finished is kept"
-        ) from None
-    update(pairs)
-
-
 def write_shard(
     path: Path,
     corpus: Corpus,
@@ -237,9 +225,9 @@ def write_shard(
     method: Method,
     frequent: Frequent,
     max_words: int,
-) -> None:
-    """Write the phrase pairs of some sentence pairs; sentence pairs without any are left out. The counts are in the
-    metadata of the schema."""
+) -> int:
+    """Write the phrase pairs of some sentence pairs, with counts in the metadata of the schema; sentence pairs without
+    any are left out. Returns the number of all sentence pairs."""
     links = symmetrised(directions[0], directions[1], method)
     spans = all_phrase_pairs(corpus.sources, corpus.targets, links, frequent, max_words)
     rows = [n for n, phrase_pairs in enumerate(spans) if len(phrase_pairs)]
@@ -256,6 +244,7 @@ def write_shard(
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     with whole_file(path) as temporary, pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, schema) as out:
         out.write_batch(pa.record_batch(arrays, schema=schema))
+    return len(corpus)
 
 
 def _learnt_links(job: Job, aligner: Aligner, corpus: Corpus) -> list[list[Links]]:
@@ -330,21 +319,12 @@ def _aligner(options: argparse.Namespace) -> Aligner:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(
-        prog="python -m finetune.ccpr.pairs", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = Parser("python -m finetune.ccpr.pairs", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
     add("--pairs", required=True, metavar="XX-en,...", help="language pairs")
     add("--output", required=True, metavar="DIR", help="a folder per language pair is made here")
-    add(
-        "--exclude",
-        nargs="*",
-        default=[],
-        metavar="FILE",
-        help="leave out pairs of which a side stands in a column of these files (tabs or ` ||| ` between columns),\n"
-        "compared by casefolded letters and digits",
-    )
+    add("--exclude", nargs="*", default=[], metavar="FILE", help=EXCLUDE_HELP)
     add("--aligner", choices=["eflomal", "encoder"], default="eflomal", help="default: eflomal")
     add("--symmetrisation", choices=METHODS, default=METHODS[-1], help=f"default: {METHODS[-1]}")
     add("--length", type=float, default=1.0, help="eflomal: relative number of iterations (default: 1)")

@@ -23,6 +23,8 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
 from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
 
+HEAD_SETTINGS = ("dimension", "normalised", "segment_width", "max_words", "prefix")
+
 
 class CcprTrainer(Trainer[PhraseBatch]):
     """A training run of an encoder with phrase heads on it."""
@@ -33,19 +35,10 @@ class CcprTrainer(Trainer[PhraseBatch]):
         self, config: Config, pairs: Path, output: Path, device: str = "auto", command: str = "python -m finetune.ccpr"
     ) -> None:
         super().__init__(output, device, command)
-        self.config = config
-        model, data, training = config.model, config.data, config.training
+        self.config, model, data, training = config, config.model, config.data, config.training
         self.encoder = open_encoder(model, model.layer, self.device_name, training.dtype, training.seed)
-        settings = PhraseSettings(
-            model.encoder,
-            self.encoder.layers,
-            self.encoder.hidden,
-            model.dimension,
-            model.normalised,
-            model.segment_width,
-            model.max_words,
-            model.prefix,
-        )
+        shape = {key: getattr(model, key) for key in HEAD_SETTINGS}
+        settings = PhraseSettings(model.encoder, self.encoder.layers, self.encoder.hidden, **shape)
         self.heads = PhraseHeads(settings).to(self.encoder.device)
         self.before = start_from(model.start, self.encoder.model, self.heads) if model.start else None
         self.pool = PhrasePool([pairs / name for name in data.languages])
@@ -116,9 +109,10 @@ class CcprTrainer(Trainer[PhraseBatch]):
         vectors = self.heads.vectors(projected).split([len(e) for e in edges])
         labels = (torch.arange(len(projected), device=projected.device) < len(edges[0]) + len(edges[1])).float()
         surfaces = [spans.surfaces.to(projected.device) for spans in batch.spans]
-        negatives = (self._negatives(side, vectors, surfaces) for side in (0, 1))
+        negatives = self._negatives(0, vectors, surfaces), self._negatives(1, vectors, surfaces)
+        (source, target, *_), (source_surfaces, target_surfaces, *_) = vectors, surfaces
         contrastive = phrase_contrastive(
-            *vectors[:2], *surfaces[:2], training.temperature, training.both_sides, *negatives
+            source, target, source_surfaces, target_surfaces, training.temperature, training.both_sides, *negatives
         )
         segmentation = binary_cross_entropy_with_logits(self.heads.logits(projected), labels, reduction="sum")
         segmentation = segmentation / max(1, len(projected))  # a mean of no spans would be NaN
@@ -141,19 +135,16 @@ class CcprTrainer(Trainer[PhraseBatch]):
         """The rows that the other processes have in these tensors, without gradients."""
         device = tensors[0].device
         counts = self.accelerator.gather(torch.tensor([len(tensors[0])], device=device))
-        own = self.accelerator.process_index
-        others = torch.cat(
-            [torch.arange(int(counts.max())) < (0 if i == own else int(n)) for i, n in enumerate(counts)]
-        )
+        rows = torch.arange(int(counts.max()), device=device)
+        counts[self.accelerator.process_index] = 0
+        elsewhere = (rows < counts[:, None]).flatten()
         gathered = (self.accelerator.gather(self.accelerator.pad_across_processes(t.detach())) for t in tensors)
-        return tuple(tensor[others.to(device)] for tensor in gathered)
+        return tuple(tensor[elsewhere] for tensor in gathered)
 
     def evaluate(self) -> dict[str, float]:
         """The dev scores of the model as it is."""
         self.set_training(False)
-        return dev_scores(
-            self.dev, self.encoder.tokenizer, self.encoder.states, self.heads, self.config.data.max_tokens
-        )
+        return dev_scores(self.dev, self.encoder, self.heads, self.config.data.max_tokens)
 
     def write(self, folder: Path) -> Mapping[str, Any]:
         """Adapter (or the whole encoder) and heads."""

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +19,8 @@ from finetune.mdpr.relevance import Passage, read_examples
 from finetune.training.sampling import rows_of
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Skips
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -29,15 +32,6 @@ class Retrieval:
     passages: Sequence[str]
     relevant: Sequence[int]
     left_out: torch.Tensor
-
-
-@dataclass(frozen=True)
-class Sentences:
-    """Sentence pairs, side by side, and further sentences."""
-
-    first: Sequence[str]
-    second: Sequence[str]
-    others: Sequence[str]
 
 
 class TrainingData:
@@ -74,8 +68,7 @@ class TrainingData:
         """The questions of a batch; each has one of its relevant passages and some of its hard negatives, at random."""
         training = self.training
         rng = np.random.default_rng([training.seed, number, 1])
-        rows = rows_of(number, min(training.batch, len(self.examples)), len(self.examples), training.seed)
-        examples = [self.examples[row] for row in rows]
+        examples = _drawn(number, training.batch, self.examples, training.seed)
         columns: dict[tuple[str, str], int] = {}  # sets may give the same id to different passages
 
         def column(passage: Passage) -> int:
@@ -90,8 +83,9 @@ class TrainingData:
         left_out[torch.arange(len(examples)), torch.tensor(relevant)] = False
         return Retrieval([e.query for e in examples], [text for _, text in columns], relevant, left_out)
 
-    def sentences(self, number: int) -> Sentences:
-        """The sentences of a batch for the contrastive losses: languages are mixed, no sentence comes twice."""
+    def sentences(self, number: int) -> tuple[list[list[str]], list[str]]:
+        """The sentence pairs of a batch for the contrastive losses, and further sentences: languages are mixed, no
+        sentence comes twice."""
         training = self.training
         seen: set[str] = set()
         pairs = []
@@ -100,12 +94,13 @@ class TrainingData:
             if seen.isdisjoint(sides):
                 seen.update(sides)
                 pairs.append(sides)
-        others = [t for t in _drawn(number, training.text_batch, self.texts, training.seed) if t not in seen]
-        return Sentences([a for a, _ in pairs], [b for _, b in pairs], list(dict.fromkeys(others)))
+        others = _drawn(number, training.text_batch, self.texts, training.seed)
+        return pairs, [text for text in dict.fromkeys(others) if text not in seen]
 
 
-def _drawn(number: int, batch: int, texts: Sequence[str], seed: int) -> list[str]:
-    return [texts[row] for row in rows_of(number, min(batch, len(texts)), len(texts), seed)] if texts else []
+def _drawn(number: int, batch: int, items: Sequence[Item], seed: int) -> list[Item]:
+    """The items of a batch, all if there are fewer than it has places."""
+    return [items[row] for row in rows_of(number, min(batch, len(items)), len(items), seed)] if items else []
 
 
 def _equal_parts(folder: Path, names: Sequence[str], ending: str, size: int) -> list[str]:

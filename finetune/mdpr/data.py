@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -219,12 +219,17 @@ def prepare(options: argparse.Namespace) -> int:
             raise UserError(f"--connections {name!r} needs --languages with {', '.join(sorted(missing))} too")
     if output.exists():
         raise UserError(f"{output} is there already: give another --output or remove it")
+    settings = {name: getattr(options, name) for name in ("languages", "connections", "pairs", "texts", "seed")}
+    for name in ("relevance", "dev"):
+        settings[name] = [text.partition(":")[0] for text in getattr(options, name)]
+    if options.exclude:
+        settings["exclude"] = [Path(name).name for name in options.exclude]
     skips = Skips(shown=0)
     with whole_folder(output) as folder:
         for kind in KINDS:
             (folder / kind).mkdir()
         facts: dict[str, Any] = {
-            "settings": _settings(options),
+            "settings": settings,
             "relevance": write_relevance(folder / "relevance", Path(options.data), options.relevance, skips),
             "dev": write_dev(folder / "dev", Path(options.data), languages, options.dev, skips),
             **write_sentences(folder, options, languages, connections, skips),
@@ -238,28 +243,15 @@ def prepare(options: argparse.Namespace) -> int:
     return OK
 
 
-def _settings(options: argparse.Namespace) -> Mapping[str, Any]:
-    names = ("languages", "connections", "pairs", "texts", "seed")
-    named = {name: [text.partition(":")[0] for text in getattr(options, name)] for name in ("relevance", "dev")}
-    excluded = {"exclude": [Path(name).name for name in options.exclude]} if options.exclude else {}
-    return {**{name: getattr(options, name) for name in names}, **named, **excluded}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(
-        prog="python -m finetune.mdpr.data", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = Parser("python -m finetune.mdpr.data", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="folder with train/, dev/, test/ and retrieval/")
     add("--output", required=True, metavar="PREPARED", help="the folder to make")
     add("--languages", default="de,ru,ro,tr", metavar="LL,LL", help="beside English (default: %(default)s)")
-    add(
-        "--connections",
-        default="de-ru,ru-tr,de-tr",
-        metavar="LL-LL,...",
-        help="pairs without English, made of equal English sides (default: %(default)s)",
-    )
+    connections_help = "pairs without English, made of equal English sides (default: %(default)s)"
+    add("--connections", default="de-ru,ru-tr,de-tr", metavar="LL-LL,...", help=connections_help)
     add("--relevance", action="append", default=[], metavar="NAME=FORMAT:PATH", help="see above")
     add("--dev", action="append", default=[], metavar="LL=FORMAT:PATH", help="in place of XQuAD's")
     add("--pairs", type=positive, default=4000, metavar="N", help="of each pair of languages (%(default)s)")

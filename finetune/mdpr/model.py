@@ -37,8 +37,12 @@ class Towers:
     def __init__(self, config: ModelConfig, device: str, dtype: str, seed: int) -> None:
         self.config = config
         start = passage_model_folder(config.start) if config.start else None
+        unfit = UserError(
+            f"model.start {config.start!r} does not fit these settings: give its encoder, shared, pooling, rank and "
+            "tuning"
+        )
         if start is not None and not _fits(MdprSettings.load(start), start, config):
-            raise _unfit(config)
+            raise unfit
         whole = start if config.tuning == "full" else None  # the folder of a model whose encoders are loaded as such
         loaded = load_encoder(str(whole / "passage") if whole else config.encoder, device, dtype)
         loaded = replace(loaded, name=config.encoder)
@@ -48,18 +52,16 @@ class Towers:
         self.settings = replace(settings, pooling=config.pooling or settings.pooling)
         torch.manual_seed(seed)
         self.encoders: dict[Kind, TransformerEncoder] = {}
-        self.models: dict[Kind, Any] = {}
         for kind in self.settings.kinds:
             base = replace(loaded, model=self._base(loaded, kind, whole))
-            encoder = TransformerEncoder(base, self.settings.family(family))
-            model = encoder.model = trainable(base.model, config, encoder.layers)
-            if start is not None and whole is None and not fits_adapter(model, load_file(start / kind / WEIGHTS)):
-                raise _unfit(config)
-            self.encoders[kind], self.models[kind] = encoder, model
+            encoder = self.encoders[kind] = TransformerEncoder(base, self.settings.family(family))
+            encoder.model = trainable(base.model, config, encoder.layers)
+            if start and not whole and not fits_adapter(encoder.model, load_file(start / kind / WEIGHTS)):
+                raise unfit
         self.before: dict[str, Any] | None = None
         if start is not None:
-            training = start / TRAINING
-            self.before = {"weights": weights_of(start), **(read_json(training) if training.is_file() else {})}
+            facts = read_json(start / TRAINING) if (start / TRAINING).is_file() else {}
+            self.before = {"weights": weights_of(start), **facts}
 
     def _base(self, loaded: LoadedEncoder, kind: Kind, whole: Path | None) -> Any:
         """The base model for one encoder: that of passages takes it, that of queries its own copy of what is
@@ -80,8 +82,8 @@ class Towers:
         """What is trained, by name."""
         return {
             f"{kind}.{name}": parameter
-            for kind, model in self.models.items()
-            for name, parameter in model.named_parameters()
+            for kind, encoder in self.encoders.items()
+            for name, parameter in encoder.model.named_parameters()
             if parameter.requires_grad
         }
 
@@ -119,8 +121,8 @@ class Towers:
         """
         folder.mkdir(parents=True, exist_ok=True)
         base = self.folder if self.config.tuning == "full" else None
-        for kind, model in self.models.items():
-            save_trained(model, self.encoders[kind].tokenizer, folder / kind)
+        for kind, encoder in self.encoders.items():
+            save_trained(encoder.model, encoder.tokenizer, folder / kind)
             if base is not None and (base / MODULES).is_file():
                 for path in filter(None, (module["path"] for module in read_json(base / MODULES))):
                     shutil.copytree(base / path, folder / kind / path, dirs_exist_ok=True)
@@ -138,9 +140,3 @@ def _fits(settings: MdprSettings, folder: Path, config: ModelConfig) -> bool:
     adapted = all((folder / kind / WEIGHTS).is_file() for kind in settings.kinds)
     same = (settings.encoder, settings.shared, adapted) == (config.encoder, config.shared, config.tuning == "lora")
     return same and config.pooling in ("", settings.pooling)
-
-
-def _unfit(config: ModelConfig) -> UserError:
-    return UserError(
-        f"model.start {config.start!r} does not fit these settings: give its encoder, shared, pooling, rank and tuning"
-    )

@@ -86,13 +86,9 @@ def read_plan(path: Path, runs: Path, groups: Sequence[str] = (), seeds: Sequenc
         raise UserError(f"{path} has two runs {sorted(twice)[0]!r}: give them different names")
 
     def planned(group: str, name: str, changes: Mapping[str, Any], seed: int) -> Run:
-        settings = {}
-        for key, value in changes.items():
-            if isinstance(value, str):
-                value = value.replace("{runs}", str(runs)).replace("{seed}", str(seed))
-            settings[key] = json.dumps(value, ensure_ascii=False)
-        settings.pop("config", None)
-        return Run(group, name, seed, Path(changes.get("config", config)), {**settings, "training.seed": str(seed)})
+        values = {key: json.dumps(value, ensure_ascii=False) for key, value in changes.items() if key != "config"}
+        filled = {key: text.replace("{runs}", str(runs)).replace("{seed}", str(seed)) for key, text in values.items()}
+        return Run(group, name, seed, Path(changes.get("config", config)), {**filled, "training.seed": str(seed)})
 
     return [planned(*run, seed) for seed in seeds or planned_seeds or () for run in chosen]
 
@@ -125,22 +121,6 @@ def finished(item: Run, prepared: Path, runs: Path) -> Mapping[str, Any] | None:
 def data_of(data: DataConfig, training: TrainingConfig, prepared: Path) -> str:
     """What changes with all that a run is trained on; read once for each run of a plan."""
     return TrainingData(prepared, data, training).fingerprint
-
-
-def make_all(plan: Sequence[Run], prepared: Path, runs: Path, device: str) -> list[Run]:
-    """Train what is not finished; returns the runs that could not be made, each told with its reason."""
-    failed = []
-    for number, item in enumerate(plan, 1):
-        if finished(item, prepared, runs) is not None:
-            log.info("%d of %d: %s is finished", number, len(plan), item.folder)
-            continue
-        log.info("%d of %d: %s", number, len(plan), item.folder)
-        try:
-            MdprTrainer(item.settings(), prepared, runs / item.folder, device, item.command).train()
-        except UserError as error:
-            log.warning("%s is left out: %s", item.folder, error)
-            failed.append(item)
-    return failed
 
 
 def score_table(plan: Sequence[Run], prepared: Path, runs: Path) -> str:
@@ -177,16 +157,25 @@ def work(options: argparse.Namespace) -> int:
             state = "finished" if finished(item, prepared, runs) is not None else "to be made"
             sys.stdout.write(f"{item.group}/{item.folder} ({state}): {item.command}\n")
         return OK
-    failed = [] if options.table else make_all(plan, prepared, runs, options.device)
+    code = OK
+    for number, item in enumerate([] if options.table else plan, 1):
+        place = f"{number} of {len(plan)}: {item.folder}"
+        if finished(item, prepared, runs) is not None:
+            log.info("%s is finished", place)
+            continue
+        log.info("%s", place)
+        try:
+            MdprTrainer(item.settings(), prepared, runs / item.folder, options.device, item.command).train()
+        except UserError as error:
+            log.warning("%s is left out: %s", item.folder, error)
+            code = PARTLY
     sys.stdout.write(score_table(plan, prepared, runs))
-    return PARTLY if failed else OK
+    return code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(
-        prog="python -m finetune.mdpr.runs", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = Parser("python -m finetune.mdpr.runs", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     add = parser.add_argument
     add("--plan", default=EXAMPLE, metavar="FILE", help="the plan (default: %(default)s)")
     add("--prepared", required=True, metavar="DIR", help="made by `python -m finetune.mdpr.data`")

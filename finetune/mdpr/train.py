@@ -61,7 +61,7 @@ class MdprTrainer(Trainer[MdprBatch]):
         self.dev = read_dev(prepared / "dev", training.dev_queries)
         key = settings_hash([config.as_dict(), self.towers.fingerprint, self.data.fingerprint, self.start])
         groups = [Group(self.towers.parameters, training.learning_rate)]
-        self.begin(training, groups, list(self.towers.models.values()), key)
+        self.begin(training, groups, [encoder.model for encoder in self.towers.encoders.values()], key)
 
     def batch(self, step: int) -> MdprBatch:
         """The tokens of the questions, passages and sentences of a step."""
@@ -71,9 +71,10 @@ class MdprTrainer(Trainer[MdprBatch]):
         passages = self.towers.token_ids(asked.passages, "passage", data.passage_tokens)
         if not (training.semantic_weight or training.language_weight):
             return MdprBatch(queries, passages, asked.relevant, asked.left_out)
-        texts = self.data.sentences(number)
-        sentences = self.towers.token_ids([*texts.first, *texts.second, *texts.others], "passage", data.sentence_tokens)
-        return MdprBatch(queries, passages, asked.relevant, asked.left_out, sentences, len(texts.first))
+        pairs, others = self.data.sentences(number)
+        texts = [*(first for first, _ in pairs), *(second for _, second in pairs), *others]
+        sentences = self.towers.token_ids(texts, "passage", data.sentence_tokens)
+        return MdprBatch(queries, passages, asked.relevant, asked.left_out, sentences, len(pairs))
 
     def backward(self, batch: MdprBatch) -> dict[str, float]:
         """Equation 4. Each loss passes its gradients on before the next one is computed, so that the memory is that of

@@ -36,22 +36,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--src", required=True, metavar="LANG", help="language of A")
     add("--tgt", required=True, metavar="LANG", help="language of B")
     add("-o", "--output", required=True, metavar="FILE", help="pairs.tsv or pairs.tmx (.gz, .xz or .zst may follow)")
-    add(
-        "--threshold",
-        type=number,
-        metavar="X",
-        help="least score of a pair (default: what was tuned for the encoder, else 1.04); 0 keeps all",
-    )
+    threshold = "least score of a pair (default: what was tuned for the encoder, else 1.04); 0 keeps all"
+    add("--threshold", type=number, metavar="X", help=threshold)
     add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help=f"default: {DEFAULT_ENCODER}")
-    add(
-        "--neighbours", type=positive, metavar="K", help="neighbours in the score (default: as the threshold was tuned)"
-    )
-    add(
-        "--strategy",
-        choices=STRATEGIES,
-        default="max",
-        help="pairs that one side proposes (forward: A), both (intersection) or either, best first (default: max)",
-    )
+    neighbours = "neighbours in the score (default: as the threshold was tuned)"
+    add("--neighbours", type=positive, metavar="K", help=neighbours)
+    strategy = "pairs that one side proposes (forward: A), both (intersection) or either, best first (default: max)"
+    add("--strategy", choices=STRATEGIES, default="max", help=strategy)
     add("--check-language", action="store_true", help="drop lines of which more words are known in the other language")
     add("--no-split", action="store_true", help="every line or cell is one sentence already")
     add("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,7 @@ def test_an_interrupted_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pyt
         def stop(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr(pairs_module, "_finish", stop)
+        patch.setattr(Future, "result", stop)
         with pytest.raises(KeyboardInterrupt):
             write_pairs(job, WordForWord(learns), show=False)
     assert not (job.folder / "manifest.json").exists()

@@ -191,8 +191,8 @@ def test_preparing_and_batches(tmp_path, data):
     again = TrainingData(output, DataConfig(pairs=("de-en", "tr-en"), texts=("de", "tr")), training)
     assert again.retrieval(3).passages == found.retrieval(3).passages
     assert again.fingerprint == found.fingerprint
-    batch = found.sentences(0)
-    assert len(set(batch.first + batch.second + batch.others)) == len(batch.first) * 2 + len(batch.others)
+    pairs, others = found.sentences(0)
+    assert len({text for pair in pairs for text in pair} | set(others)) == 2 * len(pairs) + len(others)
 
 
 def test_several_relevant_passages_are_no_negatives_of_each_other(tmp_path):
