@@ -34,24 +34,16 @@ ALL_PHRASES = ("source_phrases", "target_phrases")
 
 
 @dataclass(frozen=True)
-class Spans:
-    """Spans of a batch: int64 (spans, 3) row in the batch, first and last token; hashes of their surfaces (spans,)."""
-
-    places: torch.Tensor
-    surfaces: torch.Tensor
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-
-@dataclass(frozen=True)
 class PhraseBatch:
     """Token ids and mask (2 * pairs of sentences, tokens), sources first; and four kinds of `spans`: the aligned
-    phrases of the sources and of the targets, row by row, and spans of both that are no phrases."""
+    phrases of the sources and of the targets, pair by pair, and spans of both that are no phrases.
+
+    Spans are int64 (spans, 4): row in the batch, first and last token, hash of the surface.
+    """
 
     input_ids: torch.Tensor
     mask: torch.Tensor
-    spans: tuple[Spans, ...]
+    spans: tuple[torch.Tensor, ...]
 
 
 class PhrasePool:
@@ -161,10 +153,8 @@ class Collator:
                 free = np.flatnonzero(~np.isin(span_codes(others), span_codes(np.reshape(phrases, (-1, 2)))))
                 free = rng.permutation(free)[: len(chosen)]
                 add(2 + side, sentence, other_places[free], others[free])
-        tensors = [torch.tensor(kind, dtype=torch.int64).reshape(-1, 4) for kind in kinds]
-        return PhraseBatch(
-            torch.from_numpy(ids), torch.from_numpy(mask), tuple(Spans(t[:, :3], t[:, 3]) for t in tensors)
-        )
+        spans = tuple(torch.tensor(kind, dtype=torch.int64).reshape(-1, 4) for kind in kinds)
+        return PhraseBatch(torch.from_numpy(ids), torch.from_numpy(mask), spans)
 
 
 def places_of(tokens: Tokenised, edges: NDArray[np.int32]) -> NDArray[np.int32]:

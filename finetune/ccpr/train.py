@@ -91,8 +91,8 @@ class CcprTrainer(Trainer[PhraseBatch]):
         states = self.encoder.states(batch.input_ids[rows, :width], batch.mask[rows, :width])
         edges = []
         for spans in batch.spans:
-            inside = (spans.places[:, 0] >= rows[0]) & (spans.places[:, 0] <= rows[-1])
-            row, first, last = spans.places[inside].to(states.device).unbind(1)
+            inside = (spans[:, 0] >= rows[0]) & (spans[:, 0] <= rows[-1])
+            row, first, last, _ = spans[inside].to(states.device).unbind(1)
             row = row - int(rows[0])
             edges.append(torch.cat([states[row, first], states[row, last]], dim=-1))
         return tuple(edges)
@@ -108,7 +108,7 @@ class CcprTrainer(Trainer[PhraseBatch]):
         projected = linear(torch.cat(list(edges)).float(), *self.heads.weights())
         vectors = self.heads.vectors(projected).split([len(e) for e in edges])
         labels = (torch.arange(len(projected), device=projected.device) < len(edges[0]) + len(edges[1])).float()
-        surfaces = [spans.surfaces.to(projected.device) for spans in batch.spans]
+        surfaces = [spans[:, 3].to(projected.device) for spans in batch.spans]
         negatives = self._negatives(0, vectors, surfaces), self._negatives(1, vectors, surfaces)
         (source, target, *_), (source_surfaces, target_surfaces, *_) = vectors, surfaces
         contrastive = phrase_contrastive(

@@ -67,7 +67,7 @@ def test_a_batch_holds_what_its_spans_say(pool, tokenizer):
     surfaces = {}
     for kind, spans in zip(("source", "target", "source_others", "target_others"), batch.spans, strict=True):
         surfaces[kind] = []
-        for (row, first, last), hashed in zip(spans.places.tolist(), spans.surfaces.tolist(), strict=True):
+        for row, first, last, hashed in spans.tolist():
             said = tokenizer.decode(batch.input_ids[row, first : last + 1])
             assert surface_hash(said) == hashed
             assert said in texts[row]
@@ -87,7 +87,7 @@ def test_what_is_cut_off_is_left_out(pool, tokenizer):
     batch = Collator(tokenizer, "", 8, 6, 50)(rows, np.random.default_rng(1))
     assert batch.input_ids.shape[1] == 8
     assert 0 < len(batch.spans[0]) < sum(len(r["spans"]) // 4 for r in rows)
-    assert int(batch.spans[1].places[:, 2].max()) < 8
+    assert int(batch.spans[1][:, 2].max()) < 8
 
 
 @given(words=st.integers(0, 9), longest=st.integers(1, 7))
