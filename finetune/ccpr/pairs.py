@@ -261,9 +261,9 @@ def _learnt_links(job: Job, aligner: Aligner, corpus: Corpus) -> list[list[Links
         _write_dev(job, dev, symmetrised(forward, backward, aligner.method))
         arrays: dict[str, Any] = {}
         for name, links in zip(DIRECTIONS, directed, strict=True):
-            own = [pair_links.astype(np.uint8) for pair_links in links[: len(corpus)]]
-            arrays[f"{name}_links"] = np.concatenate(own)
-            arrays[f"{name}_counts"] = np.array([len(pair_links) for pair_links in own], dtype=np.int64)
+            by_pair = [pair_links.astype(np.uint8) for pair_links in links[: len(corpus)]]
+            arrays[f"{name}_links"] = np.concatenate(by_pair)
+            arrays[f"{name}_counts"] = np.array([len(pair_links) for pair_links in by_pair], dtype=np.int64)
         with whole_file(path) as part, part.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
     with np.load(path, allow_pickle=False) as arrays:

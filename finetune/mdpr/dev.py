@@ -89,5 +89,5 @@ def _mean(measure: str, scores: Floats, relevant: Sequence[frozenset[str]], ids:
         str(n): {column: 1 for column, key in zip(columns, ids, strict=True) if key in keys}
         for n, keys in enumerate(relevant)
     }
-    values = [found.value for found in ir_measures.iter_calc([ir_measures.parse_measure(measure)], qrels, run)]
+    values = [metric.value for metric in ir_measures.iter_calc([ir_measures.parse_measure(measure)], qrels, run)]
     return float(sum(values) / len(relevant))

@@ -22,6 +22,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -83,14 +84,12 @@ def listed_documents(name: str, code: str, skips: Skips) -> Iterator[Document]:
             skips.add(Origin(name, number), "without title and text")
 
 
-def cut(documents: Iterable[Document]) -> list[list[Passage]]:
-    """The passages of each document that are long enough; their title is that of the document."""
-    cuts = []
+def cut(documents: Iterable[Document]) -> Iterator[list[Passage]]:
+    """The passages of each document that has any that are long enough; their title is that of the document."""
     for document in documents:
-        texts = [p.text for p in passages(document) if len(words_of(p.text)) >= PASSAGE_WORDS]
         name = f"{document.language}:{document.origin}"
-        cuts.append([Passage(f"{name}#{n}", text, document.title) for n, text in enumerate(texts)])
-    return [cut_passages for cut_passages in cuts if cut_passages]
+        if texts := [p.text for p in passages(document) if len(words_of(p.text)) >= PASSAGE_WORDS]:
+            yield [Passage(f"{name}#{n}", text, document.title) for n, text in enumerate(texts)]
 
 
 def weak_examples(chosen: Sequence[Passage], method: str, code: str, skips: Skips) -> Iterator[Example]:
@@ -123,8 +122,7 @@ def generated_examples(
         "prompts": settings_hash(query_prompt("", code, llm).text),
         "passages": settings_hash([passage.text for passage in chosen]),
     }
-    journal = RecordJournal(journal_path, settings, options.restart)
-    try:
+    with closing(RecordJournal(journal_path, settings, options.restart)) as journal:
         answers = {number: record["answer"] for number, record in journal.found.items()}
         left = [number for number in range(len(chosen)) if number not in answers]
         with progress(len(chosen), "passages", "asking", initial=journal.kept) as bar:
@@ -135,8 +133,6 @@ def generated_examples(
                 journal.add_records(numbers, [{"answer": text} for text in texts])
                 answers.update(zip(numbers, texts, strict=True))
                 bar.update(len(numbers))
-    finally:
-        journal.close()
     for number, passage in enumerate(chosen):
         query = question_of(answers[number])
         if not FEWEST_WORDS <= len(words_of(query)) <= MOST_WORDS:
@@ -170,7 +166,7 @@ def make(options: argparse.Namespace) -> int:
         documents = corpus_documents(Path(options.data), code, skips)
     else:
         raise UserError("no documents are named: give --data DIR or --documents FILE")
-    every = cut(islice(documents, options.read))
+    every = list(cut(islice(documents, options.read)))
     if not every:
         raise UserError(f"there is no document with a heading in {code}: give others with --documents FILE")
     if next(iter(documents), None) is not None:

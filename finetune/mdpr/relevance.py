@@ -223,11 +223,11 @@ def read_collection(folder: Path) -> Iterator[Passage]:
 
 
 def _one_of(folder: Path, patterns: tuple[str, ...]) -> Path:
-    found = sorted({path for pattern in patterns for path in folder.glob(pattern)})
-    if len(found) != 1:
-        named = ", ".join(p.name for p in found) or "none"
+    files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
+    if len(files) != 1:
+        named = ", ".join(p.name for p in files) or "none"
         raise UserError(f"{folder} has {named} for {' or '.join(patterns)}: expected one file, such as that of train")
-    return found[0]
+    return files[0]
 
 
 def _two_columns(path: Path) -> Iterator[tuple[str, str]]:

@@ -159,11 +159,11 @@ def work(options: argparse.Namespace) -> int:
         return OK
     code = OK
     for number, item in enumerate([] if options.table else plan, 1):
-        place = f"{number} of {len(plan)}: {item.folder}"
+        title = f"{number} of {len(plan)}: {item.folder}"
         if finished(item, prepared, runs) is not None:
-            log.info("%s is finished", place)
+            log.info("%s is finished", title)
             continue
-        log.info("%s", place)
+        log.info("%s", title)
         try:
             MdprTrainer(item.settings(), prepared, runs / item.folder, options.device, item.command).train()
         except UserError as error:

@@ -172,8 +172,8 @@ def _encoded(
             for path in vectors:
                 shutil.rmtree(path)
         elif vectors:
-            found = read_json(work / PLAN) if (work / PLAN).is_file() else {"plan": "missing"}
-            if different := differences(found, json.loads(json.dumps(plan))):
+            known = read_json(work / PLAN) if (work / PLAN).is_file() else {"plan": "missing"}
+            if different := differences(known, json.loads(json.dumps(plan))):
                 raise UserError(
                     f"the vectors in {work} are those of another run ({'; '.join(different)}): "
                     "give --restart to make them anew, or another folder with --work"
