@@ -47,7 +47,7 @@ class PhraseBatch:
 
 
 class PhrasePool:
-    """The sentence pairs of phrase-pair folders (see `eval.data.phrase_pairs`), memory-mapped."""
+    """The sentence pairs of phrase-pair folders (see `finetune.ccpr.pairs`), memory-mapped."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         tables = []
@@ -58,18 +58,13 @@ class PhrasePool:
                 )
             for shard in shards:
                 table = pa.ipc.open_file(pa.memory_map(str(shard))).read_all()
-                tables.append(
-                    table.select(["domain", "source", "target", "spans"])
-                    .set_column(0, "domain", table["domain"].cast(pa.string()))
-                    .append_column("pair", pa.array([folder.name] * len(table), pa.string()))
-                )
+                table = table.select(["domain", "source", "target", "spans"])
+                tables.append(table.append_column("pair", pa.array([folder.name] * len(table), pa.string())))
         self.table = pa.concat_tables(tables)
         self.facts = {f.name: read_json(f / "manifest.json") for f in folders if (f / "manifest.json").is_file()}
-        lengths = pc.list_value_length(self.table["spans"]).to_numpy()
-        self.usable = np.flatnonzero(lengths >= 4)
 
     def __len__(self) -> int:
-        return len(self.usable)
+        return len(self.table)
 
     def order(self, seed: int, domain_weights: Mapping[str, float], language_power: float) -> NDArray[np.int64]:
         """The rows in the order of training (see `weighted_order`).
@@ -77,15 +72,12 @@ class PhrasePool:
         A row's weight is that of its domain (1 if none is given, left out if 0) times its language pair's weighted
         size to the power of `language_power` - 1: 1 takes languages as they come, 0 all alike.
         """
-        domains = self.table["domain"].to_numpy()[self.usable]
-        pairs = self.table["pair"].to_numpy()[self.usable]
-        names, numbers = np.unique(domains, return_inverse=True)
+        names, numbers = np.unique(self.table["domain"].to_numpy(), return_inverse=True)
         weights = np.array([domain_weights.get(name, 1.0) for name in names], dtype=np.float64)[numbers]
-        languages, numbers = np.unique(pairs, return_inverse=True)
-        sizes = np.bincount(numbers, weights=weights, minlength=len(languages))
+        _, numbers = np.unique(self.table["pair"].to_numpy(), return_inverse=True)
+        sizes = np.bincount(numbers, weights=weights)
         weights *= np.maximum(sizes, 1e-9)[numbers] ** (language_power - 1)
-        rows: NDArray[np.int64] = self.usable[weighted_order(weights, seed)]
-        return rows
+        return weighted_order(weights, seed)
 
     def lengths(self) -> NDArray[np.int64]:
         """Characters of the longer side of every row, for batches of similar length."""

@@ -1,4 +1,4 @@
-"""Sampling, batching and collating of phrase pairs."""
+"""Sampling, batching and collating of phrase pairs, and positives from other contexts (CPR)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from finetune.ccpr.batches import Collator, PhrasePool, batches_of, candidates, surface_hash
+from finetune.ccpr.batches import Collator, OtherContexts, PhrasePool, batches_of, candidates, joined, surface_hash
 from rag_mt.base.errors import UserError
 from retrievers.ccpr.tokens import Tokenised
 
@@ -102,3 +102,26 @@ def test_candidates_are_all_runs_of_words(words, longest):
 
 def test_surfaces_are_compared_without_case_and_spacing():
     assert surface_hash("The  New\nHospital") == surface_hash("the new hospital") != surface_hash("a new hospital")
+
+
+def test_phrase_pairs_are_shown_in_other_sentences(pool):
+    others = OtherContexts(pool, np.arange(120), show=False)
+    rows = others.swapped(pool, list(range(40)), np.random.default_rng(3))
+    plain = pool.rows(range(40))
+    assert rows == others.swapped(pool, list(range(40)), np.random.default_rng(3))
+    found = 0
+    for row, own in zip(rows, plain, strict=True):
+        assert row["source"] == own["source"]
+        assert row["target"] != own["target"] or not row["spans"]
+        assert row["source_phrases"] == [x for i, x in enumerate(own["spans"]) if i % 4 < 2]
+        for a, b, c, d in np.array(row["spans"], int).reshape(-1, 4).tolist():
+            assert [w[::-1] for w in row["source"][a:b].split()] == row["target"][c:d].split()
+            found += 1
+    assert found > 40
+
+
+def test_a_sentence_that_shares_nothing_has_no_pairs():
+    row = {"pair": "xa-en", "source": "a b", "target": "A B", "spans": [0, 1, 0, 1]}
+    other = {"pair": "xa-en", "source": "c d", "target": "C D", "spans": [0, 1, 0, 1]}
+    made = joined(row, other)
+    assert (made["spans"], made["target"], made["source_phrases"]) == ([], "C D", [0, 1])
