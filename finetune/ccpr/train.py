@@ -31,9 +31,7 @@ class CcprTrainer(Trainer[PhraseBatch]):
 
     losses_shown = ("contrastive", "segmentation")
 
-    def __init__(
-        self, config: Config, pairs: Path, output: Path, device: str = "auto", command: str = "python -m finetune.ccpr"
-    ) -> None:
+    def __init__(self, config: Config, pairs: Path, output: Path, device: str = "auto", command: str = "") -> None:
         super().__init__(output, device, command)
         self.config, model, data, training = config, config.model, config.data, config.training
         self.encoder = open_encoder(model, model.layer, self.device_name, training.dtype, training.seed)

@@ -92,9 +92,7 @@ def _named_data(option: str, text: str) -> tuple[str, str, str]:
     return name, form, path
 
 
-def write_dev(
-    folder: Path, data: Path, languages: Sequence[str], sources: Sequence[str], skips: Skips
-) -> dict[str, int]:
+def write_dev(folder: Path, data: Path, codes: Sequence[str], sources: Sequence[str], skips: Skips) -> dict[str, int]:
     """`LL.jsonl` of each `LL=FORMAT:PATH` or, without any, of every language of XQuAD, where the passages of the
     training part are further ones to search among (`LL.passages.jsonl`); the numbers of questions."""
     sizes = {}
@@ -103,7 +101,7 @@ def write_dev(
         sizes[code] = write_examples(folder / f"{code}.jsonl", read_examples(form, path, code, skips))
     if sources:
         return sizes
-    xquad = read_xquad(data, [code for code in LANGUAGES if code in (ENGLISH, *languages)])
+    xquad = read_xquad(data, [code for code in LANGUAGES if code in (ENGLISH, *codes)])
     further, dev = xquad.part("train"), xquad.part("dev")
     for code in dev.passages:
         sizes[code] = write_examples(folder / f"{code}.jsonl", xquad_examples(dev, code))

@@ -91,9 +91,8 @@ class Towers:
         """The tokens of texts, which are cut at `max_tokens`."""
         encoder = self.encoder(kind)
         prefixed = [encoder.family.prefix(kind) + text for text in texts]
-        ids: list[list[int]] = encoder.tokenizer(
-            prefixed, truncation=True, max_length=min(max_tokens, encoder.max_tokens)
-        )["input_ids"]
+        limit = min(max_tokens, encoder.max_tokens)
+        ids: list[list[int]] = encoder.tokenizer(prefixed, truncation=True, max_length=limit)["input_ids"]
         return ids
 
     def vectors(self, ids: Sequence[Sequence[int]], kind: Kind) -> torch.Tensor:

@@ -44,14 +44,7 @@ class MdprTrainer(Trainer[MdprBatch]):
     unit = "questions"
     measure_first = True
 
-    def __init__(
-        self,
-        config: Config,
-        prepared: Path,
-        output: Path,
-        device: str = "auto",
-        command: str = "python -m finetune.mdpr",
-    ) -> None:
+    def __init__(self, config: Config, prepared: Path, output: Path, device: str = "auto", command: str = "") -> None:
         super().__init__(output, device, command)
         self.config, self.prepared, training = config, prepared, config.training
         self.data = TrainingData(prepared, config.data, training)

@@ -52,13 +52,13 @@ def read_corpus(path: Path, skips: Skips) -> Corpus:
         if line.text is None:
             continue
         english, other, domain, *_ = [*line.text.split("\t"), "", "", ""]
-        if not english.strip() or not other.strip():
+        if english.strip() and other.strip():
+            corpus.lines.append(line.number)
+            corpus.domains.append(domain)
+            corpus.sources.append(other)
+            corpus.targets.append(english)
+        else:
             skips.add(Origin(str(path), line.number), "without two columns of text")
-            continue
-        corpus.lines.append(line.number)
-        corpus.domains.append(domain)
-        corpus.sources.append(other)
-        corpus.targets.append(english)
     return corpus
 
 
