@@ -108,7 +108,8 @@ def write_pairs(job: Job, aligner: Aligner, show: bool = True) -> Mapping[str, A
         "pairs_per_shard": PAIRS_PER_SHARD,
     }
     with alone_in(job.folder, f"the extraction of {job.folder}"):
-        manifest, state = _begin(job.folder, settings), " is finished already"
+        manifest = _begin(job.folder, settings)
+        before = "" if manifest is None else " is finished already"
         if manifest is None:
             skips = Skips(shown=3)
             corpus = _read(job, train, skips)
@@ -116,13 +117,13 @@ def write_pairs(job: Job, aligner: Aligner, show: bool = True) -> Mapping[str, A
             by_language = dict(zip(settings["languages"], map(sorted, (frequent.source, frequent.target)), strict=True))
             _write_json(job.folder / FREQUENT, by_language)
             counts = _write_shards(job, aligner, corpus, frequent, show)
-            manifest, state = {**settings, "counts": counts, "skips": dict(skips.counts)}, ""
+            manifest = {**settings, "counts": counts, "skips": dict(skips.counts)}
             _write_json(job.folder / MANIFEST, manifest)
             for name in (PLAN, LINKS):
                 (job.folder / name).unlink(missing_ok=True)
     counts, left = manifest["counts"], Skips(counts=Counter(manifest["skips"])).summary()
     summary = f"{counts['phrases']} phrase pairs in {counts['pairs']} sentence pairs{f'; {left}' if left else ''}"
-    log.info("%s%s: %s", job.folder, state, summary)
+    log.info("%s%s: %s", job.folder, before, summary)
     return manifest
 
 
