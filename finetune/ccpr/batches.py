@@ -110,14 +110,15 @@ def surface_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(surface(text).encode(), digest_size=8).digest(), signed=True)
 
 
+@dataclass(frozen=True)
 class Collator:
-    """Rows to a PhraseBatch."""
+    """Rows to a PhraseBatch: texts after a prefix, cut at `max_tokens`; spans of up to `max_words` words."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, prefix: str, max_tokens: int, max_words: int, per_sentence: int
-    ) -> None:
-        self.tokenizer, self.prefix, self.max_tokens = tokenizer, prefix, max_tokens
-        self.max_words, self.per_sentence = max_words, per_sentence
+    tokenizer: PreTrainedTokenizerBase
+    prefix: str
+    max_tokens: int
+    max_words: int
+    per_sentence: int
 
     def __call__(self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> PhraseBatch:
         """At most `per_sentence` phrase pairs of each row, drawn at random, and as many spans of each side that are no

@@ -86,6 +86,10 @@ class Job:
     def folder(self) -> Path:
         return self.output / self.pair
 
+    @property
+    def dev_file(self) -> Path:
+        return self.output / f"{self.pair}.dev.jsonl"
+
 
 def write_pairs(job: Job, aligner: Aligner, show: bool = True) -> Mapping[str, Any]:
     """Write the phrase pairs of a language pair and return the contents of its manifest.
@@ -181,7 +185,7 @@ def _write_shards(job: Job, aligner: Aligner, corpus: Corpus, frequent: Frequent
     paths = {begin: job.folder / f"pairs-{number:05d}.arrow" for number, begin in enumerate(begins)}
     missing = [begin for begin in begins if not paths[begin].is_file()]
     links = _learnt_links(job, aligner, corpus) if aligner.learns and missing else None
-    if not aligner.learns and not _dev_file(job).is_file():
+    if not aligner.learns and not job.dev_file.is_file():
         dev = _dev_corpus(job)
         _write_dev(job, dev, aligner.align(dev.pairs))
     finished = len(corpus) - sum(min(PAIRS_PER_SHARD, len(corpus) - begin) for begin in missing)
@@ -280,15 +284,11 @@ def _dev_corpus(job: Job) -> Corpus:
     return read_corpus(path, Skips(shown=0)) if path.is_file() else Corpus()
 
 
-def _dev_file(job: Job) -> Path:
-    return job.output / f"{job.pair}.dev.jsonl"
-
-
 def _write_dev(job: Job, dev: Corpus, links: Sequence[Links]) -> None:
     """Write the development pairs with their links as JSON lines, if there are any pairs."""
     if not len(dev):
         return
-    with whole_file(_dev_file(job)) as part, part.open("w", encoding="utf-8") as file:
+    with whole_file(job.dev_file) as part, part.open("w", encoding="utf-8") as file:
         for line, source, target, pair_links in zip(dev.lines, dev.sources, dev.targets, links, strict=True):
             row = {"line": line, "source": source, "target": target, "links": pair_links.tolist()}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")

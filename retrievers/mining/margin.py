@@ -112,7 +112,7 @@ def nearest(queries: Side, base: Side, k: int, advance: Callable[[int], object] 
     k = min(k, len(base))
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     ids = np.full((len(queries), k), -1, dtype=np.int64)
-    if isinstance(base, Index) and base.manifest.form == "ivf":
+    if isinstance(base, Index) and base.manifest.ivf is not None:
         for rows in _blocks(len(queries), QUERY_BLOCK):
             scores[rows], ids[rows] = base.search(_vectors(queries, rows), k)
             advance(rows.stop - rows.start)
