@@ -24,7 +24,8 @@ log = logging.getLogger("rag_mt")
 def train(options: argparse.Namespace, config: Config, command: str) -> None:
     """Train, evaluating and saving on the way, and write the model."""
     trainer = MdprTrainer(config, Path(options.prepared), Path(options.output), options.device, command)
-    sizes = map(len, (trainer.data.examples, trainer.data.pairs, trainer.data.texts))
+    data = trainer.data
+    sizes = len(data.examples), len(data.pairs), len(data.texts)
     languages = ", ".join(s.language for s in trainer.dev) or "no language"
     log.info("%d questions, %d sentence pairs, %d other sentences; development questions in %s", *sizes, languages)
     trainer.train()

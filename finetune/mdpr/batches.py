@@ -43,14 +43,10 @@ class TrainingData:
         self.examples = [e for file in files for e in read_examples("jsonl", str(file), "en", Skips())]
         if not self.examples:
             raise UserError(f"{folder} has no question in {', '.join(data.relevance)}: make it again")
-        self.pairs: list[str] = []
-        if training.semantic_weight or training.language_weight:
-            pairs = folder / "pairs"
-            self.pairs = _equal_parts(pairs, data.pairs, ".tsv", data.pair_size)
-            if any(pair.count("\t") != 1 for pair in self.pairs):
-                raise UserError(f"{pairs} has lines without two columns: make it again")
-            if len(self.pairs) < 2:
-                raise UserError(f"{pairs} has {len(self.pairs)} sentence pairs: the contrastive losses need two")
+        used = training.semantic_weight or training.language_weight
+        self.pairs = _equal_parts(folder / "pairs", data.pairs, ".tsv", data.pair_size) if used else []
+        if used and len(self.pairs) < 2:
+            raise UserError(f"{folder / 'pairs'} has one sentence pair: the contrastive losses need two")
         used = training.language_weight and training.text_batch
         self.texts = _equal_parts(folder / "texts", data.texts, ".txt", data.text_size) if used else []
 
