@@ -136,9 +136,7 @@ def _begin(folder: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | Non
     if not (folder / MANIFEST).is_file() and not (folder / LINKS).is_file() and not any(folder.glob("pairs-*.arrow")):
         _write_json(folder / PLAN, settings)
         return None
-    path = next((path for name in (MANIFEST, PLAN) if (path := folder / name).is_file()), None)
-    if path is None:
-        raise UserError(f"{folder} has phrase pairs but no {PLAN}: give another --output or remove the folder")
+    path = folder / (MANIFEST if (folder / MANIFEST).is_file() else PLAN)
     try:
         known: Mapping[str, Any] = read_json(path)
     except ValueError:

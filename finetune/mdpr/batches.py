@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -24,14 +24,19 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Retrieval:
-    """Questions against the passages of a batch, each passage once: the relevant one of question i is `relevant[i]`;
-    `left_out` (questions, passages) marks what is relevant to it as well."""
+class MdprBatch(Generic[Item]):
+    """Texts, or their token ids: questions and passages, each passage once, and sentences of the contrastive losses.
 
-    queries: Sequence[str]
-    passages: Sequence[str]
+    The relevant passage of question i is `relevant[i]`; `left_out` (questions, passages) marks what is relevant to it
+    as well. Sentences are the first and then the second ones of `pairs` pairs, then others.
+    """
+
+    queries: Sequence[Item]
+    passages: Sequence[Item]
     relevant: Sequence[int]
     left_out: torch.Tensor
+    sentences: Sequence[Item] = ()
+    pairs: int = 0
 
 
 class TrainingData:
@@ -60,7 +65,7 @@ class TrainingData:
             digest.update(text.encode() + b"\n")
         return digest.hexdigest()[:16]
 
-    def retrieval(self, number: int) -> Retrieval:
+    def retrieval(self, number: int) -> MdprBatch[str]:
         """The questions of a batch; each has one of its relevant passages and some of its hard negatives, at random."""
         training = self.training
         rng = np.random.default_rng([training.seed, number, 1])
@@ -77,7 +82,7 @@ class TrainingData:
         answers = [{passage.id for passage in example.positives} for example in examples]
         left_out = torch.tensor([[key in ids for key, _ in columns] for ids in answers], dtype=torch.bool)
         left_out[torch.arange(len(examples)), torch.tensor(relevant)] = False
-        return Retrieval([e.query for e in examples], [text for _, text in columns], relevant, left_out)
+        return MdprBatch([e.query for e in examples], [text for _, text in columns], relevant, left_out)
 
     def sentences(self, number: int) -> tuple[list[list[str]], list[str]]:
         """The sentence pairs of a batch for the contrastive losses, and further sentences: languages are mixed, no

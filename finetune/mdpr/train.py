@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from finetune.losses.language_contrastive import language_contrastive
 from finetune.losses.retrieval import retrieval
 from finetune.losses.semantic_contrastive import semantic_contrastive
-from finetune.mdpr.batches import TrainingData
+from finetune.mdpr.batches import MdprBatch, TrainingData
 from finetune.mdpr.config import Config
 from finetune.mdpr.dev import dev_scores, read_dev
 from finetune.mdpr.model import Towers
@@ -23,20 +23,7 @@ from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.paths import cache_dir, whole_file
 
 
-@dataclass(frozen=True)
-class MdprBatch:
-    """Token ids of questions and passages, with `relevant` and `left_out` as in `Retrieval`; and of the sentences of
-    the contrastive losses: the first and then the second ones of `pairs` pairs, then others."""
-
-    queries: Sequence[Sequence[int]]
-    passages: Sequence[Sequence[int]]
-    relevant: Sequence[int]
-    left_out: torch.Tensor
-    sentences: Sequence[Sequence[int]] = ()
-    pairs: int = 0
-
-
-class MdprTrainer(Trainer[MdprBatch]):
+class MdprTrainer(Trainer[MdprBatch[list[int]]]):
     """A training run of the encoders of questions and passages."""
 
     losses_shown = ("retrieval", "semantic", "language")
@@ -56,7 +43,7 @@ class MdprTrainer(Trainer[MdprBatch]):
         groups = [Group(self.towers.parameters, training.learning_rate)]
         self.begin(training, groups, [encoder.model for encoder in self.towers.encoders.values()], key)
 
-    def batch(self, step: int) -> MdprBatch:
+    def batch(self, step: int) -> MdprBatch[list[int]]:
         """The tokens of the questions, passages and sentences of a step."""
         number, data, training = self.number(step), self.config.data, self.config.training
         asked = self.data.retrieval(number)
@@ -69,14 +56,14 @@ class MdprTrainer(Trainer[MdprBatch]):
         sentences = self.towers.token_ids(texts, "passage", data.sentence_tokens)
         return MdprBatch(queries, passages, asked.relevant, asked.left_out, sentences, len(pairs))
 
-    def backward(self, batch: MdprBatch) -> dict[str, float]:
+    def backward(self, batch: MdprBatch[list[int]]) -> dict[str, float]:
         """Equation 4. Each loss passes its gradients on before the next one is computed, so that the memory is that of
         the largest."""
         self.seed_dropout(self.number(self.step))
         losses = {"retrieval": self._retrieval(batch)}
         return losses | self._contrastive(batch) if batch.sentences else losses
 
-    def _retrieval(self, batch: MdprBatch) -> float:
+    def _retrieval(self, batch: MdprBatch[list[int]]) -> float:
         """L_IR (equation 1)."""
         queries = self.towers.vectors(batch.queries, "query")
         passages = self.towers.vectors(batch.passages, "passage")
@@ -85,7 +72,7 @@ class MdprTrainer(Trainer[MdprBatch]):
         loss.backward()
         return float(loss.detach())
 
-    def _contrastive(self, batch: MdprBatch) -> dict[str, float]:
+    def _contrastive(self, batch: MdprBatch[list[int]]) -> dict[str, float]:
         """L_semaCL and L_langCL (equations 2 and 3), weighted, of the passage encoder; both read the same vectors."""
         training = self.config.training
         vectors = self.towers.vectors(batch.sentences, "passage")
