@@ -118,8 +118,8 @@ def write_pairs(job: Job, aligner: Aligner, show: bool = True) -> Mapping[str, A
             skips = Skips(shown=3)
             corpus = _read(job, train, skips)
             frequent = counted(corpus.sources, corpus.targets)
-            by_language = dict(zip(settings["languages"], map(sorted, (frequent.source, frequent.target)), strict=True))
-            _write_json(job.folder / FREQUENT, by_language)
+            source, target = settings["languages"]
+            _write_json(job.folder / FREQUENT, {source: sorted(frequent.source), target: sorted(frequent.target)})
             counts = _write_shards(job, aligner, corpus, frequent, show)
             manifest = {**settings, "counts": counts, "skips": dict(skips.counts)}
             _write_json(job.folder / MANIFEST, manifest)
