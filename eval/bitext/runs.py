@@ -16,8 +16,7 @@ from eval.bitext.sets import BitextSet
 from eval.data.vector_cache import VectorCache
 from eval.significance import Comparison
 from rag_mt.base.types import Encoder, Kind
-from retrievers.mining.margin import Pairs, Strategy, absolute, mined, ratio
-from retrievers.mining.neighbours import ArraySide, Neighbours, nearest
+from retrievers.mining.margin import Neighbours, Pairs, Strategy, absolute, mined, nearest, ratio
 
 NEIGHBOURS = (1, 2, 4, 8, 16)
 MOST_NEIGHBOURS = max(NEIGHBOURS)
@@ -131,7 +130,7 @@ def run_model(name: str, encoder: Encoder, sets: Sequence[BitextSet], cache: Pat
     found: dict[tuple[str, str], _Found] = {}
     for own in sets:
         texts = (own.sources, own.targets)
-        source, target = (ArraySide(vectors.vectors(side, f"encoding {own.name}")) for side in texts)
+        source, target = (vectors.vectors(side, f"encoding {own.name}") for side in texts)
         begin = time.perf_counter()
         ahead, back = nearest(source, target, MOST_NEIGHBOURS), nearest(target, source, MOST_NEIGHBOURS)
         seconds += time.perf_counter() - begin
@@ -212,7 +211,7 @@ def timed(sentences: int, dimension: int, k: int, seed: int = 1) -> tuple[float,
     sides = []
     for _ in range(2):
         vectors = rng.standard_normal((sentences, dimension), dtype=np.float32)
-        sides.append(ArraySide((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)))
+        sides.append((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16))
     begin, work = time.perf_counter(), time.process_time()
     pairs = mined(nearest(sides[0], sides[1], k), nearest(sides[1], sides[0], k))
     return time.perf_counter() - begin, time.process_time() - work, len(pairs)

@@ -3,7 +3,7 @@
     python -m finetune.ccpr --config configs/ccpr-embedded.toml --pairs PAIRS --output MODEL
 
 PAIRS holds a folder of phrase pairs per language and the dev alignments for the scores during training (`python -m
-eval.data.phrase_pairs` makes both). A stopped run goes on from its last checkpoint. On several GPUs: `accelerate
+finetune.ccpr.pairs` makes both). A stopped run goes on from its last checkpoint. On several GPUs: `accelerate
 launch -m finetune.ccpr ...`; each process takes its own batches and has the others' phrases as further negatives.
 """
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from finetune.training.sampling import weighted_order
+from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.text.words import surface
@@ -28,57 +29,42 @@ from retrievers.units.unit import ngrams
 
 BATCHES_PER_POOL = 64
 """Batches whose sentences are sorted by length among each other."""
-
-
-@dataclass(frozen=True)
-class Spans:
-    """Spans of a batch: int64 (spans, 3) row in the batch, first and last token; hashes of their surfaces (spans,)."""
-
-    places: torch.Tensor
-    surfaces: torch.Tensor
-
-    def __len__(self) -> int:
-        return len(self.places)
+ALL_PHRASES = ("source_phrases", "target_phrases")
+"""Keys of a row whose `spans` are not all phrases of its texts."""
 
 
 @dataclass(frozen=True)
 class PhraseBatch:
-    """Token ids and mask (2 * pairs of sentences, tokens), sources first; aligned phrases of both sides, row by row;
-    and spans of both sides that are no phrases."""
+    """Token ids and mask (2 * pairs of sentences, tokens), sources first; and four kinds of `spans`: the aligned
+    phrases of the sources and of the targets, pair by pair, and spans of both that are no phrases.
+
+    Spans are int64 (spans, 4): row in the batch, first and last token, hash of the surface.
+    """
 
     input_ids: torch.Tensor
     mask: torch.Tensor
-    source: Spans
-    target: Spans
-    source_others: Spans
-    target_others: Spans
+    spans: tuple[torch.Tensor, ...]
 
 
 class PhrasePool:
-    """The sentence pairs of phrase-pair folders (see `eval.data.phrase_pairs`), memory-mapped."""
+    """The sentence pairs of phrase-pair folders (see `finetune.ccpr.pairs`), memory-mapped."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         tables = []
         for folder in folders:
-            shards = sorted(folder.glob("pairs-*.arrow"))
-            if not shards:
+            if not (shards := sorted(folder.glob("pairs-*.arrow"))):
                 raise UserError(
                     f"there are no phrase pairs in {folder}: make them with `python -m finetune.ccpr.pairs`"
                 )
             for shard in shards:
                 table = pa.ipc.open_file(pa.memory_map(str(shard))).read_all()
-                tables.append(
-                    table.select(["domain", "source", "target", "spans"])
-                    .set_column(0, "domain", table["domain"].cast(pa.string()))
-                    .append_column("pair", pa.array([folder.name] * len(table), pa.string()))
-                )
+                table = table.select(["domain", "source", "target", "spans"])
+                tables.append(table.append_column("pair", pa.array([folder.name] * len(table), pa.string())))
         self.table = pa.concat_tables(tables)
         self.facts = {f.name: read_json(f / "manifest.json") for f in folders if (f / "manifest.json").is_file()}
-        lengths = pc.list_value_length(self.table["spans"]).to_numpy()
-        self.usable = np.flatnonzero(lengths >= 4)
 
     def __len__(self) -> int:
-        return len(self.usable)
+        return len(self.table)
 
     def order(self, seed: int, domain_weights: Mapping[str, float], language_power: float) -> NDArray[np.int64]:
         """The rows in the order of training (see `weighted_order`).
@@ -86,21 +72,17 @@ class PhrasePool:
         A row's weight is that of its domain (1 if none is given, left out if 0) times its language pair's weighted
         size to the power of `language_power` - 1: 1 takes languages as they come, 0 all alike.
         """
-        domains = self.table["domain"].to_numpy()[self.usable]
-        pairs = self.table["pair"].to_numpy()[self.usable]
-        names, numbers = np.unique(domains, return_inverse=True)
+        names, numbers = np.unique(self.table["domain"].to_numpy(), return_inverse=True)
         weights = np.array([domain_weights.get(name, 1.0) for name in names], dtype=np.float64)[numbers]
-        languages, numbers = np.unique(pairs, return_inverse=True)
-        sizes = np.bincount(numbers, weights=weights, minlength=len(languages))
+        _, numbers = np.unique(self.table["pair"].to_numpy(), return_inverse=True)
+        sizes = np.bincount(numbers, weights=weights)
         weights *= np.maximum(sizes, 1e-9)[numbers] ** (language_power - 1)
-        found: NDArray[np.int64] = self.usable[weighted_order(weights, seed)]
-        return found
+        return weighted_order(weights, seed)
 
     def lengths(self) -> NDArray[np.int64]:
         """Characters of the longer side of every row, for batches of similar length."""
-        longer: NDArray[np.int64] = np.maximum(
-            *(pc.utf8_length(self.table[side]).to_numpy().astype(np.int64) for side in ("source", "target"))
-        )
+        sides = (pc.utf8_length(self.table[side]).to_numpy().astype(np.int64) for side in ("source", "target"))
+        longer: NDArray[np.int64] = np.maximum(*sides)
         return longer
 
     def rows(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
@@ -118,8 +100,8 @@ def batches_of(order: NDArray[np.int64], lengths: NDArray[np.int64], size: int, 
     for begin in range(0, len(order), size * BATCHES_PER_POOL):
         pool = order[begin : begin + size * BATCHES_PER_POOL]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        own = [pool[at : at + size] for at in range(0, len(pool) - size + 1, size)]
-        batches += [own[i] for i in rng.permutation(len(own))]
+        alike = [pool[at : at + size] for at in range(0, len(pool) - size + 1, size)]
+        batches += [alike[i] for i in rng.permutation(len(alike))]
     return batches
 
 
@@ -128,14 +110,15 @@ def surface_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(surface(text).encode(), digest_size=8).digest(), signed=True)
 
 
+@dataclass(frozen=True)
 class Collator:
-    """Rows to a PhraseBatch."""
+    """Rows to a PhraseBatch: texts after a prefix, cut at `max_tokens`; spans of up to `max_words` words."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, prefix: str, max_tokens: int, max_words: int, per_sentence: int
-    ) -> None:
-        self.tokenizer, self.prefix, self.max_tokens = tokenizer, prefix, max_tokens
-        self.max_words, self.per_sentence = max_words, per_sentence
+    tokenizer: PreTrainedTokenizerBase
+    prefix: str
+    max_tokens: int
+    max_words: int
+    per_sentence: int
 
     def __call__(self, rows: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> PhraseBatch:
         """At most `per_sentence` phrase pairs of each row, drawn at random, and as many spans of each side that are no
@@ -143,59 +126,97 @@ class Collator:
         texts = [row["source"] for row in rows] + [row["target"] for row in rows]
         tokens = tokenise(self.tokenizer, texts, self.prefix, self.max_tokens)
         ids, mask = padded([t.ids for t in tokens], self.tokenizer.pad_token_id or 0)
-        made: list[list[tuple[int, int, int, int]]] = [[], [], [], []]  # source, target, source and target others
+        kinds: list[list[tuple[int, int, int, int]]] = [[], [], [], []]
+
+        def add(kind: int, sentence: int, places: NDArray[np.int32], edges: NDArray[np.int32]) -> None:
+            for (first, last), (start, end) in zip(places.tolist(), edges.tolist(), strict=True):
+                kinds[kind].append((sentence, first, last, surface_hash(texts[sentence][start:end])))
+
         for number, row in enumerate(rows):
-            spans = np.array(row["spans"], dtype=np.int32).reshape(-1, 4)
-            sides = (number, number + len(rows))
-            found = np.concatenate([_found(tokens[s], spans[:, 2 * i : 2 * i + 2]) for i, s in enumerate(sides)], 1)
-            whole = (found >= 0).all(1)
-            spans, found = spans[whole], found[whole]
-            chosen = rng.permutation(len(spans))[: self.per_sentence]
-            for i, s in enumerate(sides):
-                own, places = spans[:, 2 * i : 2 * i + 2], found[:, 2 * i : 2 * i + 2]
-                made[i] += [
-                    (s, *places[c].tolist(), surface_hash(texts[s][own[c, 0] : own[c, 1]])) for c in chosen.tolist()
-                ]
-                phrases = row.get(("source_phrases", "target_phrases")[i])  # where `spans` are not all of them
-                known = own if phrases is None else np.array(phrases, dtype=np.int32).reshape(-1, 2)
-                others = self._others(tokens[s], known, len(chosen), rng)
-                made[2 + i] += [(s, a, b, surface_hash(texts[s][x:y])) for a, b, x, y in others]
-        return PhraseBatch(torch.from_numpy(ids), torch.from_numpy(mask), *map(_spans, made))
-
-    def _others(
-        self, tokens: Tokenised, phrases: NDArray[np.int32], count: int, rng: np.random.Generator
-    ) -> list[tuple[int, int, int, int]]:
-        """First and last token, start and end of up to `count` random spans of a text that are none of its phrases."""
-        firsts, lasts = word_ngrams(len(tokens.words), self.max_words)
-        spans = np.stack([tokens.words[firsts, 0], tokens.words[lasts, 1]], axis=1)
-        free = np.flatnonzero(~np.isin(span_codes(spans), span_codes(phrases)))
-        chosen = rng.permutation(free)[:count]
-        return list(
-            zip(
-                tokens.bounds[firsts[chosen], 0].tolist(),
-                tokens.bounds[lasts[chosen], 1].tolist(),
-                spans[chosen, 0].tolist(),
-                spans[chosen, 1].tolist(),
-                strict=True,
-            )
-        )
+            edges = np.array(row["spans"], dtype=np.int32).reshape(-1, 2, 2)  # (phrase pairs, sides, start and end)
+            sentences = (number, number + len(rows))
+            places = np.stack([places_of(tokens[s], edges[:, side]) for side, s in enumerate(sentences)], axis=1)
+            readable = (places >= 0).all((1, 2))
+            edges, places = edges[readable], places[readable]
+            chosen = rng.permutation(len(edges))[: self.per_sentence]
+            for side, sentence in enumerate(sentences):
+                add(side, sentence, places[chosen, side], edges[chosen, side])
+                phrases = row.get(ALL_PHRASES[side], edges[:, side])
+                other_places, others = candidates(tokens[sentence], self.max_words)
+                free = np.flatnonzero(~np.isin(span_codes(others), span_codes(np.reshape(phrases, (-1, 2)))))
+                free = rng.permutation(free)[: len(chosen)]
+                add(2 + side, sentence, other_places[free], others[free])
+        spans = tuple(torch.tensor(kind, dtype=torch.int64).reshape(-1, 4) for kind in kinds)
+        return PhraseBatch(torch.from_numpy(ids), torch.from_numpy(mask), spans)
 
 
-def word_ngrams(words: int, longest: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First and last word of every n-gram of up to `longest` of so many words, in lexical order."""
-    return ngrams(np.zeros(words, np.int32), np.ones(words, bool), longest)
+def places_of(tokens: Tokenised, edges: NDArray[np.int32]) -> NDArray[np.int32]:
+    """First and last tokens (spans, 2) of spans of whole words at these characters (spans, 2), -1 for none."""
+    return np.stack([tokens.first_token(edges[:, 0]), tokens.last_token(edges[:, 1])], axis=1)
 
 
-def span_codes(spans: NDArray[np.int32]) -> NDArray[np.int64]:
+def candidates(tokens: Tokenised, longest: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """All spans of up to `longest` words of a text in lexical order: first and last tokens, and start and end, each
+    (spans, 2)."""
+    words = len(tokens.words)
+    firsts, lasts = ngrams(np.zeros(words, np.int32), np.ones(words, bool), longest)
+    places, edges = (np.stack([a[firsts, 0], a[lasts, 1]], axis=1) for a in (tokens.bounds, tokens.words))
+    return places, edges
+
+
+def span_codes(spans: NDArray[Any]) -> NDArray[np.int64]:
     """One number per span of a text (spans, 2)."""
-    codes: NDArray[np.int64] = spans[:, 0].astype(np.int64) << 32 | spans[:, 1]
+    codes: NDArray[np.int64] = spans[:, 0].astype(np.int64) << 32 | spans[:, 1].astype(np.int64)
     return codes
 
 
-def _found(tokens: Tokenised, spans: NDArray[np.int32]) -> NDArray[np.int32]:
-    return np.stack([tokens.first_token(spans[:, 0]), tokens.last_token(spans[:, 1])], axis=1)
+class OtherContexts:
+    """Which rows of a pool have a phrase pair in common: hashes of phrase pairs, sorted, with their rows.
+
+    For CPR, the context-free ablation of CCPR (section 6.2 of the paper), which is trained on the same phrase pairs but
+    shown source and target phrase of a positive example in two sentence pairs that both have this phrase pair.
+    """
+
+    def __init__(self, pool: PhrasePool, rows: NDArray[np.int64], show: bool = True) -> None:
+        with progress(len(rows), "sentence pairs", "phrase pairs in other contexts", show=show) as bar:
+            hashes, owners = [], []
+            for number in rows.tolist():
+                hashes.append(pair_hashes(*pool.rows([number])))
+                owners.append(np.full(len(hashes[-1]), number, np.int64))
+                bar.update()
+        order = np.argsort(np.concatenate(hashes), kind="stable")
+        self.hashes, self.owners = np.concatenate(hashes)[order], np.concatenate(owners)[order]
+
+    def swapped(self, pool: PhrasePool, numbers: Sequence[int], rng: np.random.Generator) -> list[dict[str, Any]]:
+        """For each row its source sentence with the target sentence of another row, and the phrase pairs that both
+        have; a row that shares none with any other keeps its own target sentence and has no phrase pairs."""
+        rows = []
+        for number, row in zip(numbers, pool.rows(numbers), strict=True):
+            hashes = pair_hashes(row)
+            begin, end = (np.searchsorted(self.hashes, hashes, side) for side in ("left", "right"))
+            others = np.concatenate([self.owners[a:b] for a, b in zip(begin, end, strict=True)] or [begin])
+            others = np.unique(others[others != number])
+            partner = pool.rows([int(rng.choice(others))])[0] if len(others) else {**row, "spans": []}
+            rows.append(joined(row, partner))
+        return rows
 
 
-def _spans(rows: list[tuple[int, int, int, int]]) -> Spans:
-    made = torch.tensor(rows, dtype=torch.int64).reshape(-1, 4)
-    return Spans(made[:, :3], made[:, 3])
+def pair_hashes(row: Mapping[str, Any]) -> NDArray[np.int64]:
+    """A hash of both surfaces of each phrase pair of a row."""
+    source, target, pair = row["source"], row["target"], row["pair"]
+    edges = np.array(row["spans"], dtype=np.int32).reshape(-1, 4).tolist()
+    return np.array([surface_hash(f"{pair} {source[a:b]} = {target[c:d]}") for a, b, c, d in edges], dtype=np.int64)
+
+
+def joined(row: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The source of `row` beside the target of `other`, with the phrase pairs of both; `ALL_PHRASES` are those of
+    either text, which are no negative examples of segmentation."""
+    spans, other_spans = (np.array(r["spans"], dtype=np.int32).reshape(-1, 4) for r in (row, other))
+    _, first, second = np.intersect1d(pair_hashes(row), pair_hashes(other), return_indices=True)
+    return {
+        **row,
+        "target": other["target"],
+        "spans": np.concatenate([spans[first, :2], other_spans[second, 2:]], axis=1).ravel().tolist(),
+        ALL_PHRASES[0]: spans[:, :2].ravel().tolist(),
+        ALL_PHRASES[1]: other_spans[:, 2:].ravel().tolist(),
+    }

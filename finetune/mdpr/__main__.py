@@ -25,13 +25,9 @@ def train(options: argparse.Namespace, config: Config, command: str) -> None:
     """Train, evaluating and saving on the way, and write the model."""
     trainer = MdprTrainer(config, Path(options.prepared), Path(options.output), options.device, command)
     data = trainer.data
-    log.info(
-        "%d questions, %d sentence pairs, %d other sentences; development questions in %s",
-        len(data.examples),
-        len(data.pairs),
-        len(data.texts),
-        ", ".join(s.language for s in trainer.dev) or "no language",
-    )
+    sizes = len(data.examples), len(data.pairs), len(data.texts)
+    languages = ", ".join(s.language for s in trainer.dev) or "no language"
+    log.info("%d questions, %d sentence pairs, %d other sentences; development questions in %s", *sizes, languages)
     trainer.train()
     if trainer.accelerator.is_main_process:
         log.info("the passage model is in %s", trainer.output)

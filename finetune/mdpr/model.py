@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file
 
 from finetune.mdpr.config import ModelConfig
@@ -32,96 +31,101 @@ GPU_TOKENS = 32_768
 
 class Towers:
     """The query and the passage encoder, which are one if they are shared; in LoRA tuning both have the same frozen
-    weights in memory."""
+    weights in memory. `before` is the `training.json` of the model that they start from, with the hashes of its
+    weights, or None."""
 
     def __init__(self, config: ModelConfig, device: str, dtype: str, seed: int) -> None:
         self.config = config
         start = passage_model_folder(config.start) if config.start else None
-        if start is not None:
-            _check_start(start, config)
-        whole = start is not None and config.tuning == "full"
-        base = str(start / "passage") if start is not None and whole else config.encoder
-        loaded = load_encoder(base, device, dtype)
-        if whole:
-            loaded = replace(loaded, name=config.encoder)
+        unfit = UserError(
+            f"model.start {config.start!r} does not fit these settings: give its encoder, shared, pooling, rank and "
+            "tuning"
+        )
+        if start is not None and not _fits(MdprSettings.load(start), start, config):
+            raise unfit
+        whole = start if config.tuning == "full" else None  # the folder of a model whose encoders are loaded as such
+        loaded = load_encoder(str(whole / "passage") if whole else config.encoder, device, dtype)
+        loaded = replace(loaded, name=config.encoder)
         self.device, self.fingerprint, self.folder = loaded.device, loaded.fingerprint, loaded.folder
         family = family_of(config.encoder, loaded.folder)
         settings = MdprSettings.of_family(config.encoder, family, config.shared)
         self.settings = replace(settings, pooling=config.pooling or settings.pooling)
         torch.manual_seed(seed)
         self.encoders: dict[Kind, TransformerEncoder] = {}
-        self.models: dict[Kind, Any] = {}
         for kind in self.settings.kinds:
-            own = replace(loaded, model=self._copied(loaded, kind, start if whole else None))
-            encoder = TransformerEncoder(own, self.settings.family(family))
-            encoder.model = self.models[kind] = trainable(own.model, config, encoder.layers)
-            self.encoders[kind] = encoder
-        self.before = self._started(start) if start is not None else None
+            base = replace(loaded, model=self._base(loaded, kind, whole))
+            encoder = self.encoders[kind] = TransformerEncoder(base, self.settings.family(family))
+            encoder.model = trainable(base.model, config, encoder.layers)
+            if start and not whole and not fits_adapter(encoder.model, load_file(start / kind / WEIGHTS)):
+                raise unfit
+        self.before: dict[str, Any] | None = None
+        if start is not None:
+            facts = read_json(start / TRAINING) if (start / TRAINING).is_file() else {}
+            self.before = {"weights": weights_of(start), **facts}
 
-    def _copied(self, loaded: LoadedEncoder, kind: Kind, start: Path | None) -> Any:
-        """The base model for one encoder: the first one takes it, a second one its own copy of what is trained."""
+    def _base(self, loaded: LoadedEncoder, kind: Kind, whole: Path | None) -> Any:
+        """The base model for one encoder: that of passages takes it, that of queries its own copy of what is
+        trained."""
         if kind == "passage":
             return loaded.model
-        if start is not None:
-            return load_encoder(str(start / kind), str(loaded.device), "float32").model
+        if whole is not None:
+            return load_encoder(str(whole / kind), str(loaded.device), "float32").model
         frozen = {id(p): p for p in loaded.model.parameters()} if self.config.tuning == "lora" else {}
         return copy.deepcopy(loaded.model, frozen)
 
-    def _started(self, start: Path) -> dict[str, Any]:
-        """Give the encoders the weights of a trained model; returns its `training.json` and the hash of its weights."""
-        for kind, model in self.models.items():
-            if isinstance(model, PeftModel) and not fits_adapter(model, load_file(start / kind / WEIGHTS)):
-                raise _unfit(self.config)
-        before: dict[str, Any] = read_json(start / TRAINING) if (start / TRAINING).is_file() else {}
-        return {"weights": weights_of(start), **before}
+    def encoder(self, kind: Kind) -> TransformerEncoder:
+        """The encoder of texts of that kind."""
+        return self.encoders.get(kind, self.encoders["passage"])
 
     @property
     def parameters(self) -> Mapping[str, torch.nn.Parameter]:
         """What is trained, by name."""
         return {
             f"{kind}.{name}": parameter
-            for kind, model in self.models.items()
-            for name, parameter in model.named_parameters()
+            for kind, encoder in self.encoders.items()
+            for name, parameter in encoder.model.named_parameters()
             if parameter.requires_grad
         }
 
     def token_ids(self, texts: Sequence[str], kind: Kind, max_tokens: int) -> list[list[int]]:
         """The tokens of texts, which are cut at `max_tokens`."""
-        encoder = self.encoders.get(kind, self.encoders["passage"])
-        prefix = encoder.family.prefix(kind)
-        longest = min(max_tokens, encoder.max_tokens)
-        ids: list[list[int]] = encoder.tokenizer(
-            [prefix + text for text in texts], truncation=True, max_length=longest
-        )["input_ids"]
+        encoder = self.encoder(kind)
+        prefixed = [encoder.family.prefix(kind) + text for text in texts]
+        limit = min(max_tokens, encoder.max_tokens)
+        ids: list[list[int]] = encoder.tokenizer(prefixed, truncation=True, max_length=limit)["input_ids"]
         return ids
 
     def vectors(self, ids: Sequence[Sequence[int]], kind: Kind) -> torch.Tensor:
         """L2-normalised vectors (texts, dimension), float32 with gradients, of texts with these token ids."""
-        encoder = self.encoders.get(kind, self.encoders["passage"])
+        encoder = self.encoder(kind)
         order: list[int] = []
-        made = []
+        parts = []
         tokens = TOKENS_PER_BATCH if self.device.type == "cpu" else GPU_TOKENS
         for rows, input_ids, mask in batches(ids, encoder.tokenizer.pad_token_id or 0, tokens):
             mask = mask.to(self.device)
             with encoder.autocast():
                 output = encoder.model(input_ids=input_ids.to(self.device), attention_mask=mask)
-            made.append(encoder.pool(output, mask))
+            parts.append(encoder.pool(output, mask))
             order += rows
-        back = torch.empty(len(order), dtype=torch.int64)
-        back[torch.tensor(order)] = torch.arange(len(order))
-        return torch.cat(made)[back.to(self.device)]
+        return torch.cat(parts)[torch.tensor(order).argsort().to(self.device)]
 
     def encode(self, texts: Sequence[str], kind: Kind) -> Floats:
         """Vectors without gradients, as the saved model makes them."""
-        return self.encoders.get(kind, self.encoders["passage"]).encode(texts, kind)
+        return self.encoder(kind).encode(texts, kind)
 
     def save(self, folder: Path) -> None:
-        """Write the passage model."""
+        """Write the passage model.
+
+        What a sentence-transformers model has above its transformer (pooling, a dense layer) is put beside new weights.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        for kind, model in self.models.items():
-            save_trained(model, self.encoders[kind].tokenizer, folder / kind)
-            if self.config.tuning == "full" and self.folder is not None:
-                _copy_modules(self.folder, folder / kind)
+        base = self.folder if self.config.tuning == "full" else None
+        for kind, encoder in self.encoders.items():
+            save_trained(encoder.model, encoder.tokenizer, folder / kind)
+            if base is not None and (base / MODULES).is_file():
+                for path in filter(None, (module["path"] for module in read_json(base / MODULES))):
+                    shutil.copytree(base / path, folder / kind / path, dirs_exist_ok=True)
+                shutil.copyfile(base / MODULES, folder / kind / MODULES)
         self.settings.save(folder)
 
 
@@ -130,27 +134,8 @@ def weights_of(folder: Path) -> list[str]:
     return [folder_fingerprint(folder / kind, (".safetensors",)) for kind in MdprSettings.load(folder).kinds]
 
 
-def _copy_modules(base: Path, folder: Path) -> None:
-    """Put what a sentence-transformers model has above its transformer (pooling, a dense layer) beside its new
-    weights."""
-    if not (base / MODULES).is_file():
-        return
-    for module in read_json(base / MODULES):
-        if module["path"]:
-            shutil.copytree(base / module["path"], folder / module["path"], dirs_exist_ok=True)
-    shutil.copyfile(base / MODULES, folder / MODULES)
-
-
-def _check_start(start: Path, config: ModelConfig) -> None:
-    """Raise UserError for a model of another backbone, pooling, number of encoders or tuning."""
-    found = MdprSettings.load(start)
-    adapted = all((start / kind / WEIGHTS).is_file() for kind in found.kinds)
-    same = (found.encoder, found.shared, adapted) == (config.encoder, config.shared, config.tuning == "lora")
-    if not same or (config.pooling and config.pooling != found.pooling):
-        raise _unfit(config)
-
-
-def _unfit(config: ModelConfig) -> UserError:
-    return UserError(
-        f"model.start {config.start!r} does not fit these settings: give its encoder, shared, pooling, rank and tuning"
-    )
+def _fits(settings: MdprSettings, folder: Path, config: ModelConfig) -> bool:
+    """Whether a model has the backbone, pooling, number of encoders and tuning of a configuration."""
+    adapted = all((folder / kind / WEIGHTS).is_file() for kind in settings.kinds)
+    same = (settings.encoder, settings.shared, adapted) == (config.encoder, config.shared, config.tuning == "lora")
+    return same and config.pooling in ("", settings.pooling)

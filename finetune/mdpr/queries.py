@@ -22,6 +22,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -29,15 +30,14 @@ from typing import Any
 
 import numpy as np
 
-from finetune.mdpr.negatives import with_bm25_negatives
-from finetune.mdpr.relevance import Example, Passage, json_rows, write_examples
-from finetune.mdpr.texts import texts_of_test_sets
+from finetune.mdpr.data import texts_of_test_sets
+from finetune.mdpr.relevance import Example, Passage, json_rows, with_bm25_negatives, write_examples
 from prompts.builder import query_prompt, question_of
 from rag_mt.base.console import OK, Parser, add_model_options, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
-from rag_mt.base.types import LanguageModel, Origin, Skips
+from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.document_runs import Document, document_runs, passages
 from rag_mt.formats.parallel import letters_and_digits, training_file
 from rag_mt.llm import open_llm
@@ -65,8 +65,7 @@ def corpus_documents(data: Path, code: str, skips: Skips) -> Iterator[Document]:
     """The documents of `DATA/train/LL-en.tsv` in the other language, without those that hold a sentence of a
     development or test set."""
     excluded = texts_of_test_sets(data)
-    path = training_file(data, f"{code}-en")
-    for _, document in document_runs(path, code, skips):
+    for _, document in document_runs(training_file(data, f"{code}-en"), code, skips):
         if excluded.isdisjoint(letters_and_digits(sentence) for sentence in document.sentences):
             yield document
         else:
@@ -84,54 +83,55 @@ def listed_documents(name: str, code: str, skips: Skips) -> Iterator[Document]:
             skips.add(Origin(name, number), "without title and text")
 
 
-def cut(documents: Iterable[Document]) -> list[list[Passage]]:
-    """The passages of each document that are long enough; their title is that of the document."""
-    made = []
+def cut(documents: Iterable[Document]) -> Iterator[list[Passage]]:
+    """The passages of each document that has any that are long enough; their title is that of the document."""
     for document in documents:
-        texts = [p.text for p in passages(document) if len(words_of(p.text)) >= PASSAGE_WORDS]
         name = f"{document.language}:{document.origin}"
-        made.append([Passage(f"{name}#{n}", text, document.title) for n, text in enumerate(texts)])
-    return [own for own in made if own]
+        if texts := [p.text for p in passages(document) if len(words_of(p.text)) >= PASSAGE_WORDS]:
+            yield [Passage(f"{name}#{n}", text, document.title) for n, text in enumerate(texts)]
 
 
-def weak_examples(documents: Sequence[Sequence[Passage]], method: str, code: str, skips: Skips) -> list[Example]:
-    """One question per document: its title, or the first sentence of its first passage; questions that are too short or
+def weak_examples(chosen: Sequence[Passage], method: str, code: str, skips: Skips) -> Iterator[Example]:
+    """One question per first passage of a document: its title, or its first sentence; questions that are too short or
     too long, and those with nearly nothing to be found, go to `skips`."""
-    made = []
     fewest = 1 if method == "titles" else FEWEST_WORDS
-    for number, own in enumerate(documents):
-        passage = own[0]
+    for number, passage in enumerate(chosen):
         if method == "titles":
             query, text = passage.title, passage.text
         else:
-            first, *rest = [span.of(passage.text) for span in split(passage.text, code)]
-            query, text = first, " ".join(rest)
+            query, *rest = [span.of(passage.text) for span in split(passage.text, code)]
+            text = " ".join(rest)
         if not fewest <= len(words_of(query)) <= MOST_WORDS:
             skips.add(Origin(passage.id), f"questions without {fewest} to {MOST_WORDS} words")
         elif len(words_of(text)) < PASSAGE_WORDS // 2:
             skips.add(Origin(passage.id), "questions with too little text below them")
         else:
-            made.append(Example(str(number), query, (replace(passage, text=text),), (), code))
-    return made
+            yield Example(str(number), query, (replace(passage, text=text),), (), code)
 
 
 def generated_examples(
-    documents: Sequence[Sequence[Passage]], code: str, llm: LanguageModel, journal: RecordJournal, skips: Skips
+    options: argparse.Namespace, chosen: Sequence[Passage], journal_path: Path, skips: Skips
 ) -> Iterator[Example]:
-    """What a language model asks about the first passage of each document; answers without a question, questions that
-    are too short or too long and copies of the passage go to `skips`."""
-    chosen = [own[0] for own in documents]
-    bar = progress(len(chosen), "passages", "asking", initial=journal.kept)
-    left = [n for n in range(len(chosen)) if n not in journal.found]
-    answers = {n: str(record["answer"]) for n, record in journal.found.items()}
-    for begin in range(0, len(left), AT_ONCE):
-        numbers = left[begin : begin + AT_ONCE]
-        found = complete(llm, [query_prompt(chosen[n].text, code, llm) for n in numbers], NEW_TOKENS)
-        records = [{"answer": completion.text} for completion in found]
-        journal.add_records(numbers, records)
-        answers |= {n: record["answer"] for n, record in zip(numbers, records, strict=True)}
-        bar.update(len(numbers))
-    bar.close()
+    """What a language model asks about passages; answers without a question, questions that are too short or too long
+    and copies of the passage go to `skips`. The answers stay in the journal."""
+    code = options.language
+    llm = open_llm(options.llm, adapter=options.adapter, device=options.device, dtype=options.dtype)
+    settings: Mapping[str, Any] = {
+        "llm": llm.fingerprint,
+        "prompts": settings_hash(query_prompt("", code, llm).text),
+        "passages": settings_hash([passage.text for passage in chosen]),
+    }
+    with closing(RecordJournal(journal_path, settings, options.restart)) as journal:
+        answers = {number: record["answer"] for number, record in journal.found.items()}
+        left = [number for number in range(len(chosen)) if number not in answers]
+        with progress(len(chosen), "passages", "asking", initial=journal.kept) as bar:
+            for begin in range(0, len(left), AT_ONCE):
+                numbers = left[begin : begin + AT_ONCE]
+                completions = complete(llm, [query_prompt(chosen[n].text, code, llm) for n in numbers], NEW_TOKENS)
+                texts = [completion.text for completion in completions]
+                journal.add_records(numbers, [{"answer": text} for text in texts])
+                answers.update(zip(numbers, texts, strict=True))
+                bar.update(len(numbers))
     for number, passage in enumerate(chosen):
         query = question_of(answers[number])
         if not FEWEST_WORDS <= len(words_of(query)) <= MOST_WORDS:
@@ -147,21 +147,10 @@ def findable(examples: Sequence[Example], collection: Sequence[Passage], code: s
     word with its passage is seldom about it."""
     if not examples:
         return []
-    found = Bm25.build([p.text for p in collection], code)
-    _, best = found.top(found.queries([e.query for e in examples], code), rank)
-    ids = [p.id for p in collection]
-    return [
-        e
-        for e, row in zip(examples, best.tolist(), strict=True)
-        if e.positives[0].id in {ids[n] for n in row if n >= 0}
-    ]
-
-
-def without_titles(examples: Iterable[Example]) -> Iterator[Example]:
-    """The examples with passages as bare text: a title that is the question would answer it."""
-    for e in examples:
-        positives, negatives = (tuple(replace(p, title="") for p in own) for own in (e.positives, e.negatives))
-        yield replace(e, positives=positives, negatives=negatives)
+    terms = Bm25.build([p.text for p in collection], code)
+    _, best = terms.top(terms.queries([e.query for e in examples], code), rank)
+    hits = [{collection[n].id for n in row if n >= 0} for row in best.tolist()]
+    return [example for example, ids in zip(examples, hits, strict=True) if example.positives[0].id in ids]
 
 
 def make(options: argparse.Namespace) -> int:
@@ -176,88 +165,64 @@ def make(options: argparse.Namespace) -> int:
         documents = corpus_documents(Path(options.data), code, skips)
     else:
         raise UserError("no documents are named: give --data DIR or --documents FILE")
-    every = cut(islice(documents, options.read))
+    every = list(cut(islice(documents, options.read)))
     if not every:
         raise UserError(f"there is no document with a heading in {code}: give others with --documents FILE")
     if next(iter(documents), None) is not None:
         log.warning("only the first %d documents are read: --read takes more", options.read)
     order = np.random.default_rng(options.seed).permutation(len(every))[: options.limit]
-    chosen = [every[n] for n in sorted(order.tolist())]
-    collection = [passage for own in every for passage in own]
+    chosen = [every[n][0] for n in sorted(order.tolist())]
+    collection = [passage for document in every for passage in document]
     journal = folder / f"generated-{code}.journal"
     if method == "generated":
-        made = findable(_generated(options, chosen, journal, skips), collection, code, options.rank)
+        questions = list(generated_examples(options, chosen, journal, skips))
+        examples = findable(questions, collection, code, options.rank)
     else:
-        made = weak_examples(chosen, method, code, skips)
-    if not made:
+        examples = list(weak_examples(chosen, method, code, skips))
+    if not examples:
         raise UserError(f"no question could be made in {code} ({skips.summary()}): give more or other documents")
-    mined = with_bm25_negatives(made, collection, code, options.depth, related=False)
     rng = np.random.default_rng([options.seed, 1])
-    kept = [replace(e, negatives=_drawn(e.negatives, options.negatives, rng)) for e in mined]
     path = folder / f"{method}-{code}.jsonl"
-    write_examples(path, without_titles(kept))
+    mined = with_bm25_negatives(examples, collection, code, options.depth, related=False)
+    write_examples(path, (_shortened(example, options.negatives, rng) for example in mined))
     if method == "generated":
         journal.unlink()
-    sys.stdout.write(f"{path}: {len(kept)} questions from {len(chosen)} of {len(every)} documents\n")
+    sys.stdout.write(f"{path}: {len(mined)} questions from {len(chosen)} of {len(every)} documents\n")
     if skips.total:
         sys.stdout.write(skips.summary() + "\n")
     return OK
 
 
-def _drawn(negatives: Sequence[Passage], count: int, rng: np.random.Generator) -> tuple[Passage, ...]:
-    """`count` of the negatives at random, best first."""
-    chosen = np.sort(rng.permutation(len(negatives))[:count]).tolist()
-    return tuple(negatives[n] for n in chosen)
-
-
-def _generated(
-    options: argparse.Namespace, chosen: Sequence[Sequence[Passage]], path: Path, skips: Skips
-) -> list[Example]:
-    """The examples of a language model, whose answers stay in the journal `path`."""
-    llm = open_llm(options.llm, adapter=options.adapter, device=options.device, dtype=options.dtype)
-    settings: Mapping[str, Any] = {
-        "llm": llm.fingerprint,
-        "prompts": settings_hash(query_prompt("", options.language, llm).text),
-        "passages": settings_hash([own[0].text for own in chosen]),
-    }
-    journal = RecordJournal(path, settings, options.restart)
-    try:
-        return list(generated_examples(chosen, options.language, llm, journal, skips))
-    finally:
-        journal.close()
+def _shortened(example: Example, count: int, rng: np.random.Generator) -> Example:
+    """The example with `count` of its negatives at random, best first, and bare passages: a title that is the question
+    would answer it."""
+    rows = np.sort(rng.permutation(len(example.negatives))[:count]).tolist()
+    positives, negatives = example.positives, [example.negatives[n] for n in rows]
+    bare = [tuple(replace(p, title="") for p in passages) for passages in (positives, negatives)]
+    return replace(example, positives=bare[0], negatives=bare[1])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(
-        prog="python -m finetune.mdpr.queries", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        "python -m finetune.mdpr.queries", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--language", required=True, metavar="LL", help="the language of questions and passages")
-    parser.add_argument("--method", choices=METHODS, default="titles", help="where the questions come from")
-    parser.add_argument("--prepared", required=True, metavar="DIR", help="made by `python -m finetune.mdpr.data`")
-    parser.add_argument("--data", metavar="DIR", help="folder with train/LL-en.tsv, whose documents are taken")
-    parser.add_argument("--documents", metavar="FILE", help="documents instead: JSON lines, or an hf: data set")
-    parser.add_argument("--limit", type=positive, default=2000, metavar="N", help="documents (default: 2000)")
-    parser.add_argument(
-        "--read",
-        type=positive,
-        default=MOST_DOCUMENTS,
-        metavar="N",
-        help=f"documents to choose from ({MOST_DOCUMENTS})",
-    )
-    parser.add_argument("--depth", type=positive, default=1000, metavar="N", help="BM25 hits per question (1000)")
-    parser.add_argument("--negatives", type=positive, default=30, metavar="N", help="of them that are kept (30)")
-    parser.add_argument(
-        "--rank",
-        type=positive,
-        default=20,
-        metavar="N",
-        help="generated questions must find their passage\nby BM25 among the best N (20)",
-    )
-    parser.add_argument("--llm", default=DEFAULT_LLM, help="the language model that asks (default: %(default)s)")
-    parser.add_argument("--adapter", metavar="DIR", help="its adapter (default: none)")
-    parser.add_argument("--seed", type=int, default=1, help="of what is drawn (default: 1)")
-    parser.add_argument("--restart", action="store_true", help="forget what an interrupted run generated")
+    add = parser.add_argument
+    add("--language", required=True, metavar="LL", help="the language of questions and passages")
+    add("--method", choices=METHODS, default="titles", help="where the questions come from")
+    add("--prepared", required=True, metavar="DIR", help="made by `python -m finetune.mdpr.data`")
+    add("--data", metavar="DIR", help="folder with train/LL-en.tsv, whose documents are taken")
+    add("--documents", metavar="FILE", help="documents instead: JSON lines, or an hf: data set")
+    add("--limit", type=positive, default=2000, metavar="N", help="documents (default: 2000)")
+    add("--read", type=positive, default=MOST_DOCUMENTS, metavar="N", help="documents to choose from (%(default)s)")
+    add("--depth", type=positive, default=1000, metavar="N", help="BM25 hits per question (1000)")
+    add("--negatives", type=positive, default=30, metavar="N", help="of them that are kept (30)")
+    rank_help = "generated questions must find their passage\nby BM25 among the best N (20)"
+    add("--rank", type=positive, default=20, metavar="N", help=rank_help)
+    add("--llm", default=DEFAULT_LLM, help="the language model that asks (default: %(default)s)")
+    add("--adapter", metavar="DIR", help="its adapter (default: none)")
+    add("--seed", type=int, default=1, help="of what is drawn (default: 1)")
+    add("--restart", action="store_true", help="forget what an interrupted run generated")
     add_model_options(parser)
     return run(make, parser.parse_args(arguments))
 

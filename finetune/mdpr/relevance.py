@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.opening import open_bytes, read_lines
 from rag_mt.formats.reading import PREFIX, hub_rows
+from retrievers.bm25 import Bm25
 
 CHUNK = 1 << 20
 LONGEST_LINE = 10_000_000
@@ -75,6 +76,10 @@ def read_examples(form: str, name: str, language: str, skips: Skips) -> Iterator
 
 def write_examples(path: Path, examples: Iterable[Example]) -> int:
     """Write JSON lines; returns their number."""
+
+    def packed(passages: Iterable[Passage]) -> list[dict[str, str]]:
+        return [{"docid": p.id, "title": p.title, "text": p.text} for p in passages]
+
     count = 0
     with whole_file(path) as part, part.open("w", encoding="utf-8") as file:
         for example in examples:
@@ -82,42 +87,72 @@ def write_examples(path: Path, examples: Iterable[Example]) -> int:
                 "query_id": example.id,
                 "query": example.query,
                 "language": example.language,
-                "positive_passages": [_packed(p) for p in example.positives],
-                "negative_passages": [_packed(p) for p in example.negatives],
+                "positive_passages": packed(example.positives),
+                "negative_passages": packed(example.negatives),
             }
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += 1
     return count
 
 
-def _packed(passage: Passage) -> dict[str, str]:
-    return {"docid": passage.id, "title": passage.title, "text": passage.text}
+def with_bm25_negatives(
+    examples: Sequence[Example], collection: Sequence[Passage], language: str, depth: int, related: bool = True
+) -> list[Example]:
+    """The examples, each with its `depth` best other passages of the collection in place of its negatives, best first:
+    passages that share terms with a question without answering it.
+
+    The relevant passages of an example and, unless `related`, the other passages with a relevant one's title (parts of
+    the same document) are no negatives.
+    """
+    terms = Bm25.build([p.shown for p in collection], language)
+    by_id: dict[str, list[int]] = {}
+    by_title: dict[str, list[int]] = {}
+    for number, passage in enumerate(collection):
+        by_id.setdefault(passage.id, []).append(number)
+        if passage.title and not related:
+            by_title.setdefault(passage.title, []).append(number)
+    without = [
+        [number for p in example.positives for number in (*by_id.get(p.id, ()), *by_title.get(p.title, ()))]
+        for example in examples
+    ]
+    _, best = terms.top(terms.queries([e.query for e in examples], language), depth, without)
+    return [
+        replace(example, negatives=tuple(collection[n] for n in row if n >= 0))
+        for example, row in zip(examples, best.tolist(), strict=True)
+    ]
+
+
+def json_rows(name: str) -> Iterator[dict[str, Any]]:
+    """The rows of a file of JSON lines or of an `hf:` data set; raises UserError for a line that is no object."""
+    if name.startswith(PREFIX):
+        yield from hub_rows(name)
+        return
+    for number, line in enumerate(_lines(Path(name)), 1):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise UserError(f"{name}:{number} is no JSON object: expected one in each line")
+        yield row
+
+
+def passage_of(row: Mapping[str, Any]) -> Passage:
+    """The passage of a JSON object with `docid`, `text` and maybe `title`."""
+    return Passage(str(row["docid"]), row["text"], row.get("title") or "")
 
 
 def _jsonl(name: str, language: str) -> Iterator[Example]:
     for number, row in enumerate(json_rows(name), 1):
         try:
-            yield Example(
-                str(row["query_id"]),
-                row["query"],
-                tuple(map(_passage, row["positive_passages"])),
-                tuple(map(_passage, row.get("negative_passages") or ())),
-                row.get("language") or language,
-            )
+            positives, negatives = row["positive_passages"], row.get("negative_passages") or ()
+            passages = tuple(map(passage_of, positives)), tuple(map(passage_of, negatives))
+            yield Example(str(row["query_id"]), row["query"], *passages, row.get("language") or language)
         except (KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{name}:{number} is no question of format jsonl: expected query_id, query, positive_passages and "
                 "negative_passages"
             ) from error
-
-
-def json_rows(name: str) -> Iterator[dict[str, Any]]:
-    """The rows of a file of JSON lines or of an `hf:` data set; raises UserError for a line that is no object."""
-    return hub_rows(name) if name.startswith(PREFIX) else _json_lines(Path(name))
-
-
-def _passage(row: Mapping[str, Any]) -> Passage:
-    return Passage(str(row["docid"]), row["text"], row.get("title") or "")
 
 
 def _dpr(name: str, language: str) -> Iterator[Example]:
@@ -137,6 +172,26 @@ def _context(row: Mapping[str, Any]) -> Passage:
     return Passage(str(key), row["text"], row.get("title") or "")
 
 
+def _json_array(path: Path) -> Iterator[dict[str, Any]]:
+    """The elements of a JSON array, one after the other: such files are larger than memory."""
+    decoder = json.JSONDecoder()
+    with open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8") as file:
+        text = file.read(CHUNK).lstrip()
+        if not text.startswith("["):
+            raise UserError(f"{path} is no JSON array of questions: choose another format with --relevance")
+        text = text[1:]
+        while not (text := text.lstrip(" \t\r\n,")).startswith("]"):
+            try:
+                element, end = decoder.raw_decode(text)
+            except ValueError:
+                if not (chunk := file.read(CHUNK)):
+                    raise UserError(f"{path} breaks off or is no JSON: fetch it again") from None
+                text += chunk
+                continue
+            yield element
+            text = text[end:]
+
+
 def _trec(name: str, language: str) -> Iterator[Example]:
     """Topics (id, text), judgements (query, 0, passage, grade) and the passages that are judged."""
     folder = Path(name)
@@ -146,19 +201,15 @@ def _trec(name: str, language: str) -> Iterator[Example]:
         query, _, passage, grade, *_ = [*line.split(), "", "", "", ""]
         judged.setdefault(query, ([], []))[0 if grade not in ("", "0") else 1].append(passage)
     wanted = {key for both in judged.values() for keys in both for key in keys}
-    passages = {p.id: p for p in _collection(folder) if p.id in wanted}
+    passages = {p.id: p for p in read_collection(folder) if p.id in wanted}
     for query, both in judged.items():
         if query in queries:
             positives, negatives = (tuple(passages[k] for k in keys if k in passages) for keys in both)
             yield Example(query, queries[query], positives, negatives, language)
 
 
-def read_collection(folder: Path) -> list[Passage]:
+def read_collection(folder: Path) -> Iterator[Passage]:
     """All passages of a folder of format `trec`."""
-    return list(_collection(folder))
-
-
-def _collection(folder: Path) -> Iterator[Passage]:
     files = sorted(path for pattern in COLLECTIONS for path in folder.glob(pattern))
     if not files:
         raise UserError(f"{folder} holds no collection: expected one of {', '.join(COLLECTIONS)}")
@@ -166,17 +217,17 @@ def _collection(folder: Path) -> Iterator[Passage]:
         if ".tsv" in path.suffixes:
             yield from (Passage(key, text) for key, text in _two_columns(path))
         else:
-            for row in _json_lines(path):
+            for row in json_rows(str(path)):
                 key = row.get("docid") or row.get("id") or row.get("_id")
                 yield Passage(str(key), row.get("text") or row.get("contents") or "", row.get("title") or "")
 
 
 def _one_of(folder: Path, patterns: tuple[str, ...]) -> Path:
-    found = sorted({path for pattern in patterns for path in folder.glob(pattern)})
-    if len(found) != 1:
-        named = ", ".join(p.name for p in found) or "none"
+    files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
+    if len(files) != 1:
+        named = ", ".join(p.name for p in files) or "none"
         raise UserError(f"{folder} has {named} for {' or '.join(patterns)}: expected one file, such as that of train")
-    return found[0]
+    return files[0]
 
 
 def _two_columns(path: Path) -> Iterator[tuple[str, str]]:
@@ -189,41 +240,6 @@ def _two_columns(path: Path) -> Iterator[tuple[str, str]]:
 
 def _lines(path: Path) -> Iterator[str]:
     return (line.text for line in read_lines(path, Skips(), LONGEST_LINE) if line.text)
-
-
-def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(_lines(path), 1):
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict):
-            raise UserError(f"{path}:{number} is no JSON object: expected one in each line")
-        yield row
-
-
-def _json_array(path: Path) -> Iterator[dict[str, Any]]:
-    """The elements of a JSON array, one after the other: such files are larger than memory."""
-    decoder, text, more = json.JSONDecoder(), "", True
-    with open_bytes(path) as raw, io.TextIOWrapper(raw, "utf-8") as file:
-        text = file.read(CHUNK).lstrip()
-        if not text.startswith("["):
-            raise UserError(f"{path} is no JSON array of questions: choose another format with --relevance")
-        text = text[1:]
-        while True:
-            text = text.lstrip(" \t\r\n,")
-            if text.startswith("]"):
-                return
-            try:
-                element, end = decoder.raw_decode(text)
-            except ValueError:
-                chunk = file.read(CHUNK) if more else ""
-                if not chunk:
-                    raise UserError(f"{path} breaks off or is no JSON: fetch it again") from None
-                text += chunk
-                continue
-            yield element
-            text = text[end:]
 
 
 FORMATS: Mapping[str, Callable[[str, str], Iterator[Example]]] = {"dpr": _dpr, "jsonl": _jsonl, "trec": _trec}

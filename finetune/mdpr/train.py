@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from finetune.losses.language_contrastive import language_contrastive
 from finetune.losses.retrieval import retrieval
 from finetune.losses.semantic_contrastive import semantic_contrastive
-from finetune.mdpr.batches import TrainingData
+from finetune.mdpr.batches import MdprBatch, TrainingData
 from finetune.mdpr.config import Config
 from finetune.mdpr.dev import dev_scores, read_dev
 from finetune.mdpr.model import Towers
@@ -23,20 +23,7 @@ from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.paths import cache_dir, whole_file
 
 
-@dataclass(frozen=True)
-class MdprBatch:
-    """Token ids of questions and passages, with `relevant` and `left_out` as in `Retrieval`; and of the sentences of
-    the contrastive losses: the first and then the second ones of `pairs` pairs, then others."""
-
-    queries: Sequence[Sequence[int]]
-    passages: Sequence[Sequence[int]]
-    relevant: Sequence[int]
-    left_out: torch.Tensor
-    sentences: Sequence[Sequence[int]] = ()
-    pairs: int = 0
-
-
-class MdprTrainer(Trainer[MdprBatch]):
+class MdprTrainer(Trainer[MdprBatch[list[int]]]):
     """A training run of the encoders of questions and passages."""
 
     losses_shown = ("retrieval", "semantic", "language")
@@ -44,27 +31,19 @@ class MdprTrainer(Trainer[MdprBatch]):
     unit = "questions"
     measure_first = True
 
-    def __init__(
-        self,
-        config: Config,
-        prepared: Path,
-        output: Path,
-        device: str = "auto",
-        command: str = "python -m finetune.mdpr",
-    ) -> None:
+    def __init__(self, config: Config, prepared: Path, output: Path, device: str = "auto", command: str = "") -> None:
         super().__init__(output, device, command)
-        self.config, self.prepared = config, prepared
-        training = config.training
+        self.config, self.prepared, training = config, prepared, config.training
         self.data = TrainingData(prepared, config.data, training)
         self.towers = Towers(config.model, self.device_name, training.dtype, training.seed)
         self.before = self.towers.before
+        self.start = self.before and self.before["weights"]
         self.dev = read_dev(prepared / "dev", training.dev_queries)
-        start = self.before and self.before["weights"]
-        key = settings_hash([config.as_dict(), self.towers.fingerprint, self.data.fingerprint, start])
+        key = settings_hash([config.as_dict(), self.towers.fingerprint, self.data.fingerprint, self.start])
         groups = [Group(self.towers.parameters, training.learning_rate)]
-        self.begin(training, groups, list(self.towers.models.values()), key)
+        self.begin(training, groups, [encoder.model for encoder in self.towers.encoders.values()], key)
 
-    def batch(self, step: int) -> MdprBatch:
+    def batch(self, step: int) -> MdprBatch[list[int]]:
         """The tokens of the questions, passages and sentences of a step."""
         number, data, training = self.number(step), self.config.data, self.config.training
         asked = self.data.retrieval(number)
@@ -72,18 +51,19 @@ class MdprTrainer(Trainer[MdprBatch]):
         passages = self.towers.token_ids(asked.passages, "passage", data.passage_tokens)
         if not (training.semantic_weight or training.language_weight):
             return MdprBatch(queries, passages, asked.relevant, asked.left_out)
-        texts = self.data.sentences(number)
-        sentences = self.towers.token_ids([*texts.first, *texts.second, *texts.others], "passage", data.sentence_tokens)
-        return MdprBatch(queries, passages, asked.relevant, asked.left_out, sentences, len(texts.first))
+        pairs, others = self.data.sentences(number)
+        texts = [*(first for first, _ in pairs), *(second for _, second in pairs), *others]
+        sentences = self.towers.token_ids(texts, "passage", data.sentence_tokens)
+        return MdprBatch(queries, passages, asked.relevant, asked.left_out, sentences, len(pairs))
 
-    def backward(self, batch: MdprBatch) -> dict[str, float]:
+    def backward(self, batch: MdprBatch[list[int]]) -> dict[str, float]:
         """Equation 4. Each loss passes its gradients on before the next one is computed, so that the memory is that of
         the largest."""
         self.seed_dropout(self.number(self.step))
         losses = {"retrieval": self._retrieval(batch)}
         return losses | self._contrastive(batch) if batch.sentences else losses
 
-    def _retrieval(self, batch: MdprBatch) -> float:
+    def _retrieval(self, batch: MdprBatch[list[int]]) -> float:
         """L_IR (equation 1)."""
         queries = self.towers.vectors(batch.queries, "query")
         passages = self.towers.vectors(batch.passages, "passage")
@@ -92,20 +72,21 @@ class MdprTrainer(Trainer[MdprBatch]):
         loss.backward()
         return float(loss.detach())
 
-    def _contrastive(self, batch: MdprBatch) -> dict[str, float]:
+    def _contrastive(self, batch: MdprBatch[list[int]]) -> dict[str, float]:
         """L_semaCL and L_langCL (equations 2 and 3), weighted, of the passage encoder; both read the same vectors."""
         training = self.config.training
         vectors = self.towers.vectors(batch.sentences, "passage")
         first, second, others = vectors.tensor_split([batch.pairs, 2 * batch.pairs])
-        parts = {}
+        losses, weighted = {}, []
         if training.semantic_weight:
-            parts["semantic"] = semantic_contrastive(first, second, training.semantic_temperature)
+            losses["semantic"] = semantic_contrastive(first, second, training.semantic_temperature)
+            weighted.append(training.semantic_weight * losses["semantic"])
         if training.language_weight and len(vectors) > 2:  # fewer where a sentence came twice
-            parts["language"] = language_contrastive(first, second, others)
-        weights = {"semantic": training.semantic_weight, "language": training.language_weight}
-        if parts:
-            torch.stack([weights[name] * part for name, part in parts.items()]).sum().backward()
-        return {name: float(part.detach()) for name, part in parts.items()}
+            losses["language"] = language_contrastive(first, second, others)
+            weighted.append(training.language_weight * losses["language"])
+        if weighted:
+            torch.stack(weighted).sum().backward()
+        return {name: float(loss.detach()) for name, loss in losses.items()}
 
     def evaluate(self) -> dict[str, float]:
         """The development scores of the model as it is."""
@@ -116,8 +97,7 @@ class MdprTrainer(Trainer[MdprBatch]):
         """`evaluate`; before the first step it is kept in the cache for all runs that start with this model."""
         if self.step:
             return self.evaluate()
-        before, model = self.before, asdict(self.config.model)
-        start = [self.towers.fingerprint, before and before["weights"], model, self.config.training.dtype]
+        start = [self.towers.fingerprint, self.start, asdict(self.config.model), self.config.training.dtype]
         asked = [[s.language, s.queries, [sorted(ids) for ids in s.relevant], s.passages] for s in self.dev]
         path = cache_dir() / "mdpr-before" / f"{settings_hash([__version__, start, asked])}.json"
         if not path.is_file():

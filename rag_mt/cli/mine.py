@@ -6,11 +6,9 @@ import argparse
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rag_mt.base.console import OK, PARTLY, add_model_options, note, positive, progress
 from rag_mt.base.defaults import DEFAULT_ENCODER
@@ -21,11 +19,9 @@ from rag_mt.base.paths import whole_file
 from rag_mt.base.types import NO_LETTERS, Sentence, Skips
 
 if TYPE_CHECKING:
-    from retrievers.mining.lines import Choice
-    from retrievers.mining.margin import Pairs
-    from retrievers.mining.neighbours import IndexSide, Neighbours
-    from retrievers.mining.output import MinedPair
-    from retrievers.mining.thresholds import Threshold
+    from retrievers.index.search import Index
+    from retrievers.mining.margin import Threshold
+    from retrievers.mining.sides import Choice
 
 PLAN = "mine.json"
 STRATEGIES = ("max", "intersection", "forward", "backward")
@@ -40,22 +36,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--src", required=True, metavar="LANG", help="language of A")
     add("--tgt", required=True, metavar="LANG", help="language of B")
     add("-o", "--output", required=True, metavar="FILE", help="pairs.tsv or pairs.tmx (.gz, .xz or .zst may follow)")
-    add(
-        "--threshold",
-        type=number,
-        metavar="X",
-        help="least score of a pair (default: what was tuned for the encoder, else 1.04); 0 keeps all",
-    )
+    threshold = "least score of a pair (default: what was tuned for the encoder, else 1.04); 0 keeps all"
+    add("--threshold", type=number, metavar="X", help=threshold)
     add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help=f"default: {DEFAULT_ENCODER}")
-    add(
-        "--neighbours", type=positive, metavar="K", help="neighbours in the score (default: as the threshold was tuned)"
-    )
-    add(
-        "--strategy",
-        choices=STRATEGIES,
-        default="max",
-        help="pairs that one side proposes (forward: A), both (intersection) or either, best first (default: max)",
-    )
+    neighbours = "neighbours in the score (default: as the threshold was tuned)"
+    add("--neighbours", type=positive, metavar="K", help=neighbours)
+    strategy = "pairs that one side proposes (forward: A), both (intersection) or either, best first (default: max)"
+    add("--strategy", choices=STRATEGIES, default="max", help=strategy)
     add("--check-language", action="store_true", help="drop lines of which more words are known in the other language")
     add("--no-split", action="store_true", help="every line or cell is one sentence already")
     add("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
@@ -84,9 +71,9 @@ def mine(options: argparse.Namespace) -> int:
     A pair scores by how far its cosine stands above the mean cosine of both sentences' nearest ones; each sentence
     is in one pair at most, the best ones first. An interrupted run goes on where it was.
     """
-    from retrievers.mining.lines import check_word_lists, choose, survey
-    from retrievers.mining.margin import mined
+    from retrievers.mining.margin import mined, nearest
     from retrievers.mining.output import write_pairs, writer_for
+    from retrievers.mining.sides import check_word_lists, choose, survey
 
     codes = language(options.src).code, language(options.tgt).code
     if base_code(codes[0]) == base_code(codes[1]):
@@ -97,10 +84,8 @@ def mine(options: argparse.Namespace) -> int:
         check_word_lists(codes)
     threshold = _threshold(options, codes)
     skips = Skips()
-    reads = [partial(_read, options, side, code) for side, code in enumerate(codes)]
     others = codes[::-1] if options.check_language else ("", "")
-    surveys = [survey(read(skips), code, other) for read, code, other in zip(reads, codes, others, strict=True)]
-    choices = choose(*surveys)
+    choices = choose(*(survey(_read(options, n, codes[n], skips), codes[n], others[n]) for n in (0, 1)))
     for name, code, choice in zip((options.first, options.second), codes, choices, strict=True):
         note(f"{name}: {choice.describe()}")
         if not choice.count:
@@ -108,10 +93,13 @@ def mine(options: argparse.Namespace) -> int:
     if skips.counts:
         note(skips.summary())
     work = Path(options.work) if options.work else output.with_name(output.name + ".mining")
-    sides = _encoded(options, work, codes, reads, choices)
-    ahead, back = _neighbours(options, sides, threshold.neighbours)
+    source, target = _encoded(options, work, codes, choices)
+    with progress(len(source) + len(target), "sentences", "comparing", show=not options.quiet) as bar:
+        ahead = nearest(source, target, threshold.neighbours, bar.update)
+        back = nearest(target, source, threshold.neighbours, bar.update)
     pairs = mined(ahead, back, options.strategy).at_least(threshold.score)
-    write_pairs(output, _rows(pairs, sides), *codes)
+    rows = zip(pairs.scores.tolist(), pairs.sources.tolist(), pairs.targets.tolist(), strict=True)
+    write_pairs(output, ((score, source.sentence(a), target.sentence(b)) for score, a, b in rows), *codes)
     if not options.work:
         shutil.rmtree(work)
     note(f"{output}: {len(pairs)} pairs that score at least {threshold.score:.4f} ({threshold.origin})")
@@ -119,6 +107,7 @@ def mine(options: argparse.Namespace) -> int:
 
 
 def _output(options: argparse.Namespace) -> Path:
+    """The absolute path of the output; raises UserError if it cannot be written or is an input."""
     output = Path(options.output).absolute()
     if output.is_dir():
         raise UserError(f"-o {options.output} is a folder: give a file, such as {output / 'pairs.tsv'}")
@@ -134,7 +123,7 @@ def _output(options: argparse.Namespace) -> Path:
 
 def _threshold(options: argparse.Namespace, codes: tuple[str, str]) -> Threshold:
     """The score and the neighbours that were asked for, or else those that are known for the encoder."""
-    from retrievers.mining.thresholds import Threshold, known_threshold
+    from retrievers.mining.margin import Threshold, known_threshold
 
     known = known_threshold(options.encoder, *codes)
     if options.threshold is not None:
@@ -156,15 +145,15 @@ def _read(options: argparse.Namespace, side: int, code: str, skips: Skips) -> It
 
 
 def _encoded(
-    options: argparse.Namespace,
-    work: Path,
-    codes: tuple[str, str],
-    reads: Sequence[Callable[[Skips], Iterator[Sentence]]],
-    choices: tuple[Choice, Choice],
-) -> list[IndexSide]:
-    """Both sides as indexes in the folder `work`."""
+    options: argparse.Namespace, work: Path, codes: tuple[str, str], choices: tuple[Choice, Choice]
+) -> list[Index]:
+    """The chosen lines of both sides as indexes in the folder `work`.
+
+    Raises UserError if the folder holds those of a run with other settings, unless `--restart` forgets them.
+    """
     from rag_mt.base.paths import alone_in
     from rag_mt.formats.reading import input_stamp
+    from retrievers.index.manifest import differences
     from retrievers.mining.sides import encoded_side
     from retrievers.registry import sentence_encoder
 
@@ -176,48 +165,23 @@ def _encoded(
         "columns": [options.column, options.second_column],
         "reading": [options.format, not options.no_split, options.check_language],
     }
+    folders = [work / "source", work / "target"]
     with alone_in(work, f"mining into {options.output}"):
-        _begin(options, work, plan)
-        return [
-            encoded_side(
-                work / name, choice.of(read(Skips(shown=0))), encoder, code, total=choice.count, show=not options.quiet
-            )
-            for name, code, read, choice in zip(("source", "target"), codes, reads, choices, strict=True)
-        ]
-
-
-def _begin(options: argparse.Namespace, work: Path, plan: Mapping[str, Any]) -> None:
-    """Compare the plan with that of what is in the folder, if it is to be used."""
-    from retrievers.index.manifest import differences
-
-    own = ("source", "target", "source.building", "target.building")
-    if options.restart:
-        for name in own:
-            shutil.rmtree(work / name, ignore_errors=True)
-    if any((work / name).exists() for name in own):
-        found = read_json(work / PLAN) if (work / PLAN).is_file() else {"plan": "missing"}
-        if different := differences(found, json.loads(json.dumps(plan))):
-            raise UserError(
-                f"the vectors in {work} are those of another run ({'; '.join(different)}): "
-                "give --restart to make them anew, or another folder with --work"
-            )
-    with whole_file(work / PLAN) as part:
-        part.write_text(json.dumps(plan, ensure_ascii=False, indent=2), encoding="utf-8")
-
-
-def _neighbours(options: argparse.Namespace, sides: list[IndexSide], k: int) -> tuple[Neighbours, Neighbours]:
-    """The nearest sentences of each side in the other one."""
-    from retrievers.mining.neighbours import nearest
-
-    source, target = sides
-    total = len(source) + len(target)
-    with closing(progress(total, "sentences", "comparing", show=not options.quiet)) as bar:
-        return nearest(source, target, k, bar.update), nearest(target, source, k, bar.update)
-
-
-def _rows(pairs: Pairs, sides: list[IndexSide]) -> Iterator[MinedPair]:
-    from retrievers.mining.output import MinedPair
-
-    for score, *units in zip(pairs.scores.tolist(), pairs.sources.tolist(), pairs.targets.tolist(), strict=True):
-        source, target = (side.sentence(unit) for side, unit in zip(sides, units, strict=True))
-        yield MinedPair(score, source, target)
+        vectors = [path for folder in folders for path in (folder, folder.with_suffix(".building")) if path.exists()]
+        if options.restart:
+            for path in vectors:
+                shutil.rmtree(path)
+        elif vectors:
+            known = read_json(work / PLAN) if (work / PLAN).is_file() else {"plan": "missing"}
+            if different := differences(known, json.loads(json.dumps(plan))):
+                raise UserError(
+                    f"the vectors in {work} are those of another run ({'; '.join(different)}): "
+                    "give --restart to make them anew, or another folder with --work"
+                )
+        with whole_file(work / PLAN) as part:
+            part.write_text(json.dumps(plan, ensure_ascii=False, indent=2), encoding="utf-8")
+        sides = []
+        for side, (folder, code, choice) in enumerate(zip(folders, codes, choices, strict=True)):
+            chosen = choice.of(_read(options, side, code, Skips(shown=0)))
+            sides.append(encoded_side(folder, chosen, encoder, code, total=choice.count, show=not options.quiet))
+        return sides

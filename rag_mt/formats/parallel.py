@@ -38,10 +38,10 @@ class Corpus:
 
 def training_file(data: Path, pair: str) -> Path:
     """`DIR/train/PAIR.tsv`, maybe compressed; raises UserError if there is none."""
-    found = [p for ending in ("", ".xz", ".gz", ".zst") if (p := data / "train" / f"{pair}.tsv{ending}").is_file()]
-    if not found:
+    files = [p for ending in ("", ".xz", ".gz", ".zst") if (p := data / "train" / f"{pair}.tsv{ending}").is_file()]
+    if not files:
         raise UserError(f"there is no train/{pair}.tsv or train/{pair}.tsv.xz in {data}: give the folder that holds it")
-    return found[0]
+    return files[0]
 
 
 def read_corpus(path: Path, skips: Skips) -> Corpus:
@@ -52,13 +52,13 @@ def read_corpus(path: Path, skips: Skips) -> Corpus:
         if line.text is None:
             continue
         english, other, domain, *_ = [*line.text.split("\t"), "", "", ""]
-        if not english.strip() or not other.strip():
+        if english.strip() and other.strip():
+            corpus.lines.append(line.number)
+            corpus.domains.append(domain)
+            corpus.sources.append(other)
+            corpus.targets.append(english)
+        else:
             skips.add(Origin(str(path), line.number), "without two columns of text")
-            continue
-        corpus.lines.append(line.number)
-        corpus.domains.append(domain)
-        corpus.sources.append(other)
-        corpus.targets.append(english)
     return corpus
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,16 +14,8 @@ from rag_mt.formats.opening import compressed
 from rag_mt.formats.registry import format_by_suffix
 from rag_mt.formats.tmx import Unit, Variant, write_memory
 
-
-@dataclass(frozen=True, slots=True)
-class MinedPair:
-    """A sentence with its probable translation."""
-
-    score: float
-    source: Sentence
-    target: Sentence
-
-
+MinedPair = tuple[float, Sentence, Sentence]
+"""A score, a sentence and its probable translation."""
 Writer = Callable[[BinaryIO, Iterable[MinedPair], str, str], None]
 
 
@@ -43,31 +34,24 @@ def write_pairs(path: Path, pairs: Iterable[MinedPair], source: str, target: str
         write(out, pairs, source, target)
 
 
-def write_tsv(out: BinaryIO, pairs: Iterable[MinedPair], source: str, target: str) -> None:
+def _write_tsv(out: BinaryIO, pairs: Iterable[MinedPair], source: str, target: str) -> None:
     """A header and a row per pair. Tabs and line ends in texts and names become spaces."""
-    names = (source, target)
-    head = ("score", *names, *(f"{code}_{what}" for code in names for what in ("file", "line")))
+    head = ["score", source, target, *(f"{code}_{part}" for code in (source, target) for part in ("file", "line"))]
     out.write(("\t".join(head) + "\n").encode())
-    for pair in pairs:
-        sides = (pair.source, pair.target)
+    for score, *sides in pairs:
         places = (str(part) for side in sides for part in (side.source.file, side.source.line))
-        cells = (f"{pair.score:.4f}", *(side.text for side in sides), *places)
+        cells = (f"{score:.4f}", *(side.text for side in sides), *places)
         out.write(("\t".join(one_cell(cell) for cell in cells) + "\n").encode())
 
 
-def write_tmx(out: BinaryIO, pairs: Iterable[MinedPair], source: str, target: str) -> None:
+def _write_tmx(out: BinaryIO, pairs: Iterable[MinedPair], source: str, target: str) -> None:
     """TMX 1.4 with the score as a property of the unit, file and line as properties of its variants."""
-    write_memory(out, (_unit(pair, source, target) for pair in pairs), source)
+
+    def variant(code: str, side: Sentence) -> Variant:
+        return Variant(code, side.text, {"file": side.source.file, "line": str(side.source.line)})
+
+    units = (Unit((variant(source, a), variant(target, b)), {"score": f"{score:.4f}"}) for score, a, b in pairs)
+    write_memory(out, units, source)
 
 
-def _unit(pair: MinedPair, source: str, target: str) -> Unit:
-    return Unit(
-        tuple(
-            Variant(code, side.text, {"file": side.source.file, "line": str(side.source.line)})
-            for code, side in ((source, pair.source), (target, pair.target))
-        ),
-        {"score": f"{pair.score:.4f}"},
-    )
-
-
-WRITERS: dict[str, Writer] = {"tsv": write_tsv, "tmx": write_tmx}
+WRITERS: dict[str, Writer] = {"tsv": _write_tsv, "tmx": _write_tmx}

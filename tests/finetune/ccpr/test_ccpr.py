@@ -184,7 +184,7 @@ def test_a_batch_without_phrases_leaves_the_weights_finite(tmp_path, config, pai
     trainer = CcprTrainer(Config.read(config), pairs, tmp_path / "m", "cpu")
     rows = [{**row, "spans": []} for row in trainer.rows_of(0)]
     batch = trainer.collate(rows, np.random.default_rng(1))
-    assert len(batch.source) == len(batch.source_others) == 0
+    assert len(batch.spans[0]) == len(batch.spans[2]) == 0
     trainer.set_training(True)
     assert set(trainer.backward(batch).values()) == {0.0}
     take_step(trainer.optimizer, trainer.parameters, 1.0)

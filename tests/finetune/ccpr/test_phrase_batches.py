@@ -1,4 +1,4 @@
-"""Sampling, batching and collating of phrase pairs."""
+"""Sampling, batching and collating of phrase pairs, and positives from other contexts (CPR)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from finetune.ccpr.batches import Collator, PhrasePool, batches_of, surface_hash, word_ngrams
+from finetune.ccpr.batches import Collator, OtherContexts, PhrasePool, batches_of, candidates, joined, surface_hash
 from rag_mt.base.errors import UserError
+from retrievers.ccpr.tokens import Tokenised
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +65,15 @@ def test_a_batch_holds_what_its_spans_say(pool, tokenizer):
     batch = Collator(tokenizer, "", 64, 6, 5)(rows, np.random.default_rng(1))
     texts = [r["source"] for r in rows] + [r["target"] for r in rows]
     surfaces = {}
-    for kind in ("source", "target", "source_others", "target_others"):
-        spans = getattr(batch, kind)
+    for kind, spans in zip(("source", "target", "source_others", "target_others"), batch.spans, strict=True):
         surfaces[kind] = []
-        for (row, first, last), hashed in zip(spans.places.tolist(), spans.surfaces.tolist(), strict=True):
+        for row, first, last, hashed in spans.tolist():
             said = tokenizer.decode(batch.input_ids[row, first : last + 1])
             assert surface_hash(said) == hashed
             assert said in texts[row]
             assert (row < 8) == kind.startswith("source")
             surfaces[kind].append((row % 8, said))
-    assert len(batch.source) == len(batch.target) == 8 * 5
+    assert len(batch.spans[0]) == len(batch.spans[1]) == 8 * 5
     for (row, ours), (other, theirs) in zip(surfaces["source"], surfaces["target"], strict=True):
         assert row == other
         assert [w[::-1] for w in ours.split()] == theirs.split()
@@ -86,15 +86,42 @@ def test_what_is_cut_off_is_left_out(pool, tokenizer):
     rows = pool.rows(range(8))
     batch = Collator(tokenizer, "", 8, 6, 50)(rows, np.random.default_rng(1))
     assert batch.input_ids.shape[1] == 8
-    assert 0 < len(batch.source) < sum(len(r["spans"]) // 4 for r in rows)
-    assert int(batch.target.places[:, 2].max()) < 8
+    assert 0 < len(batch.spans[0]) < sum(len(r["spans"]) // 4 for r in rows)
+    assert int(batch.spans[1][:, 2].max()) < 8
 
 
 @given(words=st.integers(0, 9), longest=st.integers(1, 7))
-def test_word_ngrams(words, longest):
-    wanted = [(i, j) for i in range(words) for j in range(i, min(words, i + longest))]
-    assert list(zip(*(a.tolist() for a in word_ngrams(words, longest)), strict=True)) == wanted
+def test_candidates_are_all_runs_of_words(words, longest):
+    numbers = np.arange(words, dtype=np.int32)
+    tokens = Tokenised([], np.stack([2 * numbers, 2 * numbers + 1], 1), np.stack([numbers, numbers], 1))
+    wanted = [[i, j] for i in range(words) for j in range(i, min(words, i + longest))]
+    places, edges = candidates(tokens, longest)
+    assert places.tolist() == wanted
+    assert edges.tolist() == [[2 * i, 2 * j + 1] for i, j in wanted]
 
 
 def test_surfaces_are_compared_without_case_and_spacing():
     assert surface_hash("The  New\nHospital") == surface_hash("the new hospital") != surface_hash("a new hospital")
+
+
+def test_phrase_pairs_are_shown_in_other_sentences(pool):
+    others = OtherContexts(pool, np.arange(120), show=False)
+    rows = others.swapped(pool, list(range(40)), np.random.default_rng(3))
+    plain = pool.rows(range(40))
+    assert rows == others.swapped(pool, list(range(40)), np.random.default_rng(3))
+    found = 0
+    for row, own in zip(rows, plain, strict=True):
+        assert row["source"] == own["source"]
+        assert row["target"] != own["target"] or not row["spans"]
+        assert row["source_phrases"] == [x for i, x in enumerate(own["spans"]) if i % 4 < 2]
+        for a, b, c, d in np.array(row["spans"], int).reshape(-1, 4).tolist():
+            assert [w[::-1] for w in row["source"][a:b].split()] == row["target"][c:d].split()
+            found += 1
+    assert found > 40
+
+
+def test_a_sentence_that_shares_nothing_has_no_pairs():
+    row = {"pair": "xa-en", "source": "a b", "target": "A B", "spans": [0, 1, 0, 1]}
+    other = {"pair": "xa-en", "source": "c d", "target": "C D", "spans": [0, 1, 0, 1]}
+    made = joined(row, other)
+    assert (made["spans"], made["target"], made["source_phrases"]) == ([], "C D", [0, 1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.data.phrase_pairs import Frequent, all_phrase_pairs, consistent_spans, frequent_words, phrase_pairs
-from finetune.ccpr import pair_shards as phrase_shards
-from finetune.ccpr.pair_shards import Job, write_pairs
-from finetune.ccpr.pairs import main
+from finetune.ccpr import pairs as pairs_module
+from finetune.ccpr.pairs import Job, main, write_pairs
 from rag_mt.base.errors import UserError
 from rag_mt.text.words import word_spans
 from retrievers.encoders.alignment import Links, Method
@@ -134,7 +134,7 @@ class WordForWord:
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small data folder, and shards of four pairs."""
-    monkeypatch.setattr(phrase_shards, "PAIRS_PER_SHARD", 4)
+    monkeypatch.setattr(pairs_module, "PAIRS_PER_SHARD", 4)
     folder = tmp_path / "data"
     rows = [f"red{n} green{n} blue{n}\trot{n} grün{n} blau{n}\tnews\tx" for n in range(10)]
     rows[3] = "two words\tzwei Wörter\tui"
@@ -191,7 +191,7 @@ def test_an_interrupted_run_goes_on(data: Path, tmp_path: Path, monkeypatch: pyt
         def stop(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr(phrase_shards, "_finish", stop)
+        patch.setattr(Future, "result", stop)
         with pytest.raises(KeyboardInterrupt):
             write_pairs(job, WordForWord(learns), show=False)
     assert not (job.folder / "manifest.json").exists()

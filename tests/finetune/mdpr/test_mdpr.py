@@ -75,8 +75,8 @@ def test_weighted_losses_reach_the_passage_encoder(config, prepared, tmp_path, m
     """The gradients of a step's contrastive part, as the vectors get them, are those of the weighted losses."""
     changes = {"training.semantic_weight": semantic, "training.language_weight": language}
     run = MdprTrainer(Config.read(config, changes), prepared, tmp_path / "model", "cpu")
-    batch = run.data.sentences(0)
-    texts = [*batch.first, *batch.second, *batch.others]
+    pairs, others = run.data.sentences(0)
+    texts = [*(pair[0] for pair in pairs), *(pair[1] for pair in pairs), *others]
     torch.manual_seed(3)
     given = torch.randn(len(texts), 6, requires_grad=True)
     again = given.detach().clone().requires_grad_()
@@ -89,8 +89,8 @@ def test_weighted_losses_reach_the_passage_encoder(config, prepared, tmp_path, m
     monkeypatch.setattr(run.towers, "vectors", vectors)
     found = run._contrastive(run.batch(0))
     assert found.keys() == {name for name, weight in (("semantic", semantic), ("language", language)) if weight}
-    assert bool(batch.others) == bool(language)
-    first, second, others = again.split([len(batch.first), len(batch.second), len(batch.others)])
+    assert bool(others) == bool(language)
+    first, second, others = again.split([len(pairs), len(pairs), len(others)])
     loss = semantic * slow_semantic(first, second, 0.1)
     if language:
         loss = loss + language * language_contrastive(first, second, others)

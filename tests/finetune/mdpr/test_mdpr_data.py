@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from finetune.mdpr.batches import TrainingData
 from finetune.mdpr.config import DataConfig, TrainingConfig
-from finetune.mdpr.data import main
-from finetune.mdpr.negatives import with_bm25_negatives
-from finetune.mdpr.relevance import Example, Passage, read_examples, write_examples
-from finetune.mdpr.texts import PairedSentence, joined_pairs, split_pair
+from finetune.mdpr.data import joined_pairs, main, split_pair
+from finetune.mdpr.relevance import Example, Passage, read_examples, with_bm25_negatives, write_examples
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Skips
 
@@ -130,8 +128,8 @@ def test_hard_negatives_share_terms_and_are_not_relevant():
 
 
 def test_pairs_without_english_come_from_equal_english_sides():
-    german = [PairedSentence("It rains.", "Es regnet."), PairedSentence("Good night.", "Gute Nacht.")]
-    turkish = [PairedSentence("it rains", "Yağmur yağıyor."), PairedSentence("Yes.", "Evet.")]
+    german = [("Es regnet.", "It rains."), ("Gute Nacht.", "Good night.")]
+    turkish = [("Yağmur yağıyor.", "it rains"), ("Evet.", "Yes.")]
     assert joined_pairs(german, turkish) == [("Es regnet.", "Yağmur yağıyor.")]
     assert split_pair("ru-tr") == ("ru", "tr")
     with pytest.raises(UserError, match="'de' is no pair of languages"):
@@ -193,8 +191,8 @@ def test_preparing_and_batches(tmp_path, data):
     again = TrainingData(output, DataConfig(pairs=("de-en", "tr-en"), texts=("de", "tr")), training)
     assert again.retrieval(3).passages == found.retrieval(3).passages
     assert again.fingerprint == found.fingerprint
-    batch = found.sentences(0)
-    assert len(set(batch.first + batch.second + batch.others)) == len(batch.first) * 2 + len(batch.others)
+    pairs, others = found.sentences(0)
+    assert len({text for pair in pairs for text in pair} | set(others)) == 2 * len(pairs) + len(others)
 
 
 def test_several_relevant_passages_are_no_negatives_of_each_other(tmp_path):

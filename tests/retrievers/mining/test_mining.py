@@ -19,13 +19,24 @@ from rag_mt.formats.registry import format_named
 from rag_mt.formats.tmx import TMX
 from retrievers.index.build import build_index
 from retrievers.index.search import open_index
-from retrievers.mining import neighbours as neighbours_module
-from retrievers.mining.lines import check_word_lists, choose, survey
-from retrievers.mining.margin import STRATEGIES, Pairs, Strategy, absolute, mined, one_to_one, ratio
-from retrievers.mining.neighbours import ArraySide, IndexSide, Neighbours, nearest
-from retrievers.mining.output import MinedPair, write_pairs
-from retrievers.mining.sides import MinedUnits, encoded_side
-from retrievers.mining.thresholds import FILE, UNTUNED, Threshold, known_threshold
+from retrievers.mining import margin
+from retrievers.mining.margin import (
+    FILE,
+    STRATEGIES,
+    UNTUNED,
+    Neighbours,
+    Pairs,
+    Strategy,
+    Threshold,
+    absolute,
+    known_threshold,
+    mined,
+    nearest,
+    one_to_one,
+    ratio,
+)
+from retrievers.mining.output import write_pairs
+from retrievers.mining.sides import MinedUnits, check_word_lists, choose, encoded_side, survey
 
 
 def unit(rows: Any) -> Floats:
@@ -75,8 +86,7 @@ def slow_matching(scores: dict[tuple[int, int], float]) -> dict[tuple[int, int],
 
 
 def both_ways(source: Floats, target: Floats, k: int) -> tuple[Neighbours, Neighbours]:
-    sides = ArraySide(source), ArraySide(target)
-    return nearest(sides[0], sides[1], k), nearest(sides[1], sides[0], k)
+    return nearest(source, target, k), nearest(target, source, k)
 
 
 def as_dict(pairs: Pairs) -> dict[tuple[int, int], float]:
@@ -134,10 +144,10 @@ def test_matching_in_rounds_is_greedy_matching(rows: list[tuple[int, int, int]])
 
 def test_neighbours_in_blocks_are_those_of_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = noisy_pairs(30, 70, 0.5)
-    monkeypatch.setattr(neighbours_module, "QUERY_BLOCK", 17)
-    monkeypatch.setattr(neighbours_module, "BASE_BLOCK", 13)
+    monkeypatch.setattr(margin, "QUERY_BLOCK", 17)
+    monkeypatch.setattr(margin, "BASE_BLOCK", 13)
     done: list[int] = []
-    found = nearest(ArraySide(source), ArraySide(target), 20, done.append)
+    found = nearest(source, target, 20, done.append)
     order = np.argsort(-(source @ target.T), axis=1)[:, :20]
     assert (found.ids == order).all()
     assert np.allclose(found.scores, np.take_along_axis(source @ target.T, order, axis=1), atol=1e-6)
@@ -195,23 +205,23 @@ TEXT = st.text(
 def test_pairs_can_be_read_again(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, float]]) -> None:
     folder = tmp_path_factory.mktemp("pairs")
     pairs = [
-        MinedPair(score, Sentence(a, "de", Origin("a.txt", n)), Sentence(b, "en", Origin("b.txt", 2 * n)))
+        (score, Sentence(a, "de", Origin("a.txt", n)), Sentence(b, "en", Origin("b.txt", 2 * n)))
         for n, (a, b, score) in enumerate(rows, 1)
     ]
     for name in ("p.tsv", "p.tmx.gz"):
         write_pairs(folder / name, pairs, "de", "en")
     skips = Skips()
     tsv = format_named("tsv")
-    for code, side in (("de", "source"), ("en", "target")):
+    for code, side in (("de", 1), ("en", 2)):
         found = [segment.text for segment in tsv.segments(folder / "p.tsv", Side(code), skips)]
-        assert found == [" ".join(filter(None, [getattr(p, side).text.replace("\t", " ")])) for p in pairs]
+        assert found == [pair[side].text.replace("\t", " ") for pair in pairs]
     memory = list(TMX.pairs(folder / "p.tmx.gz", "de", "en", skips))
-    assert [(a.text, b.text) for a, b in memory] == [(p.source.text, p.target.text) for p in pairs]
+    assert [(a.text, b.text) for a, b in memory] == [(a.text, b.text) for _, a, b in pairs]
     assert not skips.counts
 
 
 def test_a_tsv_row_says_where_its_texts_stand(tmp_path: Path) -> None:
-    pair = MinedPair(1.23456, Sentence("a\tb", "de", Origin("a.txt", 3)), Sentence("c\nd", "en", Origin("b.txt", 7)))
+    pair = 1.23456, Sentence("a\tb", "de", Origin("a.txt", 3)), Sentence("c\nd", "en", Origin("b.txt", 7))
     write_pairs(tmp_path / "pairs.tsv", [pair], "de", "en")
     head, row = (tmp_path / "pairs.tsv").read_text(encoding="utf-8").splitlines()
     assert head.split("\t") == ["score", "de", "en", "de_file", "de_line", "en_file", "en_line"]
@@ -228,10 +238,9 @@ def test_an_index_serves_as_a_side(tmp_path: Path, fake: Callable[..., Encoder])
     encoder = fake()
     texts = [f"sentence number {n}" for n in range(40)]
     side = encoded_side(tmp_path / "side", sentences(texts), encoder, "de", total=40, show=False)
-    assert isinstance(side, IndexSide)
     vectors = encoder.encode(texts)
-    assert np.allclose(side.rows(3, 9), vectors[3:9], atol=1e-2)
-    exact = nearest(ArraySide(vectors), ArraySide(side.rows(0, 40)), 5)
+    assert np.allclose(side.reconstruct(np.arange(3, 9)), vectors[3:9], atol=1e-2)
+    exact = nearest(vectors, side.reconstruct(np.arange(40)), 5)
     found = nearest(side, side, 5)
     assert (found.ids[:, 0] == np.arange(40)).all()
     assert (found.ids[:, 0] == exact.ids[:, 0]).all()
@@ -243,13 +252,12 @@ def test_an_index_with_lists_serves_as_a_side(tmp_path: Path, fake: Callable[...
     texts = [f"sentence number {n}" for n in range(3000)]
     units = MinedUnits(fake())
     build_index(tmp_path / "side", sentences(texts), units, retriever="sentence", language="de", form="ivf", show=False)
-    side = IndexSide(open_index(tmp_path / "side"))
-    assert side.search is not None
+    side = open_index(tmp_path / "side")
+    assert side.manifest.ivf is not None
     done: list[int] = []
     found = nearest(side, side, 2, done.append)
     assert (found.ids[:, 0] == np.arange(3000)).mean() > 0.95
     assert sum(done) == 3000
-    assert np.allclose(side.rows(5, 8), units.encoder.encode(texts[5:8]), atol=1e-2)
 
 
 def test_a_text_that_has_become_shorter_is_told() -> None:
