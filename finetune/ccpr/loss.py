@@ -10,7 +10,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, linear
 
 from finetune.ccpr.batches import PhraseBatch, Spans
 from finetune.ccpr.config import TrainingConfig
-from finetune.losses.phrase_contrastive import NO_TRANSLATION, Negatives, phrase_contrastive
+from finetune.losses.phrases import NO_TRANSLATION, Negatives, phrase_contrastive
 from retrievers.ccpr.heads import PhraseHeads
 
 

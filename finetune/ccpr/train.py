@@ -9,19 +9,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 
 from finetune.ccpr.batches import Collator, PhraseBatch, PhrasePool, batches_of
 from finetune.ccpr.config import Config
 from finetune.ccpr.contexts import OtherContexts
 from finetune.ccpr.dev import dev_rows, dev_scores
 from finetune.ccpr.loss import PhraseLoss, spans_of
-from finetune.training.encoder import open_encoder
+from finetune.training.encoder import fits_adapter, open_encoder, started_from
 from finetune.training.gradients import Features, Loss, cached_backward
 from finetune.training.trainer import Group, Trainer
-from finetune.training.warm_start import start_from
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.fingerprints import file_sha256, settings_hash
+from rag_mt.models.adapters import WEIGHTS
+from retrievers.ccpr.heads import WEIGHTS as HEADS
 from retrievers.ccpr.heads import PhraseHeads, PhraseSettings
+from retrievers.ccpr.model import phrase_model_folder
 
 
 class CcprTrainer(Trainer[PhraseBatch]):
@@ -47,7 +50,7 @@ class CcprTrainer(Trainer[PhraseBatch]):
             model.prefix,
         )
         self.heads = PhraseHeads(settings).to(self.encoder.device)
-        self.before = start_from(model.start, self.encoder.model, self.heads) if model.start else None
+        self.before = _start_from(model.start, self.encoder.model, self.heads) if model.start else None
         self.pool = PhrasePool([pairs / name for name in data.languages])
         order = self.pool.order(training.seed, data.domain_weights, data.language_power)
         self.batches = batches_of(order, self.pool.lengths(), training.batch, training.seed)
@@ -60,9 +63,9 @@ class CcprTrainer(Trainer[PhraseBatch]):
         self.dev = [row for name in data.languages for row in dev_rows(pairs, name, data.dev_sentences)]
         self.loss = PhraseLoss(self.heads, training, self.accelerator)
         heads = {f"heads.{name}": p for name, p in self.heads.named_parameters()}
-        groups = [
-            Group(self.encoder.parameters(), training.learning_rate),
-            Group(heads, training.head_learning_rate or training.learning_rate),
+        groups: list[Group] = [
+            (self.encoder.parameters(), training.learning_rate),
+            (heads, training.head_learning_rate or training.learning_rate),
         ]
         start = self.before and self.before["weights"]
         key = settings_hash([config.as_dict(), self.encoder.fingerprint, len(self.pool), start])
@@ -121,3 +124,24 @@ class CcprTrainer(Trainer[PhraseBatch]):
             "encoder_fingerprint": self.encoder.fingerprint,
             "pairs": self.pool.facts,
         }
+
+
+def _start_from(name: str, encoder: Any, heads: PhraseHeads) -> dict[str, Any]:
+    """Give `encoder` (with a LoRA adapter) and `heads` the weights of a phrase model; returns what is recorded of it.
+
+    Raises UserError for a model of another shape, or one that was tuned as a whole.
+    """
+    folder = phrase_model_folder(name)
+    unfit = f"model.start {name!r} does not fit these settings: give its encoder, layer, rank and heads, tuning 'lora'"
+    if not (folder / WEIGHTS).is_file() or not hasattr(encoder, "peft_config"):
+        raise UserError(unfit)
+    try:
+        fits = fits_adapter(encoder, load_file(folder / WEIGHTS))
+        heads.load_state_dict(PhraseHeads.load(folder).state_dict())
+    except RuntimeError as error:
+        raise UserError(unfit) from error
+    if not fits:
+        raise UserError(unfit)
+    before = started_from(folder, [file_sha256(folder / file)[:16] for file in (WEIGHTS, HEADS)])
+    before.pop("pairs", None)  # the data of both runs stand in the new file
+    return before

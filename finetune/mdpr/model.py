@@ -14,12 +14,11 @@ from peft import PeftModel
 from safetensors.torch import load_file
 
 from finetune.mdpr.config import ModelConfig
-from finetune.training.tuning import save_trained, trainable
-from finetune.training.warm_start import fits_adapter
+from finetune.training.encoder import fits_adapter, save_trained, started_from, trainable
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import folder_fingerprint, read_json
 from rag_mt.base.types import Floats, Kind
-from rag_mt.models.adapters import TRAINING, WEIGHTS
+from rag_mt.models.adapters import WEIGHTS
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from retrievers.encoders.encoder import TOKENS_PER_BATCH, TransformerEncoder, batches
 from retrievers.encoders.families import family_of
@@ -68,12 +67,11 @@ class Towers:
         return copy.deepcopy(loaded.model, frozen)
 
     def _started(self, start: Path) -> dict[str, Any]:
-        """Give the encoders the weights of a trained model; returns its `training.json` and the hash of its weights."""
+        """Give the encoders the weights of a trained model; returns what is recorded of it."""
         for kind, model in self.models.items():
             if isinstance(model, PeftModel) and not fits_adapter(model, load_file(start / kind / WEIGHTS)):
                 raise _unfit(self.config)
-        before: dict[str, Any] = read_json(start / TRAINING) if (start / TRAINING).is_file() else {}
-        return {"weights": weights_of(start), **before}
+        return started_from(start, weights_of(start))
 
     @property
     def parameters(self) -> Mapping[str, torch.nn.Parameter]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from finetune.lora.config import NEWS_FIRST, DataConfig
-from finetune.lora.sample import unusable
+from finetune.lora.examples import unusable
 from finetune.training.sampling import weighted_order
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Skips

@@ -10,14 +10,12 @@ from typing import Any
 
 import torch
 
-from finetune.losses.language_contrastive import language_contrastive
-from finetune.losses.retrieval import retrieval
-from finetune.losses.semantic_contrastive import semantic_contrastive
+from finetune.losses.passages import language_contrastive, retrieval, semantic_contrastive
 from finetune.mdpr.batches import TrainingData
 from finetune.mdpr.config import Config
 from finetune.mdpr.dev import dev_scores, read_dev
 from finetune.mdpr.model import Towers
-from finetune.training.trainer import Group, Trainer
+from finetune.training.trainer import Trainer
 from rag_mt import __version__
 from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.paths import cache_dir, whole_file
@@ -40,7 +38,7 @@ class MdprTrainer(Trainer[MdprBatch]):
     """A training run of the encoders of questions and passages."""
 
     losses_shown = ("retrieval", "semantic", "language")
-    scores_shown = "MRR@100"
+    scores_shown = "MRR@100, %"
     unit = "questions"
     measure_first = True
 
@@ -61,7 +59,7 @@ class MdprTrainer(Trainer[MdprBatch]):
         self.dev = read_dev(prepared / "dev", training.dev_queries)
         start = self.before and self.before["weights"]
         key = settings_hash([config.as_dict(), self.towers.fingerprint, self.data.fingerprint, start])
-        groups = [Group(self.towers.parameters, training.learning_rate)]
+        groups = [(self.towers.parameters, training.learning_rate)]
         self.begin(training, groups, list(self.towers.models.values()), key)
 
     def batch(self, step: int) -> MdprBatch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,13 +17,19 @@ from rag_mt.base.settings import changes_of, shown_changes, shown_path
 C = TypeVar("C", bound=Settings)
 
 
-def training_parser(name: str, description: str | None, config: type[Settings]) -> Parser:
-    """The parser of `python -m finetune.NAME`, to which a training adds the options that name its data."""
+def settings_parser(name: str, description: str | None, config: type[Settings]) -> Parser:
+    """A parser of `python -m finetune.NAME` with `--config` and `--set`."""
     parser = Parser(
         prog=f"python -m finetune.{name}", description=description, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--config", required=True, metavar="FILE", help=f"settings, such as {config.example}")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
     return parser
+
+
+def read_config(options: argparse.Namespace, config: type[C], changes: Mapping[str, str] = {}) -> C:
+    """The settings that `--config` and `--set` name, with `changes` on top (see `read_settings`)."""
+    return config.read(Path(options.config), {**changes_of(options.set), **changes})
 
 
 def run_training(
@@ -44,12 +50,11 @@ def run_training(
     place_help = f"the {model}'s folder; checkpoints lie in it too"
     parser.add_argument("--output", required=not trial, metavar="DIR", help=place_help)
     parser.add_argument("--max-steps", type=positive, metavar="N", help="so many steps instead of the configured ones")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
 
     def training(options: argparse.Namespace) -> int:
         steps = {"training.steps": str(options.max_steps)} if options.max_steps else {}
-        settings = config.read(Path(options.config), changes_of(options.set) | steps)
+        settings = read_config(options, config, steps)
         if getattr(options, data[0]) and not options.output:
             raise UserError(f"the {model} has no place: give --output DIR")
         command = f"{parser.prog} --config {shown_path(options.config)}"

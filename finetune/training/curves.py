@@ -1,4 +1,4 @@
-"""The course of a training run as a picture."""
+"""The course of a training run, and of those that it goes on from, as a picture."""
 
 from __future__ import annotations
 
@@ -9,65 +9,52 @@ from pathlib import Path
 from typing import Any
 
 from rag_mt.base.paths import whole_file
+from rag_mt.models.adapters import seen_before
 
 log = logging.getLogger("rag_mt")
 
+Point = Mapping[str, Any]
 NO_SCORE = ("step", "pairs", "seconds")
 STYLES: Mapping[str, Mapping[str, Any]] = {
     "loss": {"color": "grey", "linestyle": "--"},
     "dev": {"color": "black", "linewidth": 3},
+    "average": {"color": "black", "linewidth": 3},
 }
 
 
-def plot_losses(curve: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Losses per token, of training (`loss`) and of development examples (`dev` and directions), against sentence
-    pairs seen, as SVG; nothing if there is no point yet."""
-    if not curve or (figure := _figure(path, (7, 5))) is None:
+def continued(before: Mapping[str, Any] | None, curve: Sequence[Point]) -> list[Point]:
+    """The points of a run and of those it started from, one from the other, with the sentence pairs of all counted.
+    `before` is the `training.json` of the run that this one goes on from, if there is one."""
+    if before is None:
+        return list(curve)
+    seen, _ = seen_before(before)
+    earlier = continued(before.get("started_from"), before.get("curve", []))
+    return [*earlier, *({**point, "pairs": point["pairs"] + seen} for point in curve)]
+
+
+def plot_curve(curve: Sequence[Point], path: Path, losses: Sequence[str], scores: str, unit: str) -> None:
+    """Draw the losses of those names (all values, if there are none) and, above, the other values, which are `scores`,
+    against what was seen, counted in `unit`, as SVG; nothing if there is no point yet or no matplotlib."""
+    if not curve:
         return
-    axes = figure.subplots()
-    for name in [key for key in curve[-1] if key not in NO_SCORE]:
-        points = [(point["pairs"], point[name]) for point in curve if name in point]
-        label = {"loss": "training", "dev": "development"}.get(name, f"development {name}")
-        axes.plot(*zip(*points, strict=True), label=label, marker=".", **STYLES.get(name, {}))
-    axes.set_xlabel("sentence pairs seen")
-    axes.set_ylabel("loss per response token, nats")
-    axes.legend(ncols=2)
-    _save(figure, path)
-
-
-def plot_scores(
-    curve: Sequence[Mapping[str, Any]], path: Path, losses: Sequence[str], unit: str, scores: str = "accuracy@1, strict"
-) -> None:
-    """Dev scores in percent and, below, the losses of those names against what was seen, counted in `unit`, as SVG;
-    nothing if there is no point yet."""
-    if not curve or (figure := _figure(path, (7, 7))) is None:
-        return
-    panes = figure.subplots(2, 1, sharex=True)
-    scored = [name for name in curve[-1] if name not in (*NO_SCORE, *losses)]
-    for axes, names in zip(panes, (scored, losses), strict=True):
-        for name in names:
-            points = [(point["pairs"], point[name]) for point in curve if name in point]
-            if points:
-                style = {"linewidth": 3, "color": "black"} if name == "average" else {}
-                axes.plot(*zip(*points, strict=True), label=name, marker=".", **style)
-        if axes.lines:
-            axes.legend(ncols=2)
-    panes[0].set_ylabel(f"development, {scores}, %")
-    panes[1].set_ylabel("loss")
-    panes[1].set_xlabel(f"{unit} seen")
-    _save(figure, path)
-
-
-def _figure(path: Path, size: tuple[float, float]) -> Any:
-    """An empty figure of that size in inches, or None with a note where matplotlib is not installed."""
     if find_spec("matplotlib") is None:
         log.info("%s is not drawn: it needs `pip install matplotlib`", path)
-        return None
+        return
     from matplotlib.figure import Figure
 
-    return Figure(figsize=size, layout="constrained")
-
-
-def _save(figure: Any, path: Path) -> None:
+    names = [name for name in curve[-1] if name not in NO_SCORE]
+    panes = {"loss": losses or names}
+    if losses:
+        panes = {f"development, {scores}": [name for name in names if name not in losses], **panes}
+    figure = Figure(figsize=(7, 7 if losses else 5), layout="constrained")
+    rows = figure.subplots(len(panes), sharex=True, squeeze=False)
+    for (axes,), (label, pane) in zip(rows, panes.items(), strict=True):
+        for name in pane:
+            if points := [(point["pairs"], point[name]) for point in curve if name in point]:
+                axes.plot(*zip(*points, strict=True), label=name, marker=".", **STYLES.get(name, {}))
+        if axes.lines:
+            axes.legend(ncols=2)
+        axes.set_ylabel(label)
+    axes.set_xlabel(f"{unit} seen")
     with whole_file(path) as part:
         figure.savefig(part, format="svg", metadata={"Date": None})

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from math import inf
+from math import cos, inf, pi
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
 
-from finetune.training.optimisation import rate_share
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import WMT16
@@ -68,9 +67,9 @@ class Settings:
         for section in fields(self):
             values = getattr(self, section.name)
             for key, kind in get_type_hints(type(values), include_extras=True).items():
-                for part in (kind, *get_args(kind)):  # a rule may stand in a union with None
-                    for rule in getattr(part, "__metadata__", ()):
-                        yield f"{section.name}.{key}", getattr(values, key), rule
+                parts = kind, *get_args(kind)  # a rule may stand in a union with None
+                for rule in (rule for part in parts for rule in getattr(part, "__metadata__", ())):
+                    yield f"{section.name}.{key}", getattr(values, key), rule
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -81,9 +80,8 @@ class Settings:
 class EncoderTuning:
     """How an encoder is tuned, the base of every `[model]` section that has one.
 
-    `encoder` names the model to begin with. `tuning` is `lora` (an adapter of `rank` and `alpha`) or `full` (all
-    weights); the first `frozen_layers` layers stay as they are, and with 0 `full` trains the whole model. `dropout` is
-    that of the layers, None for the model's own.
+    `tuning` is `lora` (an adapter of `rank` and `alpha`) or `full` (all weights); the first `frozen_layers` layers stay
+    as they are, and with 0 `full` trains the whole model. `dropout` is that of the layers, None for the model's own.
     """
 
     encoder: str = DEFAULT_ENCODER
@@ -124,5 +122,9 @@ class Optimisation:
         return int(self.warm_up)
 
     def share(self, step: int) -> float:
-        """The share of the learning rate that `step` (from 0) has."""
-        return rate_share(step, self.steps, self.warm_up_steps, self.fall)
+        """The share of the learning rate that `step` (from 0) has: a linear rise over the warm-up, then a fall to 0
+        along half a cosine or a line."""
+        if step < self.warm_up_steps:
+            return (step + 1) / self.warm_up_steps
+        done = min(1.0, (step - self.warm_up_steps) / max(1, self.steps - self.warm_up_steps))
+        return 1 - done if self.fall == "linear" else 0.5 * (1 + cos(pi * done))
