@@ -63,9 +63,9 @@ class CcprTrainer(Trainer[PhraseBatch]):
         self.dev = [row for name in data.languages for row in dev_rows(pairs, name, data.dev_sentences)]
         self.loss = PhraseLoss(self.heads, training, self.accelerator)
         heads = {f"heads.{name}": p for name, p in self.heads.named_parameters()}
-        groups: list[Group] = [
-            (self.encoder.parameters(), training.learning_rate),
-            (heads, training.head_learning_rate or training.learning_rate),
+        groups = [
+            Group(self.encoder.parameters(), training.learning_rate),
+            Group(heads, training.head_learning_rate or training.learning_rate),
         ]
         start = self.before and self.before["weights"]
         key = settings_hash([config.as_dict(), self.encoder.fingerprint, len(self.pool), start])

@@ -97,12 +97,12 @@ def indexes_of(texts: Sequence[str], method: str, targets: Sequence[str], device
 
 @dataclass(frozen=True)
 class Retrieved:
-    """For each pair its hints and how many sentences of the index were left out for it; `facts` tell by direction what
-    judged the hints; for each pair too, if the settings want some, the right hints that the index could give."""
+    """For each pair its hints, how many sentences of the index were left out for it and, if the settings want some, the
+    right hints that the index could give; `facts` tell by direction what judged the hints."""
 
     hints: list[tuple[Hint, ...]]
     left_out: list[int]
-    facts: Mapping[str, Any]
+    facts: dict[str, Any]
     right: list[tuple[Hint, ...]]
 
 
@@ -115,75 +115,65 @@ def retrieved(
     They are what a translation would show; with `settings.least_confidence`, all hints of at least its lower end. What
     the journal has from an earlier run is not searched again.
     """
-    hints: list[tuple[Hint, ...]] = [() for _ in pairs]
-    if not indexes.folders:
-        return Retrieved(hints, [0] * len(pairs), {}, hints)
-    near, right = _near_and_right(pairs, indexes, settings)
-    facts: dict[str, Any] = {}
+    found = Retrieved([() for _ in pairs], [0 for _ in pairs], {}, [() for _ in pairs])
     encoders: dict[tuple[str, str], ModelEncoder] = {}
-    bar = progress(len(pairs), "sentences", "retrieving hints")
-    for direction in dict.fromkeys(pair.direction for pair in pairs):
-        rows = [n for n, pair in enumerate(pairs) if pair.direction == direction]
-        retriever = _open(pairs[rows[0]], indexes, encoders)
-        if settings.least_confidence and isinstance(retriever, CcprRetriever):
-            retriever.cut_off = settings.least_confidence[0]
-        facts[direction] = {"cut_off": retriever.cut_off, "confidence": isinstance(retriever, CcprRetriever)}
-        missing = []
-        for n in rows:
-            if journal and (kept := journal.take(n, pairs[n].sentence)):
-                hints[n] = kept.hints
-                bar.update()
-            else:
-                missing.append(n)
-        for begin in range(0, len(missing), BLOCK):
-            block = missing[begin : begin + BLOCK]
-            block_hints = retriever.retrieve([pairs[n].sentence for n in block], [near[n] for n in block])
-            for n, sentence_hints in zip(block, block_hints, strict=True):
-                hints[n] = sentence_hints
-            if journal:
-                journal.add(block, [Translation(pairs[n].sentence, pairs[n].target, hints[n]) for n in block])
-            bar.update(len(block))
-    bar.close()
-    return Retrieved(hints, [len(numbers) for numbers in near], facts, right)
-
-
-def _near_and_right(
-    pairs: Sequence[Pair], indexes: Indexes, settings: DataConfig
-) -> tuple[list[list[int]], list[tuple[Hint, ...]]]:
-    """For each pair the numbers of its index's sentences that are nearly equal to its target; and, if the settings want
-    some, right hints from the others, aligned with the encoder of sentence retrieval."""
-    near: list[list[int]] = [[] for _ in pairs]
-    right: list[tuple[Hint, ...]] = [() for _ in pairs]
     aligner = None
     if settings.right_hints and indexes.unit == "phrase":
         aligner = EncoderAligner(encoder_for("sentence", None, indexes.device, indexes.dtype), method="intersection")
     for code, folder in indexes.folders.items():
+        # 1. The sentences of the index that do not count, and right hints from the others.
         rows = [n for n, pair in enumerate(pairs) if pair.target_language == code]
         column = map_sentences(folder).column("text")
-        numbers = nearly_equal_sentences([pairs[n].target for n in rows], _texts(column), len(column))
-        aligned = (
-            right_hints([pairs[n] for n in rows], numbers, _texts(column), aligner) if aligner else [()] * len(rows)
-        )
+        near = nearly_equal_sentences([pairs[n].target for n in rows], _texts(column), len(column))
+        right = right_hints([pairs[n] for n in rows], near, _texts(column), aligner) if aligner else [()] * len(rows)
         for row, n in enumerate(rows):
-            near[n], right[n] = numbers[row], aligned[row]
-    return near, right
+            found.left_out[n], found.right[n] = len(near[row]), right[row]
+        # 2. A retriever for each direction, all with one encoder.
+        manifest = read_manifest(folder)
+        key = manifest.retriever, manifest.encoder
+        if key not in encoders:
+            encoders[key] = encoder_for(*key, indexes.device, indexes.dtype)
+        for source in dict.fromkeys(pairs[n].source_language for n in rows):
+            opened = open_retriever(key[0], folder, encoders[key], source_language=source, target_language=code)
+            retriever = cast(Searching, opened)  # an index has a retriever that searches it
+            if settings.least_confidence and isinstance(retriever, CcprRetriever):
+                retriever.cut_off = settings.least_confidence[0]
+            judged = {"cut_off": retriever.cut_off, "confidence": isinstance(retriever, CcprRetriever)}
+            found.facts[f"{source}-{code}"] = judged
+            left_out = {n: near[row] for row, n in enumerate(rows) if pairs[n].source_language == source}
+            _search(retriever, pairs, left_out, journal, found.hints)
+    return found
+
+
+def _search(
+    retriever: Searching,
+    pairs: Sequence[Pair],
+    left_out: Mapping[int, list[int]],
+    journal: Journal | None,
+    hints: list[tuple[Hint, ...]],
+) -> None:
+    """Put the hints of the pairs with the numbers `left_out`, which has what does not count for each, into `hints`."""
+    missing = []
+    for n in left_out:
+        if journal and (kept := journal.take(n, pairs[n].sentence)):
+            hints[n] = kept.hints
+        else:
+            missing.append(n)
+    bar = progress(len(left_out), "sentences", "retrieving hints", initial=len(left_out) - len(missing))
+    for begin in range(0, len(missing), BLOCK):
+        block = missing[begin : begin + BLOCK]
+        block_hints = retriever.retrieve([pairs[n].sentence for n in block], [left_out[n] for n in block])
+        for n, sentence_hints in zip(block, block_hints, strict=True):
+            hints[n] = sentence_hints
+        if journal:
+            journal.add(block, [Translation(pairs[n].sentence, pairs[n].target, hints[n]) for n in block])
+        bar.update(len(block))
+    bar.close()
 
 
 def _texts(column: Any) -> Iterator[str]:
     for begin in range(0, len(column), READ):
         yield from column.slice(begin, READ).to_pylist()
-
-
-def _open(pair: Pair, indexes: Indexes, encoders: dict[tuple[str, str], ModelEncoder]) -> Searching:
-    """The retriever of a pair's direction, its encoder loaded once."""
-    folder = indexes.folders[pair.target_language]
-    manifest = read_manifest(folder)
-    key = manifest.retriever, manifest.encoder
-    if key not in encoders:
-        encoders[key] = encoder_for(*key, indexes.device, indexes.dtype)
-    source, target = pair.source_language, pair.target_language
-    retriever = open_retriever(key[0], folder, encoders[key], source_language=source, target_language=target)
-    return cast(Searching, retriever)  # an index has a retriever that searches it
 
 
 def examples_of(pairs: Sequence[Pair], unit: Unit, found: Retrieved, settings: DataConfig) -> list[Example]:

@@ -16,7 +16,7 @@ from finetune.lora.config import Config
 from finetune.lora.data import Data
 from finetune.lora.model import open_trainable
 from finetune.training.sampling import rows_of
-from finetune.training.trainer import Trainer
+from finetune.training.trainer import Group, Trainer
 from rag_mt.base.fingerprints import settings_hash
 
 LoraBatch = tuple[list[tuple[int, Batch]], int]
@@ -48,7 +48,7 @@ class LoraTrainer(Trainer[LoraBatch]):
         key = settings_hash(
             [asdict(config.model), asdict(training), self.model.loaded.fingerprint, *data_hashes, start]
         )
-        self.begin(training, [(self.model.parameters, training.learning_rate)], [self.model.adapted], key)
+        self.begin(training, [Group(self.model.parameters, training.learning_rate)], [self.model.adapted], key)
 
     @property
     def wrapper(self) -> str:

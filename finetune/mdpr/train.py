@@ -15,7 +15,7 @@ from finetune.mdpr.batches import TrainingData
 from finetune.mdpr.config import Config
 from finetune.mdpr.dev import dev_scores, read_dev
 from finetune.mdpr.model import Towers
-from finetune.training.trainer import Trainer
+from finetune.training.trainer import Group, Trainer
 from rag_mt import __version__
 from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.paths import cache_dir, whole_file
@@ -59,7 +59,7 @@ class MdprTrainer(Trainer[MdprBatch]):
         self.dev = read_dev(prepared / "dev", training.dev_queries)
         start = self.before and self.before["weights"]
         key = settings_hash([config.as_dict(), self.towers.fingerprint, self.data.fingerprint, start])
-        groups = [(self.towers.parameters, training.learning_rate)]
+        groups = [Group(self.towers.parameters, training.learning_rate)]
         self.begin(training, groups, list(self.towers.models.values()), key)
 
     def batch(self, step: int) -> MdprBatch:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -41,8 +41,12 @@ FORMAT = "2"
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 """What AdamW keeps of a parameter."""
 
-Group = tuple[Mapping[str, torch.nn.Parameter], float]
-"""Parameters by name that share a learning rate, the highest of the run."""
+
+class Group(NamedTuple):
+    """Parameters by name that share a learning rate, the highest of the run."""
+
+    parameters: Mapping[str, torch.nn.Parameter]
+    learning_rate: float
 
 
 def save_checkpoint(folder: Path, key: str, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> None:

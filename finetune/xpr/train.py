@@ -53,9 +53,9 @@ class XprTrainer(Trainer[XprBatch]):
         self.head.to(self.device)
         self.queues: list[Negatives] = []
         self.collate = self._collator(data.sentences, training.chunks)
-        groups: list[Group] = [(self.encoder.parameters(), training.learning_rate)]
+        groups = [Group(self.encoder.parameters(), training.learning_rate)]
         if heads := {f"head.{name}": p for name, p in self.head.named_parameters()}:
-            groups.append((heads, training.head_learning_rate or training.learning_rate))
+            groups.append(Group(heads, training.head_learning_rate or training.learning_rate))
         sets = [own.manifest["files"] for own in self.pool.sets]
         key = settings_hash([config.as_dict(), self.encoder.fingerprint, sets, processes])
         self.begin(training, groups, [self.encoder.model], key)

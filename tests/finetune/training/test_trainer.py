@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from finetune.training.settings import Optimisation
-from finetune.training.trainer import Trainer
+from finetune.training.trainer import Group, Trainer
 from rag_mt.base.console import run
 from rag_mt.base.errors import UserError
 
@@ -38,7 +38,7 @@ class TinyTrainer(Trainer[torch.Tensor]):
         self.last = last
         torch.manual_seed(1)
         self.model = torch.nn.Sequential(torch.nn.Dropout(0.3), torch.nn.Linear(3, 1))
-        self.begin(Settings(), [(dict(self.model.named_parameters()), 0.1)], [self.model], "tiny")
+        self.begin(Settings(), [Group(dict(self.model.named_parameters()), 0.1)], [self.model], "tiny")
 
     def batch(self, step: int) -> torch.Tensor:
         if step > self.last:
