@@ -17,7 +17,7 @@ from pathlib import Path
 
 from finetune.ccpr.config import Config
 from finetune.ccpr.train import CcprTrainer
-from finetune.training.command import run_training, settings_parser
+from finetune.training.settings import run_training, settings_parser
 
 log = logging.getLogger("rag_mt")
 

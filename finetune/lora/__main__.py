@@ -19,7 +19,7 @@ from finetune.lora.config import Config
 from finetune.lora.data import data_of
 from finetune.lora.model import write_merged
 from finetune.lora.train import LoraTrainer
-from finetune.training.command import run_training, settings_parser, trial_folder
+from finetune.training.settings import run_training, settings_parser, trial_folder
 from finetune.training.trainer import CHECKPOINT
 from rag_mt.base.console import note
 from rag_mt.base.errors import UserError

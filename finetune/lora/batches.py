@@ -53,7 +53,7 @@ class ExamplePrompts:
     """The prompts of examples, word for word those that a translation with the adapter will have."""
 
     def __init__(self, llm: TransformersLLM, wrapper: str = "auto") -> None:
-        """`llm` must say that it has an adapter, because that decides what the wrapper `auto` is."""
+        """`llm` must say that it has an adapter, which decides what the wrapper `auto` is."""
         self.llm, self.wrapper = llm, wrapper
         self._builders: dict[tuple[str, str, str], PromptBuilder] = {}
 

@@ -45,7 +45,7 @@ Range = Annotated[
 @dataclass(frozen=True)
 class ModelConfig:
     """The language model and the adapter on it. `start` names an adapter folder of the same shape that is trained
-    further; `quantization` (none, 8bit, 4bit) is that of the frozen weights."""
+    further; `quantization` is that of the frozen weights."""
 
     llm: str = DEFAULT_LLM
     rank: settings.Count = 16
@@ -91,9 +91,9 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig(settings.Optimisation):
-    """The optimisation. A step sees `batch` examples, computed `micro` at a time or, if `micro_tokens` is given, as
-    many as have so many tokens together with their padding. Examples of more than `cutoff` tokens are left out.
-    `checkpointing` computes the layers again for the backward pass, which saves memory and costs time."""
+    """The optimisation. A step computes its examples `micro` at a time or, if `micro_tokens` is given, as many as have
+    so many tokens together with their padding. Examples of more than `cutoff` tokens are left out. `checkpointing`
+    computes the layers again for the backward pass, which saves memory and costs time."""
 
     steps: settings.Count = 100
     batch: settings.Count = 16

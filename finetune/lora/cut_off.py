@@ -20,7 +20,7 @@ from finetune.lora.config import Config
 from finetune.lora.data import Data
 from finetune.lora.examples import Example, read_examples
 from finetune.lora.train import LoraTrainer
-from finetune.training.command import read_config, settings_parser
+from finetune.training.settings import read_config, settings_parser
 from rag_mt.base.console import OK, run
 from rag_mt.base.errors import UserError
 

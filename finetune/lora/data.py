@@ -33,7 +33,7 @@ from finetune.lora.examples import (
 )
 from finetune.lora.hints import METHODS, Indexes, examples_of, indexes_of, retrieved
 from finetune.lora.references import RULE
-from finetune.training.command import read_config, settings_parser
+from finetune.training.settings import read_config, settings_parser
 from rag_mt import __version__
 from rag_mt.base.console import OK, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_RETRIEVER

@@ -1,7 +1,7 @@
 """Sentence pairs that a language model is tuned on, drawn from parallel text, and the JSONL file of them with hints.
 
-The pairs are a seeded sample that depends on data, group and settings alone. Every method (plain, sentence, phrase) is
-given the same ones, so that their adapters differ in the hints only.
+The pairs are a seeded sample: every method (plain, sentence, phrase) has the same ones, so that adapters differ in the
+hints only.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class Example:
 def sampled_pairs(data: Path, part: str, group: str, settings: DataConfig, skips: Skips) -> list[Pair]:
     """The pairs of a part and group, language by language: `settings.pairs` of each, fewer where the data has fewer.
 
-    Of the training data the pairs are taken that are held out from the phrase retrievers (`finetune.held_out`), or the
-    others if the settings say so, of the development data those of half A. A pair that is too short, too long,
-    lopsided, no translation or seen before goes to `skips`. More pairs of the same seed begin with the same ones.
-    Raises UserError for missing files and for a language without any usable pair.
+    Training pairs are those that are held out from the phrase retrievers (`finetune.held_out`), or the others if the
+    settings say so, development pairs those of half A. A pair that is too short, too long, lopsided, no translation or
+    seen before goes to `skips`. More pairs of the same seed begin with the same ones. Raises UserError for missing
+    files and for a language without any usable pair.
     """
     pairs = []
     for code in settings.languages:

@@ -177,9 +177,8 @@ def _texts(column: Any) -> Iterator[str]:
 
 
 def examples_of(pairs: Sequence[Pair], unit: Unit, found: Retrieved, settings: DataConfig) -> list[Example]:
-    """The examples: `settings.no_hints` of them without hints, the others with those of at least the confidence that
-    `settings.least_confidence` draws, `settings.right_hints` of these with right ones for other parts of the sentence,
-    of which a share is drawn too. What is drawn for a pair depends on its text and the seed alone."""
+    """The pairs with the hints that the settings want shown (see `DataConfig`), right ones for parts of the sentence
+    without another hint. What is drawn for a pair depends on its text and the seed alone."""
     examples = []
     for pair, hints, right in zip(pairs, found.hints, found.right, strict=True):
         text = f"{pair.direction}\n{pair.source}\n{pair.target}".encode()

@@ -1,9 +1,8 @@
 """The language model with a LoRA adapter on it: opened for training, its loss of responses, saved, merged.
 
-A language model's head is its largest product: Gemma 3 270M has 262,144 logits for every token. Prompts make up most of
-an example and none of its loss, so the body is run without the head, the states that predict a response are picked,
-and the head is applied to these, some at a time; each part's gradient is taken at once, so that no more than one part's
-logits are ever in memory.
+A head is a language model's largest product: Gemma 3 270M has 262,144 logits for every token. Prompts make up most of
+an example and none of its loss, so the head is only applied to the states that predict a response, some at a time, and
+each part's gradient is taken at once: no more than one part's logits are ever in memory.
 
     loss = sum over response tokens t of -log softmax(head(state[t - 1]))[token[t]]
 """
@@ -128,7 +127,7 @@ class Trainable:
             return self.responses.losses(self.responses.states(batch), batch.wanted)
 
     def save(self, folder: Path) -> None:
-        """Write the adapter, with the terms of the model that it is for."""
+        """Write the adapter with the licence terms of its base model."""
         settings = copy(self.adapted.peft_config["default"])
         settings.inference_mode, settings.target_modules = True, _sorted(settings.target_modules)
         save_adapter(self.adapted, settings, folder, {"format": "pt"})
@@ -203,8 +202,7 @@ def _sorted(value: Any) -> Any:
 
 
 def write_merged(config: Config, adapter: Path, folder: Path, dtype: torch.dtype) -> None:
-    """Write the model, as it is without quantization, with the adapter merged into its weights, and its tokenizer, as
-    `from_pretrained` reads them."""
+    """Write the model without quantization, the adapter merged into its weights, and its tokenizer."""
     loaded = load_llm(config.model.llm, str(adapter), "cpu", str(dtype).removeprefix("torch."))
     with whole_folder(folder) as part:
         loaded.model.save_pretrained(part)

@@ -22,8 +22,8 @@ from finetune.lora.batches import collated
 from finetune.lora.config import Config
 from finetune.lora.data import data_of
 from finetune.lora.train import LoraTrainer
-from finetune.training.command import read_config, settings_parser
 from finetune.training.sampling import rows_of
+from finetune.training.settings import read_config, settings_parser
 from rag_mt.base.console import OK, positive, progress, run
 
 IGNORED = -100

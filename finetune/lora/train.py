@@ -20,8 +20,7 @@ from finetune.training.trainer import Group, Trainer
 from rag_mt.base.fingerprints import settings_hash
 
 LoraBatch = tuple[list[tuple[int, Batch]], int]
-"""The parts of a batch that this process computes, with their numbers, and how many response tokens the whole batch
-has, whoever computes them."""
+"""The numbered parts of a batch that this process computes, and the response tokens of the whole batch."""
 
 
 class LoraTrainer(Trainer[LoraBatch]):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from finetune.mdpr.config import Config
 from finetune.mdpr.train import MdprTrainer
-from finetune.training.command import run_training, settings_parser
+from finetune.training.settings import run_training, settings_parser
 
 log = logging.getLogger("rag_mt")
 

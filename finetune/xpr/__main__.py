@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eval.data.sample_phrases import sample_phrases
-from finetune.training.command import run_training, settings_parser, trial_folder
+from finetune.training.settings import run_training, settings_parser, trial_folder
 from finetune.xpr.config import Config
 from finetune.xpr.train import XprTrainer
 from rag_mt.base.console import note

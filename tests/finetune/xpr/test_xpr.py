@@ -131,7 +131,7 @@ def test_without_phrases_the_sample_corpus_is_tried(
     config: Path, phrases: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("finetune.xpr.__main__.sample_phrases", lambda *_: phrases)
-    monkeypatch.setattr("finetune.training.command.cache_dir", lambda: tmp_path)
+    monkeypatch.setattr("finetune.training.settings.cache_dir", lambda: tmp_path)
     given = ["--config", str(config), "--device", "cpu"]
     assert main([*given, "--max-steps", "1"]) == 0
     (made,) = (tmp_path / "trials").iterdir()
