@@ -91,9 +91,11 @@ def tokens_of(
         asked, whole = llm.encode(prompt), llm.encode(prompt, answer)
         if whole[: len(asked)] != asked:  # the first word of the answer joined the prompt's last token
             whole = (*asked, *llm.tokenizer(answer, add_special_tokens=False)["input_ids"])
+        end = end_of_turn(llm.tokenizer) if prompt.chat else llm.tokenizer.eos_token_id
+        if end is None:
+            raise UserError(f"the tokenizer of {llm.id} has no end-of-text token, which answers must end with")
         if len(whole) < longest:
-            ids = array("i", (*whole, _end(llm, prompt)))
-            tokens.append(Tokens(ids, len(asked), example.pair.direction))
+            tokens.append(Tokens(array("i", (*whole, end)), len(asked), example.pair.direction))
         bar.update()
     bar.close()
     if not tokens:
@@ -102,13 +104,6 @@ def tokens_of(
             "examples"
         )
     return tokens, len(examples) - len(tokens)
-
-
-def _end(llm: TransformersLLM, prompt: Prompt) -> int:
-    end: int | None = end_of_turn(llm.tokenizer) if prompt.chat else llm.tokenizer.eos_token_id
-    if end is None:
-        raise UserError(f"the tokenizer of {llm.id} has no end-of-text token, which answers must end with")
-    return end
 
 
 def micro_batches(examples: Iterable[Tokens], most: int, budget: int) -> list[list[Tokens]]:

@@ -29,9 +29,6 @@ GROUPS = ("to-en", "from-en")
 PARTS = ("train", "dev")
 """Of a folder of data; `sample` are the texts of the sample corpus."""
 
-Row = tuple[str, str, str, Origin]
-"""A pair as read: other language, English, domain, origin."""
-
 
 @dataclass(frozen=True)
 class Pair:
@@ -48,6 +45,12 @@ class Pair:
     def direction(self) -> str:
         """`de-en` for German to English."""
         return f"{self.source_language}-{self.target_language}"
+
+    @property
+    def turned(self) -> Pair:
+        """The pair in the other direction."""
+        languages = self.target_language, self.source_language
+        return Pair(*languages, self.target, self.source, self.domain, self.origin)
 
     @property
     def sentence(self) -> Sentence:
@@ -72,55 +75,52 @@ def sampled_pairs(data: Path, part: str, group: str, settings: DataConfig, skips
     seen before goes to `skips`. More pairs of the same seed begin with the same ones. Raises UserError for missing
     files and for a language without any usable pair.
     """
-    pairs = []
+    pairs: list[Pair] = []
     for code in settings.languages:
-        rows = list(_usable_rows(data, part, code, settings, skips))
-        weights = np.array([settings.domain_weights.get(domain, 1.0) for _, _, domain, _ in rows])
+        usable = list(_usable_pairs(data, part, code, settings, skips))
+        weights = np.array([settings.domain_weights.get(pair.domain, 1.0) for pair in usable])
         for n in np.flatnonzero(weights == 0).tolist():
-            skips.add(rows[n][3], f"of a domain without weight ({rows[n][2]})")
+            skips.add(usable[n].origin, f"of a domain without weight ({usable[n].domain})")
         if not weights.any():
             reasons = f" ({skips.summary()})" if skips.summary() else ""
             raise UserError(
                 f"{data}/{part}/{code}-en.tsv has no usable pair{reasons}: give more data, or other data.languages"
             )
-        for n in weighted_order(weights, [settings.seed, *f"{part} {code}".encode()])[: settings.pairs]:
-            other, english, domain, origin = rows[n]
-            if group == "to-en":
-                pairs.append(Pair(code, "en", other, english, domain, origin))
-            else:
-                pairs.append(Pair("en", code, english, other, domain, origin))
-    return pairs
+        order = weighted_order(weights, [settings.seed, *f"{part} {code}".encode()])
+        pairs += [usable[n] for n in order[: settings.pairs]]
+    return pairs if group == "to-en" else [pair.turned for pair in pairs]
 
 
-def _usable_rows(data: Path, part: str, code: str, settings: DataConfig, skips: Skips) -> Iterator[Row]:
+def _usable_pairs(data: Path, part: str, code: str, settings: DataConfig, skips: Skips) -> Iterator[Pair]:
     seen: set[str] = set()
-    for row in _rows(data, part, code, settings.held_out, skips):
-        keys = letters_and_digits(row[0]), letters_and_digits(row[1])
-        if reason := unusable(row[0], row[1], keys, settings):
-            skips.add(row[3], reason)
+    for pair in _pairs(data, part, code, settings.held_out, skips):
+        keys = letters_and_digits(pair.source), letters_and_digits(pair.target)
+        if reason := unusable(pair.source, pair.target, keys, settings):
+            skips.add(pair.origin, reason)
         elif seen & set(keys):
-            skips.add(row[3], "with a side that was seen before")
+            skips.add(pair.origin, "with a side that was seen before")
         else:
             seen.update(keys)
-            yield row
+            yield pair
 
 
-def _rows(data: Path, part: str, code: str, kept_out: bool, skips: Skips) -> Iterator[Row]:
+def _pairs(data: Path, part: str, code: str, kept_out: bool, skips: Skips) -> Iterator[Pair]:
     """The pairs of training data or of the sample corpus that are held out, or not, or those of development data."""
     if part == "dev":
         for line, other, english in development_half(data, code, HALVES[0], skips)[1]:
-            yield other, english, "", Origin(f"dev/{code}-en.tsv", line)
-        return
-    rows: Iterable[Row]
-    if part == "sample":
+            yield Pair(code, "en", other, english, "", Origin(f"dev/{code}-en.tsv", line))
+    elif part == "sample":
         texts = [(data / f"{name}.txt").read_text(encoding="utf-8").splitlines() for name in (code, "en")]
-        rows = ((*row, part, Origin(f"{code}.txt", n)) for n, row in enumerate(zip(*texts, strict=True), 1))
+        for line, (other, english) in enumerate(zip(*texts, strict=True), 1):
+            if held_out(english) == kept_out:
+                yield Pair(code, "en", other, english, part, Origin(f"{code}.txt", line))
     else:
         file = training_file(data, f"{code}-en")
         corpus = read_corpus(file, skips)
-        origins = (Origin(f"train/{file.name}", line) for line in corpus.lines)
-        rows = zip(corpus.sources, corpus.targets, corpus.domains, origins, strict=True)
-    yield from (row for row in rows if held_out(row[1]) == kept_out)
+        columns = zip(corpus.lines, corpus.domains, corpus.sources, corpus.targets, strict=True)
+        for line, domain, other, english in columns:
+            if held_out(english) == kept_out:
+                yield Pair(code, "en", other, english, domain, Origin(f"train/{file.name}", line))
 
 
 def unusable(other: str, english: str, keys: Sequence[str], settings: DataConfig) -> str:
