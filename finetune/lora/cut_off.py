@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from finetune.lora.batches import tokens_of
 from finetune.lora.config import Config
 from finetune.lora.data import Data
 from finetune.lora.examples import Example, read_examples
-from finetune.lora.train import LoraTrainer
+from finetune.lora.train import LoraTrainer, tokens_of
 from finetune.training.settings import read_config, settings_parser
 from rag_mt.base.console import OK, run
 from rag_mt.base.errors import UserError

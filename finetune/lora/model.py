@@ -21,7 +21,6 @@ from peft import LoraConfig, prepare_model_for_kbit_training
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
-from finetune.lora.batches import Batch
 from finetune.lora.config import Config, ModelConfig
 from finetune.training.encoder import fits_adapter, save_adapter, started_from, with_adapter
 from rag_mt.base.errors import UserError
@@ -36,6 +35,18 @@ ROWS = 256
 TERMS = ("LICENCE*", "LICENSE*", "NOTICE*")
 """Files of a base model whose terms hold for what is trained on it."""
 SHAPE_SETTINGS = ("r", "lora_alpha", "target_modules")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Token ids and mask (examples, tokens), padded at the end; and for every token `wanted` of a response, row by row,
+    the place that predicts it, `rows` and `columns` (all three (tokens,))."""
+
+    input_ids: torch.Tensor
+    mask: torch.Tensor
+    rows: torch.Tensor
+    columns: torch.Tensor
+    wanted: torch.Tensor
 
 
 class Responses:

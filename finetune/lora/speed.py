@@ -18,10 +18,9 @@ from statistics import median
 
 import torch
 
-from finetune.lora.batches import collated
 from finetune.lora.config import Config
 from finetune.lora.data import data_of
-from finetune.lora.train import LoraTrainer
+from finetune.lora.train import LoraTrainer, collated
 from finetune.training.sampling import rows_of
 from finetune.training.settings import read_config, settings_parser
 from rag_mt.base.console import OK, positive, progress, run

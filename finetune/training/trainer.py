@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -20,14 +21,13 @@ from accelerate import Accelerator
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from finetune.training.curves import continued, plot_curve
 from finetune.training.gradients import share_gradients
 from finetune.training.settings import Optimisation
 from rag_mt import __version__
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import sync, whole_file
-from rag_mt.models.adapters import TRAINING
+from rag_mt.models.adapters import TRAINING, seen_before
 
 log = logging.getLogger("rag_mt")
 
@@ -38,6 +38,13 @@ CHECKPOINT = "checkpoint"
 CHECKPOINT_FILE = "checkpoint.safetensors"
 FORMAT = "2"
 """Raised whenever checkpoints hold something else than before."""
+Point = Mapping[str, Any]
+NO_SCORE = ("step", "pairs", "seconds")
+STYLES: Mapping[str, Mapping[str, Any]] = {
+    "loss": {"color": "grey", "linestyle": "--"},
+    "dev": {"color": "black", "linewidth": 3},
+    "average": {"color": "black", "linewidth": 3},
+}
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 """What AdamW keeps of a parameter."""
 
@@ -295,3 +302,41 @@ class Trainer(ABC, Generic[Batch]):
             part.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         points = continued(self.before, self.curve)
         plot_curve(points, self.output / "curve.svg", self.losses_shown, self.scores_shown, self.unit)
+
+
+def continued(before: Mapping[str, Any] | None, curve: Sequence[Point]) -> list[Point]:
+    """The points of a run and of those it started from, one from the other, with the sentence pairs of all counted.
+    `before` is the `training.json` of the run that this one goes on from, if there is one."""
+    if before is None:
+        return list(curve)
+    seen, _ = seen_before(before)
+    earlier = continued(before.get("started_from"), before.get("curve", []))
+    return [*earlier, *({**point, "pairs": point["pairs"] + seen} for point in curve)]
+
+
+def plot_curve(curve: Sequence[Point], path: Path, losses: Sequence[str], scores: str, unit: str) -> None:
+    """Draw the losses of those names (all values, if there are none) and, above, the other values, which are `scores`,
+    against what was seen, counted in `unit`, as SVG; nothing if there is no point yet or no matplotlib."""
+    if not curve:
+        return
+    if find_spec("matplotlib") is None:
+        log.info("%s is not drawn: it needs `pip install matplotlib`", path)
+        return
+    from matplotlib.figure import Figure
+
+    names = [name for name in curve[-1] if name not in NO_SCORE]
+    panes = {"loss": losses or names}
+    if losses:
+        panes = {f"development, {scores}": [name for name in names if name not in losses], **panes}
+    figure = Figure(figsize=(7, 7 if losses else 5), layout="constrained")
+    rows = figure.subplots(len(panes), sharex=True, squeeze=False)
+    for (axes,), (label, pane) in zip(rows, panes.items(), strict=True):
+        for name in pane:
+            if points := [(point["pairs"], point[name]) for point in curve if name in point]:
+                axes.plot(*zip(*points, strict=True), label=name, marker=".", **STYLES.get(name, {}))
+        if axes.lines:
+            axes.legend(ncols=2)
+        axes.set_ylabel(label)
+    axes.set_xlabel(f"{unit} seen")
+    with whole_file(path) as part:
+        figure.savefig(part, format="svg", metadata={"Date": None})

@@ -13,8 +13,7 @@ from safetensors.torch import load_file
 from finetune.ccpr.__main__ import main
 from finetune.ccpr.config import Config
 from finetune.ccpr.train import CcprTrainer
-from finetune.training.curves import continued
-from finetune.training.trainer import load_checkpoint
+from finetune.training.trainer import continued, load_checkpoint
 from rag_mt.base.errors import UserError
 from retrievers.ccpr import load_ccpr
 

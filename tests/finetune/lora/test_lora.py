@@ -18,7 +18,7 @@ from finetune.lora.data import Data, sample_data
 from finetune.lora.examples import read_examples, write_examples
 from finetune.lora.references import nearly_equal
 from finetune.lora.train import LoraTrainer
-from finetune.training.curves import continued
+from finetune.training.trainer import continued
 from rag_mt.base.errors import UserError
 from rag_mt.llm import open_llm
 from rag_mt.llm.queue import complete

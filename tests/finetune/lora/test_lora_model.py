@@ -7,8 +7,8 @@ import torch
 from transformers import AutoModelForCausalLM, GraniteConfig
 
 from finetune.lora import model as lora_model
-from finetune.lora.batches import ExamplePrompts, collated, tokens_of
 from finetune.lora.model import Responses, check_head
+from finetune.lora.train import ExamplePrompts, collated, tokens_of
 from rag_mt.base.errors import UserError
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm

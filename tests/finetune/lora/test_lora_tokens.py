@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetune.lora.batches import ExamplePrompts, Tokens, collated, micro_batches, tokens_of
+from finetune.lora.train import ExamplePrompts, Tokens, collated, micro_batches, tokens_of
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Prompt
 from rag_mt.llm.transformers_llm import TransformersLLM
