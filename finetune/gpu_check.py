@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,8 +22,8 @@ import torch
 
 from eval.data.synthetic_units import CENTRES, QUERIES, SyntheticUnits, milliseconds
 from finetune.lora.config import Config
-from finetune.lora.quick import quick_data
-from finetune.lora.train import Data, LoraTrainer
+from finetune.lora.data import sample_data
+from finetune.lora.train import LoraTrainer
 from prompts.builder import PromptBuilder
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_LLM
@@ -39,19 +40,31 @@ CONFIG = Path(__file__).parents[1] / "configs" / "lora-embedded.toml"
 QUANTIZATIONS: tuple[Quantization, ...] = ("none", "8bit", "4bit")
 SOURCE = Sentence("Die Brücke über den Fluss bleibt bis zum Sommer gesperrt.", "de")
 STEPS = 3
-ASKED = 20
+SENTENCES = 20
 """Sentences that are searched for."""
 FAILED = 1
+
+
+@contextmanager
+def measured() -> Iterator[list[str]]:
+    """A list that gets, when the block ends, its seconds and peak of GPU memory as a text."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    begin, costs = time.perf_counter(), list[str]()
+    yield costs
+    torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_allocated() / 2**30
+    costs.append(f"{time.perf_counter() - begin:.1f} s, at most {peak:.2f} GiB")
 
 
 def loading(llm: str) -> Iterator[str]:
     """Loads the language model in every number format and translates a sentence."""
     for quantization in QUANTIZATIONS:
-        with _Measured() as seen:
+        with measured() as costs:
             model = open_llm(llm, device="cuda", quantization=quantization, adapter=None)
             prompt = PromptBuilder(SOURCE.language, "en", "auto", llm=model).build(SOURCE, ())
             answer = complete(model, [prompt], 40)[0]
-        yield f"{llm}, quantization {quantization}: {seen}: {answer.text.strip()!r}"
+        yield f"{llm}, quantization {quantization}: {costs[0]}: {answer.text.strip()!r}"
         del model
 
 
@@ -64,15 +77,15 @@ def searching(vectors: int) -> Iterator[str]:
             place = Path(folder) / form
             build_index(place, texts, SyntheticUnits(), retriever="phrases", language="en", form=form, show=False)
             index = open_index(place)
-            rows = rng.integers(0, len(index), ASKED * QUERIES)
-            asked = np.split(index.reconstruct(rows), ASKED)
-            slow, expected = milliseconds(index, asked, 1), index.search(np.concatenate(asked), 1)[1]
+            rows = rng.integers(0, len(index), SENTENCES * QUERIES)
+            queries = np.split(index.reconstruct(rows), SENTENCES)
+            cpu_time, cpu_hits = milliseconds(index, queries, 1), index.search(np.concatenate(queries), 1)[1]
             if not index.to_gpu():
                 raise UserError(f"faiss {faiss.__version__} searches on no GPU: install the extra gpu in place of cpu")
-            fast, found = milliseconds(index, asked, 1), index.search(np.concatenate(asked), 1)[1]
+            gpu_time, gpu_hits = milliseconds(index, queries, 1), index.search(np.concatenate(queries), 1)[1]
             yield (
-                f"{form} index of {len(index)} vectors around {CENTRES} centres: {slow:.1f} ms a sentence on the CPU, "
-                f"{fast:.1f} on the GPU, equal hits {float((found == expected).mean()):.4f}"
+                f"{form} index of {len(index)} vectors around {CENTRES} centres: {cpu_time:.1f} ms a sentence on the "
+                f"CPU, {gpu_time:.1f} on the GPU, equal hits {float((gpu_hits == cpu_hits).mean()):.4f}"
             )
 
 
@@ -81,31 +94,12 @@ def tuning(llm: str) -> Iterator[str]:
     for quantization in QUANTIZATIONS:
         changes = {"model.llm": llm, "model.quantization": quantization, "training.steps": str(STEPS)}
         config = Config.read(CONFIG, changes)
-        data = Data(*quick_data(config.data, "cuda"))
-        with TemporaryDirectory() as folder, _Measured() as seen:
+        data = sample_data(config.data, "cuda")
+        with TemporaryDirectory() as folder, measured() as costs:
             trainer = LoraTrainer(config, data, Path(folder), "cuda")
-            losses = [trainer.run_step()["loss"] for _ in range(STEPS)]
-        told = ", ".join(f"{loss:.3f}" for loss in losses)
-        yield f"LoRA on {llm}, quantization {quantization}: {STEPS} steps, {seen}: loss {told}"
+            losses = ", ".join(f"{trainer.run_step()['loss']:.3f}" for _ in range(STEPS))
+        yield f"LoRA on {llm}, quantization {quantization}: {STEPS} steps, {costs[0]}: loss {losses}"
         del trainer
-
-
-class _Measured:
-    """The seconds and the peak of GPU memory of a block, as text."""
-
-    def __enter__(self) -> _Measured:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        self._begin = time.perf_counter()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        torch.cuda.synchronize()
-        self.seconds = time.perf_counter() - self._begin
-        self.peak = torch.cuda.max_memory_allocated() / 2**30
-
-    def __str__(self) -> str:
-        return f"{self.seconds:.1f} s, at most {self.peak:.2f} GiB"
 
 
 def check(options: argparse.Namespace) -> int:
@@ -116,19 +110,15 @@ def check(options: argparse.Namespace) -> int:
         )
     card = torch.cuda.get_device_properties(0)
     print(f"{card.name}, {card.total_memory / 2**30:.0f} GiB; torch {torch.__version__}, faiss {faiss.__version__}")
-    parts: dict[str, Callable[[], Iterator[str]]] = {
-        "loading": lambda: loading(options.llm),
-        "search": lambda: searching(options.vectors),
-        "LoRA": lambda: tuning(options.llm),
-    }
-    ended = [told(name, part) for name, part in parts.items()]
+    parts = {"loading": loading(options.llm), "search": searching(options.vectors), "LoRA": tuning(options.llm)}
+    ended = [told(name, lines) for name, lines in parts.items()]
     return OK if all(ended) else FAILED
 
 
-def told(name: str, part: Callable[[], Iterator[str]]) -> bool:
+def told(name: str, lines: Iterator[str]) -> bool:
     """Print the lines of a part, or why it stopped; says whether it came to its end."""
     try:
-        for line in part():
+        for line in lines:
             print(line, flush=True)
     except Exception as error:  # whatever the libraries raise: the other parts are tried all the same
         print(f"{name} stopped: {first_line(error)}", flush=True)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from rag_mt.base.console import Parser, run
+from rag_mt.base.console import OK, Parser, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Skips
@@ -29,13 +29,6 @@ def held_out(english: str) -> bool:
     return int.from_bytes(hashlib.blake2b(letters_and_digits(english).encode(), digest_size=8).digest()) % ONE_IN == 0
 
 
-def listed(path: Path) -> Iterator[tuple[int, str]]:
-    """Line number and line of every held-out pair of a training file (English in the first column)."""
-    for line in read_lines(path, Skips()):
-        if line.text is not None and held_out(line.text.split("\t", 1)[0]):
-            yield line.number, line.text
-
-
 def write_list(options: argparse.Namespace) -> int:
     """Write the held-out pairs of all training files: file, line number, then the line's own columns."""
     files = sorted((Path(options.data) / "train").glob("*-en.tsv*"))
@@ -44,11 +37,12 @@ def write_list(options: argparse.Namespace) -> int:
     with whole_file(Path(options.output)) as path, path.open("w", encoding="utf-8") as out:
         for file in files:
             count = 0
-            for number, text in listed(file):
-                out.write(f"{file.name}\t{number}\t{text}\n")
-                count += 1
+            for line in read_lines(file, Skips()):
+                if line.text is not None and held_out(line.text.partition("\t")[0]):
+                    out.write(f"{file.name}\t{line.number}\t{line.text}\n")
+                    count += 1
             sys.stdout.write(f"{file.name}: {count} pairs\n")
-    return 0
+    return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

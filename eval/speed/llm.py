@@ -28,7 +28,7 @@ from rag_mt.llm import TransformersLLM
 from rag_mt.llm.generation import first_stop
 from rag_mt.llm.queue import complete
 from rag_mt.models.loading import LoadedLLM, load_llm
-from retrievers.default_index import SAMPLE_CORPUS
+from retrievers.calibration import SAMPLE_CORPUS
 
 
 class StopAt(StoppingCriteria):

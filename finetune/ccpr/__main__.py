@@ -17,7 +17,7 @@ from pathlib import Path
 
 from finetune.ccpr.config import Config
 from finetune.ccpr.train import CcprTrainer
-from finetune.training.command import run_training, training_parser
+from finetune.training.settings import run_training, settings_parser
 
 log = logging.getLogger("rag_mt")
 
@@ -31,7 +31,7 @@ def train(options: argparse.Namespace, config: Config, command: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = training_parser("ccpr", __doc__, Config)
+    parser = settings_parser("ccpr", __doc__, Config)
     parser.add_argument("--pairs", required=True, metavar="DIR", help="phrase pairs and dev alignments")
     return run_training(parser, Config, ["pairs"], train, arguments)
 

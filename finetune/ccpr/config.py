@@ -6,22 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from finetune.training.settings import (
-    WMT16_PAIRS,
-    Count,
-    CountOrZero,
-    EncoderTuning,
-    NotNegative,
-    Optimisation,
-    Positive,
-    Rule,
-    Settings,
-    TokenLimit,
-)
+from finetune.training import settings
+
+LanguagePairs = Annotated[tuple[str, ...], settings.Rule(bool, "names of folders of phrase pairs such as de-en")]
 
 
 @dataclass(frozen=True)
-class ModelConfig(EncoderTuning):
+class ModelConfig(settings.EncoderTuning):
     """The encoder and the heads on it; `layer` 0 is its last one. `start` names a phrase model of the same shape whose
     weights are trained further."""
 
@@ -38,36 +29,36 @@ class ModelConfig(EncoderTuning):
 class DataConfig:
     """Which phrase pairs, in what mixture. `languages` name folders of phrase pairs."""
 
-    languages: Annotated[tuple[str, ...], Rule(bool, "names of folders of phrase pairs such as de-en")] = WMT16_PAIRS
+    languages: LanguagePairs = settings.WMT16_PAIRS
     domain_weights: Mapping[str, float] = field(default_factory=dict)
     language_power: float = 0.7
-    max_tokens: TokenLimit = 96
+    max_tokens: settings.TokenLimit = 96
     per_sentence: int = 16
     other_contexts: bool = False
     dev_sentences: int = 120
 
 
 @dataclass(frozen=True)
-class TrainingConfig(Optimisation):
+class TrainingConfig(settings.Optimisation):
     """The optimisation. `batch` sentence pairs a step and process, encoded in `chunks` with cached gradients."""
 
-    steps: Count = 20_000
-    batch: Count = 64
-    chunks: Count = 1
-    learning_rate: Positive = 5e-5
-    head_learning_rate: Positive | None = None
-    warm_up: CountOrZero = 1000
-    weight_decay: NotNegative = 0.01
-    temperature: Positive = 1.0
+    steps: settings.Count = 20_000
+    batch: settings.Count = 64
+    chunks: settings.Count = 1
+    learning_rate: settings.Positive = 5e-5
+    head_learning_rate: settings.Positive | None = None
+    warm_up: settings.CountOrZero = 1000
+    weight_decay: settings.NotNegative = 0.01
+    temperature: settings.Positive = 1.0
     segmentation_weight: float = 1.0
     both_sides: bool = True
     span_negatives: bool = False
-    evaluate_every: Count = 500
-    checkpoint_every: Count = 250
+    evaluate_every: settings.Count = 500
+    checkpoint_every: settings.Count = 250
 
 
 @dataclass(frozen=True)
-class Config(Settings):
+class Config(settings.Settings):
     """All settings of a run."""
 
     example = "configs/ccpr-embedded.toml"

@@ -9,18 +9,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch.nn.functional import binary_cross_entropy_with_logits, linear
 
 from finetune.ccpr.batches import Collator, OtherContexts, PhraseBatch, PhrasePool, batches_of
 from finetune.ccpr.config import Config
 from finetune.ccpr.dev import dev_rows, dev_scores
-from finetune.losses.phrase_contrastive import NO_TRANSLATION, Negatives, phrase_contrastive
-from finetune.training.encoder import open_encoder
+from finetune.losses.phrases import NO_TRANSLATION, Negatives, phrase_contrastive
+from finetune.training.encoder import fits_adapter, open_encoder, started_from
 from finetune.training.gradients import Features, Loss, cached_backward
 from finetune.training.trainer import Group, Trainer
-from finetune.training.warm_start import start_from
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.fingerprints import file_sha256, settings_hash
+from rag_mt.models.adapters import WEIGHTS
+from retrievers.ccpr.model import WEIGHTS as HEADS
 from retrievers.ccpr.model import PhraseHeads, PhraseSettings
 
 HEAD_SETTINGS = ("dimension", "normalised", "segment_width", "max_words", "prefix")
@@ -38,7 +40,7 @@ class CcprTrainer(Trainer[PhraseBatch]):
         shape = {key: getattr(model, key) for key in HEAD_SETTINGS}
         settings = PhraseSettings(model.encoder, self.encoder.layers, self.encoder.hidden, **shape)
         self.heads = PhraseHeads(settings).to(self.encoder.device)
-        self.before = start_from(model.start, self.encoder.model, self.heads) if model.start else None
+        self.before = _start_from(model.start, self.encoder.model, self.heads) if model.start else None
         self.pool = PhrasePool([pairs / name for name in data.languages])
         order = self.pool.order(training.seed, data.domain_weights, data.language_power)
         self.batches = batches_of(order, self.pool.lengths(), training.batch, training.seed)
@@ -153,3 +155,24 @@ class CcprTrainer(Trainer[PhraseBatch]):
             "encoder_fingerprint": self.encoder.fingerprint,
             "pairs": self.pool.facts,
         }
+
+
+def _start_from(name: str, encoder: Any, heads: PhraseHeads) -> dict[str, Any]:
+    """Give `encoder` (with a LoRA adapter) and `heads` the weights of a phrase model; returns what is recorded of it.
+
+    Raises UserError for a model of another shape, or one that was tuned as a whole.
+    """
+    folder = PhraseSettings.folder(name)
+    unfit = f"model.start {name!r} does not fit these settings: give its encoder, layer, rank and heads, tuning 'lora'"
+    if not (folder / WEIGHTS).is_file() or not hasattr(encoder, "peft_config"):
+        raise UserError(unfit)
+    try:
+        fits = fits_adapter(encoder, load_file(folder / WEIGHTS))
+        heads.load_state_dict(PhraseHeads.load(folder).state_dict())
+    except RuntimeError as error:
+        raise UserError(unfit) from error
+    if not fits:
+        raise UserError(unfit)
+    before = started_from(folder, [file_sha256(folder / file)[:16] for file in (WEIGHTS, HEADS)])
+    before.pop("pairs", None)  # the data of both runs stand in the new file
+    return before

@@ -11,33 +11,19 @@ nothing else but rounding. Without --examples sentences of the sample corpus are
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from finetune.lora.config import Config, DataConfig
-from finetune.lora.examples import facts_of, read_examples
+from finetune.lora.config import Config
+from finetune.lora.data import data_of
 from finetune.lora.model import write_merged
-from finetune.lora.quick import quick_data
-from finetune.lora.train import Data, LoraTrainer
-from finetune.training.command import run_training, training_parser, trial_folder
-from finetune.training.loop import CHECKPOINT
+from finetune.lora.train import LoraTrainer
+from finetune.training.settings import run_training, settings_parser, trial_folder
+from finetune.training.trainer import CHECKPOINT
 from rag_mt.base.console import note
 from rag_mt.base.errors import UserError
 from rag_mt.models.adapters import WEIGHTS
-
-log = logging.getLogger("rag_mt")
-
-
-def data_of(examples: Sequence[str], dev: Sequence[str], settings: DataConfig, device: str) -> Data:
-    """The examples of files, or those of the sample corpus where no file is named."""
-    if not examples:
-        note("no --examples: trying out on sentences of the sample corpus, which makes no adapter for real use")
-        return Data(*quick_data(settings, device))
-    own, measured = [Path(p) for p in examples], [Path(p) for p in dev]
-    facts = {"examples": facts_of(own), "dev": facts_of(measured)}
-    return Data(read_examples(own), read_examples(measured), facts)
 
 
 def _check_place(output: Path) -> None:
@@ -51,40 +37,34 @@ def _check_place(output: Path) -> None:
 def tune(options: argparse.Namespace, config: Config, command: str) -> None:
     """Train the adapter, and merge it if that is asked for."""
     merged = Path(options.merge) if options.merge else None
-    if merged is not None and merged.exists():
+    if merged and merged.exists():
         raise UserError(f"{merged} is there already: give --merge another folder, or remove it")
     if options.dev and not options.examples:
         raise UserError("--dev without --examples: give the examples to train on too")
+    output = Path(options.output or "")
     if options.output:
-        _check_place(Path(options.output))
+        _check_place(output)
     data = data_of(options.examples, options.dev, config.data, options.device)
-    if options.output:
-        output = Path(options.output)
-    else:
+    if not options.output:
         output = trial_folder(options, config, [str(example) for example in (*data.train, *data.dev)])
     trainer = LoraTrainer(config, data, output, options.device, command)
     if trainer.accelerator.is_main_process:
-        tokens = trainer.tokens
-        log.info(
-            "%d examples of %.0f tokens, %.0f of them learnt; left out, having over %d tokens: %d, to measure on %d",
-            len(tokens),
-            tokens.lengths.mean(),
-            tokens.answers.mean(),
-            min(config.training.cutoff, trainer.model.llm.context_length),
-            trainer.left_out,
-            trainer.dev_left_out,
+        longest = min(config.training.cutoff, trainer.model.llm.context_length)
+        note(
+            f"{len(trainer.tokens)} examples of {trainer.mean_tokens:.0f} tokens, {trainer.mean_answers:.0f} of them "
+            f"learnt; left out, having over {longest} tokens: {trainer.left_out}, to measure on {trainer.dev_left_out}"
         )
     trainer.train()
     if trainer.accelerator.is_main_process:
         note(f"the adapter is in {output} (`--adapter {output}` of rag_mt.translate takes it)")
-        if merged is not None:
+        if merged:
             write_merged(config, output, merged, trainer.model.loaded.dtype)
             note(f"the merged model is in {merged} (use it with --wrapper {trainer.wrapper})")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = training_parser("lora", __doc__, Config)
+    parser = settings_parser("lora", __doc__, Config)
     parser.add_argument("--examples", nargs="+", default=[], metavar="FILE", help="examples to train on")
     parser.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="examples for the loss during training")
     parser.add_argument("--merge", metavar="DIR", help="also write the model with the adapter merged into it")

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from finetune.lora.batches import tokens_of
 from finetune.lora.config import Config
+from finetune.lora.data import Data
 from finetune.lora.examples import Example, read_examples
-from finetune.lora.train import Data, LoraTrainer
-from rag_mt.base.console import OK, Parser, run
+from finetune.lora.train import LoraTrainer, tokens_of
+from finetune.training.settings import read_config, settings_parser
+from rag_mt.base.console import OK, run
 from rag_mt.base.errors import UserError
-from rag_mt.base.settings import changes_of
 
 CUT_OFFS = "0.3,0.5,0.65,0.8"
 
@@ -42,32 +42,25 @@ def measure(options: argparse.Namespace) -> int:
         raise UserError(f"{options.dev} has no example with hints: make some with `python -m finetune.lora.data`")
     sys.stdout.write("| adapter | least score | hints | loss | by direction |\n| --- | --- | --- | --- | --- |\n")
     for adapter in options.adapters:
-        config = Config.read(Path(options.config), {**changes_of(options.set), "model.start": adapter})
+        config = read_config(options, Config, {"model.start": adapter})
         trainer = LoraTrainer(config, Data(examples[:1]), Path("unused"), options.device)
         for title, least in [("no hints", math.inf), *((str(cut_off), cut_off) for cut_off in cut_offs)]:
-            own = above(examples, least)
-            trainer.dev, left_out = tokens_of(trainer.prompts, own, config.training.cutoff, False)
+            shown = above(examples, least)
+            trainer.dev, left_out = tokens_of(trainer.prompts, shown, config.training.cutoff, False)
             if left_out:
                 raise UserError(f"{left_out} examples have over {config.training.cutoff} tokens: raise training.cutoff")
-            found = trainer.evaluate()
-            directions = ", ".join(f"{name} {value:.3f}" for name, value in found.items() if name != "dev")
-            hints = sum(len(example.hints) for example in own)
-            name = Path(adapter).resolve().name
-            sys.stdout.write(f"| {name} | {title} | {hints} | {found['dev']:.4f} | {directions} |\n")
+            losses = trainer.evaluate()
+            directions = ", ".join(f"{name} {value:.3f}" for name, value in losses.items() if name != "dev")
+            hints, name = sum(len(example.hints) for example in shown), Path(adapter).resolve().name
+            sys.stdout.write(f"| {name} | {title} | {hints} | {losses['dev']:.4f} | {directions} |\n")
             sys.stdout.flush()
     return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(
-        prog="python -m finetune.lora.cut_off",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = settings_parser("lora.cut_off", __doc__, Config)
     parser.add_argument("adapters", nargs="+", metavar="ADAPTER", help="folders that `python -m finetune.lora` wrote")
-    parser.add_argument("--config", required=True, metavar="FILE", help="the settings that it was tuned with")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
     parser.add_argument("--dev", required=True, metavar="FILE", help="examples of `python -m finetune.lora.data`")
     parser.add_argument("--cut-offs", default=CUT_OFFS, metavar="C,...", help=f"least scores (default: {CUT_OFFS})")
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto")

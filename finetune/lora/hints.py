@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from finetune.lora.config import DataConfig
-from finetune.lora.examples import Example
-from finetune.lora.leave_out import nearly_equal_sentences
-from finetune.lora.right import right_hints
-from finetune.lora.sample import Pair
+from finetune.lora.examples import Example, Pair
+from finetune.lora.references import nearly_equal_sentences, right_hints
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.types import Hint, Sentence, Translation, Unit
+from rag_mt.base.types import Hint, Translation, Unit
 from rag_mt.translation.journal import Journal
 from retrievers.ccpr.confidence import confidence_in
 from retrievers.ccpr.model import is_phrase_model, phrase_model_folder
@@ -31,17 +29,18 @@ from retrievers.index.manifest import read_manifest
 from retrievers.index.search import map_sentences
 from retrievers.registry import encoder_for, open_retriever
 
-METHODS: dict[str, Unit | None] = {"plain": None, "sentence": "sentence", "phrase": "phrase"}
-"""What the hits of each method are; plain prompts have none."""
+METHODS: dict[str, Unit] = {"plain": "sentence", "sentence": "sentence", "phrase": "phrase"}
+"""What the hits of each method are; plain prompts have none, and are made as those of sentences."""
 
 BLOCK = 64
 """Sentences between two lines of the journal."""
 READ = 4096
+"""Sentences of an index that are read at once."""
 
 
 @dataclass(frozen=True)
 class Indexes:
-    """The folder of each target language's index, with what its retriever runs on."""
+    """The folder of each target language's index (none for the method plain), with what its retriever runs on."""
 
     folders: Mapping[str, Path]
     unit: Unit
@@ -51,51 +50,43 @@ class Indexes:
     @property
     def facts(self) -> dict[str, Any]:
         """For each language what its index holds."""
-        made = {}
+        facts = {}
         for code, folder in self.folders.items():
-            found = read_manifest(folder)
-            made[code] = {
-                "retriever": found.retriever,
-                "encoder": found.encoder,
-                "sentences": found.sentences,
-                "units": found.units,
-                "manifest": settings_hash(found.as_dict()),
-                "confidence": _confidence(found.encoder, folder),
+            manifest, confidence = read_manifest(folder), None
+            if is_phrase_model(manifest.encoder):
+                confidence = confidence_in(folder) or confidence_in(phrase_model_folder(manifest.encoder))
+            facts[code] = {
+                "retriever": manifest.retriever,
+                "encoder": manifest.encoder,
+                "sentences": manifest.sentences,
+                "units": manifest.units,
+                "manifest": settings_hash(manifest.as_dict()),
+                "confidence": settings_hash(asdict(confidence)) if confidence else None,
             }
-        return made
+        return facts
 
 
-def _confidence(encoder: str, index: Path) -> str | None:
-    """A hash of the confidence model for a phrase model's hits in an index, if there is one."""
-    if not is_phrase_model(encoder):
-        return None
-    found = confidence_in(index) or confidence_in(phrase_model_folder(encoder))
-    return settings_hash(asdict(found)) if found else None
-
-
-def indexes_of(texts: Sequence[str], method: str, targets: Sequence[str], device: str, dtype: str) -> Indexes | None:
-    """The indexes that `--index LANG=DIR` or `--index DIR` name, one for each of the target languages; None for the
-    method plain.
+def indexes_of(texts: Sequence[str], method: str, targets: Sequence[str], device: str, dtype: str) -> Indexes:
+    """The indexes that `--index LANG=DIR` or `--index DIR` name, one for each of the target languages.
 
     Raises UserError for an index of another unit than the method's and where one is missing or too many.
     """
-    unit = METHODS[method]
-    if unit is None:
+    unit, folders = METHODS[method], dict[str, Path]()
+    if method == "plain":
         if texts:
             raise UserError(f"the method plain shows no hints, but there is --index {texts[0]}: leave it out")
-        return None
-    folders: dict[str, Path] = {}
+        return Indexes({}, unit)
     for text in texts:
         code, sign, rest = text.partition("=")
         named = bool(sign) and not Path(text).exists()
         folder = Path(rest if named else text)
-        found = read_manifest(folder)
-        if found.unit != unit:
+        manifest = read_manifest(folder)
+        if manifest.unit != unit:
             raise UserError(
-                f"index {folder} holds units of the kind {found.unit}: --method {method} needs one of the kind {unit}, "
-                f"built with `rag-mt index build --retriever {'ccpr' if unit == 'phrase' else unit}`"
+                f"index {folder} holds units of the kind {manifest.unit}: --method {method} needs one of the kind "
+                f"{unit}, built with `rag-mt index build --retriever {'ccpr' if unit == 'phrase' else unit}`"
             )
-        folders[base_code(code if named else found.language)] = folder
+        folders[base_code(code if named else manifest.language)] = folder
     for code in targets:
         if code not in folders:
             raise UserError(
@@ -106,110 +97,79 @@ def indexes_of(texts: Sequence[str], method: str, targets: Sequence[str], device
 
 
 @dataclass(frozen=True)
-class Found:
-    """For each pair its hints and how many sentences of the index were left out for it; `facts` tell by direction what
-    judged the hints; for each pair too, if the settings want some, the right hints that the index could give."""
+class Retrieved:
+    """For each pair its hints, how many sentences of the index were left out for it and, if the settings want some, the
+    right hints that the index could give; `facts` tell by direction what judged the hints."""
 
     hints: list[tuple[Hint, ...]]
     left_out: list[int]
-    facts: Mapping[str, Any]
-    right: list[tuple[Hint, ...]] = field(default_factory=list)
+    facts: dict[str, Any]
+    right: list[tuple[Hint, ...]]
 
 
 def retrieved(
-    pairs: Sequence[Pair], indexes: Indexes | None, settings: DataConfig, journal: Journal | None = None
-) -> Found:
+    pairs: Sequence[Pair], indexes: Indexes, settings: DataConfig, journal: Journal | None = None
+) -> Retrieved:
     """The hints that the retriever finds for each pair when every sentence of the index that is nearly equal to the
     pair's target is left out of the search.
 
     They are what a translation would show; with `settings.least_confidence`, all hints of at least its lower end. What
     the journal has from an earlier run is not searched again.
     """
-    hints: list[tuple[Hint, ...]] = [() for _ in pairs]
-    if indexes is None:
-        return Found(hints, [0 for _ in pairs], {})
-    near = _near(pairs, indexes)
-    facts: dict[str, Any] = {}
+    found = Retrieved([() for _ in pairs], [0 for _ in pairs], {}, [() for _ in pairs])
     encoders: dict[tuple[str, str], ModelEncoder] = {}
-    bar = progress(len(pairs), "sentences", "retrieving hints")
-    for direction in dict.fromkeys(pair.direction for pair in pairs):
-        rows = [n for n, pair in enumerate(pairs) if pair.direction == direction]
-        retriever = _open(pairs[rows[0]], indexes, settings, encoders)
-        facts[direction] = {"cut_off": retriever.cut_off, "confidence": isinstance(retriever, CcprRetriever)}
-        missing = []
-        for n in rows:
-            kept = journal.take(n, _sentence(pairs[n])) if journal else None
-            if kept is None:
-                missing.append(n)
-            else:
-                hints[n] = kept.hints
-                bar.update()
-        for begin in range(0, len(missing), BLOCK):
-            block = missing[begin : begin + BLOCK]
-            sentences = [_sentence(pairs[n]) for n in block]
-            made = retriever.retrieve(sentences, [near[n] for n in block])
-            for n, own in zip(block, made, strict=True):
-                hints[n] = own
-            if journal:
-                found = zip(sentences, block, made, strict=True)
-                journal.add(block, [Translation(s, pairs[n].target, own) for s, n, own in found])
-            bar.update(len(block))
-    bar.close()
-    right = _right(pairs, indexes, near) if settings.right_hints and indexes.unit == "phrase" else []
-    return Found(hints, [len(own) for own in near], facts, right)
-
-
-def _right(pairs: Sequence[Pair], indexes: Indexes, near: Sequence[Sequence[int]]) -> list[tuple[Hint, ...]]:
-    """`right_hints` of all pairs, aligned with the encoder of sentence retrieval."""
-    aligner = EncoderAligner(encoder_for("sentence", None, indexes.device, indexes.dtype), method="intersection")
-    made: list[tuple[Hint, ...]] = [() for _ in pairs]
-    for rows, texts in _by_index(pairs, indexes):
-        found = right_hints([pairs[n] for n in rows], [frozenset(near[n]) for n in rows], _texts(texts), aligner)
-        for n, own in zip(rows, found, strict=True):
-            made[n] = own
-    return made
-
-
-def _sentence(pair: Pair) -> Sentence:
-    return Sentence(pair.source, pair.source_language, pair.origin)
-
-
-def _open(
-    pair: Pair, indexes: Indexes, settings: DataConfig, encoders: dict[tuple[str, str], ModelEncoder]
-) -> IndexRetriever:
-    """The retriever of a pair's direction, its encoder loaded once."""
-    folder = indexes.folders[pair.target_language]
-    manifest = read_manifest(folder)
-    key = manifest.retriever, manifest.encoder
-    if key not in encoders:
-        encoders[key] = encoder_for(*key, indexes.device, indexes.dtype)
-    opened = open_retriever(
-        manifest.retriever,
-        folder,
-        encoders[key],
-        source_language=pair.source_language,
-        target_language=pair.target_language,
-    )
-    retriever = cast(IndexRetriever, opened)  # an index has a retriever that searches it
-    if settings.least_confidence and isinstance(retriever, CcprRetriever):
-        retriever.cut_off = settings.least_confidence[0]
-    return retriever
-
-
-def _near(pairs: Sequence[Pair], indexes: Indexes) -> list[list[int]]:
-    """For each pair the sentences of its index that are nearly equal to its target."""
-    near: list[list[int]] = [[] for _ in pairs]
-    for rows, texts in _by_index(pairs, indexes):
-        made = nearly_equal_sentences([pairs[n].target for n in rows], _texts(texts), len(texts))
-        for n, own in zip(rows, made, strict=True):
-            near[n] = own
-    return near
-
-
-def _by_index(pairs: Sequence[Pair], indexes: Indexes) -> Iterator[tuple[list[int], Any]]:
-    """For each index the numbers of the pairs whose target language it is for, and the column of its sentences."""
+    aligner = None
+    if settings.right_hints and indexes.unit == "phrase":
+        aligner = EncoderAligner(encoder_for("sentence", None, indexes.device, indexes.dtype), method="intersection")
     for code, folder in indexes.folders.items():
-        yield [n for n, pair in enumerate(pairs) if pair.target_language == code], map_sentences(folder).column("text")
+        # 1. The sentences of the index that do not count, and right hints from the others.
+        rows = [n for n, pair in enumerate(pairs) if pair.target_language == code]
+        column = map_sentences(folder).column("text")
+        near = nearly_equal_sentences([pairs[n].target for n in rows], _texts(column), len(column))
+        right = right_hints([pairs[n] for n in rows], near, _texts(column), aligner) if aligner else [()] * len(rows)
+        for row, n in enumerate(rows):
+            found.left_out[n], found.right[n] = len(near[row]), right[row]
+        # 2. A retriever for each direction, all with one encoder.
+        manifest = read_manifest(folder)
+        key = manifest.retriever, manifest.encoder
+        if key not in encoders:
+            encoders[key] = encoder_for(*key, indexes.device, indexes.dtype)
+        for source in dict.fromkeys(pairs[n].source_language for n in rows):
+            opened = open_retriever(key[0], folder, encoders[key], source_language=source, target_language=code)
+            retriever = cast(IndexRetriever, opened)  # an index has a retriever that searches it
+            if settings.least_confidence and isinstance(retriever, CcprRetriever):
+                retriever.cut_off = settings.least_confidence[0]
+            judged = {"cut_off": retriever.cut_off, "confidence": isinstance(retriever, CcprRetriever)}
+            found.facts[f"{source}-{code}"] = judged
+            left_out = {n: near[row] for row, n in enumerate(rows) if pairs[n].source_language == source}
+            _search(retriever, pairs, left_out, journal, found.hints)
+    return found
+
+
+def _search(
+    retriever: IndexRetriever,
+    pairs: Sequence[Pair],
+    left_out: Mapping[int, list[int]],
+    journal: Journal | None,
+    hints: list[tuple[Hint, ...]],
+) -> None:
+    """Put the hints of the pairs with the numbers `left_out`, which has what does not count for each, into `hints`."""
+    missing = []
+    for n in left_out:
+        if journal and (kept := journal.take(n, pairs[n].sentence)):
+            hints[n] = kept.hints
+        else:
+            missing.append(n)
+    bar = progress(len(left_out), "sentences", "retrieving hints", initial=len(left_out) - len(missing))
+    for begin in range(0, len(missing), BLOCK):
+        block = missing[begin : begin + BLOCK]
+        block_hints = retriever.retrieve([pairs[n].sentence for n in block], [left_out[n] for n in block])
+        for n, sentence_hints in zip(block, block_hints, strict=True):
+            hints[n] = sentence_hints
+        if journal:
+            journal.add(block, [Translation(pairs[n].sentence, pairs[n].target, hints[n]) for n in block])
+        bar.update(len(block))
+    bar.close()
 
 
 def _texts(column: Any) -> Iterator[str]:
@@ -217,23 +177,22 @@ def _texts(column: Any) -> Iterator[str]:
         yield from column.slice(begin, READ).to_pylist()
 
 
-def examples_of(pairs: Sequence[Pair], unit: Unit | None, found: Found, settings: DataConfig) -> list[Example]:
-    """The examples: `settings.no_hints` of them without hints, the others with those of at least the confidence that
-    `settings.least_confidence` draws, `settings.right_hints` of these with right ones for other parts of the sentence,
-    of which a share is drawn too. What is drawn for a pair depends on its text and the seed alone."""
-    made = []
-    for pair, hints, right in zip(pairs, found.hints, found.right or [()] * len(pairs), strict=True):
+def examples_of(pairs: Sequence[Pair], unit: Unit, found: Retrieved, settings: DataConfig) -> list[Example]:
+    """The pairs with the hints that the settings want shown (see `DataConfig`), right ones for parts of the sentence
+    without another hint. What is drawn for a pair depends on its text and the seed alone."""
+    examples = []
+    for pair, hints, right in zip(pairs, found.hints, found.right, strict=True):
         text = f"{pair.direction}\n{pair.source}\n{pair.target}".encode()
-        drawn = np.random.default_rng([settings.seed, *hashlib.blake2b(text, digest_size=8).digest()])
-        hidden, share = drawn.random(2)
+        random = np.random.default_rng([settings.seed, *hashlib.blake2b(text, digest_size=8).digest()])
+        hidden, share = random.random(2)
         if hidden < settings.no_hints:
             hints = ()
         elif settings.least_confidence and found.facts.get(pair.direction, {}).get("confidence"):
             low, high = settings.least_confidence
             hints = tuple(hint for hint in hints if hint.hit.score >= low + share * (high - low))
-        if hidden >= settings.no_hints and drawn.random() < settings.right_hints:
-            shares = drawn.random(len(right)) < drawn.random()
-            free = [own for own in right if not any(own.source_span.overlaps(h.source_span) for h in hints)]
+        if hidden >= settings.no_hints and random.random() < settings.right_hints:
+            shares = random.random(len(right)) < random.random()
+            free = [hint for hint in right if not any(hint.source_span.overlaps(h.source_span) for h in hints)]
             hints += tuple(hint for hint, shown in zip(free, shares, strict=False) if shown)
-        made.append(Example(pair, unit or "sentence", hints))
-    return made
+        examples.append(Example(pair, unit, hints))
+    return examples

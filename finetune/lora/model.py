@@ -1,41 +1,112 @@
-"""The language model with a LoRA adapter on it: opened for training, saved, merged."""
+"""The language model with a LoRA adapter on it: opened for training, its loss of responses, saved, merged.
+
+A head is a language model's largest product: Gemma 3 270M has 262,144 logits for every token. Prompts make up most of
+an example and none of its loss, so the head is only applied to the states that predict a response, some at a time, and
+each part's gradient is taken at once: no more than one part's logits are ever in memory.
+
+    loss = sum over response tokens t of -log softmax(head(state[t - 1]))[token[t]]
+"""
 
 from __future__ import annotations
 
 import shutil
-import warnings
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, prepare_model_for_kbit_training
-from safetensors.torch import load_file, save_file
+from peft import LoraConfig, prepare_model_for_kbit_training
+from safetensors.torch import load_file
+from torch.nn.functional import cross_entropy
 
 from finetune.lora.config import Config, ModelConfig
-from finetune.lora.loss import Responses, check_head
-from finetune.training.warm_start import fits_adapter
+from finetune.training.encoder import fits_adapter, save_adapter, started_from, with_adapter
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256, read_json
-from rag_mt.base.paths import whole_file, whole_folder
+from rag_mt.base.paths import whole_folder
 from rag_mt.llm.transformers_llm import TransformersLLM
-from rag_mt.models.adapters import CONFIG, TRAINING, WEIGHTS, checked_adapter
+from rag_mt.models.adapters import CONFIG, WEIGHTS, checked_adapter
 from rag_mt.models.loading import LoadedLLM, choose_device, choose_dtype, load_llm
 
+ROWS = 256
+"""States that the head is applied to at once: 256 x 262,144 float32 logits are 256 MiB."""
 TERMS = ("LICENCE*", "LICENSE*", "NOTICE*")
 """Files of a base model whose terms hold for what is trained on it."""
-KEPT_SETTINGS = ("r", "lora_alpha", "target_modules")
+SHAPE_SETTINGS = ("r", "lora_alpha", "target_modules")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Token ids and mask (examples, tokens), padded at the end; and for every token `wanted` of a response, row by row,
+    the place that predicts it, `rows` and `columns` (all three (tokens,))."""
+
+    input_ids: torch.Tensor
+    mask: torch.Tensor
+    rows: torch.Tensor
+    columns: torch.Tensor
+    wanted: torch.Tensor
+
+
+class Responses:
+    """The losses of responses by `causal`, a language model with its adapter in it but without PEFT's wrapper. Logits
+    are capped where the configuration says so: cap * tanh(logits / cap)."""
+
+    def __init__(self, causal: Any) -> None:
+        self.body, self.head = causal.base_model, causal.get_output_embeddings()
+        config = causal.config.get_text_config(decoder=True)
+        self.cap: float | None = getattr(config, "final_logit_softcapping", None)
+
+    def states(self, batch: Batch) -> torch.Tensor:
+        """The states that predict the tokens of the responses, (tokens, hidden)."""
+        device = self.head.weight.device
+        output = self.body(input_ids=batch.input_ids.to(device), attention_mask=batch.mask.to(device), use_cache=False)
+        states: torch.Tensor = output.last_hidden_state[batch.rows.to(device), batch.columns.to(device)]
+        return states
+
+    def logits(self, states: torch.Tensor) -> torch.Tensor:
+        """The logits (tokens, vocabulary) of states, float32."""
+        logits: torch.Tensor = self.head(states).float()
+        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
+
+    def losses(self, states: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        """The loss of each token `wanted` (tokens,) that the states (tokens, hidden) predict."""
+        parts = zip(states.split(ROWS), wanted.to(states.device).split(ROWS), strict=True)
+        return torch.cat([cross_entropy(self.logits(part), tokens, reduction="none") for part, tokens in parts])
+
+    def loss_and_gradient(self, states: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sum of the losses and its gradient for the states (tokens, hidden); the head is frozen."""
+        total, gradients = torch.zeros((), device=states.device), []
+        for part, tokens in zip(states.split(ROWS), wanted.to(states.device).split(ROWS), strict=True):
+            leaf = part.detach().requires_grad_()
+            loss = cross_entropy(self.logits(leaf), tokens, reduction="sum")
+            gradients.append(torch.autograd.grad(loss, leaf)[0])
+            total += loss.detach()
+        return total, torch.cat(gradients)
+
+
+def check_head(causal: Any, name: str) -> None:
+    """Raise UserError if the model does more to its logits than `Responses` does (scales them, say)."""
+    responses, training = Responses(causal), causal.training
+    causal.eval()  # without dropout, which is never the same twice
+    ids = torch.arange(1, 9, device=responses.head.weight.device)[None] % responses.head.weight.shape[0]
+    with torch.no_grad():
+        expected = causal(input_ids=ids, use_cache=False).logits[0].float()
+        logits = responses.logits(responses.body(input_ids=ids, use_cache=False).last_hidden_state[0])
+    causal.train(training)
+    if not torch.allclose(logits, expected, rtol=0.02, atol=0.02 * float(expected.abs().max())):
+        raise UserError(
+            f"{name} does more to its logits than a head and a cap, which the loss of responses does not know: choose "
+            "a model such as Llama, Mistral, Qwen or Gemma"
+        )
 
 
 @dataclass(frozen=True)
 class Trainable:
-    """A model to tune: as loaded, with PEFT's wrapper `adapted`, its prompts' side `llm` and its loss `responses`.
-
-    The adapter's weights are float32; `loaded.dtype` is the format to compute in, under autocast.
-    """
+    """A model to tune: as loaded, with PEFT's wrapper `adapted`, its prompts' side `llm` and its losses `responses`;
+    `before` is what is recorded of the adapter that it starts from. The adapter's weights are float32, `loaded.dtype`
+    is the number format to compute in."""
 
     loaded: LoadedLLM
     adapted: Any
@@ -50,8 +121,28 @@ class Trainable:
 
     def autocast(self) -> torch.autocast:
         """The context to compute in."""
-        number = self.loaded.dtype
-        return torch.autocast(self.loaded.device.type, dtype=number, enabled=number != torch.float32)
+        dtype = self.loaded.dtype
+        return torch.autocast(self.loaded.device.type, dtype=dtype, enabled=dtype != torch.float32)
+
+    def backward(self, batch: Batch, answers: int) -> torch.Tensor:
+        """The sum of the losses of all response tokens; adds the gradients of this sum divided by `answers`."""
+        with self.autocast():
+            states = self.responses.states(batch)
+            loss, gradient = self.responses.loss_and_gradient(states, batch.wanted)
+        states.backward(gradient * (1 / answers))
+        return loss
+
+    def losses(self, batch: Batch) -> torch.Tensor:
+        """The loss of each response token, without gradients (tokens,)."""
+        with torch.no_grad(), self.autocast():
+            return self.responses.losses(self.responses.states(batch), batch.wanted)
+
+    def save(self, folder: Path) -> None:
+        """Write the adapter with the licence terms of its base model."""
+        settings = copy(self.adapted.peft_config["default"])
+        settings.inference_mode, settings.target_modules = True, _sorted(settings.target_modules)
+        save_adapter(self.adapted, settings, folder, {"format": "pt"})
+        _copy_terms(self.loaded.folder, folder)
 
 
 def open_trainable(config: Config, device: str) -> Trainable:
@@ -62,22 +153,21 @@ def open_trainable(config: Config, device: str) -> Trainable:
     model, training = config.model, config.training
     if training.dtype == "float16":
         raise UserError("training.dtype float16 loses small gradients: choose auto, bfloat16 or float32")
-    target = choose_device(device)
-    number = training.dtype
-    if number == "auto" and choose_dtype("auto", target) == torch.float16:
-        number = "float32"  # an older card
-    loaded = load_llm(model.llm, device=device, dtype=number, quantization=model.quantization)
+    target, dtype = choose_device(device), training.dtype
+    if dtype == "auto" and choose_dtype("auto", target) == torch.float16:
+        dtype = "float32"  # an older card
+    loaded = load_llm(model.llm, device=device, dtype=dtype, quantization=model.quantization)
     causal: Any = loaded.model
     _check_modules(causal, model)
     llm = TransformersLLM(loaded, adapter=model.start or "in training")  # prompts as for a model with an adapter
     if target.type == "cpu":
         causal.set_attn_implementation("eager")
-    again = {"use_reentrant": False}
+    checkpointing = {"use_reentrant": False}
     if model.quantization != "none":
         prepare: Any = prepare_model_for_kbit_training
-        causal = prepare(causal, training.checkpointing, again)
+        causal = prepare(causal, training.checkpointing, checkpointing)
     elif training.checkpointing:
-        causal.gradient_checkpointing_enable(gradient_checkpointing_kwargs=again)
+        causal.gradient_checkpointing_enable(gradient_checkpointing_kwargs=checkpointing)
     torch.manual_seed(training.seed)
     lora = LoraConfig(
         r=model.rank,
@@ -86,72 +176,45 @@ def open_trainable(config: Config, device: str) -> Trainable:
         target_modules=list(model.modules),
         task_type="CAUSAL_LM",
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers in an old way
-        adapted: Any = get_peft_model(causal, lora)
+    adapted = with_adapter(causal, lora)
     before = _start(model.start, adapted) if model.start else None
-    made = Trainable(loaded, adapted, llm, Responses(adapted.get_base_model()), before)
-    with made.autocast():
+    trainable = Trainable(loaded, adapted, llm, Responses(adapted.get_base_model()), before)
+    with trainable.autocast():
         check_head(adapted.get_base_model(), model.llm)
-    return made
+    return trainable
 
 
 def _check_modules(causal: Any, model: ModelConfig) -> None:
     head = causal.get_output_embeddings()
     linear = [(n, m) for n, m in causal.named_modules() if isinstance(m, torch.nn.Linear) and m is not head]
     known = sorted({name.rpartition(".")[2] for name, _ in linear})
-    unknown = [name for name in model.modules if name not in known]
-    if unknown:
+    if unknown := [name for name in model.modules if name not in known]:
         raise UserError(
             f"model.modules names {', '.join(unknown)}, which {model.llm} does not have: choose from {', '.join(known)}"
         )
 
 
 def _start(name: str, adapted: Any) -> dict[str, Any]:
-    """Give the adapter the weights of the folder `name`; returns its `training.json` and the hash of its weights.
-
-    Raises UserError for an adapter of another shape.
-    """
+    """Give the adapter the weights of the folder `name`; returns what is recorded of it."""
     folder = checked_adapter(name)
-    own, found = adapted.peft_config["default"].to_dict(), read_json(folder / CONFIG)
-    same = all(_plain(own[key]) == _plain(found.get(key)) for key in KEPT_SETTINGS)
+    shape, settings = adapted.peft_config["default"].to_dict(), read_json(folder / CONFIG)
+    same = all(_sorted(shape[key]) == _sorted(settings.get(key)) for key in SHAPE_SETTINGS)
     if not same or not fits_adapter(adapted, load_file(folder / WEIGHTS)):
         raise UserError(
             f"model.start {name!r} does not fit these settings: give its llm, rank, alpha and modules, which are "
-            f"{ {key: found.get(key) for key in KEPT_SETTINGS} }"
+            f"{ {key: settings.get(key) for key in SHAPE_SETTINGS} }"
         )
-    before: dict[str, Any] = read_json(folder / TRAINING) if (folder / TRAINING).is_file() else {}
-    return {"weights": file_sha256(folder / WEIGHTS)[:16], **before}
+    return started_from(folder, file_sha256(folder / WEIGHTS)[:16])
 
 
-def _plain(value: Any) -> Any:
+def _sorted(value: Any) -> Any:
+    """A setting whose order says nothing."""
     return sorted(value) if isinstance(value, list | set | tuple) else value
 
 
-def save_adapter(model: Trainable, folder: Path) -> None:
-    """Write the adapter as PEFT reads it, weights in float16, with the terms of the model that it is for."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = get_peft_model_state_dict(model.adapted, save_embedding_layers=False)
-    halves = {name: tensor.detach().to("cpu", torch.float16).contiguous() for name, tensor in tensors.items()}
-    settings = copy(model.adapted.peft_config["default"])
-    settings.inference_mode, settings.target_modules = True, _plain(settings.target_modules)
-    with whole_file(folder / WEIGHTS) as part:
-        save_file(halves, part, {"format": "pt"})
-    with whole_file(folder / CONFIG) as part, TemporaryDirectory() as own:
-        settings.save_pretrained(own)
-        shutil.copyfile(Path(own) / CONFIG, part)
-    _copy_terms(model.loaded.folder, folder)
-
-
 def write_merged(config: Config, adapter: Path, folder: Path, dtype: torch.dtype) -> None:
-    """Write the model with the adapter merged into its weights, and its tokenizer, as `from_pretrained` reads them.
-
-    The weights are merged into the model as it is without quantization. Raises UserError if `folder` is there already.
-    """
-    if folder.exists():
-        raise UserError(f"{folder} is there already: give --merge another folder, or remove it")
-    number = str(dtype).removeprefix("torch.")
-    loaded = load_llm(config.model.llm, str(adapter), "cpu", number)
+    """Write the model without quantization, the adapter merged into its weights, and its tokenizer."""
+    loaded = load_llm(config.model.llm, str(adapter), "cpu", str(dtype).removeprefix("torch."))
     with whole_folder(folder) as part:
         loaded.model.save_pretrained(part)
         loaded.tokenizer.save_pretrained(part)
@@ -159,6 +222,5 @@ def write_merged(config: Config, adapter: Path, folder: Path, dtype: torch.dtype
 
 
 def _copy_terms(source: Path | None, target: Path) -> None:
-    for pattern in TERMS if source else ():
-        for file in sorted(source.glob(pattern)) if source else ():
-            shutil.copyfile(file, target / file.name)
+    for file in [file for pattern in TERMS for file in source.glob(pattern)] if source else ():
+        shutil.copyfile(file, target / file.name)

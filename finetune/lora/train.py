@@ -1,49 +1,138 @@
-"""The training of a LoRA adapter."""
+"""The training of a LoRA adapter: examples as tokens, batches of them, steps. What is drawn depends on the seed and the
+step alone."""
 
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from finetune.lora.batches import Batch, ExamplePrompts, Tokens, TokenTable, collated, micro_batches, tokens_of
 from finetune.lora.config import Config
+from finetune.lora.data import Data
 from finetune.lora.examples import Example
-from finetune.lora.model import open_trainable, save_adapter
-from finetune.training.curves import plot_losses
+from finetune.lora.model import Batch, open_trainable
 from finetune.training.sampling import rows_of
 from finetune.training.trainer import Group, Trainer
+from prompts.builder import PromptBuilder
+from prompts.safety import Guard, one_line
+from rag_mt.base.console import progress
+from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.types import Prompt
+from rag_mt.llm.prompt_tokens import end_of_turn
+from rag_mt.llm.transformers_llm import TransformersLLM
+from retrievers.encoders.encoder import padded
 
 
 @dataclass(frozen=True)
-class Data:
-    """Examples to train on and to measure the loss on, with what their files say."""
+class Tokens:
+    """The tokens of an example: the prompt's, then from `response` on those of the answer and the end of text."""
 
-    train: Sequence[Example]
-    dev: Sequence[Example] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    ids: array[int]  # 4 bytes a token, where a tuple of Python's numbers takes about 36
+    response: int
+    direction: str
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def answers(self) -> int:
+        """The number of tokens that are learnt."""
+        return len(self.ids) - self.response
 
 
-@dataclass(frozen=True)
-class LoraBatch:
-    """The parts of a batch that this process computes, with their numbers, and how many response tokens the whole batch
-    has, whoever computes them."""
+class ExamplePrompts:
+    """The prompts of examples, word for word those that a translation with the adapter will have."""
 
-    parts: Sequence[tuple[int, Batch]]
-    answers: int
+    def __init__(self, llm: TransformersLLM, wrapper: str = "auto") -> None:
+        """`llm` must say that it has an adapter, which decides what the wrapper `auto` is."""
+        self.llm, self.wrapper = llm, wrapper
+        self._builders: dict[tuple[str, str, str], PromptBuilder] = {}
+
+    def builder(self, example: Example) -> PromptBuilder:
+        """The prompt builder of an example's direction and unit."""
+        key = example.pair.source_language, example.pair.target_language, example.unit
+        if key not in self._builders:
+            self._builders[key] = PromptBuilder(key[0], key[1], self.wrapper, example.unit, llm=self.llm)
+        return self._builders[key]
+
+    def prompt(self, example: Example) -> Prompt:
+        """The prompt with the example's hints."""
+        return self.builder(example).build(example.pair.sentence, example.hints)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What could change a prompt, by direction and unit, of those that were built."""
+        return {"-".join(key): builder.settings for key, builder in sorted(self._builders.items())}
+
+
+def tokens_of(
+    prompts: ExamplePrompts, examples: Sequence[Example], cutoff: int, show: bool = True
+) -> tuple[list[Tokens], int]:
+    """The tokens of the examples that have at most `cutoff` of them and fit the model's window, and how many have more.
+    An answer is on one line with the prompt's look-alikes for control tokens, and ends where the model stops.
+
+    Raises UserError if no example is left or the model has no end-of-text token.
+    """
+    llm = prompts.llm
+    longest, guard = min(cutoff, llm.context_length), Guard(llm.reserved)
+    tokens: list[Tokens] = []
+    bar = progress(len(examples), "examples", "reading examples", show=show)
+    for example in examples:
+        prompt, answer = prompts.prompt(example), guard.neutral(one_line(example.pair.target))
+        asked, whole = llm.encode(prompt), llm.encode(prompt, answer)
+        if whole[: len(asked)] != asked:  # the first word of the answer joined the prompt's last token
+            whole = (*asked, *llm.tokenizer(answer, add_special_tokens=False)["input_ids"])
+        end = end_of_turn(llm.tokenizer) if prompt.chat else llm.tokenizer.eos_token_id
+        if end is None:
+            raise UserError(f"the tokenizer of {llm.id} has no end-of-text token, which answers must end with")
+        if len(whole) < longest:
+            tokens.append(Tokens(array("i", (*whole, end)), len(asked), example.pair.direction))
+        bar.update()
+    bar.close()
+    if not tokens:
+        raise UserError(
+            f"none of {len(examples)} examples has at most {longest} tokens: give a larger training.cutoff or shorter "
+            "examples"
+        )
+    return tokens, len(examples) - len(tokens)
+
+
+def micro_batches(examples: Iterable[Tokens], most: int, budget: int) -> list[list[Tokens]]:
+    """Examples in parts of similar length, the longest first: `most` at a time or, if `budget` is not 0, as many as
+    have so many tokens together with their padding (at least one)."""
+    parts: list[list[Tokens]] = []
+    for example in sorted(examples, key=len, reverse=True):
+        room = max(1, budget // len(parts[-1][0])) if budget and parts else most
+        if parts and len(parts[-1]) < room:
+            parts[-1].append(example)
+        else:
+            parts.append([example])
+    return parts
+
+
+def collated(tokens: Sequence[Tokens], pad: int) -> Batch:
+    """A batch of those examples."""
+    ids, mask = padded([example.ids for example in tokens], pad)
+    rows = np.repeat(np.arange(len(tokens)), [example.answers for example in tokens])
+    columns = np.concatenate([np.arange(example.response, len(example)) for example in tokens])
+    return Batch(*map(torch.from_numpy, (ids, mask, rows, columns - 1, ids[rows, columns])))
+
+
+LoraBatch = tuple[list[tuple[int, Batch]], int]
+"""The numbered parts of a batch that this process computes, and the response tokens of the whole batch."""
 
 
 class LoraTrainer(Trainer[LoraBatch]):
     """A training run of an adapter. The loss is over the response tokens of all processes."""
 
-    reduction = "sum"
-    evaluates_everywhere = True
+    shares_batches = True
 
     def __init__(
         self, config: Config, data: Data, output: Path, device: str = "auto", command: str = "python -m finetune.lora"
@@ -55,17 +144,14 @@ class LoraTrainer(Trainer[LoraBatch]):
         training, show = config.training, self.accelerator.is_main_process
         self.prompts = ExamplePrompts(self.model.llm, training.wrapper)
         self.tokens, self.left_out = tokens_of(self.prompts, data.train, training.cutoff, show)
-        dev = tokens_of(self.prompts, data.dev, training.cutoff, show) if data.dev else (TokenTable(), 0)
-        self.dev, self.dev_left_out = dev
+        self.dev, self.dev_left_out = list[Tokens](), 0
+        if data.dev:
+            self.dev, self.dev_left_out = tokens_of(self.prompts, data.dev, training.cutoff, show)
         self.pad: int = self.model.loaded.tokenizer.pad_token_id or 0
+        start = self.before and self.before["weights"]
+        data_hashes = _tokens_hash(self.tokens), _tokens_hash(self.dev)
         key = settings_hash(
-            [
-                asdict(config.model),
-                asdict(training),
-                self.model.loaded.fingerprint,
-                *(_tokens_hash(own) for own in (self.tokens, self.dev)),
-                self.before and self.before["weights"],
-            ]
+            [asdict(config.model), asdict(training), self.model.loaded.fingerprint, *data_hashes, start]
         )
         self.begin(training, [Group(self.model.parameters, training.learning_rate)], [self.model.adapted], key)
 
@@ -74,70 +160,54 @@ class LoraTrainer(Trainer[LoraBatch]):
         """The shape of the prompts, such as `alpaca` (see `prompts.builder`)."""
         return self.prompts.builder(self.data.train[0]).wrapper
 
-    @property
-    def pairs_a_step(self) -> int:
-        """Sentence pairs of all processes together, which share a batch."""
-        return self.config.training.batch
-
     def batch(self, step: int) -> LoraBatch:
         """This process's share of the batch of a step."""
-        training = self.config.training
-        rows = rows_of(step, training.batch, len(self.tokens), training.seed)
-        parts = [
-            (number, collated([self.tokens[row] for row in part], self.pad))
-            for number, part in self._own(rows, self.tokens)
-        ]
-        return LoraBatch(parts, int(self.tokens.answers[rows].sum()))
+        rows = rows_of(step, self.config.training.batch, len(self.tokens), self.config.training.seed)
+        examples = [self.tokens[row] for row in sorted(rows)]
+        parts = [(number, collated(part, self.pad)) for number, part in self._own_parts(examples)]
+        return parts, sum(example.answers for example in examples)
 
-    def _own(self, rows: Iterable[int], tokens: TokenTable) -> list[tuple[int, list[int]]]:
-        """The rows in parts, of which this process computes some, with their numbers."""
-        training = self.config.training
-        every, own = self.accelerator.num_processes, self.accelerator.process_index
-        parts = micro_batches(rows, tokens, training.micro, training.micro_tokens)
-        return [(number, part) for number, part in enumerate(parts) if number % every == own]
+    def _own_parts(self, examples: Iterable[Tokens]) -> list[tuple[int, list[Tokens]]]:
+        """The parts of the examples that this process computes, with their numbers."""
+        parts = micro_batches(examples, self.config.training.micro, self.config.training.micro_tokens)
+        return list(enumerate(parts))[self.accelerator.process_index :: self.accelerator.num_processes]
 
     def backward(self, batch: LoraBatch) -> dict[str, float]:
         """The loss per response token of the whole batch."""
+        parts, answers = batch
         total = torch.zeros((), device=self.model.loaded.device)
-        for number, part in batch.parts:
+        for number, part in parts:
             self.seed_dropout(self.step, number)
-            with self.model.autocast():
-                loss = self.model.responses.loss(part)
-            (loss / batch.answers).backward()
-            total += loss.detach()
-        return {"loss": float(self._sum(total)) / batch.answers}
+            total += self.model.backward(part, answers)
+        return {"loss": float(self._sum(total)) / answers}
 
     def loss_weight(self, batch: LoraBatch) -> float:
         """The curve shows means over response tokens."""
-        return batch.answers
+        return batch[1]
 
     def _sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum of all processes' tensors."""
-        if self.accelerator.num_processes == 1:
-            return tensor
         summed: torch.Tensor = self.accelerator.reduce(tensor, "sum")
         return summed
 
     def evaluate(self) -> dict[str, float]:
         """The loss per response token of the development examples: `dev`, and by direction where there are several."""
-        names = self.dev.directions
-        sums = torch.zeros(2, len(names), device=self.model.loaded.device)
+        directions = sorted({example.direction for example in self.dev})
+        sums = torch.zeros(2, len(directions), device=self.model.loaded.device)
         self.set_training(False)
-        for _, part in self._own(range(len(self.dev)), self.dev):
-            own = [self.dev[row] for row in part]
-            with self.model.autocast():
-                losses = self.model.responses.losses(collated(own, self.pad))
-            for tokens, loss in zip(own, losses.split([t.answers for t in own]), strict=True):
-                sums[:, names.index(tokens.direction)] += torch.stack([loss.sum(), loss.new_tensor(len(loss))])
+        for _, examples in self._own_parts(self.dev):
+            losses = self.model.losses(collated(examples, self.pad))
+            for example, loss in zip(examples, losses.split([e.answers for e in examples]), strict=True):
+                sums[:, directions.index(example.direction)] += torch.stack([loss.sum(), loss.new_tensor(len(loss))])
         loss, count = self._sum(sums).double().cpu()
-        found = {"dev": loss.sum() / count.sum()} if names else {}
-        if len(names) > 1:
-            found |= dict(zip(names, loss / count, strict=True))
-        return {name: round(float(value), 4) for name, value in found.items()}
+        scores = {"dev": loss.sum() / count.sum()} if directions else {}
+        if len(directions) > 1:
+            scores |= dict(zip(directions, loss / count, strict=True))
+        return {name: round(float(value), 4) for name, value in scores.items()}
 
     def write(self, folder: Path) -> Mapping[str, Any]:
         """The adapter; its facts name folders, but not where they lie."""
-        save_adapter(self.model, folder)
+        self.model.save(folder)
         model, training = self.config.model, self.config.training
         start = Path(model.start).name
         return {
@@ -150,18 +220,24 @@ class LoraTrainer(Trainer[LoraBatch]):
             "examples_too_long": self.left_out,
             "dev_examples_used": len(self.dev),
             "dev_examples_too_long": self.dev_left_out,
-            "tokens_per_example": round(float(self.tokens.lengths.mean()), 1),
-            "response_tokens_per_example": round(float(self.tokens.answers.mean()), 1),
+            "tokens_per_example": round(self.mean_tokens, 1),
+            "response_tokens_per_example": round(self.mean_answers, 1),
             "prompts": self.prompts.settings,
         }
 
-    def plot(self, points: Sequence[Mapping[str, Any]], path: Path) -> None:
-        """Draw the losses."""
-        plot_losses(points, path)
+    @property
+    def mean_tokens(self) -> float:
+        """Tokens of an example to train on."""
+        return float(np.mean([len(example) for example in self.tokens]))
+
+    @property
+    def mean_answers(self) -> float:
+        """Tokens of an example that are learnt."""
+        return float(np.mean([example.answers for example in self.tokens]))
 
 
 def _tokens_hash(examples: Sequence[Tokens]) -> str:
-    made = hashlib.sha256()
-    for own in examples:
-        made.update(np.array([own.response, *own.ids], dtype=np.int64).tobytes())
-    return made.hexdigest()
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(np.array([example.response, *example.ids], dtype=np.int64).tobytes())
+    return digest.hexdigest()

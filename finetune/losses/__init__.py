@@ -1,1 +1,1 @@
-"""Training losses, one per module."""
+"""Training losses, in one module by what they are of."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from finetune.mdpr.config import Config
 from finetune.mdpr.train import MdprTrainer
-from finetune.training.command import run_training, training_parser
+from finetune.training.settings import run_training, settings_parser
 
 log = logging.getLogger("rag_mt")
 
@@ -35,7 +35,7 @@ def train(options: argparse.Namespace, config: Config, command: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = training_parser("mdpr", __doc__, Config)
+    parser = settings_parser("mdpr", __doc__, Config)
     parser.add_argument("--prepared", required=True, metavar="DIR", help="made by `python -m finetune.mdpr.data`")
     return run_training(parser, Config, ["prepared"], train, arguments)
 

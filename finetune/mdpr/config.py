@@ -6,25 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from finetune.training.settings import (
-    Count,
-    CountOrZero,
-    EncoderTuning,
-    NotNegative,
-    Optimisation,
-    Positive,
-    Row,
-    Rule,
-    Settings,
-    TokenLimit,
-    at_least,
-)
+from finetune.training import settings
 
-LossWeight = Annotated[float, Rule(lambda value: value >= 0, "a number of at least 0")]
+LossWeight = Annotated[float, settings.Rule(lambda value: value >= 0, "a number of at least 0")]
 
 
 @dataclass(frozen=True)
-class ModelConfig(EncoderTuning):
+class ModelConfig(settings.EncoderTuning):
     """The backbone. `shared`: one encoder for queries and passages; otherwise two, of which the passage encoder alone
     sees the contrastive losses. `pooling` is the backbone's own if empty. `start` names a passage model of the same
     shape whose weights are trained further (the second stage of a transfer)."""
@@ -33,7 +21,7 @@ class ModelConfig(EncoderTuning):
     shared: bool = False
     pooling: Literal["", "mean", "cls", "max", "pooler"] = ""
     tuning: Literal["lora", "full"] = "full"
-    alpha: Count = 32
+    alpha: settings.Count = 32
     start: str = ""
 
 
@@ -46,42 +34,42 @@ class DataConfig:
     how many of each pair or language are used, 0 for all. Queries, passages and sentences are cut at so many tokens.
     """
 
-    relevance: Annotated[tuple[str, ...], Rule(bool, "names of sets such as xquad-en")] = ("xquad-en",)
+    relevance: Annotated[tuple[str, ...], settings.Rule(bool, "names of sets such as xquad-en")] = ("xquad-en",)
     pairs: tuple[str, ...] = ("de-en", "ru-en", "ro-en", "tr-en")
     texts: tuple[str, ...] = ()
-    pair_size: CountOrZero = 0
-    text_size: CountOrZero = 0
-    query_tokens: TokenLimit = 64
-    passage_tokens: TokenLimit = 256
-    sentence_tokens: TokenLimit = 64
+    pair_size: settings.CountOrZero = 0
+    text_size: settings.CountOrZero = 0
+    query_tokens: settings.TokenLimit = 64
+    passage_tokens: settings.TokenLimit = 256
+    sentence_tokens: settings.TokenLimit = 64
 
 
 @dataclass(frozen=True)
-class TrainingConfig(Optimisation):
+class TrainingConfig(settings.Optimisation):
     """The optimisation: L = L_IR + semantic_weight * L_semaCL + language_weight * L_langCL (equation 4).
 
     A step has `batch` questions with `hard_negatives` each, `pair_batch` sentence pairs and `text_batch` other
     sentences, of each process. A contrastive loss of weight 0 is not computed.
     """
 
-    steps: Count = 24_540
-    batch: Count = 48
-    hard_negatives: CountOrZero = 1
-    pair_batch: CountOrZero = 48
-    text_batch: CountOrZero = 48
+    steps: settings.Count = 24_540
+    batch: settings.Count = 48
+    hard_negatives: settings.CountOrZero = 1
+    pair_batch: settings.CountOrZero = 48
+    text_batch: settings.CountOrZero = 48
     semantic_weight: LossWeight = 0.01
     language_weight: LossWeight = 0.001
-    retrieval_temperature: Positive = 1.0
-    semantic_temperature: Positive = 1.0
-    learning_rate: Positive = 1e-5
-    weight_decay: NotNegative = 0.01
-    evaluate_every: Count = 1000
-    checkpoint_every: Count = 500
-    dev_queries: CountOrZero = 0
+    retrieval_temperature: settings.Positive = 1.0
+    semantic_temperature: settings.Positive = 1.0
+    learning_rate: settings.Positive = 1e-5
+    weight_decay: settings.NotNegative = 0.01
+    evaluate_every: settings.Count = 1000
+    checkpoint_every: settings.Count = 500
+    dev_queries: settings.CountOrZero = 0
 
 
 @dataclass(frozen=True)
-class Config(Settings):
+class Config(settings.Settings):
     """All settings of a run."""
 
     example = "configs/mdpr-embedded.toml"
@@ -90,9 +78,9 @@ class Config(Settings):
     data: DataConfig
     training: TrainingConfig
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[settings.Row]:
         """All settings that have a rule, here or in the type."""
         yield from super().rows()
         if self.training.semantic_weight or self.training.language_weight:
-            yield "data.pairs", self.data.pairs, Rule(bool, "pairs such as de-en, or both weights 0")
-            yield "training.pair_batch", self.training.pair_batch, at_least(2)
+            yield "data.pairs", self.data.pairs, settings.Rule(bool, "pairs such as de-en, or both weights 0")
+            yield "training.pair_batch", self.training.pair_batch, settings.at_least(2)

@@ -27,7 +27,7 @@ import numpy as np
 
 from eval.data.xquad import LANGUAGES, Xquad, has_xquad, read_xquad
 from finetune.lora.config import NEWS_FIRST, DataConfig
-from finetune.lora.sample import unusable
+from finetune.lora.examples import unusable
 from finetune.mdpr.relevance import (
     Example,
     Passage,

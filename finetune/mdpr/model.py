@@ -13,12 +13,11 @@ import torch
 from safetensors.torch import load_file
 
 from finetune.mdpr.config import ModelConfig
-from finetune.training.tuning import save_trained, trainable
-from finetune.training.warm_start import fits_adapter
+from finetune.training.encoder import fits_adapter, save_trained, started_from, trainable
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import folder_fingerprint, read_json
 from rag_mt.base.types import Floats, Kind
-from rag_mt.models.adapters import TRAINING, WEIGHTS
+from rag_mt.models.adapters import WEIGHTS
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from retrievers.encoders.encoder import TOKENS_PER_BATCH, TransformerEncoder, batches
 from retrievers.encoders.families import family_of
@@ -58,10 +57,7 @@ class Towers:
             encoder.model = trainable(base.model, config, encoder.layers)
             if start and not whole and not fits_adapter(encoder.model, load_file(start / kind / WEIGHTS)):
                 raise unfit
-        self.before: dict[str, Any] | None = None
-        if start is not None:
-            facts = read_json(start / TRAINING) if (start / TRAINING).is_file() else {}
-            self.before = {"weights": weights_of(start), **facts}
+        self.before = started_from(start, weights_of(start)) if start else None
 
     def _base(self, loaded: LoadedEncoder, kind: Kind, whole: Path | None) -> Any:
         """The base model for one encoder: that of passages takes it, that of queries its own copy of what is

@@ -10,9 +10,7 @@ from typing import Any
 
 import torch
 
-from finetune.losses.language_contrastive import language_contrastive
-from finetune.losses.retrieval import retrieval
-from finetune.losses.semantic_contrastive import semantic_contrastive
+from finetune.losses.passages import language_contrastive, retrieval, semantic_contrastive
 from finetune.mdpr.batches import MdprBatch, TrainingData
 from finetune.mdpr.config import Config
 from finetune.mdpr.dev import dev_scores, read_dev
@@ -27,7 +25,7 @@ class MdprTrainer(Trainer[MdprBatch[list[int]]]):
     """A training run of the encoders of questions and passages."""
 
     losses_shown = ("retrieval", "semantic", "language")
-    scores_shown = "MRR@100"
+    scores_shown = "MRR@100, %"
     unit = "questions"
     measure_first = True
 

@@ -1,8 +1,9 @@
-"""Gradients of a loss over a whole batch with the memory of one part of it (gradient caching)."""
+"""Gradients of a whole batch: with the memory of one part of it (gradient caching), and of all processes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 
@@ -39,3 +40,17 @@ def cached_backward(
         gradients = [torch.zeros_like(t) if t.grad is None else t.grad for t in features]
         torch.autograd.backward(chunk(), gradients)
     return parts
+
+
+def share_gradients(
+    accelerator: Any, parameters: Mapping[str, torch.Tensor], reduction: Literal["mean", "sum"] = "mean"
+) -> None:
+    """Give every process the mean or the sum of all processes' gradients.
+
+    A parameter without a gradient in some process counts as zero there: every process must take part in the exchange
+    of every parameter, or the others wait for it for ever.
+    """
+    if accelerator.num_processes > 1:
+        for parameter in parameters.values():
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = accelerator.reduce(gradient, reduction)

@@ -1,18 +1,22 @@
-"""Settings of trainings: sections of a TOML file whose types say what each value must be."""
+"""Settings of trainings, sections of a TOML file whose types say what each value must be, and the command line that all
+trainings share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from math import inf
+from math import cos, inf, pi
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_type_hints
 
-from finetune.training.optimisation import rate_share
+from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import settings_hash
 from rag_mt.base.languages import WMT16
-from rag_mt.base.settings import read_settings
+from rag_mt.base.paths import cache_dir
+from rag_mt.base.settings import changes_of, read_settings, shown_changes, shown_path
 
 LEAST_TOKENS = 8
 """Fewer tokens hold no words beside a prefix and the marks of beginning and end."""
@@ -68,9 +72,9 @@ class Settings:
         for section in fields(self):
             values = getattr(self, section.name)
             for key, kind in get_type_hints(type(values), include_extras=True).items():
-                for part in (kind, *get_args(kind)):  # a rule may stand in a union with None
-                    for rule in getattr(part, "__metadata__", ()):
-                        yield f"{section.name}.{key}", getattr(values, key), rule
+                parts = kind, *get_args(kind)  # a rule may stand in a union with None
+                for rule in (rule for part in parts for rule in getattr(part, "__metadata__", ())):
+                    yield f"{section.name}.{key}", getattr(values, key), rule
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -81,9 +85,8 @@ class Settings:
 class EncoderTuning:
     """How an encoder is tuned, the base of every `[model]` section that has one.
 
-    `encoder` names the model to begin with. `tuning` is `lora` (an adapter of `rank` and `alpha`) or `full` (all
-    weights); the first `frozen_layers` layers stay as they are, and with 0 `full` trains the whole model. `dropout` is
-    that of the layers, None for the model's own.
+    `tuning` is `lora` (an adapter of `rank` and `alpha`) or `full` (all weights); the first `frozen_layers` layers stay
+    as they are, and with 0 `full` trains the whole model. `dropout` is that of the layers, None for the model's own.
     """
 
     encoder: str = DEFAULT_ENCODER
@@ -124,5 +127,65 @@ class Optimisation:
         return int(self.warm_up)
 
     def share(self, step: int) -> float:
-        """The share of the learning rate that `step` (from 0) has."""
-        return rate_share(step, self.steps, self.warm_up_steps, self.fall)
+        """The share of the learning rate that `step` (from 0) has: a linear rise over the warm-up, then a fall to 0
+        along half a cosine or a line."""
+        if step < self.warm_up_steps:
+            return (step + 1) / self.warm_up_steps
+        done = min(1.0, (step - self.warm_up_steps) / max(1, self.steps - self.warm_up_steps))
+        return 1 - done if self.fall == "linear" else 0.5 * (1 + cos(pi * done))
+
+
+C = TypeVar("C", bound=Settings)
+
+
+def settings_parser(name: str, description: str | None, config: type[Settings]) -> Parser:
+    """A parser of `python -m finetune.NAME` with `--config` and `--set`."""
+    parser = Parser(
+        prog=f"python -m finetune.{name}", description=description, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--config", required=True, metavar="FILE", help=f"settings, such as {config.example}")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
+    return parser
+
+
+def read_config(options: argparse.Namespace, config: type[C], changes: Mapping[str, str] = {}) -> C:
+    """The settings that `--config` and `--set` name, with `changes` on top (see `read_settings`)."""
+    return config.read(Path(options.config), {**changes_of(options.set), **changes})
+
+
+def run_training(
+    parser: Parser,
+    config: type[C],
+    data: Sequence[str],
+    train: Callable[[argparse.Namespace, C, str], None],
+    arguments: Sequence[str] | None,
+    model: str = "model",
+    trial: bool = False,
+) -> int:
+    """Call `train` with the options, the settings and the command as it is recorded; returns the exit code.
+
+    `data` are the names of the options for data, by which the user's files are recorded. `--output` is the place of the
+    `model` (or adapter); with `trial`, which goes without data, there is another one (see `trial_folder`).
+    """
+    place_help = f"the {model}'s folder; checkpoints lie in it too"
+    parser.add_argument("--output", required=not trial, metavar="DIR", help=place_help)
+    parser.add_argument("--max-steps", type=positive, metavar="N", help="so many steps instead of the configured ones")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+
+    def training(options: argparse.Namespace) -> int:
+        steps = {"training.steps": str(options.max_steps)} if options.max_steps else {}
+        settings = read_config(options, config, steps)
+        if getattr(options, data[0]) and not options.output:
+            raise UserError(f"the {model} has no place: give --output DIR")
+        command = f"{parser.prog} --config {shown_path(options.config)}"
+        command += "".join(f" --{name} {name.upper()}" for name in data if getattr(options, name))
+        command += f" --output {model.upper()}{shown_changes(options.set)}"
+        train(options, settings, command + (f" --max-steps {options.max_steps}" if options.max_steps else ""))
+        return OK
+
+    return run(training, parser.parse_args(arguments))
+
+
+def trial_folder(options: argparse.Namespace, config: Settings, *data: object) -> Path:
+    """Where a run without `--output` is kept, by its settings and what tells its data from others."""
+    return cache_dir() / "trials" / f"{Path(options.config).stem}-{settings_hash([config.as_dict(), *data])[:8]}"

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eval.data.sample_phrases import sample_phrases
-from finetune.training.command import run_training, training_parser, trial_folder
+from finetune.training.settings import run_training, settings_parser, trial_folder
 from finetune.xpr.config import Config
 from finetune.xpr.train import XprTrainer
 from rag_mt.base.console import note
@@ -45,7 +45,7 @@ def train(options: argparse.Namespace, config: Config, command: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = training_parser("xpr", __doc__, Config)
+    parser = settings_parser("xpr", __doc__, Config)
     parser.add_argument("--phrases", metavar="DIR", help="phrase pairs with example sentences")
     return run_training(parser, Config, ["phrases"], train, arguments, trial=True)
 

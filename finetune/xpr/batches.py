@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from finetune.ccpr.batches import surface_hash
-from finetune.losses.xpco import LEFT_OUT
+from finetune.losses.phrases import LEFT_OUT
 from finetune.training.sampling import epoch_order
 from finetune.xpr.sentences import window
 from rag_mt.base.errors import UserError

@@ -5,23 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from finetune.training.settings import (
-    WMT16_PAIRS,
-    Count,
-    CountOrZero,
-    EncoderTuning,
-    Optimisation,
-    Positive,
-    Rule,
-    Settings,
-    ShareBelowOne,
-    TokenLimit,
-    at_least,
-)
+from finetune.training import settings
+
+LanguagePairs = Annotated[tuple[str, ...], settings.Rule(bool, "names of phrase sets such as de-en")]
 
 
 @dataclass(frozen=True)
-class ModelConfig(EncoderTuning):
+class ModelConfig(settings.EncoderTuning):
     """The encoder and the head on it; `layer` 0 is its last one. The head begins as the identity, which leaves a short
     training what the encoder knows, or at random, as the paper's."""
 
@@ -37,16 +27,16 @@ class DataConfig:
     is longer than `max_chars` the part around the phrase is taken. Dev accuracy is measured on `dev_pairs` pairs of
     each language with `dev_sentences` examples each."""
 
-    languages: Annotated[tuple[str, ...], Rule(bool, "names of phrase sets such as de-en")] = WMT16_PAIRS
-    sentences: CountOrZero = 4
-    max_chars: Count = 300
-    max_tokens: TokenLimit = 80
-    dev_pairs: Count = 200
-    dev_sentences: Count = 4
+    languages: LanguagePairs = settings.WMT16_PAIRS
+    sentences: settings.CountOrZero = 4
+    max_chars: settings.Count = 300
+    max_tokens: settings.TokenLimit = 80
+    dev_pairs: settings.Count = 200
+    dev_sentences: settings.Count = 4
 
 
 @dataclass(frozen=True)
-class TrainingConfig(Optimisation):
+class TrainingConfig(settings.Optimisation):
     """The optimisation: `batch` phrase pairs a step and process for so many `steps`, or, if that is 0, `epochs`.
 
     `warm_up` is a share of the steps. `momentum` 0 has no second encoder: the keys are the trained vectors themselves.
@@ -54,19 +44,19 @@ class TrainingConfig(Optimisation):
     `chunks` of similar length; `cached` gives the memory of one chunk for the time of one more forward pass.
     """
 
-    steps: CountOrZero = 0
-    epochs: Count = 100
-    batch: Annotated[int, at_least(2)] = 256
-    chunks: Count = 1
+    steps: settings.CountOrZero = 0
+    epochs: settings.Count = 100
+    batch: Annotated[int, settings.at_least(2)] = 256
+    chunks: settings.Count = 1
     cached: bool = False
-    learning_rate: Positive = 2e-5
-    head_learning_rate: Positive | None = None
-    warm_up: ShareBelowOne = 0.01
-    temperature: Positive = 0.06
-    momentum: ShareBelowOne = 0.999
-    queue: CountOrZero = 0
-    evaluate_every: Count = 100
-    checkpoint_every: Count = 50
+    learning_rate: settings.Positive = 2e-5
+    head_learning_rate: settings.Positive | None = None
+    warm_up: settings.ShareBelowOne = 0.01
+    temperature: settings.Positive = 0.06
+    momentum: settings.ShareBelowOne = 0.999
+    queue: settings.CountOrZero = 0
+    evaluate_every: settings.Count = 100
+    checkpoint_every: settings.Count = 50
 
     fall = "linear"
 
@@ -77,7 +67,7 @@ class TrainingConfig(Optimisation):
 
 
 @dataclass(frozen=True)
-class Config(Settings):
+class Config(settings.Settings):
     """All settings of a run."""
 
     example = "configs/xpr-embedded.toml"

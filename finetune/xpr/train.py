@@ -12,9 +12,7 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-from finetune.losses.phrase_contrastive import Negatives
-from finetune.losses.xpco import xpco
-from finetune.training.checkpoints import queue_tensors, queues_of
+from finetune.losses.phrases import Negatives, xpco
 from finetune.training.encoder import NO_WEIGHTS, Weights, open_encoder
 from finetune.training.gradients import Features, Loss, cached_backward
 from finetune.training.trainer import Group, Trainer
@@ -167,13 +165,18 @@ class XprTrainer(Trainer[XprBatch]):
 
     def extra_tensors(self) -> dict[str, torch.Tensor]:
         """The momentum encoder and the queues."""
-        return {f"slow.{name}": tensor for name, tensor in self.slow.items()} | queue_tensors(self.queues)
+        slow = {f"slow.{name}": tensor for name, tensor in self.slow.items()}
+        for side, queue in enumerate(self.queues):
+            slow |= {f"queue.vectors.{side}": queue.vectors, f"queue.surfaces.{side}": queue.surfaces}
+        return slow
 
     def restore_extra(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Go on from `extra_tensors`."""
         for name, tensor in self.slow.items():
             tensor.copy_(tensors[f"slow.{name}"])
-        self.queues = queues_of(tensors, self.device) or self.queues
+        if "queue.vectors.0" in tensors:
+            sides = [(tensors[f"queue.vectors.{side}"], tensors[f"queue.surfaces.{side}"]) for side in (0, 1)]
+            self.queues = [Negatives(v.to(self.device), s.to(self.device)) for v, s in sides]
 
     def write(self, folder: Path) -> Mapping[str, Any]:
         """Adapter (or the whole encoder) and head."""

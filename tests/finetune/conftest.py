@@ -15,8 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig, PreTrainedTokenizerFast
 
 import rag_mt
-from finetune.lora.examples import Example
-from finetune.lora.sample import Pair
+from finetune.lora.examples import Example, Pair
 from finetune.mdpr.relevance import Example as Question
 from finetune.mdpr.relevance import Passage
 from finetune.mdpr.relevance import write_examples as write_questions

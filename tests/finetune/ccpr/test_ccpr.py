@@ -13,9 +13,7 @@ from safetensors.torch import load_file
 from finetune.ccpr.__main__ import main
 from finetune.ccpr.config import Config
 from finetune.ccpr.train import CcprTrainer
-from finetune.training.checkpoints import load_checkpoint
-from finetune.training.optimisation import take_step
-from finetune.training.warm_start import continued
+from finetune.training.trainer import continued, load_checkpoint
 from rag_mt.base.errors import UserError
 from retrievers.ccpr.model import open_phrase_encoder
 from retrievers.ccpr.retriever import CcprUnits
@@ -187,7 +185,7 @@ def test_a_batch_without_phrases_leaves_the_weights_finite(tmp_path, config, pai
     assert len(batch.spans[0]) == len(batch.spans[2]) == 0
     trainer.set_training(True)
     assert set(trainer.backward(batch).values()) == {0.0}
-    take_step(trainer.optimizer, trainer.parameters, 1.0)
+    trainer.update()
     assert all(torch.isfinite(p).all() for p in trainer.parameters.values())
 
 

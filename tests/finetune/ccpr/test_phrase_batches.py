@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from finetune.ccpr.batches import Collator, OtherContexts, PhrasePool, batches_of, candidates, joined, surface_hash
 from rag_mt.base.errors import UserError
-from retrievers.ccpr.tokens import Tokenised
+from retrievers.ccpr.model import Tokenised
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ from transformers import AutoModelForCausalLM
 
 from finetune.lora.__main__ import main
 from finetune.lora.config import Config
+from finetune.lora.data import Data, sample_data
 from finetune.lora.examples import read_examples, write_examples
-from finetune.lora.leave_out import nearly_equal
-from finetune.lora.quick import quick_data
-from finetune.lora.train import Data, LoraTrainer
-from finetune.training.warm_start import continued
+from finetune.lora.references import nearly_equal
+from finetune.lora.train import LoraTrainer
+from finetune.training.trainer import continued
 from rag_mt.base.errors import UserError
 from rag_mt.llm import open_llm
 from rag_mt.llm.queue import complete
@@ -325,8 +325,8 @@ def test_without_examples_the_sample_corpus_is_tried(tmp_path, tiny_llm, capsys)
     facts = json.loads((tmp_path / "trial" / "training.json").read_text())
     assert facts["examples"] == "sentences of the sample corpus, for trying out only"
     assert facts["curve"][-1]["dev"] > 0
-    train, dev, _ = quick_data(Config.read(config, {"data.languages": '["de"]'}).data, "cpu")
-    assert sum(bool(e.hints) for e in train) > 5
-    assert not {e.pair.source for e in train} & {e.pair.source for e in dev}
-    for example in train + dev:
+    data = sample_data(Config.read(config, {"data.languages": '["de"]'}).data, "cpu")
+    assert sum(bool(e.hints) for e in data.train) > 5
+    assert not {e.pair.source for e in data.train} & {e.pair.source for e in data.dev}
+    for example in [*data.train, *data.dev]:
         assert not any(nearly_equal(h.hit.sentence.text, example.pair.target) for h in example.hints)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from finetune.lora.__main__ import main as tune
 from finetune.lora.config import Config
 from finetune.lora.cut_off import above, main
+from finetune.lora.data import Data
 from finetune.lora.examples import write_examples
-from finetune.lora.train import Data, LoraTrainer
+from finetune.lora.train import LoraTrainer
 
 CONFIG = """
 [model]

@@ -13,10 +13,9 @@ from finetune.held_out import held_out
 from finetune.lora import hints as lora_hints
 from finetune.lora.config import DataConfig
 from finetune.lora.data import main
-from finetune.lora.examples import manifest_path, read_examples
-from finetune.lora.hints import Found, examples_of
-from finetune.lora.leave_out import nearly_equal
-from finetune.lora.sample import Pair
+from finetune.lora.examples import Pair, manifest_path, read_examples
+from finetune.lora.hints import Retrieved, examples_of
+from finetune.lora.references import nearly_equal
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Hint, Hit, Sentence, Span
 from retrievers.dense import DenseRetriever
@@ -142,7 +141,7 @@ def test_right_hints_stand_beside_the_retrieved_ones():
     """For parts of the sentence without a hint; none for the examples that are shown no hints."""
     pairs = [Pair("de", "en", f"eins zwei drei {n}", f"one two three {n}") for n in range(300)]
     own, over, free = (Hint(span, Hit(Sentence("one", "en"), Span(0, 3), 0.6)) for span in SPANS)
-    found = Found([(own,)] * 300, [0] * 300, {}, [(over, free)] * 300)
+    found = Retrieved([(own,)] * 300, [0] * 300, {}, [(over, free)] * 300)
     made = examples_of(pairs, "phrase", found, DataConfig(no_hints=0.2, right_hints=0.5))
     counts = Counter(e.hints for e in made)
     assert set(counts) == {(), (own,), (own, free)}

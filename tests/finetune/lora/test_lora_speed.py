@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from finetune.lora.config import Config
+from finetune.lora.data import Data
 from finetune.lora.examples import write_examples
 from finetune.lora.speed import main, plain_step
-from finetune.lora.train import Data, LoraTrainer
+from finetune.lora.train import LoraTrainer
 
 CONFIG = """
 [model]

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetune.losses.phrase_contrastive import Negatives, phrase_contrastive
+from finetune.losses.phrases import Negatives, phrase_contrastive
 
 
 def slow_direction(x, y, sx, sy, t, both_sides, own_negatives, other_negatives):

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from finetune.losses.phrase_contrastive import Negatives
-from finetune.losses.xpco import LEFT_OUT, xpco
+from finetune.losses.phrases import LEFT_OUT, Negatives, xpco
 
 
 def slow_direction(

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from finetune.losses.language_contrastive import language_contrastive
+from finetune.losses.passages import language_contrastive
 from finetune.mdpr.__main__ import main
 from finetune.mdpr.config import Config
 from finetune.mdpr.train import MdprTrainer

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from finetune.training import checkpoints
-from finetune.training.checkpoints import load_checkpoint, save_checkpoint
+from finetune.training import trainer
+from finetune.training.trainer import load_checkpoint, save_checkpoint
 from rag_mt.base.errors import UserError
 
 
@@ -24,6 +24,6 @@ def test_other_settings_and_versions_are_refused(tmp_path: Path, monkeypatch: py
     save_checkpoint(tmp_path, "key", {}, {})
     with pytest.raises(UserError, match="other settings or data"):
         load_checkpoint(tmp_path, "other")
-    monkeypatch.setattr(checkpoints, "FORMAT", "1")
+    monkeypatch.setattr(trainer, "FORMAT", "1")
     with pytest.raises(UserError, match="another version of rag_mt: remove it to start again"):
         load_checkpoint(tmp_path, "key")

@@ -35,7 +35,7 @@ def test_two_processes_train_one_model(tmp_path, tiny_encoder, pairs):
 WITHOUT_GRADIENTS = """
 import torch
 from accelerate import Accelerator
-from finetune.training.optimisation import share_gradients
+from finetune.training.gradients import share_gradients
 
 accelerator = Accelerator(cpu=True)
 number = accelerator.process_index

@@ -14,12 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from finetune.losses.phrase_contrastive import Negatives
-from finetune.losses.xpco import LEFT_OUT, xpco
-from finetune.training.optimisation import rate_share
+from finetune.losses.phrases import LEFT_OUT, Negatives, xpco
 from finetune.xpr.__main__ import main
 from finetune.xpr.batches import Collator, XprPool
-from finetune.xpr.config import Config
+from finetune.xpr.config import Config, TrainingConfig
 from finetune.xpr.train import XprTrainer
 from rag_mt.base.errors import UserError
 from rag_mt.models.loading import LoadedEncoder, load_encoder
@@ -133,7 +131,7 @@ def test_without_phrases_the_sample_corpus_is_tried(
     config: Path, phrases: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("finetune.xpr.__main__.sample_phrases", lambda *_: phrases)
-    monkeypatch.setattr("finetune.training.command.cache_dir", lambda: tmp_path)
+    monkeypatch.setattr("finetune.training.settings.cache_dir", lambda: tmp_path)
     given = ["--config", str(config), "--device", "cpu"]
     assert main([*given, "--max-steps", "1"]) == 0
     (made,) = (tmp_path / "trials").iterdir()
@@ -321,7 +319,7 @@ def test_collator_looks_closer_where_tokens_run_out(trainer: Callable[..., XprTr
     ("step", "share"), [(0, 0.5), (1, 1.0), (2, 1.0), (11, 0.5), (19, 1 / 18)], ids=lambda value: f"{value:.3g}"
 )
 def test_learning_rate_rises_then_falls_linearly(step: int, share: float) -> None:
-    assert rate_share(step, 20, 2, "linear") == pytest.approx(share)
+    assert TrainingConfig(steps=20, warm_up=0.1).share(step) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from finetune.training.loop import Prefetch
 from finetune.training.settings import Optimisation
-from finetune.training.trainer import Group, Losses, Trainer
+from finetune.training.trainer import Group, Trainer
 from rag_mt.base.console import run
 from rag_mt.base.errors import UserError
 
@@ -60,36 +60,24 @@ class TinyTrainer(Trainer[torch.Tensor]):
         return {"kind": "tiny"}
 
 
-def test_batches_are_made_one_ahead_in_one_thread() -> None:
+def test_batches_are_made_one_ahead_in_one_thread_and_not_while_the_model_is_measured(tmp_path: Path) -> None:
     made: list[int] = []
     threads = set()
 
-    def make(step: int) -> str:
-        made.append(step)
-        threads.add(threading.current_thread())
-        return f"batch {step}"
+    class Watched(TinyTrainer):
+        def batch(self, step: int) -> torch.Tensor:
+            time.sleep(0.002)
+            made.append(step)
+            threads.add(threading.current_thread())
+            return super().batch(step)
 
-    with Prefetch(make, 3, 6) as batches:
-        for step in (3, 4, 5):
-            batches.pause()
-            assert made == list(range(3, step + 1))
-            assert batches.take(step) == f"batch {step}"
-        batches.pause()
-        with pytest.raises(IndexError, match="step 6 was asked for"):
-            batches.take(6)
-    assert made == [3, 4, 5]
+        def evaluate(self) -> dict[str, float]:
+            assert made == list(range(min(self.step + 1, 12) if self.step else 0))
+            return super().evaluate()
+
+    Watched(tmp_path).train()
+    assert made == list(range(12))
     assert len(threads) == 1 and threading.current_thread() not in threads
-
-
-def test_what_making_a_batch_raises_comes_at_its_step() -> None:
-    def make(step: int) -> int:
-        return 1 // (2 - step)
-
-    with Prefetch(make, 0, 9) as batches:
-        assert [batches.take(0), batches.take(1)] == [0, 1]
-        batches.pause()  # does not raise it yet
-        with pytest.raises(ZeroDivisionError):
-            batches.take(2)
 
 
 def test_a_stopped_run_ends_like_one_in_one_piece_and_its_error_is_told_once(
@@ -115,9 +103,13 @@ def test_a_stopped_run_ends_like_one_in_one_piece_and_its_error_is_told_once(
     assert curves[0][-1]["square"] < curves[0][1]["square"]
 
 
-def test_losses_are_means_by_weight() -> None:
-    losses = Losses()
-    losses.add({"a": 1.0, "b": 2.0}, 1)
-    losses.add({"a": 4.0}, 3)
-    assert losses.taken() == {"a": 3.25, "b": 2.0}
-    assert losses.taken() == {}
+def test_losses_are_means_by_weight(tmp_path: Path) -> None:
+    trainer = TinyTrainer(tmp_path)
+    for losses, weight in (({"a": 1.0, "b": 2.0}, 1.0), ({"a": 4.0}, 3.0)):
+        trainer.backward = lambda batch, losses=losses: losses  # type: ignore[method-assign, misc]
+        trainer.loss_weight = lambda batch, weight=weight: weight  # type: ignore[method-assign, misc]
+        trainer.run_step()
+    trainer.measure()
+    trainer.measure()
+    assert [point.get("a") for point in trainer.curve] == [3.25, None]
+    assert [point.get("b") for point in trainer.curve] == [2.0, None]

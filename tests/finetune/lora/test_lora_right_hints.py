@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from finetune.lora.right import right_hints
-from finetune.lora.sample import Pair
+from finetune.lora.examples import Pair
+from finetune.lora.references import right_hints
 from rag_mt.base.types import Origin
 
 TEXTS = ["We saw the old house.", "An old house stands here.", "Old wine", "A lake, a lake"]

@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GraniteConfig
 
-from finetune.lora import loss as lora_loss
-from finetune.lora.batches import ExamplePrompts, collated, tokens_of
-from finetune.lora.loss import Responses, check_head
+from finetune.lora import model as lora_model
+from finetune.lora.model import Responses, check_head
+from finetune.lora.train import ExamplePrompts, collated, tokens_of
 from rag_mt.base.errors import UserError
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm
@@ -23,7 +23,7 @@ def full_loss(model, batch):
 
 @pytest.mark.parametrize("family", ["llama", "gemma3"])
 def test_loss_and_gradients_are_those_of_the_full_logits(tiny_llm, examples, family, monkeypatch):
-    monkeypatch.setattr(lora_loss, "ROWS", 7)
+    monkeypatch.setattr(lora_model, "ROWS", 7)
     loaded = load_llm(str(tiny_llm(family)), device="cpu", dtype="float32")
     tokens, _ = tokens_of(ExamplePrompts(TransformersLLM(loaded, adapter="a")), examples(4), 4096, show=False)
     model, batch = loaded.model, collated(tokens, 0)
@@ -32,10 +32,11 @@ def test_loss_and_gradients_are_those_of_the_full_logits(tiny_llm, examples, fam
     weights = [p for name, p in model.named_parameters() if "_proj" in name]
     wanted = full_loss(model, batch)
     expected = torch.autograd.grad(wanted, weights)
-    found = responses.loss(batch) / len(batch.wanted)
-    gradients = torch.autograd.grad(found, weights)
-    assert float(found.detach()) == pytest.approx(float(wanted.detach()), abs=1e-5)
-    assert float(responses.losses(batch).mean()) == pytest.approx(float(wanted.detach()), abs=1e-5)
+    states = responses.states(batch)
+    loss, gradient = responses.loss_and_gradient(states, batch.wanted)
+    gradients = torch.autograd.grad(states, weights, gradient / len(batch.wanted))
+    assert float(loss) / len(batch.wanted) == pytest.approx(float(wanted.detach()), abs=1e-5)
+    assert float(responses.losses(states, batch.wanted).mean()) == pytest.approx(float(wanted.detach()), abs=1e-5)
     assert max(float(g.abs().max()) for g in expected) > 1e-3
     for own, other in zip(gradients, expected, strict=True):
         torch.testing.assert_close(own, other, atol=1e-6, rtol=1e-4)

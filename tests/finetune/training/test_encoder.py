@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transformers import DistilBertConfig, DistilBertModel
 
-from finetune.training.tuning import first_layers
+from finetune.training.encoder import first_layers
 from rag_mt.base.errors import UserError
 
 

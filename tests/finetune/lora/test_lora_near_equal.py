@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from finetune.lora import hints as lora_hints
 from finetune.lora.config import DataConfig
+from finetune.lora.examples import Pair
 from finetune.lora.hints import Indexes, retrieved
-from finetune.lora.leave_out import nearly_equal, nearly_equal_sentences
-from finetune.lora.sample import Pair
+from finetune.lora.references import nearly_equal, nearly_equal_sentences
 from rag_mt.base.types import Sentence, TokenStates
 from rag_mt.text.words import word_spans
 from retrievers.registry import build_for

@@ -10,7 +10,7 @@ import pytest
 from eval.data.phrase_sets import half_of
 from finetune.held_out import held_out
 from finetune.lora.config import DataConfig
-from finetune.lora.sample import sampled_pairs
+from finetune.lora.examples import sampled_pairs
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Skips
 
