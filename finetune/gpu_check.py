@@ -19,7 +19,7 @@ import faiss
 import numpy as np
 import torch
 
-from eval.data.synthetic_units import CENTRES, QUERIES, SyntheticUnits, milliseconds
+from eval.data.vectors import CENTRES, QUERIES, SyntheticUnits, milliseconds
 from finetune.lora.config import Config
 from finetune.lora.quick import quick_data
 from finetune.lora.train import Data, LoraTrainer

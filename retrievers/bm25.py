@@ -4,7 +4,7 @@
     idf(t) = ln(1 + (N - n(t) + 0.5) / (n(t) + 0.5))
 
 with f the count of t in d, |d| the number of terms of d, N the number of texts, n(t) how many of them have t, and w(t)
-the weight of t in the query: its count there, or what query expansion gives it (`eval.passages.rm3`). This is Lucene's
+the weight of t in the query: its count there, or what query expansion gives it (`eval.passages.runs`). This is Lucene's
 form, computed and stored by the package bm25s when the texts are read: a search only adds numbers up, for a block of
 queries in one sparse product.
 """

@@ -28,7 +28,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.data.synthetic_units import QUERIES, SEED, SyntheticUnits, milliseconds
+from eval.data.vectors import QUERIES, SEED, SyntheticUnits, milliseconds
 from rag_mt.base.console import Parser, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from eval.data.sample_phrases import QUICK, sample_phrases
+from eval.data.phrase_sets import QUICK, sample_phrases
 from eval.report.blocks import as_markdown
 from eval.xpr.baselines import SENTENCES
 from eval.xpr.plans import SWEPT, UNTRAINED, WITHOUT_OTHERS, Plans

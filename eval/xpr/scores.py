@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.data.concepts import concept
+from eval.data.phrase_pairs import concept
 from eval.metrics.formulas import mean_rows
 from eval.significance import SEED, Comparison, Interval, compare, interval
 from rag_mt.base.types import Floats

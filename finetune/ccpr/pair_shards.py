@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from eval.data.eflomal import number_words
+from eval.data.alignments import number_words
 from eval.data.phrase_pairs import FREQUENT_LEAST, FREQUENT_SHARE, Frequent, all_phrase_pairs, frequent_words
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eval.data.eflomal import EflomalAligner
+from eval.data.alignments import EflomalAligner
 from eval.data.phrase_pairs import MAX_WORDS
 from finetune.ccpr.pair_shards import Job, write_pairs
 from rag_mt.base.console import OK, Parser, add_model_options, positive, run

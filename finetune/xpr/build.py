@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.data.concepts import base_form, concept
+from eval.data.phrase_pairs import base_form, concept
 from finetune.xpr.lexicon import Entry
 from finetune.xpr.others import other_phrases
 from finetune.xpr.sentences import Place, SentenceIndex, apart
