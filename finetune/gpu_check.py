@@ -20,7 +20,7 @@ import faiss
 import numpy as np
 import torch
 
-from eval.data.synthetic_units import CENTRES, QUERIES, SyntheticUnits, milliseconds
+from eval.data.vectors import CENTRES, QUERIES, SyntheticUnits, milliseconds
 from finetune.lora.config import Config
 from finetune.lora.data import sample_data
 from finetune.lora.train import LoraTrainer

@@ -4,7 +4,7 @@
     idf(t) = ln(1 + (N - n(t) + 0.5) / (n(t) + 0.5))
 
 with f the count of t in d, |d| the number of terms of d, N the number of texts, n(t) how many of them have t, and w(t)
-the weight of t in the query: its count there, or what query expansion gives it (`eval.passages.rm3`). This is Lucene's
+the weight of t in the query: its count there, or what query expansion gives it (`eval.passages.runs`). This is Lucene's
 form. All scores of single terms are computed when the texts are read: a search is one sparse product for a block of
 queries.
 """

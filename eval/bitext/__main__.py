@@ -21,18 +21,17 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import faiss
-
-from eval.bitext.known import ParallelText
-from eval.bitext.report import ENDINGS, Report, Timing, report_blocks, write_report
-from eval.bitext.runs import ModelRun, run_model, timed
-from eval.bitext.sets import PARTS, SETTINGS, BitextSet, Sizes, build_sets, read_set, sample_sets, write_set
+from eval.bitext.runs import COSINE, WAYS, Way, run_model, timed
+from eval.bitext.sets import PARTS, SETTINGS, BitextSet, build_sets, read_corpora, read_set, sample_sets, write_set
 from eval.data.suites import QUICK
-from eval.report.blocks import as_markdown
+from eval.outputs import check_outputs, write_outputs
+from eval.report.blocks import Block, Bullets, Code, Heading, Table, Text, as_markdown
+from eval.significance import LEVEL, RESAMPLES, TRIALS, holm
+from rag_mt import __version__
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
@@ -44,9 +43,6 @@ from rag_mt.formats.reading import input_stamp
 from retrievers.mdpr import is_passage_model
 from retrievers.registry import sentence_encoder
 
-SEED = 1
-TIMED_NEIGHBOURS = 4
-
 
 def sets_of(options: argparse.Namespace, work: Path) -> tuple[list[BitextSet], str]:
     """Both parts of every language, and where they come from in words."""
@@ -57,86 +53,151 @@ def sets_of(options: argparse.Namespace, work: Path) -> tuple[list[BitextSet], s
     if unknown := set(languages) - set(WMT16):
         raise UserError(f"there is no set of {', '.join(sorted(unknown))}: choose among {', '.join(WMT16)}")
     if not options.data:
-        return [own for code in languages for own in sample_sets(code)], f"the sample corpus ({QUICK})"
-    sizes = Sizes(options.training_size, options.size)
-    made_of = [input_stamp(str(Path(options.data) / "train")), asdict(sizes), options.seed, SETTINGS]
+        note("neither --data nor --sets is given: this is the quick form on the sample corpus, which measures nothing")
+        return [bitext for code in languages for bitext in sample_sets(code)], f"the sample corpus ({QUICK})"
+    sizes = {"training": options.training_size, "test": options.size}
+    made_of = [input_stamp(str(Path(options.data) / "train")), sizes, options.seed, SETTINGS]
     folder = work / f"sets-{settings_hash(made_of)}"
     missing = [code for code in languages if not all((folder / f"{code}-en.{part}.gold").is_file() for part in PARTS)]
     if missing:
         note(f"making the sets of {', '.join(f'{code}-en' for code in missing)}")
-        text = ParallelText(Path(options.data))
-        for own in (own for code in missing for own in build_sets(text, code, sizes, options.seed)):
-            write_set(own, folder)
-    made = [read_set(folder, code, part) for code in languages for part in PARTS]
-    return made, f"made of parallel training text, seed {options.seed}"
+        corpora = read_corpora(Path(options.data), missing)
+        for code in missing:
+            for bitext in build_sets(corpora, code, options.training_size, options.size, options.seed):
+                write_set(bitext, folder)
+    sets = [read_set(folder, code, part) for code in languages for part in PARTS]
+    return sets, f"made of parallel training text, seed {options.seed}"
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """Make or read the sets, run all models and print the report."""
-    for name in options.output:
-        if Path(name).suffix not in ENDINGS:
-            raise UserError(f"output {name!r} ends neither in .json nor in .md: give one of them")
+    """Make or read the sets, run all models, print the report and write it."""
+    check_outputs(options.output)
     work = Path(options.work) if options.work else cache_dir() / "bitext"
     sets, source = sets_of(options, work)
-    if not (options.data or options.sets):
-        note("neither --data nor --sets is given: this is the quick form on the sample corpus, which measures nothing")
-    runs: list[ModelRun] = []
-    dimension = 0
+    runs: list[dict[str, Any]] = []
     for name in options.models:
         if options.data and is_passage_model(name):
             note(f"{name} was trained on sentence pairs: its scores are too good where these sets hold some of them")
         encoder = sentence_encoder(name, options.device, options.dtype)
-        dimension = encoder.dimension
         runs.append(run_model(name, encoder, sets, work / "vectors", options.kind))
-        note(f"{name}: {runs[-1].encoded} sentences encoded, {runs[-1].seconds:.0f} s of comparing them")
-    timing = _timing(options.speed, dimension) if options.speed else None
-    report = Report(sets, runs, timing, source, options.command)
-    print(as_markdown(report_blocks(report)), end="")
-    if options.examples:
-        _print_examples(runs)
-    for name in options.output:
-        write_report(report, Path(name))
+        note(f"{name}: {runs[-1]['encoded']} sentences encoded, {runs[-1]['seconds']:.0f} s of comparing them")
+    facts = {
+        "command": options.command,
+        "version": __version__,
+        "source": source,
+        "sets": [
+            {
+                "name": bitext.name,
+                "sources": len(bitext.sources),
+                "targets": len(bitext.targets),
+                "pairs": len(bitext.gold),
+                "sha256": bitext.sha256,
+            }
+            for bitext in sets
+        ],
+        "runs": runs,
+        "timing": timed(options.speed, encoder.dimension) if options.speed else None,
+    }
+    markdown = as_markdown(list(_blocks(facts)))
+    print(markdown, end="")
+    write_outputs(options.output, markdown, facts)
     return OK
 
 
-def _timing(sentences: int, dimension: int) -> Timing:
-    seconds, processor_seconds, _ = timed(sentences, dimension, TIMED_NEIGHBOURS)
-    threads = faiss.omp_get_max_threads()
-    return Timing(sentences, dimension, TIMED_NEIGHBOURS, seconds, processor_seconds, threads)
+def _blocks(facts: Mapping[str, Any]) -> Iterator[Block]:
+    """The report from its title on."""
+    yield Heading("Bitext mining", 1)
+    yield Text(
+        "Sentence pairs hidden in two monolingual sides are to be found, as in the BUCC task. The threshold and "
+        "the number of neighbours are those of the best F1 on the training part; scores are of the test part."
+    )
+    yield Code(facts["command"])
+    sets = (
+        f"{bitext['name']}: {bitext['sources']} and {bitext['targets']} sentences, {bitext['pairs']} true pairs, "
+        f"sha256 {bitext['sha256'][:16]}"
+        for bitext in facts["sets"]
+    )
+    intervals = f"intervals: 95 %, {RESAMPLES} bootstrap samples of source sentences; rag_mt {__version__}"
+    p = (
+        f"p: two-sided, {TRIALS} random exchanges of source sentences, by Holm over the differences of a model's "
+        f"table; below {LEVEL} is significant"
+    )
+    yield Bullets((f"sets: {facts['source']}", *sets, intervals, p))
+    for model_run in facts["runs"]:
+        yield from _run_blocks(model_run)
+    if timing := facts["timing"]:
+        yield Heading("Speed")
+        yield Text(
+            "{sentences} x {sentences} vectors of {dimension} dimensions, {neighbours} neighbours both ways, {threads} "
+            "threads: {seconds:.0f} s ({processor_seconds:.0f} s of processor time).".format(**timing)
+        )
 
 
-def _print_examples(runs: Sequence[ModelRun]) -> None:
-    for own in runs:
-        for code, examples in own.examples.items():
-            for example in examples:
-                print(f"{own.model}\t{code}\t{example.kind}\t{example.score:.4f}\t{example.source}\t{example.target}")
+def _run_blocks(run: Mapping[str, Any]) -> Iterator[Block]:
+    yield Heading(f"{run['model']}, encoded as {run['kind']}")
+    scores = ("P", "R", "F1", "interval", "F1 less cosine's", "p")
+    head = ("test part", "threshold", *scores, "best threshold's F1", "nearest")
+    corrected = holm({n: r["gain"]["p"] for n, r in enumerate(run["results"]) if Way(**r["way"]) != COSINE})
+    yield Table(head, tuple(_result_row(result, corrected.get(n)) for n, result in enumerate(run["results"])))
+    yield Text(
+        "best threshold's F1: if the threshold had been chosen on the test part. nearest: true pairs whose translation "
+        "is the nearest sentence of all."
+    )
+    yield Text("By words of the source sentence, with the chosen neighbours and threshold:")
+    rows = []
+    for code, lengths in run["lengths"].items():
+        for row in lengths:
+            percents = (row["right"] / max(1, row["found"]), row["right"] / max(1, row["true"]), row["f1"])
+            counts = (f"{row['least']} to {row['most']}", str(row["sentences"]), str(row["true"]))
+            rows.append((code, *counts, *map(_percent, percents)))
+    yield Table(("test part", "words", "sentences", "true pairs", "P", "R", "F1"), tuple(rows))
+    languages = list(dict.fromkeys(trial["language"] for trial in run["trials"]))
+    cells = {(t["language"], Way(**t["way"])): f"{_percent(t['f1'])} ({t['threshold']:.4f})" for t in run["trials"]}
+    yield Text(f"Training part, F1 at the best threshold (which follows); chosen: {run['neighbours']} neighbours.")
+    yield Table(("", *languages), tuple((way.name, *(cells[code, way] for code in languages)) for way in WAYS))
+
+
+def _result_row(result: Mapping[str, Any], p: float | None) -> tuple[str, ...]:
+    scores, gain = result["scores"], result["gain"]
+    return (
+        f"{result['language']}: {Way(**result['way']).name}",
+        f"{result['threshold']:.4f}",
+        *map(_percent, (scores["precision"], scores["recall"], scores["f1"]["value"])),
+        _interval(scores["f1"]),
+        "" if p is None else f"{100 * gain['value']:+.2f} {_interval(gain)}",
+        "" if p is None else f"{p:.4f}",
+        *map(_percent, (result["best"], result["nearest"])),
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}"
+
+
+def _interval(interval: Mapping[str, float]) -> str:
+    return f"[{_percent(interval['low'])}, {_percent(interval['high'])}]"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     parser = Parser(prog="python -m eval.bitext", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
-    parser.add_argument("--sets", metavar="DIR", help="sets in BUCC's format, instead of --data")
-    parser.add_argument("--languages", default="de,ru", metavar="XX,XX", help="default: de,ru")
-    parser.add_argument(
-        "--models", nargs="+", default=[DEFAULT_ENCODER], metavar="NAME", help=f"default: {DEFAULT_ENCODER}"
-    )
-    parser.add_argument("--size", type=positive, default=50_000, metavar="N", help="sentences of a test side (50000)")
-    parser.add_argument(
-        "--training-size", type=positive, default=10_000, metavar="N", help="sentences of a training side (10000)"
-    )
-    parser.add_argument("--seed", type=int, default=SEED, help=f"of the sets (default: {SEED})")
-    parser.add_argument(
-        "--kind", choices=("query", "passage"), default="query", help="what both sides are encoded as (default: query)"
-    )
-    parser.add_argument("--speed", type=positive, metavar="N", help="time the mining of N x N vectors as well")
-    parser.add_argument("--examples", action="store_true", help="print pairs that were wrong or missed")
-    parser.add_argument("--work", metavar="DIR", help="sets and vectors (default: in the cache folder)")
-    parser.add_argument("--output", action="append", default=[], metavar="FILE", help=".md or .json; may be repeated")
+    add = parser.add_argument
+    add("--data", metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
+    add("--sets", metavar="DIR", help="sets in BUCC's format, instead of --data")
+    add("--languages", default="de,ru", metavar="XX,XX", help="default: de,ru")
+    add("--models", nargs="+", default=[DEFAULT_ENCODER], metavar="NAME", help=f"default: {DEFAULT_ENCODER}")
+    add("--size", type=positive, default=50_000, metavar="N", help="sentences of a test side (50000)")
+    add("--training-size", type=positive, default=10_000, metavar="N", help="sentences of a training side (10000)")
+    add("--seed", type=int, default=1, help="of the sets (default: 1)")
+    kind_help = "what both sides are encoded as (default: query)"
+    add("--kind", choices=("query", "passage"), default="query", help=kind_help)
+    add("--speed", type=positive, metavar="N", help="time the mining of N x N vectors as well")
+    add("--work", metavar="DIR", help="sets and vectors (default: in the cache folder)")
+    add("--output", action="append", default=[], metavar="FILE", help=".md or .json; may be repeated")
     add_model_options(parser)
-    parser.set_defaults(command=f"python -m eval.bitext {shlex.join(map(shown_path, given))}")
-    return run(evaluate, parser.parse_args(given))
+    parser.set_defaults(command=f"python -m eval.bitext {shlex.join(map(shown_path, words))}")
+    return run(evaluate, parser.parse_args(words))
 
 
 if __name__ == "__main__":

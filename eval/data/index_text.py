@@ -38,7 +38,7 @@ def write_text(options: argparse.Namespace) -> int:
     domains = set(options.domains.split(","))
     skips = Skips(shown=0)
     seen = excluded_texts(map(Path, options.exclude), skips)
-    found: list[tuple[str, str]] = []
+    sentences: list[tuple[str, str]] = []
     for language in languages:
         file = training_file(data, f"{language}-en")
         corpus = read_corpus(file, skips)
@@ -53,18 +53,17 @@ def write_text(options: argparse.Namespace) -> int:
                 skips.add(Origin(str(file), line), f"with fewer than {options.words} words")
             else:
                 seen.add(key)
-                found.append((domain, " ".join(text.split())))
-    if not found:
+                sentences.append((domain, " ".join(text.split())))
+    if not (count := len(sentences)):
         raise UserError(f"no sentence of {data}/train is of the domains {options.domains}: give other --domains")
-    taken = found
-    if options.limit and options.limit < len(found):
-        taken = [found[n] for n in sorted(random.Random(SEED).sample(range(len(found)), options.limit))]
+    if options.limit and options.limit < count:
+        sentences = [sentences[n] for n in sorted(random.Random(SEED).sample(range(count), options.limit))]
     with whole_file(Path(options.output)) as path:
-        path.write_text("".join(f"{text}\n" for _, text in taken), encoding="utf-8")
-    for domain, count in Counter(domain for domain, _ in taken).most_common():
-        print(f"{domain}: {count} sentences")
-    of = f" of {len(found)}" if len(taken) < len(found) else ""
-    print(f"{len(taken)}{of} sentences{f'; {left}' if (left := skips.summary()) else ''}")
+        path.write_text("".join(f"{text}\n" for _, text in sentences), encoding="utf-8")
+    for domain, share in Counter(domain for domain, _ in sentences).most_common():
+        print(f"{domain}: {share} sentences")
+    of = f" of {count}" if len(sentences) < count else ""
+    print(f"{len(sentences)}{of} sentences{f'; {left}' if (left := skips.summary()) else ''}")
     return OK
 
 
@@ -73,21 +72,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="python -m eval.data.index_text", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
-    parser.add_argument("--output", required=True, metavar="FILE", help="one sentence per line")
-    parser.add_argument("--side", default="en", metavar="XX", help="language of the text (default: en)")
-    parser.add_argument("--domains", default=DOMAINS, help=f"default: {DOMAINS}")
-    parser.add_argument(
-        "--words", type=positive, default=FEWEST_WORDS, metavar="N", help=f"fewest words (default: {FEWEST_WORDS})"
-    )
-    parser.add_argument("--limit", type=positive, metavar="N", help="a sample of N sentences, always the same")
-    parser.add_argument(
-        "--exclude",
-        nargs="*",
-        default=[],
-        metavar="FILE",
-        help="leave out what stands in a column of these files (tabs or ` ||| ` between columns)",
-    )
+    add = parser.add_argument
+    add("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
+    add("--output", required=True, metavar="FILE", help="one sentence per line")
+    add("--side", default="en", metavar="XX", help="language of the text (default: en)")
+    add("--domains", default=DOMAINS, help=f"default: {DOMAINS}")
+    words_help = f"fewest words (default: {FEWEST_WORDS})"
+    add("--words", type=positive, default=FEWEST_WORDS, metavar="N", help=words_help)
+    add("--limit", type=positive, metavar="N", help="a sample of N sentences, always the same")
+    exclude_help = "leave out what stands in a column of these files (tabs or ` ||| ` between columns)"
+    add("--exclude", nargs="*", default=[], metavar="FILE", help=exclude_help)
     return run(write_text, parser.parse_args(arguments))
 
 

@@ -1,14 +1,18 @@
 """Phrase pairs of sentence pairs: spans of both sides whose words are linked with each other and with nothing else
-(CCPR section 4.3). `python -m finetune.ccpr.pairs` writes those of a corpus.
+(CCPR section 4.3), and what a phrase is about. `python -m finetune.ccpr.pairs` writes the pairs of a corpus.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
+from simplemma import lemmatize
+from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
 
 from rag_mt.text.words import word_spans
 from retrievers.encoders.alignment import Links
@@ -20,6 +24,7 @@ occurrences in 10 million sentences."""
 FREQUENT_LEAST = 10
 """A word that occurs less often than this is never too frequent, however little text there is."""
 
+ARTICLES = frozenset(("a", "an", "the"))
 Spans = NDArray[np.int32]
 
 
@@ -33,14 +38,7 @@ class Frequent:
 
 def frequent_words(rows: Iterable[Sequence[int]], words: Sequence[str], sentences: int) -> frozenset[str]:
     """The too frequent words among `words`, from the word numbers of all sentences."""
-    counts = np.zeros(len(words), dtype=np.int64)
-    block: list[int] = []
-    for row in rows:
-        block += row
-        if len(block) > 1_000_000:
-            counts += np.bincount(block, minlength=len(words))
-            block = []
-    counts += np.bincount(np.array(block, dtype=np.int64), minlength=len(words))
+    counts = np.bincount(np.fromiter(chain.from_iterable(rows), np.int64), minlength=len(words))
     many = (counts > FREQUENT_SHARE * sentences) & (counts >= FREQUENT_LEAST)
     return frozenset(words[n] for n in np.flatnonzero(many).tolist())
 
@@ -60,24 +58,19 @@ def _boxes(links: Links, sources: NDArray[np.int32], targets: NDArray[np.int32],
     and links are between words counted through all texts."""
     low, high = _reach(links[:, 0], links[:, 1], len(sources))
     back_low, back_high = _reach(links[:, 1], links[:, 0], len(targets))
-    # For every width, the words that the target spans of that width are linked to.
-    windows = list(_windows(back_low, back_high, max_words))
-    made = [np.zeros((0, 4), np.int32)]
-    for size, (first_target, last_target) in enumerate(_windows(low, high, max_words), 1):
-        first = np.arange(len(first_target))
-        last = first + size - 1
-        kept = (sources[first] == sources[last]) & (high[first] >= 0) & (high[last] >= 0)
-        kept &= last_target - first_target < max_words
-        first, last, first_target, last_target = first[kept], last[kept], first_target[kept], last_target[kept]
-        consistent = np.zeros(len(first), dtype=bool)
-        for width, (lowest, highest) in enumerate(windows, 1):
-            own = np.flatnonzero(last_target - first_target == width - 1)
-            begin = first_target[own]
-            consistent[own] = (lowest[begin] >= first[own]) & (highest[begin] <= last[own])
-        rows = np.stack([first, last, first_target, last_target], axis=1)[consistent]
-        made.append(rows.astype(np.int32))
-    boxes = np.concatenate(made)
-    return boxes[np.lexsort((boxes[:, 1], boxes[:, 0]))]
+    words = np.arange(len(sources), dtype=np.int32)
+    first, last = np.repeat(words, max_words), np.add.outer(words, np.arange(max_words, dtype=np.int32)).ravel()
+    first, last = first[last < len(sources)], last[last < len(sources)]
+    linked = (sources[first] == sources[last]) & (high[first] >= 0) & (high[last] >= 0)
+    first, last = first[linked], last[linked]
+    first_target, last_target = _over(np.minimum, low, first, last), _over(np.maximum, high, first, last)
+    fitting = last_target - first_target < max_words
+    boxes = np.stack([first, last, first_target, last_target], axis=1)[fitting]
+    first, last, first_target, last_target = boxes.T
+    # No word of the target span is linked to one out of the source span.
+    consistent: NDArray[np.bool_] = _over(np.minimum, back_low, first_target, last_target) >= first
+    consistent &= _over(np.maximum, back_high, first_target, last_target) <= last
+    return boxes[consistent]
 
 
 def _reach(words: NDArray[np.int32], others: NDArray[np.int32], count: int) -> tuple[Spans, Spans]:
@@ -88,34 +81,24 @@ def _reach(words: NDArray[np.int32], others: NDArray[np.int32], count: int) -> t
     return low, high
 
 
-def _windows(low: Spans, high: Spans, longest: int) -> Iterable[tuple[Spans, Spans]]:
-    """The least `low` and greatest `high` of each window of 1, 2, ... `longest` words, by first word."""
-    least, greatest = low, high
-    for size in range(1, min(longest, len(low)) + 1):
-        if size > 1:
-            least = np.minimum(least[:-1], low[size - 1 :])
-            greatest = np.maximum(greatest[:-1], high[size - 1 :])
-        yield least, greatest
-
-
-def phrase_pairs(
-    source: str, target: str, links: Links, frequent: Frequent, max_words: int = MAX_WORDS
-) -> NDArray[np.int32]:
-    """The phrase pairs of a sentence pair, int32 (n, 4): start and end characters of the source phrase and of the
-    target phrase.
-
-    Consistent pairs, less those of which a side begins or ends with a too frequent word or has no letter (CCPR, 4.3).
-    """
-    return all_phrase_pairs([source], [target], [links], frequent, max_words)[0]
+def _over(least_or_greatest: np.ufunc, values: Spans, first: Spans, last: Spans) -> Spans:
+    """The least or greatest of values[first[n]] to values[last[n]], for each n."""
+    bounds = np.stack([first, last + 1], axis=1).ravel()
+    reduced: Spans = least_or_greatest.reduceat(np.append(values, np.int32(0)), bounds)[::2]
+    return reduced
 
 
 def all_phrase_pairs(
     sources: Sequence[str], targets: Sequence[str], links: Sequence[Links], frequent: Frequent, max_words: int
 ) -> list[NDArray[np.int32]]:
-    """`phrase_pairs` of many sentence pairs."""
+    """The phrase pairs of each sentence pair, int32 (n, 4): start and end characters of the source phrase and of the
+    target phrase.
+
+    Consistent pairs, less those of which a side begins or ends with a too frequent word or has no letter (CCPR, 4.3).
+    """
     if not sources:
         return []
-    left, right = _Words.of(sources, frequent.source), _Words.of(targets, frequent.target)
+    left, right = Words.of(sources, frequent.source), Words.of(targets, frequent.target)
     shifts = np.stack([left.bounds[:-1], right.bounds[:-1]], axis=1)
     shifted = np.concatenate(links) + np.repeat(shifts, [len(own) for own in links], axis=0)
     boxes = _boxes(shifted.astype(np.int32), left.texts, right.texts, max_words)
@@ -127,7 +110,7 @@ def all_phrase_pairs(
 
 
 @dataclass(frozen=True)
-class _Words:
+class Words:
     """The words of many texts: (words, 2) `spans`, (words,) text numbers, (texts + 1,) `bounds` of each text's words;
     whether a word may begin or end a phrase; and (words + 1,) how many words before one have letters."""
 
@@ -138,12 +121,12 @@ class _Words:
     lettered: NDArray[np.int64]
 
     @staticmethod
-    def of(texts: Sequence[str], frequent: frozenset[str]) -> _Words:
+    def of(texts: Sequence[str], frequent: frozenset[str] = frozenset()) -> Words:
         spans = [word_spans(text) for text in texts]
         counts = [len(own) for own in spans]
         words = [t[a:b] for t, own in zip(texts, spans, strict=True) for a, b in own.tolist()]
         lettered = np.array([w.isalpha() or any(map(str.isalpha, w)) for w in words], dtype=bool)
-        return _Words(
+        return Words(
             np.concatenate(spans),
             np.repeat(np.arange(len(texts), dtype=np.int32), counts),
             np.cumsum([0, *counts]),
@@ -154,3 +137,20 @@ class _Words:
     def good(self, first: Spans, last: Spans) -> NDArray[np.bool_]:
         """Whether the spans of these first and last words pass the filters."""
         return self.edges[first] & self.edges[last] & (self.lettered[last + 1] > self.lettered[first])
+
+
+@lru_cache(1 << 16)
+def concept(english: str) -> str:
+    """What an English phrase is about, so that pairs can be split and drawn by it: its words' base forms without
+    articles, the same for `a wheel hub` and `wheel hubs`."""
+    words = [w for w in english.casefold().split() if w not in ARTICLES] or [english.casefold()]
+    return base_form(" ".join(words), "en")
+
+
+@lru_cache(1 << 18)
+def base_form(phrase: str, language: str) -> str:
+    """The base forms of a phrase's words as they are written (`Häuser`), in small letters; the words themselves in
+    languages whose forms are not known here."""
+    if language not in SUPPORTED_LANGUAGES:
+        return phrase.casefold()
+    return " ".join(lemmatize(word, lang=language).casefold() for word in phrase.split())

@@ -1,7 +1,8 @@
 """Sets of phrase queries with their true translations: from human alignments, and from two aligners that agree.
 
 Queries are phrases of another language, answers are English. A set holds every consistent pair of spans of up to six
-words that passes the paper's filters (CCPR, section 4.3), or a seeded sample of them.
+words that passes the paper's filters (CCPR, section 4.3), or a seeded sample of them. Those of the sample corpus are
+there to try the commands out: they measure nothing.
 """
 
 from __future__ import annotations
@@ -9,29 +10,47 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
-from eval.data.alignments import GoldPair, read_parted, read_xlwa, word_tokens
-from eval.data.eflomal import number_words
-from eval.data.phrase_pairs import MAX_WORDS, Frequent, all_phrase_pairs, frequent_words
+from eval.data.alignments import GoldPair, number_words, read_gold, word_links
+from eval.data.phrase_pairs import MAX_WORDS, Frequent, Spans, all_phrase_pairs, frequent_words
+from eval.data.suites import sample_lines
+from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
+from rag_mt.base.fingerprints import read_json, remembered_sha256, settings_hash
+from rag_mt.base.languages import WMT16
+from rag_mt.base.paths import cache_dir
 from rag_mt.base.types import Skips
 from rag_mt.formats.parallel import Corpus, letters_and_digits, read_corpus
 from rag_mt.text.words import surface, word_spans
-from retrievers.encoders.alignment import Aligner, Links
+from retrievers.calibration import SAMPLE_CORPUS
+from retrievers.encoders.alignment import Aligner, EncoderAligner, Links
+from retrievers.encoders.encoder import open_encoder
+from retrievers.xpr.examples import MANIFEST, SPLITS, ExampleSet, Side, sentence_table, write_examples
+
+Row = tuple[int, str, str]
+"""Line in its file, source, English."""
 
 QUERIES = 2000
 SEED = 12345
 HALVES = ("A", "B")
 """Development sentences of half A serve choices, those of half B the final silver score."""
+QUICK = "quick form on the sample corpus, aligned by an encoder alone: measures nothing"
+SAMPLE_PAIRS = 400
+"""Aligned phrases of a language, at most."""
 
-Spans = NDArray[np.int32]
+GOLD = (
+    ("gold ro-en", "ro", "roen.src-tgt", False),
+    ("gold ru-en", "ru", "xl-wa.en-ru.test.tsv", True),
+    ("gold fr-en", "fr", "enfr.src-tgt", True),
+)
+"""Human alignments: name, language, file in `align/`, and whether English stands first in it."""
+GOLD_DEV = (("gold ru-en dev", "ru", "xl-wa.en-ru.dev.tsv", True),)
 
 
 @dataclass(frozen=True)
@@ -71,62 +90,46 @@ def phrase_set(
     name: str,
     language: str,
     alignment: str,
-    rows: Sequence[tuple[int, str, str]],
+    rows: Sequence[Row],
     links: Sequence[Sequence[Links]],
-    frequent: Frequent,
+    frequent: Frequent | None = None,
     limit: int = QUERIES,
 ) -> PhraseSet:
     """The set of sentence pairs `rows` (line, source, English).
 
     Each of `links` aligns all pairs; what counts are the phrase pairs that all of them have. Pairs of equal text are
     taken once, and of more than `limit` queries a sample that depends on the name of the set alone.
+    Without `frequent` the too frequent words are counted in the rows.
     """
-    first = {pair: n for n, pair in reversed(list(enumerate((s, t) for _, s, t in rows)))}
-    kept = sorted(first.values())
-    sources, targets = tuple(rows[n][1] for n in kept), tuple(rows[n][2] for n in kept)
-    made = [all_phrase_pairs(sources, targets, [own[n] for n in kept], frequent, MAX_WORDS) for own in links]
-    queries = [np.zeros((0, 5), np.int32)]
-    for number, found in enumerate(zip(*made, strict=True)):
-        same = set.intersection(*(set(map(tuple, spans.tolist())) for spans in found))
-        queries.append(np.array([(number, *spans) for spans in sorted(same)], dtype=np.int32).reshape(-1, 5))
-    every = np.concatenate(queries)
-    chosen = every
+    if frequent is None:
+        frequent = counted([source for _, source, _ in rows], [english for _, _, english in rows])
+    different = {(source, english): n for n, (_, source, english) in reversed(list(enumerate(rows)))}
+    chosen = sorted(different.values())
+    lines = tuple(rows[n][0] for n in chosen)
+    sources, targets = tuple(rows[n][1] for n in chosen), tuple(rows[n][2] for n in chosen)
+    found = [all_phrase_pairs(sources, targets, [own[n] for n in chosen], frequent, MAX_WORDS) for own in links]
+    queries: list[tuple[int, ...]] = []
+    for number, aligned in enumerate(zip(*found, strict=True)):
+        common = set.intersection(*(set(map(tuple, spans.tolist())) for spans in aligned))
+        queries += [(number, *spans) for spans in sorted(common)]
+    every = np.array(queries, dtype=np.int32).reshape(-1, 5)
+    sampled = every
     if len(every) > limit:
         rng = np.random.default_rng([SEED, *name.encode()])
-        chosen = every[np.sort(rng.choice(len(every), limit, replace=False))]
-    lines = tuple(rows[n][0] for n in kept)
-    return PhraseSet(name, language, alignment, sources, targets, lines, chosen, len(every))
+        sampled = every[np.sort(rng.choice(len(every), limit, replace=False))]
+    return PhraseSet(name, language, alignment, sources, targets, lines, sampled, len(every))
 
 
 def gold_set(
     name: str, language: str, pairs: Sequence[GoldPair], english_first: bool, frequent: Frequent | None, limit: int
 ) -> PhraseSet:
-    """The set of human alignments; sure and possible links count alike.
-
-    Without `frequent` the too frequent words are counted in the set itself.
-    """
-    rows, links = [], []
+    """The set of human alignments; sure and possible links count alike."""
+    rows, links = list[Row](), list[Links]()
     for line, pair in enumerate(pairs, 1):
-        made = word_links(pair)
-        rows.append((line, pair.target, pair.source) if english_first else (line, pair.source, pair.target))
-        links.append(made[:, ::-1] if english_first else made)
-    if frequent is None:
-        frequent = counted([s for _, s, _ in rows], [t for _, _, t in rows])
+        texts, own = (pair.source, pair.target), word_links(pair, pair.possible)
+        rows.append((line, *(texts[::-1] if english_first else texts)))
+        links.append(own[:, ::-1] if english_first else own)
     return phrase_set(name, language, "human", rows, [links], frequent, limit)
-
-
-def word_links(pair: GoldPair) -> Links:
-    """The links between words, (n, 2): the words in a token are linked with those in each token it is linked with."""
-    sides = [word_tokens(text) for text in (pair.source, pair.target)]
-    wanted = np.zeros([len(text.split()) for text in (pair.source, pair.target)], dtype=bool)
-    for i, j in pair.possible:
-        if not (0 <= i < wanted.shape[0] and 0 <= j < wanted.shape[1]):
-            raise UserError(
-                f"the human alignment has a link {i}-{j} that leads out of its sentences ({pair.source[:40]!r}): "
-                "give the untouched files"
-            )
-        wanted[i, j] = True
-    return np.argwhere(wanted[np.ix_(*sides)]).astype(np.int32)
 
 
 def counted(sources: Sequence[str], targets: Sequence[str]) -> Frequent:
@@ -134,28 +137,21 @@ def counted(sources: Sequence[str], targets: Sequence[str]) -> Frequent:
     return Frequent(*(frequent_words(*number_words(side), len(side)) for side in (sources, targets)))
 
 
-@dataclass(frozen=True)
-class SilverSource:
-    """Where silver sets come from: `data` with `dev/xx-en.tsv`; `pairs`, a folder of `eval.data.phrase_pairs`, with
-    `xx-en.dev.jsonl` (the links of one aligner) and `xx-en/frequent.json`; and a second `aligner`."""
+def silver_set(data: Path, pairs: Path, aligner: Aligner, language: str, half: str, limit: int = QUERIES) -> PhraseSet:
+    """The phrase pairs that two aligners find in one half of the development sentences of a language.
 
-    data: Path
-    pairs: Path
-    aligner: Aligner
-    limit: int = QUERIES
-
-
-def silver_set(source: SilverSource, language: str, half: str) -> PhraseSet:
-    """The phrase pairs that both aligners find in one half of the development sentences of a language."""
-    corpus, rows = development_half(source.data, language, half, Skips())
-    first = read_alignments(source.pairs / f"{language}-en.dev.jsonl", rows)
-    second = source.aligner.align([(s, t) for _, s, t in rows])
-    frequent = frequent_of(source.pairs, language) or counted(corpus.sources, corpus.targets)
+    `data` has `dev/xx-en.tsv`; `pairs`, a folder of `finetune.ccpr.pairs`, has `xx-en.dev.jsonl` (the links of the
+    other aligner) and `xx-en/frequent.json`.
+    """
+    corpus, rows = development_half(data, language, half, Skips())
+    first = read_alignments(pairs / f"{language}-en.dev.jsonl", rows)
+    second = aligner.align([(s, t) for _, s, t in rows])
+    frequent = frequent_of(pairs, language) or counted(corpus.sources, corpus.targets)
     name = f"silver {language}-en dev {half}"
-    return phrase_set(name, language, "two aligners agree", rows, [first, second], frequent, source.limit)
+    return phrase_set(name, language, "two aligners agree", rows, [first, second], frequent, limit)
 
 
-def development_half(data: Path, language: str, half: str, skips: Skips) -> tuple[Corpus, list[tuple[int, str, str]]]:
+def development_half(data: Path, language: str, half: str, skips: Skips) -> tuple[Corpus, list[Row]]:
     """All development pairs of a language, and the rows (line, source, English) of one half of them."""
     path = data / "dev" / f"{language}-en.tsv"
     if not path.is_file():
@@ -167,13 +163,11 @@ def development_half(data: Path, language: str, half: str, skips: Skips) -> tupl
 
 def half_of(english: str) -> str:
     """The half of the development data that a sentence pair belongs to, by its English side."""
-    number = int.from_bytes(
-        hashlib.blake2b(letters_and_digits(english).encode(), digest_size=8, person=b"half").digest()
-    )
-    return HALVES[number % 2]
+    digest = hashlib.blake2b(letters_and_digits(english).encode(), digest_size=8, person=b"half").digest()
+    return HALVES[int.from_bytes(digest) % 2]
 
 
-def read_alignments(path: Path, rows: Sequence[tuple[int, str, str]]) -> list[Links]:
+def read_alignments(path: Path, rows: Sequence[Row]) -> list[Links]:
     """The links of each of `rows` (line, source, English) from a file with an object of `line`, `source`, `target` and
     `links` (pairs of word numbers) in each line. Raises UserError where the file is of other sentences."""
     if not path.is_file():
@@ -181,18 +175,16 @@ def read_alignments(path: Path, rows: Sequence[tuple[int, str, str]]) -> list[Li
             f"there are no alignments {path}: make them with `python -m finetune.ccpr.pairs` and give its --output "
             "as --pairs, or use --suite gold"
         )
-    found: dict[int, Mapping[str, object]] = {}
     try:
-        for text in path.read_text(encoding="utf-8").split("\n"):
-            if text:
-                row = json.loads(text)
-                found[row["line"]] = row
-        links = {line: np.array(row["links"], dtype=np.int32).reshape(-1, 2) for line, row in found.items()}
+        objects = [json.loads(text) for text in path.read_text(encoding="utf-8").split("\n") if text]
+        texts = {row["line"]: (row.get("source"), row.get("target")) for row in objects}
+        links = {row["line"]: np.array(row["links"], dtype=np.int32).reshape(-1, 2) for row in objects}
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is no file of alignments ({error}): make it with `eval.data.phrase_pairs`") from None
+        raise UserError(
+            f"{path} is no file of alignments ({error}): make it with `python -m finetune.ccpr.pairs`"
+        ) from None
     for line, source, target in rows:
-        row = found.get(line, {})
-        if (row.get("source"), row.get("target")) != (source, target):
+        if texts.get(line) != (source, target):
             raise UserError(f"{path} was made of another file (line {line} differs): make it again from the same data")
         own, sizes = links[line], (len(word_spans(source)), len(word_spans(target)))
         if len(own) and (own.min() < 0 or (own >= sizes).any()):
@@ -201,12 +193,12 @@ def read_alignments(path: Path, rows: Sequence[tuple[int, str, str]]) -> list[Li
 
 
 def frequent_of(pairs: Path | None, language: str) -> Frequent | None:
-    """The too frequent words of a language and of English that `eval.data.phrase_pairs` counted, if it did."""
+    """The too frequent words of a language and of English that `finetune.ccpr.pairs` counted, if it did."""
     path = pairs / f"{language}-en" / "frequent.json" if pairs else None
     if path is None or not path.is_file():
         return None
-    found = read_json(path)
-    return Frequent(frozenset(found[language]), frozenset(found["en"]))
+    words = read_json(path)
+    return Frequent(frozenset(words[language]), frozenset(words["en"]))
 
 
 def undiacritic(text: str) -> str:
@@ -215,47 +207,80 @@ def undiacritic(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(c for c in apart if not unicodedata.combining(c)))
 
 
-GOLD = (
-    ("gold ro-en", "ro", "roen.src-tgt", False),
-    ("gold ru-en", "ru", "xl-wa.en-ru.test.tsv", True),
-    ("gold fr-en", "fr", "enfr.src-tgt", True),
-)
-GOLD_DEV = (("gold ru-en dev", "ru", "xl-wa.en-ru.dev.tsv", True),)
-
-
 def gold_sets(
     data: Path, pairs: Path | None, languages: Sequence[str], dev: bool = False, limit: int = QUERIES
 ) -> list[PhraseSet]:
     """The human alignments in `data/align` of those languages, test or development."""
-    made = []
-    for name, code, file, english_first in GOLD_DEV if dev else GOLD:
-        if code in languages:
-            path = data / "align" / file
-            read = read_xlwa(path) if path.suffix == ".tsv" else read_parted(path)
-            made.append(gold_set(name, code, read, english_first, _gold_frequent(data, pairs, code), limit))
-    return made
+    return [
+        gold_set(name, code, read_gold(data / "align" / file), first, _gold_frequent(data, pairs, code), limit)
+        for name, code, file, first in (GOLD_DEV if dev else GOLD)
+        if code in languages
+    ]
 
 
 def _gold_frequent(data: Path, pairs: Path | None, language: str) -> Frequent | None:
     """The counts of the training data, else of the development data, else none."""
     dev = data / "dev" / f"{language}-en.tsv"
-    found = frequent_of(pairs, language)
-    if found is None and dev.is_file():
+    frequent = frequent_of(pairs, language)
+    if frequent is None and dev.is_file():
         corpus = read_corpus(dev, Skips(shown=0))
-        found = counted(corpus.sources, corpus.targets)
-    if found is not None and language == "ro":  # its gold text has no diacritics
-        found = Frequent(found.source | {undiacritic(w) for w in found.source}, found.target)
-    return found
+        frequent = counted(corpus.sources, corpus.targets)
+    if frequent is not None and language == "ro":  # its gold text has no diacritics
+        frequent = Frequent(frequent.source | {undiacritic(w) for w in frequent.source}, frequent.target)
+    return frequent
 
 
-def sample_sets(corpus: Path, aligner: Aligner, languages: Sequence[str], limit: int = QUERIES) -> list[PhraseSet]:
-    """Sets of the sample corpus by a single aligner: enough to see the command at work, no measurement."""
-    texts = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in sorted(corpus.glob("*.txt"))}
-    made = []
+def sample_sets(aligner: Aligner, languages: Sequence[str], limit: int = QUERIES) -> list[PhraseSet]:
+    """Sets of the sample corpus by a single aligner, of those languages that it has."""
+    sets = []
     for code in languages:
-        if code in texts:
-            rows = [(n, *pair) for n, pair in enumerate(zip(texts[code], texts["en"], strict=True), 1)]
-            links = aligner.align([(s, t) for _, s, t in rows])
-            name, frequent = f"sample {code}-en", counted(texts[code], texts["en"])
-            made.append(phrase_set(name, code, "one aligner", rows, [links], frequent, limit))
-    return made
+        if (SAMPLE_CORPUS / f"{code}.txt").is_file():
+            sources, targets = sample_lines(code), sample_lines("en")
+            links = aligner.align(list(zip(sources, targets, strict=True)))
+            rows = list(zip(range(1, len(sources) + 1), sources, targets, strict=True))
+            sets.append(phrase_set(f"sample {code}-en", code, "one aligner", rows, [links], limit=limit))
+    return sets
+
+
+def sample_phrases(device: str = "auto", dtype: str = "auto") -> Path:
+    """A folder of phrase sets like those of `finetune.xpr.data`, made once and kept in the cache.
+
+    The pairs are phrases that an encoder's own states align, their examples the sentences that they are aligned in:
+    translations of each other, unlike those of real sets.
+    """
+    corpus = [remembered_sha256(path) for path in sorted(SAMPLE_CORPUS.glob("*.txt"))]
+    folder = cache_dir() / "xpr-sample" / settings_hash([corpus, DEFAULT_ENCODER, SAMPLE_PAIRS])
+    missing = [code for code in WMT16 if not (folder / f"{code}-en" / MANIFEST).is_file()]
+    if missing:
+        aligner = EncoderAligner(open_encoder(DEFAULT_ENCODER, device, dtype))
+        for own in sample_sets(aligner, missing, SAMPLE_PAIRS):
+            as_examples(own, folder / f"{own.language}-en")
+    return folder
+
+
+def as_examples(own: PhraseSet, folder: Path) -> ExampleSet:
+    """Write aligned phrases as a set of examples: a phrase stands in one pair, further translations are `known`."""
+    texts = own.sources, own.targets
+    phrases: tuple[dict[str, tuple[int, str]], dict[str, tuple[int, str]]] = ({}, {})
+    examples: tuple[set[tuple[int, ...]], set[tuple[int, ...]]] = (set(), set())
+    rows: dict[tuple[int, int], int] = {}
+    for sentence, *spans in own.queries.tolist():
+        counts, pair = [len(side) for side in phrases], [0, 0]
+        for side, (start, end) in enumerate((spans[:2], spans[2:])):
+            text = texts[side][sentence][start:end]
+            pair[side], _ = phrases[side].setdefault(surface(text), (counts[side], text))
+            examples[side].add((pair[side], sentence, start, end))
+        fifth = crc32(surface(text).encode()) % 5
+        rows.setdefault((pair[0], pair[1]), (0, 0, 0, 1, 2)[fifth] if pair == counts else SPLITS.index("known"))
+    source, target = (
+        Side(
+            language,
+            tuple(text for _, text in phrases[side].values()),
+            sentence_table(texts[side], [f"{language}.txt"] * len(own.lines), own.lines),
+            np.array(sorted(examples[side]), np.int32).reshape(-1, 4),
+        )
+        for side, language in enumerate((own.language, "en"))
+    )
+    pairs = np.array([(*pair, split) for pair, split in rows.items()], np.int32).reshape(-1, 3)
+    sizes = {split: {"pairs": int((pairs[:, 2] == n).sum())} for n, split in enumerate(SPLITS)}
+    return write_examples(folder, f"{own.language}-en", (source, target), pairs, {"made": QUICK, "statistics": sizes})

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import DIRECTIONS, base_code, language
 from rag_mt.base.types import Origin, Skips
-from rag_mt.formats.format import Side
+from rag_mt.formats.format import Segment, Side
 from rag_mt.formats.opening import read_lines
 from rag_mt.formats.parallel import read_corpus
 from rag_mt.formats.reading import hub_segments
@@ -66,7 +66,7 @@ class Part:
 @dataclass(frozen=True)
 class Suite:
     """A named set of directions; `read` gives all pairs (line, source, reference) of one of them. `label` is what a
-    reader must be told first."""
+    reader must know first."""
 
     name: str
     directions: tuple[Direction, ...]
@@ -82,8 +82,8 @@ class Suite:
         rows = self.read(source, target)
         if not rows:
             raise UserError(f"the suite {self.name} has no sentence pair for {source}-{target}: give other data")
-        kept = sample(rows, limit, seed)
-        lines, sources, references = zip(*kept, strict=True)
+        chosen = sample(rows, limit, seed)
+        lines, sources, references = zip(*chosen, strict=True)
         return Part(source, target, lines, sources, references, len(rows))
 
     def chosen(self, names: str | None) -> tuple[Direction, ...]:
@@ -91,9 +91,8 @@ class Suite:
         if names is None:
             return self.directions
         known = {f"{a}-{b}": (a, b) for a, b in self.directions}
-        for name in names.split(","):
-            if name not in known:
-                raise UserError(f"the suite {self.name} has no direction {name!r}: choose from {', '.join(known)}")
+        if unknown := [name for name in names.split(",") if name not in known]:
+            raise UserError(f"the suite {self.name} has no direction {unknown[0]!r}: choose from {', '.join(known)}")
         return tuple(known[name] for name in dict.fromkeys(names.split(",")))
 
 
@@ -101,15 +100,15 @@ def sample(rows: Sequence[Row], limit: int | None, seed: int = SEED) -> list[Row
     """At most `limit` of the rows in their order, the ones whose hashes are least.
 
     A smaller limit gives a part of what a larger one gives, both directions of a language pair get the same pairs, and
-    a pair's luck does not depend on the others.
+    whether a pair is taken depends on no other pair's text.
     """
     if limit is None or limit >= len(rows):
         return list(rows)
-    order = sorted(range(len(rows)), key=lambda n: (_luck(rows[n], seed), n))
+    order = sorted(range(len(rows)), key=lambda n: (_sort_key(rows[n], seed), n))
     return [rows[n] for n in sorted(order[:limit])]
 
 
-def _luck(row: Row, seed: int) -> bytes:
+def _sort_key(row: Row, seed: int) -> bytes:
     text = json.dumps([seed, *sorted(row[1:])], ensure_ascii=False)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
@@ -144,39 +143,37 @@ def open_suite(
     return Suite(path.name, (direction,), lambda a, b: file_rows(path, a, b, columns))
 
 
+def sample_lines(code: str) -> list[str]:
+    """The sentences of the sample corpus in a language: the n-th of all languages translate each other."""
+    return (SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines()
+
+
 def _sample_rows(source: str, target: str) -> list[Row]:
-    texts = [(SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines() for code in (source, target)]
-    return [(n, a, b) for n, (a, b) in enumerate(zip(*texts, strict=True), 1) if a.strip() and b.strip()]
+    pairs = zip(sample_lines(source), sample_lines(target), strict=True)
+    return [(n, a, b) for n, (a, b) in enumerate(pairs, 1) if a.strip() and b.strip()]
 
 
 def _wmt_rows(suite: str, data: Path | None, source: str, target: str) -> list[Row]:
     other = source if source != "en" else target
     folder, split = FOLDERS[suite]
-    if data is None:
-        most = HUB_ROWS.get(other) if suite == "wmt16" else None
-        rows = [row for row in _hub_rows(suite, f"hf:wmt16/{other}-en@{split}", other) if not most or row[0] <= most]
-    else:
+    if data:
         path = data / folder / f"{other}-en.tsv"
         if not path.is_file():
             raise UserError(f"there is no {path}: give --data DIR with {folder}/{other}-en.tsv, or other --directions")
         corpus = read_corpus(path, Skips())
         rows = list(zip(corpus.lines, corpus.sources, corpus.targets, strict=True))
+    else:
+        name, skips = f"hf:wmt16/{other}-en@{split}", Skips()
+        try:
+            rows = _paired(name, [hub_segments(name, Side(code), skips) for code in (other, "en")], skips)
+        except UserError as error:
+            raise UserError(
+                f"the suite {suite} could not be read as {name}: give --data DIR with {folder}/{other}-en.tsv "
+                f"(English, tab, the other language), or connect to a network ({str(error).rpartition(': ')[0]})"
+            ) from None
+        if suite == "wmt16" and other in HUB_ROWS:
+            rows = [row for row in rows if row[0] <= HUB_ROWS[other]]
     return rows if target == "en" else [(n, b, a) for n, a, b in rows]
-
-
-def _hub_rows(suite: str, name: str, other: str) -> list[Row]:
-    """The rows (line, other language, English) of a data set of the hub."""
-    skips = Skips()
-    try:
-        sides = [
-            {s.origin.line: s.text.strip() for s in hub_segments(name, Side(code), skips)} for code in (other, "en")
-        ]
-    except UserError as error:
-        raise UserError(
-            f"the suite {suite} could not be read as {name}: give --data DIR with {FOLDERS[suite][0]}/{other}-en.tsv "
-            f"(English, tab, the other language), or connect to a network ({str(error).rpartition(': ')[0]})"
-        ) from None
-    return _both(name, sides[0], sides[1], skips)
 
 
 def file_rows(path: Path, source: str, target: str, columns: str | None = None) -> list[Row]:
@@ -195,18 +192,16 @@ def file_rows(path: Path, source: str, target: str, columns: str | None = None) 
     names = columns.split(",") if columns else _columns(path, source, target)
     if len(names) != 2:
         raise UserError(f"--columns {columns} are not two columns: give the source's and the target's, such as 1,2")
-    tsv = format_named("tsv")
-    sides = [
-        {s.origin.line: s.text.strip() for s in tsv.segments(path, Side(code, column), skips)}
-        for code, column in zip((source, target), names, strict=True)
-    ]
-    if all(side.get(1, "").casefold() in usual for side, usual in zip(sides, USUAL_HEADS, strict=True)):
-        del sides[0][1], sides[1][1]  # columns given by number: their header says `source` and `target`
-    return _both(str(path), sides[0], sides[1], skips)
+    sides = [Side(code, column) for code, column in zip((source, target), names, strict=True)]
+    rows = _paired(str(path), [format_named("tsv").segments(path, side, skips) for side in sides], skips)
+    number, first, second = rows[0] if rows else (0, "", "")
+    headed = number == 1 and first.casefold() in USUAL_HEADS[0] and second.casefold() in USUAL_HEADS[1]
+    return rows[1:] if headed else rows  # the header of columns that were given by number
 
 
-def _both(name: str, sources: Mapping[int, str], targets: Mapping[int, str], skips: Skips) -> list[Row]:
-    """The rows with text on both sides, by their numbers; others, told of and counted, are left out."""
+def _paired(name: str, sides: Sequence[Iterable[Segment]], skips: Skips) -> list[Row]:
+    """The rows with text on both sides, by their numbers; others are left out, logged and counted."""
+    sources, targets = ({s.origin.line: s.text.strip() for s in side} for side in sides)
     for number in sorted(sources.keys() ^ targets.keys()):
         skips.add(Origin(name, number), "text on one side only")
     if left := skips.summary():
@@ -218,8 +213,8 @@ def _columns(path: Path, source: str, target: str) -> list[str]:
     """The columns whose headers name the languages or say source and target, else the first two."""
     first = next((line.text for line in read_lines(path, Skips(shown=0))), None) or ""
     heads = [cell.strip().casefold() for cell in first.split("\t")]
-    found = []
+    columns = []
     for code, usual in zip((source, target), USUAL_HEADS, strict=True):
         names = (code.casefold(), base_code(code), language(code).name.casefold(), *usual)
-        found += next(([name] for name in names if name in heads), [])
-    return found if len(found) == 2 else ["1", "2"]
+        columns += [name for name in names if name in heads][:1]
+    return columns if len(columns) == 2 else ["1", "2"]

@@ -45,21 +45,18 @@ class Xquad:
 
     def part(self, *parts: Part) -> Xquad:
         """The passages and questions of some parts only."""
-        passages = {
-            code: {key: text for key, text in own.items() if part_of(key) in parts}
-            for code, own in self.passages.items()
-        }
-        questions = {code: [q for q in own if part_of(q.passage) in parts] for code, own in self.questions.items()}
-        return Xquad(passages, questions)
+        return Xquad(
+            {code: {p: text for p, text in own.items() if part_of(p) in parts} for code, own in self.passages.items()},
+            {code: [q for q in own if part_of(q.passage) in parts] for code, own in self.questions.items()},
+        )
 
 
 @cache
-def _parts() -> tuple[Part, ...]:
+def _parts() -> dict[int, Part]:
     """The part of each article."""
     order = np.random.default_rng(SPLIT_SEED).permutation(ARTICLES).tolist()
-    names: list[Part] = [part for part, share in SHARES.items() for _ in range(share)]
-    by_article = dict(zip(order, names, strict=True))
-    return tuple(by_article[article] for article in range(ARTICLES))
+    parts: list[Part] = [part for part, share in SHARES.items() for _ in range(share)]
+    return dict(zip(order, parts, strict=True))
 
 
 def part_of(passage: str) -> Part:
@@ -78,11 +75,9 @@ def read_xquad(data: Path, languages: Sequence[str] = LANGUAGES) -> Xquad:
     for code in languages:
         if (published := data / "retrieval" / f"xquad.{code}.json").is_file():
             passages[code], questions[code] = _published(published)
-            continue
-        rows = _rows(data, f"xquad.passages.{code}.tsv", 2)
-        passages[code] = {key: text for key, text, *_ in rows}
-        rows = _rows(data, f"xquad.questions.{code}.tsv", 3)
-        questions[code] = [Question(key, passage, text) for key, passage, text, *_ in rows]
+        else:
+            passages[code] = {key: text for key, text, *_ in _rows(data, "passages", code, 2)}
+            questions[code] = [Question(*row[:3]) for row in _rows(data, "questions", code, 3)]
     return Xquad(passages, questions)
 
 
@@ -97,9 +92,10 @@ def _published(path: Path) -> tuple[dict[str, str], list[Question]]:
     passages: dict[str, str] = {}
     questions = []
     try:
-        for number, passage in enumerate(own for article in read_json(path)["data"] for own in article["paragraphs"]):
-            passages[str(number)] = " ".join(passage["context"].split())
-            for asked in passage["qas"]:
+        paragraphs = [paragraph for article in read_json(path)["data"] for paragraph in article["paragraphs"]]
+        for number, paragraph in enumerate(paragraphs):
+            passages[str(number)] = " ".join(paragraph["context"].split())
+            for asked in paragraph["qas"]:
                 questions.append(Question(asked["id"], str(number), " ".join(asked["question"].split())))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is no file of XQuAD ({error!r}): expected SQuAD's JSON") from None
@@ -108,18 +104,19 @@ def _published(path: Path) -> tuple[dict[str, str], list[Question]]:
     return passages, questions
 
 
-def _rows(data: Path, name: str, columns: int) -> list[list[str]]:
-    path = data / "retrieval" / name
+def _rows(data: Path, kind: str, code: str, columns: int) -> list[list[str]]:
+    """The rows of a table with so many columns, of which the last but one has the id of a passage."""
+    path = data / "retrieval" / f"xquad.{kind}.{code}.tsv"
     if not path.is_file():
-        code = name.split(".")[2]
         raise UserError(
             f"there is no {path}, nor xquad.{code}.json: give the folder that holds retrieval/ (--data DIR)"
         )
     rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
-    last = ARTICLES * PER_ARTICLE
     for number, row in enumerate(rows, 1):
-        if len(row) < columns or not row[columns - 2].isdecimal() or int(row[columns - 2]) >= last:
+        passage = row[columns - 2] if len(row) >= columns else ""
+        if not passage.isdecimal() or int(passage) >= ARTICLES * PER_ARTICLE:
             raise UserError(
-                f"{path}:{number} is no row of XQuAD: expected {columns} columns and passage ids below {last}"
+                f"{path}:{number} is no row of XQuAD: expected {columns} columns and passage ids below "
+                f"{ARTICLES * PER_ARTICLE}"
             )
     return rows

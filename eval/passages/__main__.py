@@ -28,28 +28,30 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from eval.data.suites import QUICK, SAMPLE
-from eval.passages.report import ALL, KINDS, Report, System, cell_names, markdown, write_report
-from eval.passages.rm3 import Rm3Settings
+from eval.outputs import check_outputs, write_outputs
+from eval.passages.report import ALL, KINDS, Report, System, as_dict, cell_names, markdown
 from eval.passages.runs import (
     BM25,
     DENSE,
     RM3,
     Record,
+    Rm3Settings,
+    cached_records,
     cells_of,
     dense_scorer,
     evaluated,
-    kept_records,
-    of_run,
+    measures_library,
+    run_scorer,
     term_scorers,
 )
-from eval.passages.sets import Collection, kept_collection, own_collection, sample_collection
-from eval.passages.trec import measures_library, read_run, write_qrels
+from eval.passages.sets import Collection, cached_collection, own_collection, sample_collection, write_qrels
 from rag_mt import __version__
 from rag_mt.base.console import OK, Parser, add_model_options, note, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
@@ -57,11 +59,11 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256, settings_hash
 from rag_mt.base.languages import language
 from rag_mt.base.paths import cache_dir
+from rag_mt.base.types import Encoder
 from rag_mt.formats.reading import input_stamp
 from retrievers.bm25 import K1, B, Bm25Settings
 from retrievers.mdpr import open_mdpr
 
-ENDINGS = (".json", ".md")
 DISTRACTORS = 1000
 NO_MODEL = "none"
 UNTRAINED = f"untrained={DEFAULT_ENCODER}"
@@ -69,60 +71,66 @@ UNTRAINED = f"untrained={DEFAULT_ENCODER}"
 
 def evaluate(options: argparse.Namespace) -> int:
     """Run all systems on the collection, or take what is finished, and print the tables."""
-    for name in options.report:
-        if Path(name).suffix not in ENDINGS:
-            raise UserError(f"report {name!r} ends neither in .json nor in .md: give one of them")
+    check_outputs(options.report)
     asked = [] if options.model == [NO_MODEL] else options.model or [UNTRAINED]
-    models, given = named(asked, "--model"), named(options.run, "--run")
-    if taken := (models.keys() & given.keys()) | ((models.keys() | given.keys()) & {BM25, RM3}):
+    models, runs = named(asked, "--model"), named(options.run, "--run")
+    if taken := (models.keys() & runs.keys()) | ((models.keys() | runs.keys()) & {BM25, RM3}):
         raise UserError(f"the name {sorted(taken)[0]!r} stands for two systems: give each its own")
-    for label, others in named(options.against, "--against").items():
+    against = named(options.against, "--against")
+    for label, others in against.items():
         if unknown := [name for name in (label, *others) if name not in models]:
             raise UserError(f"--against names {unknown[0]!r}, which is no model: choose among {', '.join(models)}")
     measures_library()  # its lack is said before the hours
     out = Path(options.output) if options.output else cache_dir() / "passage-runs"
     out.mkdir(parents=True, exist_ok=True)
     collection = _collection(options, out)
-    without = _without(options.without, collection)
+    without = [language(code).code for code in options.without.split(",") if code]
+    if unknown := [code for code in without if code not in collection.codes]:
+        known = ", ".join(collection.codes)
+        raise UserError(f"--without names {', '.join(unknown)}, which no query is in: choose from {known}")
     write_qrels(out / f"{collection.name}.qrels", collection.qrels)
-    systems = _systems(options, collection, models, given, out)
+    systems = _systems(options, collection, models, against, out)
+    for label, files in runs.items():
+        # A run ranks the whole pool: it is not asked what it finds in another language alone.
+        scorers = [run_scorer(collection, Path(file)) for file in files]
+        records = [evaluated(collection, {label: scorer}, None, alone=False)[0] for scorer in scorers]
+        systems.append(System(label, records, (BM25,), settings_hash([file_sha256(Path(file)) for file in files])))
     facts = {
         "name": collection.name,
         "fingerprint": collection.fingerprint,
         "passages": collection.counts(),
         "queries": {code: len(collection.asked_in(code)) for code in collection.codes},
     }
-    articles = {cell.name: [query.group for query in cell.queries] for own in cells_of(collection) for cell in own}
+    articles = {cell.name: [query.group for query in cell.queries] for cell in cells_of(collection)}
     notes = _notes(collection, options, systems)
     report = Report(facts, collection.codes, without, systems, notes, _command(options), articles)
     print(markdown(report), end="")
-    for name in options.report:
-        write_report(report, Path(name))
+    write_outputs(options.report, markdown(report), as_dict(report))
     return OK
 
 
-def named(given: Sequence[str], option: str) -> dict[str, list[str]]:
+def named(pairs: Sequence[str], option: str) -> dict[str, list[str]]:
     """The parts of `NAME=A,B`; raises UserError for another form and for a name that comes twice."""
-    made: dict[str, list[str]] = {}
-    for text in given:
-        name, sign, parts = text.partition("=")
-        if not sign or not name or not all(parts.split(",")):
+    parts_of: dict[str, list[str]] = {}
+    for text in pairs:
+        name, _, parts = text.partition("=")
+        if not name or not all(parts.split(",")):
             raise UserError(
                 f"{option} {text!r} is not of the form NAME=FOLDER, or NAME=FOLDER,FOLDER for several seeds"
             )
-        if name in made:
+        if name in parts_of:
             raise UserError(f"{option} {name} is given twice: write the folders of all seeds after one NAME=")
-        made[name] = parts.split(",")
-    return made
+        parts_of[name] = parts.split(",")
+    return parts_of
 
 
 def _collection(options: argparse.Namespace, out: Path) -> Collection:
-    own = (options.passages, options.queries, options.qrels)
-    if any(own):
-        if not all(own) or not options.lang:
+    files = (options.passages, options.queries, options.qrels)
+    if any(files):
+        if not all(files) or not options.lang:
             raise UserError("a collection of your own needs --passages, --queries, --qrels and the --lang of its texts")
-        files = [Path(name) for name in own]
-        return own_collection(files[0], files[1], files[2], language(options.lang).code)
+        passages, queries, qrels = map(Path, files)
+        return own_collection(passages, queries, qrels, language(options.lang).code)
     if not options.data:
         note(
             "no --data and no --passages are given: this is the quick form on the sample corpus, which measures nothing"
@@ -130,86 +138,58 @@ def _collection(options: argparse.Namespace, out: Path) -> Collection:
         return sample_collection()
     stamps = [input_stamp(str(Path(options.data) / name)) for name in ("retrieval", "train")]
     settings = {"part": options.part, "distractors": options.distractors, "data": stamps, "version": __version__}
-    place = out / f"collection.{options.part}.json"
-    return kept_collection(place, settings, Path(options.data), options.part, options.distractors, not options.quiet)
-
-
-def _without(text: str, collection: Collection) -> list[str]:
-    codes = [language(code).code for code in text.split(",") if code]
-    if unknown := [code for code in codes if code not in collection.codes]:
-        asked = ", ".join(collection.codes)
-        raise UserError(f"--without names {', '.join(unknown)}, which no query is in: choose from {asked}")
-    return codes
+    file = out / f"collection.{options.part}.json"
+    return cached_collection(file, settings, Path(options.data), options.part, options.distractors, not options.quiet)
 
 
 def _systems(
     options: argparse.Namespace,
     collection: Collection,
     models: Mapping[str, Sequence[str]],
-    given: Mapping[str, Sequence[str]],
+    against: Mapping[str, Sequence[str]],
     out: Path,
 ) -> list[System]:
+    """BM25, RM3 and for each model its own ranking, its hybrid with BM25 and RRF."""
     bm25, rm3 = Bm25Settings(options.k1, options.b), Rm3Settings()
     base: dict[str, Any] = {"collection": collection.fingerprint, "bm25": asdict(bm25)}
-    name = collection.name
-    scorers: list[Any] = []
-    against = named(options.against, "--against")
-
-    def terms() -> Any:
-        if not scorers:
-            scorers.append(term_scorers(collection, bm25, rm3))
-        return scorers[0]
+    terms = term_scorers(collection, bm25, rm3)
 
     def of_terms() -> list[Record]:
         note(f"{BM25} and {RM3} on {len(collection.ids)} passages")
-        return evaluated(collection, terms(), None, out, name)
+        return evaluated(collection, terms, out, collection.name)
 
-    facts = {**base, "rm3": asdict(rm3)}
-    found = kept_records(out / f"{name}.bm25.json", facts, of_terms)
-    key = settings_hash(facts)
-    made = [System(BM25, found[:1], (), key), System(RM3, found[1:], (BM25,), key)]
-    first = ""
+    def of_model(encoder: Encoder, seed: str) -> list[Record]:
+        note(f"{seed}: {encoder.id}")
+        dense = dense_scorer(collection, encoder, out / "vectors", not options.quiet)
+        return evaluated(collection, {DENSE: dense, BM25: terms[BM25]}, out, seed)
+
+    settings = {**base, "rm3": asdict(rm3)}
+    key = settings_hash(settings)
+    first, second = cached_records(out / f"{collection.name}.bm25.json", settings, of_terms)
+    systems = [System(BM25, [first], (), key), System(RM3, [second], (BM25,), key)]
     for label, folders in models.items():
-        seeds, keys = [], list[str]()
+        seeds, keys = [], []
         for number, folder in enumerate(folders):
             encoder = open_mdpr(folder, options.device, options.dtype)
             settings = {**base, "model": encoder.fingerprint, "dtype": str(encoder.dtype)}
-
-            def of_model(encoder: Any = encoder, label: str = f"{name}.{label}.{number}") -> list[Record]:
-                note(f"{label}: {encoder.id}")
-                dense = dense_scorer(collection, encoder, out / "vectors", not options.quiet)
-                return evaluated(collection, {DENSE: dense}, terms()[BM25], out, label)
-
+            seed = f"{collection.name}.{label}.{number}"
+            seeds.append(cached_records(out / f"{seed}.json", settings, partial(of_model, encoder, seed)))
             keys.append(settings_hash(settings))
-            seeds.append(kept_records(out / f"{name}.{label}.{number}.json", settings, of_model))
-        by_system = [list(records) for records in zip(*seeds, strict=True)]
-        baselines = [BM25, *([first] if first else []), *against.get(label, [])]
-        rows = [label, f"{label} + BM25 (hybrid)", f"{label} + BM25 (RRF)"]
-        made += [
-            System(rows[0], by_system[0], tuple(dict.fromkeys(baselines)), key := settings_hash(keys)),
-            System(rows[1], by_system[1], (BM25, label), key),
-            System(rows[2], by_system[2], (BM25, label), key),
+        key = settings_hash(keys)
+        baselines = dict.fromkeys([BM25, next(iter(models)), *against.get(label, [])])
+        dense, hybrid, rrf = zip(*seeds, strict=True)
+        systems += [
+            System(label, dense, [name for name in baselines if name != label], key),
+            System(f"{label} + BM25 (hybrid)", hybrid, (BM25, label), key),
+            System(f"{label} + BM25 (RRF)", rrf, (BM25, label), key),
         ]
-        first = first or label
-    for label, files in given.items():
-        records = [_of_run(collection, Path(file)) for file in files]
-        made.append(System(label, records, (BM25,), settings_hash([file_sha256(Path(file)) for file in files])))
-    return made
-
-
-def _of_run(collection: Collection, file: Path) -> Record:
-    run = read_run(file)
-    if run.keys().isdisjoint(query.id for query in collection.queries):
-        raise UserError(
-            f"{file} ranks passages for no query of {collection.name}: expected ids such as {collection.queries[0].id}"
-        )
-    return of_run(collection, run)
+    return systems
 
 
 def _notes(collection: Collection, options: argparse.Namespace, systems: Sequence[System]) -> list[str]:
     passages = ", ".join(f"{code} {count}" for code, count in collection.counts().items())
     asked = ", ".join(f"{code} {len(collection.asked_in(code))}" for code in collection.codes)
-    made = [
+    notes = [
         f"collection {collection.name}: {len(collection.ids)} passages in one pool ({passages}); queries {asked}",
         "same language: the relevant passage is the one in the query's language; cross-language: that in another one, "
         "mean over the others; its versions in further languages are taken out of the ranking, and every other passage "
@@ -219,51 +199,39 @@ def _notes(collection: Collection, options: argparse.Namespace, systems: Sequenc
         f"BM25 with k1 {options.k1:g} and b {options.b:g}, stemmed terms in Latin letters; RM3 with the settings usual "
         "in Anserini",
     ]
-    if chosen := [_alpha(system, collection.codes) for system in systems if any(r.alphas for r in system.records)]:
-        alphas = "; ".join(chosen)
-        made.append(f"hybrid: alpha by cross-validation in five folds of articles, mean over cells {alphas}")
+    if alphas := "; ".join(_alpha(own, collection.codes) for own in systems if any(r.alphas for r in own.records)):
+        notes.append(f"hybrid: alpha by cross-validation in five folds of articles, mean over cells {alphas}")
     if collection.name == SAMPLE:
-        made.append(QUICK)
+        notes.append(QUICK)
     elif options.passages is None and options.part == "dev":
-        made.append("development questions: for choices, not for results")
-    seeds = {system.name: len(system.records) for system in systems if len(system.records) > 1}
-    if seeds:
-        made.append(
-            "mean ± half the 95 % interval (Student's t) over seeds: "
-            + ", ".join(f"{name} {count}" for name, count in seeds.items())
-        )
-    return made
+        notes.append("development questions: for choices, not for results")
+    if seeds := ", ".join(f"{own.name} {len(own.records)}" for own in systems if len(own.records) > 1):
+        notes.append(f"mean ± half the 95 % interval (Student's t) over seeds: {seeds}")
+    return notes
 
 
 def _alpha(system: System, codes: Sequence[str]) -> str:
     """The mean weight of BM25 for each kind of cell."""
-    made = []
+    means = []
     for kind in (*KINDS, ALL):
-        chosen = [
-            float(np.mean(record.alphas[name]))
-            for record in system.records
-            for code in codes
-            for name in cell_names(code, kind, record)
-        ]
-        if chosen:
-            made.append(f"{np.mean(chosen):.2f} {kind}")
-    return f"{', '.join(made)} ({system.name})"
+        cells = [(r, name) for r in system.records for code in codes for name in cell_names(code, kind, r)]
+        if cells:
+            means.append(f"{np.mean([float(np.mean(record.alphas[name])) for record, name in cells]):.2f} {kind}")
+    return f"{', '.join(means)} ({system.name})"
 
 
 def _command(options: argparse.Namespace) -> str:
     """The command that made a report, with folders by their last name only: a report says nothing about a machine."""
+    parts = [f"--suite {options.suite}"]
     if options.passages:
-        files = (f"--{name} {Path(getattr(options, name)).name}" for name in ("passages", "queries", "qrels"))
-        parts = [*files, f"--lang {options.lang}"]
-    elif not options.data:
-        parts = [f"--suite {options.suite}"]
-    else:
-        parts = [f"--suite {options.suite} --data DATA --part {options.part} --distractors {options.distractors}"]
-    if options.model == [NO_MODEL]:
-        parts.append(f"--model {NO_MODEL}")
-    for name, given in (("model", options.model or []), ("against", options.against), ("run", options.run)):
-        for label, folders in named([own for own in given if own != NO_MODEL], f"--{name}").items():
-            parts.append(f"--{name} {label}={','.join(Path(folder).name for folder in folders)}")
+        parts = [f"--{name} {Path(getattr(options, name)).name}" for name in ("passages", "queries", "qrels")]
+        parts.append(f"--lang {options.lang}")
+    elif options.data:
+        parts.append(f"--data DATA --part {options.part} --distractors {options.distractors}")
+    for name in ("model", "against", "run"):
+        for pair in getattr(options, name) or []:
+            label, sign, folders = pair.partition("=")
+            parts.append(f"--{name} {label}{sign}{','.join(Path(folder).name for folder in folders.split(','))}")
     settings = (("without", ""), ("k1", K1), ("b", B), ("dtype", "auto"))
     parts += [f"--{name} {getattr(options, name)}" for name, usual in settings if getattr(options, name) != usual]
     return " ".join(["python -m eval.passages", *parts, "--output RUNS"])
@@ -287,11 +255,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--without", default="", metavar="XX,...", help="languages that models had no parallel data of")
     add("--k1", type=float, default=K1, metavar="X", help=f"of BM25 (default: {K1})")
     add("--b", type=float, default=B, metavar="X", help=f"of BM25 (default: {B})")
-    add(
-        "--output",
-        metavar="RUNS",
-        help="folder for what is finished, and for run and qrels files (default: in the cache)",
-    )
+    output_help = "folder for what is finished, and for run and qrels files (default: in the cache)"
+    add("--output", metavar="RUNS", help=output_help)
     add("--report", nargs="+", default=[], metavar="FILE", help="write the tables to FILE.md, FILE.json or both")
     add("--quiet", action="store_true", help="no progress bar")
     add_model_options(parser)

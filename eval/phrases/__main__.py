@@ -33,38 +33,34 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from eval.data.phrase_sets import (
-    QUERIES,
-    PhraseSet,
-    SilverSource,
-    gold_sets,
-    sample_sets,
-    silver_set,
+from eval.data.phrase_sets import QUERIES, QUICK, PhraseSet, gold_sets, sample_sets, silver_set
+from eval.outputs import check_outputs, write_outputs
+from eval.phrases.runs import (
+    Distractors,
+    Outcomes,
+    PhraseModel,
+    average,
+    difference,
+    open_phrase_model,
+    run_model,
+    scores,
 )
-from eval.phrases.candidates import Distractors, SetResult, run_model
-from eval.phrases.models import PhraseModel, open_phrase_model
-from eval.phrases.report import (
-    ENDINGS,
-    Line,
-    Report,
-    chosen_on_dev,
-    chosen_row,
-    index_facts,
-    lines_of,
-    table,
-    write_report,
-)
+from eval.report.blocks import markdown_table
+from eval.significance import LEVEL, holm
 from eval.xpr.report import OPTIONS as XPR_OPTIONS
 from eval.xpr.report import add_options, evaluate_xpr
+from rag_mt import __version__
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL
 from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.languages import WMT16
 from rag_mt.formats.parallel import letters_and_digits
-from retrievers.calibration import SAMPLE_CORPUS
 from retrievers.encoders.alignment import EncoderAligner
 from retrievers.encoders.encoder import open_encoder
 
@@ -76,6 +72,18 @@ FEW_DISTRACTORS = 1_000_000
 PHRASE_OPTIONS = ("pairs", "index", "distractors", "model", "layers", "queries", "dev_report")
 """Those that the suite xpr does not read; the other suites do not read `eval.xpr.OPTIONS`."""
 
+PAPER = (
+    ("XLM-R", 1.5, 0.0, 4.0, 1.8),
+    ("mBERT", 8.0, 3.0, 7.5, 6.1),
+    ("mUSE", 34.5, 30.0, 45.5, 36.6),
+    ("LaBSE", 52.0, 33.5, 61.0, 48.8),
+    ("CPR-XLMR", 54.0, 63.0, 73.0, 63.3),
+    ("CPR-LaBSE", 57.0, 60.0, 78.5, 65.1),
+    ("CCPR-XLMR", 74.5, 73.5, 82.5, 76.8),
+    ("CCPR-LaBSE", 75.0, 72.5, 88.0, 78.5),
+)
+"""Accuracy@1 of De-En, Ro-En, Cs-En and their average (CCPR, table 1)."""
+
 
 def sets_of(options: argparse.Namespace) -> list[PhraseSet]:
     """The sets of the suite; raises UserError where one is missing or has no query."""
@@ -85,7 +93,7 @@ def sets_of(options: argparse.Namespace) -> list[PhraseSet]:
     pairs = Path(options.pairs) if options.pairs else None
     if not options.data:
         aligner = EncoderAligner(open_encoder(DEFAULT_ENCODER, options.device, options.dtype))
-        sets = sample_sets(SAMPLE_CORPUS, aligner, wanted, min(options.queries, SAMPLE_QUERIES))
+        sets = sample_sets(aligner, wanted, min(options.queries, SAMPLE_QUERIES))
     elif options.suite == "gold":
         sets = gold_sets(Path(options.data), pairs, wanted, limit=options.queries)
     else:
@@ -95,13 +103,12 @@ def sets_of(options: argparse.Namespace) -> list[PhraseSet]:
                 "`python -m finetune.ccpr.pairs`"
             )
         aligner = EncoderAligner(open_encoder(DEFAULT_ENCODER, options.device, options.dtype))
-        source = SilverSource(Path(options.data), pairs, aligner, options.queries)
-        dev = options.suite == "dev"
-        sets = gold_sets(Path(options.data), pairs, wanted, dev=True, limit=options.queries) if dev else []
+        data, dev = Path(options.data), options.suite == "dev"
+        sets = gold_sets(data, pairs, wanted, dev=True, limit=options.queries) if dev else []
         for code in (code for code in WMT16 if code in wanted):
             note(f"aligning the development sentences of {code}-en")
-            sets.append(silver_set(source, code, "A" if dev else "B"))
-    empty = [own.name for own in sets if not len(own.queries)]
+            sets.append(silver_set(data, pairs, aligner, code, "A" if dev else "B", options.queries))
+    empty = [phrase_set.name for phrase_set in sets if not len(phrase_set.queries)]
     if empty or not sets:
         raise UserError(f"there are no phrases to ask ({', '.join(empty) or options.suite}): choose other --languages")
     return sets
@@ -109,65 +116,57 @@ def sets_of(options: argparse.Namespace) -> list[PhraseSet]:
 
 def evaluate(options: argparse.Namespace) -> int:
     """Run all models on the suite and print the table."""
-    for name in options.output:
-        if Path(name).suffix not in ENDINGS:
-            raise UserError(f"output {name!r} ends neither in .json nor in .md: give one of them")
+    check_outputs(options.output)
     if options.unread:
         unread = ", ".join(f"--{name.replace('_', '-')}" for name in options.unread)
         raise UserError(f"suite {options.suite} does not read {unread}: leave it out, or see --help for what it reads")
     if options.suite == "xpr":
         return evaluate_xpr(options)
-    marked = chosen_on_dev(Path(options.dev_report)) if options.dev_report else frozenset()
+    marked = _chosen_on_dev(Path(options.dev_report)) if options.dev_report else frozenset()
     if not options.data:
         note("no --data DIR is given: this is the quick form on the sample corpus, which measures nothing")
     sets = sets_of(options)
-    for own in sets:
-        note(f"{own.name}: {len(own.queries)} of {own.available} queries, sha256 {own.sha256[:16]}")
-    distractors = _distractors(options, sets)
-    lines: list[Line] = []
-    baseline: Sequence[SetResult] | None = None
+    for phrase_set in sets:
+        count = f"{len(phrase_set.queries)} of {phrase_set.available}"
+        note(f"{phrase_set.name}: {count} queries, sha256 {phrase_set.sha256[:16]}")
+    distractors = None
+    if options.index:
+        left_out = frozenset(letters_and_digits(text) for phrase_set in sets for text in phrase_set.targets)
+        distractors = Distractors(Path(options.index), left_out, options.distractors)
+    index, suite = distractors.facts if distractors else {}, options.suite if options.data else "sample"
+    facts = _facts(suite, sets, index, _notes(options, distractors))
+    baseline: Sequence[Outcomes] | None = None
     for name in options.model or MODELS:
         model = open_phrase_model(name, options.layers, options.device, options.dtype)
-        results = run_model(model, sets, distractors)
-        chosen = _chosen(model, results, marked, options.suite)
-        lines += lines_of(model.name, model.rows, results, chosen, baseline)
-        baseline = results[chosen] if baseline is None else baseline
-    suite = options.suite if options.data else "sample"
-    facts = index_facts(distractors, options.index)
-    report = Report(suite, tuple(sets), facts, tuple(lines), _notes(options, distractors))
-    print(table(report), end="")
-    for name in options.output:
-        write_report(report, Path(name))
+        outcomes = run_model(model, sets, distractors)
+        chosen = _chosen(model, outcomes, marked, options.suite)
+        _add_rows(facts, model, outcomes, chosen, baseline)
+        baseline = baseline or outcomes[chosen]
+    print(_table(facts), end="")
+    write_outputs(options.output, _table(facts), facts)
     return OK
 
 
-def _distractors(options: argparse.Namespace, sets: Sequence[PhraseSet]) -> Distractors | None:
-    if not options.index:
-        return None
-    left_out = frozenset(letters_and_digits(text) for own in sets for text in own.targets)
-    return Distractors(Path(options.index), left_out, options.distractors)
-
-
-def _chosen(model: PhraseModel, results: Sequence[Sequence[SetResult]], marked: frozenset[str], suite: str) -> int:
+def _chosen(model: PhraseModel, outcomes: Sequence[Sequence[Outcomes]], marked: frozenset[str], suite: str) -> int:
     """The row that stands for a model: the best one on development data, else the encoder's usual layer."""
     if len(model.rows) == 1:
         return 0
     if suite == "dev":
-        return chosen_row(model.rows, results)
-    found = [n for n, row in enumerate(model.rows) if row.name in marked]
-    if not found:
-        log.info(
-            "%s: %s stands for it; give --dev-report FILE.json of `--suite dev` to take the layer that is best there",
-            model.name,
-            model.rows[model.default].name,
-        )
-    return found[0] if found else model.default
+        accuracies = [average([scores(outcome) for outcome in by_set]).accuracy for by_set in outcomes]
+        return accuracies.index(max(accuracies))
+    for number, row in enumerate(model.rows):
+        if row.name in marked:
+            return number
+    log.info(
+        "%s: %s stands for it; give --dev-report FILE.json of `--suite dev` to take the layer that is best there",
+        model.name,
+        model.rows[model.default].name,
+    )
+    return model.default
 
 
-def _notes(options: argparse.Namespace, distractors: Distractors | None) -> tuple[str, ...]:
-    notes = []
-    if not options.data:
-        notes.append("quick form on the sample corpus, aligned by an encoder alone: measures nothing")
+def _notes(options: argparse.Namespace, distractors: Distractors | None) -> list[str]:
+    notes = [] if options.data else [QUICK]
     if distractors is None:
         notes.append("no index: phrases are searched among the sets' own sentences only, which flatters every model")
     else:
@@ -183,41 +182,138 @@ def _notes(options: argparse.Namespace, distractors: Distractors | None) -> tupl
         notes.append("development data (silver: half A): for choices, not for results")
     if options.data and options.suite == "silver":
         notes.append("silver sets are half B of the development sentences; half A serves choices")
-    return tuple(notes)
+    return notes
+
+
+def _chosen_on_dev(path: Path) -> frozenset[str]:
+    """The names of the rows that a report of the suite `dev` marks as chosen."""
+    try:
+        report = read_json(path)
+        if report["suite"] != "dev":
+            raise UserError(f"{path} is a report of suite {report['suite']}: give one of `--suite dev`")
+        return frozenset(row["name"] for row in report["rows"] if row["chosen"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is no report of this command ({error}): give one of `--suite dev`") from None
+
+
+def _facts(suite: str, sets: Sequence[PhraseSet], index: Mapping[str, Any], notes: Sequence[str]) -> dict[str, Any]:
+    """All that a report says, JSON-able, with no rows yet. `index` are facts of the distractors, and `notes` say what a
+    reader must know."""
+    return {
+        "version": __version__,
+        "suite": suite,
+        "notes": notes,
+        "sets_hash": settings_hash([phrase_set.sha256 for phrase_set in sets]),
+        "sets": [
+            {
+                "name": phrase_set.name,
+                "language": phrase_set.language,
+                "alignment": phrase_set.alignment,
+                "sentences": len(phrase_set.sources),
+                "available": phrase_set.available,
+                "queries": len(phrase_set.queries),
+                "sha256": phrase_set.sha256,
+                "ids": phrase_set.ids,
+            }
+            for phrase_set in sets
+        ],
+        "index": index,
+        "rows": [],
+        "paper": {name: dict(zip(("de-en", "ro-en", "cs-en", "average"), row, strict=True)) for name, *row in PAPER},
+    }
+
+
+def _add_rows(
+    facts: Mapping[str, Any],
+    model: PhraseModel,
+    outcomes: Sequence[Sequence[Outcomes]],
+    chosen: int,
+    baseline: Sequence[Outcomes] | None,
+) -> None:
+    """Add the rows of a model: scores per set and on average, and the difference to the baseline (None for the baseline
+    itself). Without a `baseline` the model's chosen row is one for the others."""
+    names = [phrase_set["name"] for phrase_set in facts["sets"]]
+    queries = sum(phrase_set["queries"] for phrase_set in facts["sets"])
+    for number, (row, by_set) in enumerate(zip(model.rows, outcomes, strict=True)):
+        scored = [scores(outcome) for outcome in by_set]
+        is_baseline = baseline is None and number == chosen
+        candidates = "+".join(str(outcome.candidates) for outcome in by_set)
+        facts["rows"].append(
+            {
+                "name": row.name,
+                "model": model.name,
+                "layer": row.layer,
+                "fingerprint": row.fingerprint,
+                "chosen": number == chosen,
+                "sets": {
+                    name: asdict(score) | {"candidates": outcome.candidates}
+                    for name, score, outcome in zip(names, scored, by_set, strict=True)
+                },
+                "average": asdict(average(scored)),
+                "difference": None if is_baseline else asdict(difference(by_set, baseline or outcomes[chosen])),
+                # All that could change the row's numbers.
+                "signature": f"suite:{facts['suite']}|sets:{facts['sets_hash']}|queries:{queries}|"
+                f"candidates:{candidates}|index:{facts['index'].get('fingerprint', 'none')}|model:{row.fingerprint}|"
+                f"version:{__version__}",
+            }
+        )
+
+
+def _table(facts: Mapping[str, Any]) -> str:
+    """The facts in Markdown, readable as plain text too."""
+    short = [phrase_set["name"].split(" ", 1)[1] for phrase_set in facts["sets"]]
+    head = ["accuracy@1, %", *short, "avg", "instance", "MRR", "overlap", "- baseline [95 %] p"]
+    corrected = holm({n: row["difference"]["p"] for n, row in enumerate(facts["rows"]) if row["difference"]})
+    rows = []
+    for number, row in enumerate(facts["rows"]):
+        values = [*(scored["accuracy"] for scored in row["sets"].values()), *row["average"].values()]
+        last = "baseline"
+        if gain := row["difference"]:
+            interval = f"[{100 * gain['low']:+.1f}, {100 * gain['high']:+.1f}]"
+            last = f"{100 * gain['value']:+.1f} {interval} {corrected[number]:.4f}"
+        name = row["name"] + (" *" if row["chosen"] else "")
+        rows.append([name, *(f"{100 * value:.1f}" for value in values), last])
+    sets = [
+        f"{own['name']}: {own['queries']} of {own['available']} queries in {own['sentences']} sentences, alignment: "
+        f"{own['alignment']}, sha256 {own['sha256'][:16]}"
+        for own in facts["sets"]
+    ]
+    paper = [[name, *(f"{value:.1f}" for value in values)] for name, *values in PAPER]
+    parts = [
+        f"# Phrase retrieval, suite {facts['suite']}",
+        "\n".join(f"- {line}" for line in (*sets, *facts["notes"])),
+        markdown_table(head, rows),
+        "The chosen row of each model is marked *; the baseline is that of the first model. Averages count sets alike. "
+        "p is that of a two-sided randomization test that exchanges sentences, by Holm over the rows of this table: "
+        f"below {LEVEL} is significant.",
+        "The paper's accuracy@1 (other queries, index of 9.6 M phrases):",
+        markdown_table(["model", "De-En", "Ro-En", "Cs-En", "avg"], paper),
+        "Signatures:",
+        "\n".join(f"- {row['name']}: `{row['signature']}`" for row in facts["rows"]),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(prog="python -m eval.phrases", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--suite", choices=["gold", "silver", "dev", "xpr"], default="gold", help="default: gold")
-    parser.add_argument("--data", metavar="DIR", help="folder with align/ and dev/ (xpr: train/)")
-    parser.add_argument(
-        "--pairs",
-        metavar="DIR",
-        help="output of `python -m finetune.ccpr.pairs` with eflomal: XX-en.dev.jsonl, XX-en/frequent.json",
-    )
-    parser.add_argument("--index", metavar="DIR", help="index of English phrases: the distractors")
-    parser.add_argument(
-        "--distractors", type=positive, metavar="N", help="take about N of its phrases, whole sentences (default: all)"
-    )
-    parser.add_argument(
-        "--model",
-        nargs="+",
-        action="extend",
-        metavar="NAME",
-        help=f"models, the baseline first (default: {' '.join(MODELS)})",
-    )
-    parser.add_argument("--layers", default="all", help="layers of untrained encoders: all, or 6,7,12 (default: all)")
-    parser.add_argument("--languages", metavar="XX,...", help="sets of these languages only (default: all)")
-    parser.add_argument(
-        "--queries", type=positive, default=QUERIES, metavar="N", help=f"most queries per set (default: {QUERIES})"
-    )
-    parser.add_argument(
-        "--dev-report", metavar="FILE.json", help="report of `--suite dev`: its layers stand for untrained encoders"
-    )
-    parser.add_argument(
-        "--output", nargs="+", default=[], metavar="FILE", help="write the report to FILE.json, FILE.md or both"
-    )
+    add = parser.add_argument
+    add("--suite", choices=["gold", "silver", "dev", "xpr"], default="gold", help="default: gold")
+    add("--data", metavar="DIR", help="folder with align/ and dev/ (xpr: train/)")
+    pairs_help = "output of `python -m finetune.ccpr.pairs` with eflomal: XX-en.dev.jsonl, XX-en/frequent.json"
+    add("--pairs", metavar="DIR", help=pairs_help)
+    add("--index", metavar="DIR", help="index of English phrases: the distractors")
+    distractors_help = "take about N of its phrases, whole sentences (default: all)"
+    add("--distractors", type=positive, metavar="N", help=distractors_help)
+    model_help = f"models, the baseline first (default: {' '.join(MODELS)})"
+    add("--model", nargs="+", action="extend", metavar="NAME", help=model_help)
+    add("--layers", default="all", help="layers of untrained encoders: all, or 6,7,12 (default: all)")
+    add("--languages", metavar="XX,...", help="sets of these languages only (default: all)")
+    queries_help = f"most queries per set (default: {QUERIES})"
+    add("--queries", type=positive, default=QUERIES, metavar="N", help=queries_help)
+    dev_help = "report of `--suite dev`: its layers stand for untrained encoders"
+    add("--dev-report", metavar="FILE.json", help=dev_help)
+    add("--output", nargs="+", default=[], metavar="FILE", help="write the report to FILE.json, FILE.md or both")
     add_model_options(parser)
     add_options(parser)
     options = parser.parse_args(arguments)

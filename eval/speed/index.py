@@ -29,7 +29,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.data.synthetic_units import QUERIES, SEED, SyntheticUnits, milliseconds
+from eval.data.vectors import QUERIES, SEED, SyntheticUnits, milliseconds
 from eval.speed.timing import by_turns, timed
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.errors import UserError

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.data.eflomal import EflomalAligner
+from eval.data.alignments import EflomalAligner
 from eval.data.suites import Part, Suite
 from eval.translation.bounds import Fixed, Shuffled, WithoutReferences, oracle_hints
 from eval.translation.systems import System

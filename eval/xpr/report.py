@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.data.sample_phrases import QUICK
+from eval.data.phrase_sets import QUICK
 from eval.report.blocks import Block, Bullets, Heading, Table, Text, as_markdown
 from eval.report.tables import PAPERS
 from eval.significance import LEVEL, Comparison, holm

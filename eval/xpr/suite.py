@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.data.concepts import concept
-from eval.data.sample_phrases import sample_phrases
+from eval.data.phrase_pairs import concept
+from eval.data.phrase_sets import sample_phrases
 from eval.metrics.formulas import mean_rows
 from eval.significance import SEED, Comparison, Interval, compare, interval
 from eval.xpr.mapping import unit

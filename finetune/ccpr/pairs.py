@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from eval.data.eflomal import EflomalAligner
+from eval.data.alignments import EflomalAligner
 from eval.data.phrase_pairs import FREQUENT_LEAST, FREQUENT_SHARE, MAX_WORDS, Frequent, all_phrase_pairs
 from eval.data.phrase_sets import counted
 from rag_mt.base.console import OK, Parser, add_model_options, positive, progress, run

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eval.data.sample_phrases import sample_phrases
+from eval.data.phrase_sets import sample_phrases
 from finetune.training.settings import run_training, settings_parser, trial_folder
 from finetune.xpr.config import Config
 from finetune.xpr.train import XprTrainer

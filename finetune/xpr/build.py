@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.data.concepts import base_form, concept
+from eval.data.phrase_pairs import base_form, concept
 from finetune.xpr.sentences import Place, SentenceIndex, apart, other_phrases
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.opening import read_lines

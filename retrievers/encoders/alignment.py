@@ -2,7 +2,7 @@
 
 Words are those of `rag_mt.text.words`. An aligner links each word to at most one of the other side, once in each
 direction; `symmetrise` joins the two directions. `EncoderAligner` compares the states of an encoder and needs no
-training text; `eval.data.eflomal` learns from the pairs themselves.
+training text; `eval.data.alignments.EflomalAligner` learns from the pairs themselves.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.alignment import alignment_scores, gold_links, main, on_words, phrase_scores, token_links
-from eval.data.alignments import GoldPair, gold_pair, read_parted, read_xlwa, word_tokens
+from eval.alignment import alignment_scores, main, on_words, phrase_scores, token_links
+from eval.data.alignments import GoldPair, gold_pair, read_gold, word_links, word_tokens
 
 
 def points(text: str) -> frozenset[tuple[int, int]]:
@@ -49,11 +49,11 @@ def test_gold_links_are_read() -> None:
 def test_gold_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "x.src-tgt").write_text("ajunge !   ||| that 's enough !  \n")
     (tmp_path / "x.gold").write_text("2-4 1-3\n")
-    assert read_parted(tmp_path / "x.src-tgt") == (
+    assert read_gold(tmp_path / "x.src-tgt") == (
         GoldPair("ajunge !", "that 's enough !", points("0-2 1-3"), points("0-2 1-3")),
     )
     (tmp_path / "y.tsv").write_text("not yet .\tещё нет .\t0-1 1-0 2-2\n", encoding="utf-8")
-    (pair,) = read_xlwa(tmp_path / "y.tsv")
+    (pair,) = read_gold(tmp_path / "y.tsv")
     assert on_words(pair).sure == points("0-1 1-0")  # the full stop is no word
 
 
@@ -73,14 +73,14 @@ def test_words_know_their_tokens(text: str, expected: list[int]) -> None:
 
 def test_links_of_words_are_links_of_tokens_and_back() -> None:
     pair = GoldPair("( 1/2 cup )", "eine halbe Tasse .", points("1-0 1-1 2-2"), points("1-0 1-1 2-2"))
-    assert gold_links(pair).tolist() == [[0, 0], [0, 1], [1, 0], [1, 1], [2, 2]]
-    assert token_links(pair, gold_links(pair)) == pair.sure
+    assert word_links(pair, pair.sure).tolist() == [[0, 0], [0, 1], [1, 0], [1, 1], [2, 2]]
+    assert token_links(pair, word_links(pair, pair.sure)) == pair.sure
     assert token_links(pair, np.array([[2, 1]], np.int32)) == points("2-1")
 
 
 def test_phrases_of_the_gold_links_score_full() -> None:
     pair = GoldPair("a b c", "x y z", points("0-0 1-1 2-2"), points("0-0 1-1 2-2"))
-    assert phrase_scores([pair], [gold_links(pair)]).f1 == 1
+    assert phrase_scores([pair], [word_links(pair, pair.sure)]).f1 == 1
     assert phrase_scores([pair], [np.array([[0, 0]], np.int32)]).recall == pytest.approx(1 / 6)
 
 

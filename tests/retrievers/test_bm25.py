@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.passages.rm3 import Rm3, Rm3Settings
+from eval.passages.runs import Rm3Settings, expanded
 from rag_mt.base.errors import UserError
 from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.index.manifest import TERM_FILES
@@ -114,17 +114,11 @@ def slow_rm3(texts, query, settings, k1=0.9, b=0.4):
 def test_rm3_is_that_of_its_formula():
     settings = Rm3Settings(texts=2, terms=3, weight=0.3, common=0.5)
     query = {"b": 2.0, "d": 1.0}
-    expanded = Rm3(Bm25.build(TEXTS, "zh"), settings).expand([query])[0]
-    assert expanded == pytest.approx(slow_rm3(TEXTS, query, settings), abs=1e-6)
-    assert sum(expanded.values()) == pytest.approx(3)
+    (found,) = expanded(Bm25.build(TEXTS, "zh"), [query], settings)
+    assert found == pytest.approx(slow_rm3(TEXTS, query, settings), abs=1e-6)
+    assert sum(found.values()) == pytest.approx(3)
 
 
 def test_rm3_leaves_a_query_alone_that_finds_nothing():
     query = {"unknown": 1.0}
-    assert Rm3(Bm25.build(TEXTS, "zh")).expand([query]) == [query]
-
-
-@pytest.mark.parametrize("wrong", [{"texts": 0}, {"terms": 0}, {"weight": 1.5}, {"common": -0.1}])
-def test_rm3_settings_that_make_no_sense(wrong):
-    with pytest.raises(UserError, match="expected"):
-        Rm3Settings(**wrong)
+    assert expanded(Bm25.build(TEXTS, "zh"), [query], Rm3Settings()) == [query]

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.data.alignments import gold_pair
+from eval.data.alignments import gold_pair, word_links
 from eval.data.phrase_pairs import Frequent
 from eval.data.phrase_sets import (
     PhraseSet,
-    SilverSource,
     frequent_of,
     gold_set,
     gold_sets,
@@ -21,7 +20,6 @@ from eval.data.phrase_sets import (
     silver_set,
     surface,
     undiacritic,
-    word_links,
 )
 from rag_mt.base.errors import UserError
 
@@ -39,9 +37,9 @@ def phrases(found: PhraseSet) -> set[tuple[str, str]]:
 def test_words_take_the_links_of_their_tokens() -> None:
     # Tokens: that 's enough ! -> "'s" holds the word s, "!" none; a token with two words links both.
     pair = gold_pair("ajunge/destul !", "that 's enough !", "1-2 1p3 2-4", first=1)
-    assert word_links(pair).tolist() == [[0, 1], [0, 2], [1, 1], [1, 2]]
+    assert word_links(pair, pair.possible).tolist() == [[0, 1], [0, 2], [1, 1], [1, 2]]
     with pytest.raises(UserError, match="link 0-9"):
-        word_links(gold_pair("a b", "c d", "0-9"))
+        word_links(pair, frozenset({(0, 9)}))
 
 
 def test_gold_phrases_of_both_orders() -> None:
@@ -139,8 +137,7 @@ def test_gold_files(data: Path) -> None:
 
 
 def test_silver_halves_part_the_development_sentences(data: Path) -> None:
-    source = SilverSource(data, data / "pairs", TwoLinks())
-    halves = [silver_set(source, "ro", half) for half in "AB"]
+    halves = [silver_set(data, data / "pairs", TwoLinks(), "ro", half) for half in "AB"]
     assert {len(h.sources) for h in halves} != {0, 40}
     assert sorted(n for h in halves for n in h.lines) == list(range(1, 41))
     for half in halves:

@@ -12,11 +12,20 @@ import pytest
 
 from eval.data.xquad import LANGUAGES, part_of
 from eval.passages.__main__ import main, named
-from eval.passages.report import Report, System, columns, markdown, over_seeds
-from eval.passages.rm3 import Rm3Settings
-from eval.passages.runs import ALPHAS, ANY, Record, cells_of, cross_validated, of_run, ranked, term_scorers
-from eval.passages.sets import Collection, Query, kept_collection, own_collection, xquad_collection
-from eval.passages.trec import read_run
+from eval.passages.report import Report, System, markdown, over_seeds
+from eval.passages.runs import (
+    ALPHAS,
+    ANY,
+    Record,
+    Rm3Settings,
+    cells_of,
+    cross_validated,
+    evaluated,
+    ranked,
+    run_scorer,
+    term_scorers,
+)
+from eval.passages.sets import Collection, Query, cached_collection, own_collection, read_run, xquad_collection
 from rag_mt.base.errors import UserError
 from retrievers.bm25 import Bm25Settings
 from retrievers.passage import Rankings, weighted
@@ -42,7 +51,7 @@ def collection(files):
 
 
 def test_cells_take_out_the_answers_in_other_languages(collection):
-    (_, english_german, alone, english_any), _ = cells_of(collection)
+    _, english_german, alone, english_any, *_ = cells_of(collection)
     assert (english_german.name, english_any.name) == ("en-de", f"en-{ANY}")
     assert english_german.relevant[1].nonzero()[0].tolist() == [6]
     assert english_german.out[1].nonzero()[0].tolist() == [1]
@@ -59,8 +68,8 @@ def test_bm25_asks_another_language_alone_for_what_languages_share(tmp_path):
     (tmp_path / "qrels").write_text("q 0 d1 1\n")
     found = own_collection(tmp_path / "p.tsv", tmp_path / "q.tsv", tmp_path / "qrels", "en")
     for scores in term_scorers(found, Bm25Settings(), Rm3Settings()).values():
-        assert (scores(found.queries, "") > 0).tolist() == [[True, True, True]]
-        assert (scores(found.queries, "de") > 0).tolist() == [[False, False, True]]
+        assert (scores("en", "") > 0).tolist() == [[True, True, True]]
+        assert (scores("en", "de") > 0).tolist() == [[False, False, True]]
 
 
 def test_ranked_leaves_out_what_is_out_or_too_low():
@@ -91,7 +100,7 @@ def test_alpha_is_chosen_on_the_other_folds(collection):
     queries = [Query(str(n), "", "en", str(n)) for n in range(5)]
     relevant = np.zeros((5, 10), dtype=bool)
     relevant[0, 0] = relevant[np.arange(1, 5), 1] = True
-    cell = cells_of(collection)[0][0]
+    cell = cells_of(collection)[0]
     cell = type(cell)("en", "en", queries, relevant, np.zeros_like(relevant))
     terms = Rankings(np.array([[2.0, 1.0]] * 5, np.float32), ids)
     dense = Rankings(np.array([[0.9, 0.8]] * 5, np.float32), ids[:, ::-1])
@@ -106,7 +115,7 @@ def test_alpha_is_not_chosen_on_the_own_fold(collection):
     queries = [Query("0", "", "en", "a"), Query("1", "", "en", "a"), Query("2", "", "en", "b")]
     relevant = np.zeros((3, 10), dtype=bool)
     relevant[:2, 0] = relevant[2, 1] = True
-    cell = type(cells_of(collection)[0][0])("en", "en", queries, relevant, np.zeros_like(relevant))
+    cell = type(cells_of(collection)[0])("en", "en", queries, relevant, np.zeros_like(relevant))
     ids = np.array([[0, 1]] * 3)
     terms = Rankings(np.array([[2.0, 1.0]] * 3, np.float32), ids)
     _, (first, second) = cross_validated(terms, Rankings(np.array([[0.9, 0.8]] * 3, np.float32), ids[:, ::-1]), cell)
@@ -118,7 +127,7 @@ def test_alpha_is_chosen_by_all_answers_of_a_query(collection):
     queries = [Query(str(n), "", "en", str(n)) for n in range(2)]
     relevant = np.zeros((2, 10), dtype=bool)
     relevant[:, [0, 5]] = True
-    cell = type(cells_of(collection)[0][0])("en", ANY, queries, relevant, np.zeros_like(relevant))
+    cell = type(cells_of(collection)[0])("en", ANY, queries, relevant, np.zeros_like(relevant))
     scores = np.array([[3.0, 2.0, 1.0]] * 2, np.float32)
     terms, dense = Rankings(scores, np.array([[0, 1, 5]] * 2)), Rankings(scores, np.array([[0, 5, 1]] * 2))
     found, chosen = cross_validated(terms, dense, cell)
@@ -140,7 +149,7 @@ def test_the_table_averages_languages_with_and_without_parallel_data():
     base, better = System("A", [record("A", 0.5)]), System("B", [record("B", 0.7, s) for s in (1, 2, 3)], ("A",))
     facts = {"name": "x", "fingerprint": "f"}
     report = Report(facts, ["en", "de", "ru"], ["ru"], [base, better], ["a note"], "command")
-    assert [title for title, _ in columns(report)] == ["en", "de", "Avg parallel", "ru", "Avg no parallel", "Avg"]
+    assert list(report.columns) == ["en", "de", "Avg parallel", "ru", "Avg no parallel", "Avg"]
     text = markdown(report)
     assert "| system | en | de | Avg parallel | ru | Avg no parallel | Avg |" in text
     assert "**+0.2" in text and "±" in text and "Mr. TyDi" in text
@@ -218,11 +227,11 @@ def test_the_command_writes_tables_runs_and_judgements_and_goes_on(files, opened
 
 def test_a_run_is_scored_like_the_ranking_it_was_written_from(files, opened, collection):
     assert main(command(files, "--model", "hash=a")) == 0
-    run = {}
-    for code in WORDS:
-        run |= read_run(files / "runs" / f"p.hash.0.dense.{code}.run")
+    texts = [(files / "runs" / f"p.hash.0.dense.{code}.run").read_text(encoding="utf-8") for code in WORDS]
+    (files / "both.run").write_text("".join(texts), encoding="utf-8")
     kept = json.loads((files / "runs" / "p.hash.0.json").read_text())["records"][0]["values"]
-    assert of_run(collection, run).values == {name: own for name, own in kept.items() if ">" not in name}
+    (scored,) = evaluated(collection, {"run": run_scorer(collection, files / "both.run")}, None, alone=False)
+    assert scored.values == {name: own for name, own in kept.items() if ">" not in name}
 
 
 def test_models_are_compared_as_asked(files, opened, capsys):
@@ -351,9 +360,9 @@ def test_the_pool_holds_all_passages_and_documents_of_each_language(data):
 
 def test_a_collection_is_kept_with_its_settings(data, tmp_path):
     settings = {"part": "train", "distractors": 1}
-    first = kept_collection(tmp_path / "c.json", settings, data, "train", 1, False)
+    first = cached_collection(tmp_path / "c.json", settings, data, "train", 1, False)
     (data / "train" / "de-en.tsv.xz").unlink()
-    again = kept_collection(tmp_path / "c.json", settings, data, "train", 1, False)
+    again = cached_collection(tmp_path / "c.json", settings, data, "train", 1, False)
     assert again.fingerprint == first.fingerprint
     with pytest.raises(UserError, match="--distractors 0"):
-        kept_collection(tmp_path / "c.json", {**settings, "distractors": 2}, data, "train", 2, False)
+        cached_collection(tmp_path / "c.json", {**settings, "distractors": 2}, data, "train", 2, False)

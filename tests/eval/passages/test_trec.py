@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.passages.trec import measured, rankings_of, read_qrels, read_run, write_qrels, write_run
+from eval.passages.runs import measured, ranked, run_scorer
+from eval.passages.sets import Collection, Query, read_qrels, read_run, write_qrels, write_run
 from rag_mt.base.errors import UserError
 from retrievers.passage import Rankings
 
@@ -57,9 +58,7 @@ def test_runs_and_judgements_there_and_back(tmp_path):
     rankings = Rankings(np.array([[2.5, 1.0], [0.5, 0.0]], np.float32), np.array([[4, 0], [1, -1]]))
     write_run(tmp_path / "a.run", "ours", rankings, ["q1", "q2"], PASSAGES)
     assert (tmp_path / "a.run").read_text().splitlines()[0] == "q1 Q0 p4 1 2.500000 ours"
-    found = rankings_of(read_run(tmp_path / "a.run"), ["q1", "q2", "q3"], PASSAGES)
-    assert found.ids.tolist() == [[4, 0], [1, -1], [-1, -1]]
-    assert found.scores[:2].tolist() == rankings.scores.tolist()
+    assert read_run(tmp_path / "a.run") == {"q1": {"p4": 2.5, "p0": 1.0}, "q2": {"p1": 0.5}}
     qrels = {"q1": {"p4": 2, "p7": 0}, "q2": {"p1": 1}}
     write_qrels(tmp_path / "qrels", qrels)
     assert read_qrels(tmp_path / "qrels") == qrels
@@ -75,6 +74,12 @@ def test_bad_lines_are_named(tmp_path, text, words):
         read_qrels(tmp_path / "qrels")
 
 
-def test_a_run_of_unknown_passages(tmp_path):
+def test_a_run_is_ranked_by_its_scores_and_nothing_else_is(tmp_path):
+    queries = [Query(name, "", "en", "") for name in ("q1", "q2")]
+    collection = Collection("c", PASSAGES[:4], PASSAGES[:4], ["en"] * 4, queries, {})
+    (tmp_path / "run").write_text("q1 Q0 p3 3 -2 x\nq1 Q0 p0 1 1.0 x\nq1 Q0 p1 2 1.0 x\n")
+    scores = run_scorer(collection, tmp_path / "run")("en", "")
+    assert ranked(scores, np.zeros(scores.shape, bool), depth=4).ids.tolist() == [[0, 1, 3, -1], [-1, -1, -1, -1]]
+    (tmp_path / "run").write_text("q1 Q0 x 1 1.0 x\n")
     with pytest.raises(UserError, match="'x'"):
-        rankings_of({"q1": {"x": 1.0}}, ["q1"], PASSAGES)
+        run_scorer(collection, tmp_path / "run")

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eval.phrases.scores import Outcomes, Scores, average, difference, outcomes, scores
+from eval.phrases.runs import Outcomes, Scores, average, difference, outcomes, scores
 
 
 def made(right: list[bool], sentences: list[int] | None = None) -> Outcomes:
     none = np.zeros(len(right), dtype=bool)
     numbers = np.arange(len(right)) if sentences is None else np.array(sentences)
-    return Outcomes(np.array(right, dtype=np.int64), none, none, numbers)
+    return Outcomes(np.array(right, dtype=np.int64), none, none, numbers, 9)
 
 
 def test_outcomes_of_hand_made_hits() -> None:
     truth = np.array([[0, 5, 10]] * 6)
     first = np.array([[0, 5, 10], [0, 5, 12], [0, 10, 12], [1, 5, 10], [-1, 5, 10], [0, 0, 6]])
     surfaces = np.array([[7, 1, 2], [1, 7, 2], [1, 2, 3], [7, 1, 2], [7, -1, -1], [1, 2, 7]])
-    found = outcomes(surfaces, first, np.full(6, 7), truth, np.arange(6))
+    found = outcomes(surfaces, first, np.full(6, 7), truth, np.arange(6), 9)
     assert found.ranks.tolist() == [1, 2, 0, 1, 1, 3]
     assert found.instances.tolist() == [True, False, False, False, False, False]
     assert found.overlaps.tolist() == [True, True, False, False, False, True]
@@ -26,7 +26,7 @@ def test_outcomes_of_hand_made_hits() -> None:
 
 
 def test_a_hit_outside_the_set_is_never_the_true_instance() -> None:
-    found = outcomes(np.array([[3]]), np.array([[-1, 0, 4]]), np.array([3]), np.array([[-1, 0, 4]]), np.array([0]))
+    found = outcomes(np.array([[3]]), np.array([[-1, 0, 4]]), np.array([3]), np.array([[-1, 0, 4]]), np.array([0]), 9)
     assert not found.instances.any()
     assert not found.overlaps.any()
 
@@ -34,7 +34,6 @@ def test_a_hit_outside_the_set_is_never_the_true_instance() -> None:
 def test_averages_count_sets_alike() -> None:
     parts = [scores(made([True] * 9 + [False])), scores(made([False, True]))]
     assert average(parts).accuracy == pytest.approx((0.9 + 0.5) / 2)
-    assert scores(made([])) == Scores(0, 0, 0, 0)
 
 
 def test_equal_systems_do_not_differ() -> None:

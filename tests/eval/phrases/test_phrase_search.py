@@ -37,13 +37,13 @@ def test_it_finds_what_a_full_search_finds(kind: str, block: int) -> None:
     for begin in range(0, 5000, block):
         part = slice(begin, begin + block)
         top.add(candidates[part], surfaces[part], np.arange(5000)[part])
-    found = top.found()
+    found = top.best()
     expected = brute_force(queries, candidates, surfaces, 7)
     assert [
-        list(zip(n, s, strict=True)) for n, s in zip(found.numbers.tolist(), found.surfaces.tolist(), strict=True)
+        list(zip(n, s, strict=True)) for n, s in zip(found["number"].tolist(), found["surface"].tolist(), strict=True)
     ] == expected
-    exact = (queries[:, None] * candidates[found.numbers]).sum(-1)
-    np.testing.assert_allclose(found.scores, exact, rtol=1e-4, atol=1e-5)
+    exact = (queries[:, None] * candidates[found["number"]]).sum(-1)
+    np.testing.assert_allclose(found["score"], exact, rtol=1e-4, atol=1e-5)
     assert top.seen == 5000
 
 
@@ -53,12 +53,12 @@ def test_equal_scores_go_by_number_and_gaps_are_marked() -> None:
     top = TopSurfaces(queries, k=4)
     top.add(vectors[:0], np.zeros(0, np.int64), np.zeros(0, np.int64))
     top.add(vectors, np.array([3, 4, 5, 3]), np.array([12, 11, 10, 9]))
-    found = top.found()
-    assert found.numbers.tolist() == [[9, 11, 10, -1]]
-    assert found.surfaces.tolist() == [[3, 4, 5, -1]]
+    found = top.best()
+    assert found["number"].tolist() == [[9, 11, 10, -1]]
+    assert found["surface"].tolist() == [[3, 4, 5, -1]]
 
 
 def test_no_queries() -> None:
     top = TopSurfaces(np.zeros((0, 2), np.float32))
     top.add(np.ones((3, 2), np.float32), np.arange(3), np.arange(3))
-    assert top.found().numbers.shape == (0, 10)
+    assert top.best()["number"].shape == (0, 10)

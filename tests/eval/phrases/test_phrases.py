@@ -20,9 +20,7 @@ from transformers import (
 
 from eval.data.phrase_sets import gold_sets
 from eval.phrases.__main__ import main
-from eval.phrases.candidates import Distractors, all_spans, run_model
-from eval.phrases.models import open_phrase_model
-from eval.phrases.scores import scores
+from eval.phrases.runs import Distractors, all_spans, open_phrase_model, run_model, scores
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Sentence
 from rag_mt.formats.parallel import letters_and_digits
@@ -218,12 +216,12 @@ def test_results_do_not_hang_on_blocks_and_other_sets(tiny, data, index, monkeyp
     sets = gold_sets(data, None, ["ro"])
     distractors = Distractors(index, frozenset(map(letters_and_digits, TEXTS)))
     whole = run_model(model, sets, distractors, show=False)
-    monkeypatch.setattr("eval.phrases.candidates.SENTENCES_AT_ONCE", 2)
+    monkeypatch.setattr("eval.phrases.runs.SENTENCES_AT_ONCE", 2)
     parts = run_model(model, sets * 2, distractors, show=False)
     for result in parts[0]:
         assert result.candidates == whole[0][0].candidates
-        assert scores(result.outcomes) == scores(whole[0][0].outcomes)
-        np.testing.assert_array_equal(result.outcomes.ranks, whole[0][0].outcomes.ranks)
+        assert scores(result) == scores(whole[0][0])
+        np.testing.assert_array_equal(result.ranks, whole[0][0].ranks)
 
 
 def test_some_of_the_distractors(index) -> None:
@@ -231,8 +229,8 @@ def test_some_of_the_distractors(index) -> None:
     some = Distractors(index, frozenset(), limit=5)
     assert (every.sentences, some.sentences) == (3, 1)
     assert 5 <= some.phrases < every.phrases
-    assert sum(len(b.spans) for b in some.blocks()) == some.phrases
-    assert some.fingerprint != every.fingerprint
+    assert sum(len(spans) for _, spans in some.blocks()) == some.phrases
+    assert some.facts["fingerprint"] != every.facts["fingerprint"]
 
 
 MISTAKES = [

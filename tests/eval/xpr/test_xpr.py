@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
-from eval.data.phrase_sets import PhraseSet
-from eval.data.sample_phrases import as_examples
+from eval.data.phrase_sets import PhraseSet, as_examples
 from eval.phrases.__main__ import main
 from eval.xpr.baselines import WORD_TRAINING, Maps, States, Words, sentences_of
 from eval.xpr.mapping import SelfLearning

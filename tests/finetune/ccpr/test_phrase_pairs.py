@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.data.phrase_pairs import Frequent, all_phrase_pairs, consistent_spans, frequent_words, phrase_pairs
+from eval.data.phrase_pairs import MAX_WORDS, Frequent, all_phrase_pairs, consistent_spans, frequent_words
 from finetune.ccpr import pairs as pairs_module
 from finetune.ccpr.pairs import Job, main, write_pairs
 from rag_mt.base.errors import UserError
@@ -95,14 +95,16 @@ def test_offsets_are_of_whole_words_and_filters_hold(pair: tuple[str, str, Links
         if "the" in edges or "Haus" in others or not all(any(map(str.isalpha, p)) for p in phrases):
             continue
         rows.append(row)
-    assert phrase_pairs(source, target, links, frequent).tolist() == rows
+    assert all_phrase_pairs([source], [target], [links], frequent, MAX_WORDS)[0].tolist() == rows
 
 
 @given(st.lists(aligned(), max_size=5))
 def test_many_at_once_are_the_same_as_one_by_one(pairs: list[tuple[str, str, Links]]) -> None:
     frequent = Frequent(frozenset({"été"}), frozenset())
     many = all_phrase_pairs([p[0] for p in pairs], [p[1] for p in pairs], [p[2] for p in pairs], frequent, 3)
-    assert [own.tolist() for own in many] == [phrase_pairs(*p, frequent, 3).tolist() for p in pairs]
+    assert [own.tolist() for own in many] == [
+        all_phrase_pairs(*([side] for side in p), frequent, 3)[0].tolist() for p in pairs
+    ]
 
 
 def test_frequent_words_occur_more_than_thrice_in_a_thousand_sentences() -> None:

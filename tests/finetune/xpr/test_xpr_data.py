@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.data.concepts import concept
+from eval.data.phrase_pairs import concept
 from finetune.xpr.build import (
     Chosen,
     Entry,

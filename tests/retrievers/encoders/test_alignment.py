@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.data import eflomal
-from eval.data.eflomal import EflomalAligner, read_links
+from eval.data import alignments
+from eval.data.alignments import EflomalAligner, read_links
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder
 from rag_mt.text.words import word_spans
@@ -170,12 +170,12 @@ for k in ("-f", "-r"):
 
 @given(st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), max_size=4))
 def test_every_word_has_a_number(pairs: Sequence[tuple[str, str]]) -> None:
-    rows = [eflomal.number_words(pair)[0] for pair in pairs]
+    rows = [alignments.number_words(pair)[0] for pair in pairs]
     assert [[len(row) for row in own] for own in rows] == [[len(word_spans(t)) for t in p] for p in pairs]
 
 
 def test_links_come_back_to_their_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eflomal, "_program", lambda: stand_in(tmp_path, COPY))
+    monkeypatch.setattr(alignments, "_program", lambda: stand_in(tmp_path, COPY))
     pairs = [("a b", "c d"), ("", "c"), ("I\u0307 \u2028 x\r\ny ||| z", "ß\u200dß \ud7ff 3-4\tq"), ("w " * 201, "w")]
     made = EflomalAligner().align(pairs)
     assert [own.tolist() for own in made] == [
@@ -188,7 +188,7 @@ def test_links_come_back_to_their_pairs(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_failing_program_is_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eflomal, "_program", lambda: stand_in(tmp_path, "sys.exit('no memory')"))
+    monkeypatch.setattr(alignments, "_program", lambda: stand_in(tmp_path, "sys.exit('no memory')"))
     with pytest.raises(UserError, match=r"exit code 1 \(no memory\).*--aligner encoder"):
         EflomalAligner().align([("a", "b")])
 
