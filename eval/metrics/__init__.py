@@ -1,4 +1,4 @@
-"""Metrics by name; a new one is a module here and a line in `METRICS`."""
+"""Metrics by name; a new one is a line in `METRICS`."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.metrics.bertscore import open_bertscore
-from eval.metrics.bleu import open_bleu
-from eval.metrics.chrf import open_chrf, open_chrf_words
-from eval.metrics.comet import open_comet
-from eval.metrics.formulas import FORMULAS, Formula
+from eval.metrics.bertscore import BertScore
+from eval.metrics.comet import Comet
+from eval.metrics.ngrams import open_bleu, open_chrf
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Metric
 
-__all__ = ["DEFAULT_METRICS", "FORMULAS", "METRICS", "Formula", "MetricSettings", "open_metrics"]
-
 
 @dataclass(frozen=True)
 class MetricSettings:
-    """What metrics are made of beside their names.
-
-    BERTScore: a `model`, one of its layers, and a folder of baselines, `LANG.tsv` for each target language that is
-    rescaled. COMET: files of sentence scores, and the name of the model that made them.
-    """
+    """The settings of BERTScore (see `BertScore`) and of COMET (see `Comet`)."""
 
     bertscore_model: str = DEFAULT_ENCODER
     bertscore_layer: int | None = None
@@ -36,13 +28,13 @@ class MetricSettings:
 METRICS: Mapping[str, Callable[[MetricSettings, str], Metric]] = {
     "bleu": lambda settings, target: open_bleu(target),
     "chrf": lambda settings, target: open_chrf(),
-    "chrf++": lambda settings, target: open_chrf_words(),
-    "bertscore": lambda settings, target: open_bertscore(
+    "chrf++": lambda settings, target: open_chrf(word_order=2),
+    "bertscore": lambda settings, target: BertScore(
         settings.bertscore_model, settings.bertscore_layer, settings.bertscore_baselines, target
     ),
-    "comet": lambda settings, target: open_comet(settings.comet_scores, settings.comet_model),
+    "comet": lambda settings, target: Comet(settings.comet_scores, settings.comet_model),
 }
-"""What makes the metric of a name for translations into a language."""
+"""Makes the metric for translations into a language."""
 
 DEFAULT_METRICS = ("bleu", "chrf", "chrf++")
 

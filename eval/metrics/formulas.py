@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,22 +29,15 @@ class Formula:
     sentences: Callable[[Rows], Rows]
 
 
-def bleu(sums: Rows) -> Rows:
-    """BLEU with exponential smoothing, as sacreBLEU computes it (Post 2018).
+def bleu(sums: Rows, effective_order: bool = False) -> Rows:
+    """BLEU with exponential smoothing, as sacreBLEU computes it (Post 2018); with `effective_order`, for single
+    sentences, only over the orders of n-grams that the output is long enough for.
 
     Columns: length of the output and of the reference in words, n-grams of 1 to 4 words that match, n-grams there are.
     """
-    return _bleu(sums, np.full(len(sums), ORDERS))
-
-
-def sentence_bleu(rows: Rows) -> Rows:
-    """`bleu` of single sentences, over the orders of n-grams that the output is long enough for."""
-    return _bleu(rows, np.maximum((rows[:, 2 + ORDERS :] > 0).sum(axis=1), 1))
-
-
-def _bleu(sums: Rows, orders: NDArray[np.int64]) -> Rows:
     output, reference = sums[:, 0], sums[:, 1]
     correct, total = sums[:, 2 : 2 + ORDERS], sums[:, 2 + ORDERS :]
+    orders = np.maximum((total > 0).sum(axis=1), 1) if effective_order else np.full(len(sums), ORDERS)
     missed = (correct == 0) & (total > 0)
     smoothed = 1 / (2.0 ** np.cumsum(missed, axis=1))  # halved again at each order without a match
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -71,18 +65,17 @@ def chrf(sums: Rows) -> Rows:
 
 def mean(sums: Rows) -> Rows:
     """The mean of sentence scores. Columns: the score, and 1."""
-    made: Rows = sums[:, 0] / np.maximum(sums[:, 1], 1)
-    return made
+    means: Rows = sums[:, 0] / np.maximum(sums[:, 1], 1)
+    return means
 
 
 def mean_rows(scores: NDArray[Any]) -> Rows:
     """The statistics (..., units, 2) of `mean` for the scores of units (..., units)."""
-    made: Rows = np.stack([scores, np.ones_like(scores, dtype=np.float64)], axis=-1).astype(np.float64)
-    return made
+    return np.stack([scores, np.ones_like(scores, dtype=np.float64)], axis=-1, dtype=np.float64)
 
 
 FORMULAS: Mapping[str, Formula] = {
-    "bleu": Formula(bleu, sentence_bleu),
+    "bleu": Formula(bleu, partial(bleu, effective_order=True)),
     "chrf": Formula(chrf, chrf),
     "mean": Formula(mean, mean),
 }

@@ -10,8 +10,8 @@ from functools import lru_cache
 import numpy as np
 
 from eval.hints.verdicts import lemma, words_of
-from eval.metrics.chrf import open_chrf
 from eval.metrics.formulas import Rows, chrf
+from eval.metrics.ngrams import open_chrf
 from eval.translation.records import Record
 from rag_mt.base.languages import base_code
 from rag_mt.base.types import Hint

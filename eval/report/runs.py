@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from eval.data.suites import FOLDERS, SAMPLE
-from eval.metrics.chrf import open_chrf
 from eval.metrics.formulas import Rows
+from eval.metrics.ngrams import open_chrf
 from eval.significance import LEVEL, Comparison, compare, holm
 from eval.translation.records import Record, read_records
 from eval.translation.runs import COMMANDS, RECORDS, finished_runs, read_facts

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.metrics import FORMULAS
-from eval.metrics.formulas import Rows
+from eval.metrics.formulas import FORMULAS, Rows
 from eval.translation.records import Record
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.metrics.chrf import open_chrf
+from eval.metrics.ngrams import open_chrf
 from eval.report.__main__ import contents, main
 from eval.report.blocks import Bullets, Code, Figure, Heading, Table, Text, as_html, as_markdown
 from eval.report.plots import own_ids
