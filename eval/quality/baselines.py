@@ -24,7 +24,7 @@ from eval.metrics.bertscore import BATCH, open_scorer
 from rag_mt.base.console import OK, Parser, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import write_whole
 from rag_mt.base.types import Skips
 from rag_mt.formats.opening import read_lines
 
@@ -47,8 +47,7 @@ def baselines(options: argparse.Namespace) -> int:
             count = min(options.sentences, len(sentences))
             rows = baseline(options.model, random.Random(options.seed).sample(sentences, count))
             lines = ["LAYER,P,R,F", *(",".join([str(n), *(f"{v:.6f}" for v in row)]) for n, row in enumerate(rows))]
-            with whole_file(output / f"{language}.tsv") as new:
-                new.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            write_whole(output / f"{language}.tsv", "\n".join(lines) + "\n")
             bar.update(1)
     return OK
 

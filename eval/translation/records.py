@@ -1,20 +1,32 @@
-"""What a run leaves behind: a record per sentence, the times of its batches, and facts once it is finished."""
+"""The files of a folder of runs: a run is a system on a direction, RUNS/SYSTEM/SRC-TGT with these endings.
+
+    .jsonl         its settings, then a record per sentence
+    .times.jsonl   the seconds that its batches took
+    .json          facts, once it is finished
+    .scores.json   statistics of every sentence by metric (see `eval.translation.scores`)
+
+RUNS/commands.json has the commands that made the folder.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import whole_file
+from rag_mt.base.fingerprints import read_json
+from rag_mt.base.paths import alone_in, whole_file, write_whole
 from rag_mt.base.types import Completion, Origin, Sentence, Translation
 from rag_mt.translation.journal import pack, unpack
 
+RECORDS, TIMES, FACTS, SCORES = ".jsonl", ".times.jsonl", ".json", ".scores.json"
+COMMANDS = "commands.json"
 RETRIEVAL, GENERATION = "retrieval", "generation"
 
 
@@ -39,49 +51,60 @@ class Record:
 
 def record_of(translation: Translation, reference: str, line: int, completion: Completion) -> dict[str, Any]:
     """The record as JSON-able values."""
-    own = {"line": line, "reference": reference, "raw": completion.text}
-    ended = {"finished": completion.finished, "stopped": completion.stopped}
-    return own | {"tokens": completion.tokens} | ended | pack(translation)
+    return {
+        "line": line,
+        "reference": reference,
+        "raw": completion.text,
+        "tokens": completion.tokens,
+        "finished": completion.finished,
+        "stopped": completion.stopped,
+        **pack(translation),
+    }
 
 
 def write_records(path: Path, settings: Mapping[str, Any], records: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
-    """Write the records of a finished run: a line with its settings, then a line for each sentence, in order."""
-    lines = chain([{"journal": 1, "settings": settings}], ({"done": [[n, own]]} for n, own in records))
+    """Write the records of a finished run, numbered in order."""
     with whole_file(path) as part, part.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
-        file.writelines(json.dumps(line, ensure_ascii=False, default=str) + "\n" for line in lines)
+        for line in chain([{"journal": 1, "settings": settings}], ({"done": [numbered]} for numbered in records)):
+            file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
 
 
-def read_settings(path: Path) -> dict[str, Any]:
-    """The settings of a finished run; raises UserError for another file."""
+def read_run(path: Path) -> tuple[dict[str, Any], list[Record]]:
+    """The settings and the records of a finished run, in order; raises UserError for another file."""
     try:
-        with path.open(encoding="utf-8", errors="surrogatepass") as file:
-            settings: dict[str, Any] = json.loads(file.readline())["settings"]
-            return settings
+        lines = path.read_text(encoding="utf-8", errors="surrogatepass").split("\n")
+        head, *rest = map(json.loads, filter(None, lines))
+        settings = head["settings"]
+        values = dict(numbered for line in rest for numbered in line["done"])
+        return settings, [_record(values[n], settings["source"], n) for n in sorted(values)]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _no_run(path, error) from None
-
-
-def _no_run(path: Path, error: Exception) -> UserError:
-    return UserError(f"{path} is no run of `python -m eval.translation` ({error!r}): make it again")
+        raise UserError(f"{path} is no run of `python -m eval.translation` ({error!r}): make it again") from None
 
 
 def read_records(path: Path) -> list[Record]:
-    """The records of a finished run's file in the order of its sentences; raises UserError for another file."""
-    found: dict[int, dict[str, Any]] = {}
-    try:
-        head, *lines = path.read_text(encoding="utf-8", errors="surrogatepass").split("\n")
-        languages = json.loads(head)["settings"]
-        for line in filter(None, lines):
-            found.update((n, own) for n, own in json.loads(line)["done"])
-        return [_record(found[n], languages["source"], n) for n in sorted(found)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _no_run(path, error) from None
+    """The records of `read_run`."""
+    return read_run(path)[1]
 
 
-def _record(own: Mapping[str, Any], language: str, number: int) -> Record:
-    source = Sentence(own["source"], language, Origin("", number + 1))
-    completion = Completion(own["raw"], own["tokens"], own["finished"], own["stopped"])
-    return Record(unpack(own, source), own["reference"], own["line"], completion)
+def _record(values: Mapping[str, Any], language: str, number: int) -> Record:
+    source = Sentence(values["source"], language, Origin("", number + 1))
+    return Record(unpack(values, source), values["reference"], values["line"], completion_of(values))
+
+
+def completion_of(values: Mapping[str, Any]) -> Completion:
+    """The completion in the values of a record."""
+    return Completion(values["raw"], values["tokens"], values["finished"], values["stopped"])
+
+
+def whole_lines(path: Path) -> Iterator[Any]:
+    """The values in a file of JSON lines that may not be there; a line that a crash has cut is left out."""
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="surrogatepass") as lines:
+            for line in lines:
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    continue
 
 
 def outputs_sha256(records: Sequence[Record]) -> str:
@@ -90,9 +113,8 @@ def outputs_sha256(records: Sequence[Record]) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class Times:
-    """Seconds of retrieval (prompts are built in it) and of generation, the tokens generated, and the sentences."""
+class Times(NamedTuple):
+    """Seconds of retrieval (prompts are built in it) and of generation, and the tokens and sentences generated."""
 
     retrieval: float
     generation: float
@@ -109,22 +131,43 @@ def note_time(path: Path, part: str, seconds: float, sentences: int, batch: int 
 
 def read_times(path: Path) -> Times:
     """The times of a run. What an interrupted run measured twice counts once, by its last time."""
-    found = {(item["part"], item["batch"]): item for item in _lines(path)}
-    generation = [item for (part, _), item in found.items() if part == GENERATION]
-    retrieval = [item for (part, _), item in found.items() if part == RETRIEVAL]
-    return Times(
-        sum(item["seconds"] for item in retrieval),
-        sum(item["seconds"] for item in generation),
-        sum(item["tokens"] for item in generation),
-        sum(item["sentences"] for item in generation),
-    )
+    last = {(item["part"], item["batch"]): item for item in whole_lines(path)}.values()
+    retrieval, generation = ([item for item in last if item["part"] == part] for part in (RETRIEVAL, GENERATION))
+    tokens, sentences = (sum(item[name] for item in generation) for name in ("tokens", "sentences"))
+    seconds = (sum(item["seconds"] for item in items) for items in (retrieval, generation))
+    return Times(*seconds, tokens, sentences)
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a file; one that a crash has cut is left out."""
-    if path.is_file():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                yield json.loads(line)
-            except ValueError:
-                continue
+def read_facts(path: Path) -> dict[str, Any]:
+    """The facts of a finished run; raises UserError where there are none."""
+    try:
+        facts: dict[str, Any] = read_json(path)
+        facts["system"], facts["direction"], facts["outputs"], facts["sample"]["sha256"]
+        return facts
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(
+            f"{path} is not there or is no finished run: run `python -m eval.translation` to its end"
+        ) from None
+
+
+def finished_runs(folder: Path) -> list[Path]:
+    """The fact files of all finished runs under a folder, by system and direction."""
+    return sorted(p for p in folder.glob("*/*-*.json") if p.with_suffix(RECORDS).is_file() and p.suffixes == [FACTS])
+
+
+def command_line(module: str, arguments: Sequence[str], options: Mapping[str, Any]) -> str:
+    """The command `python -m MODULE` with the options that are set (not None, False or empty)."""
+    words = ["python", "-m", module, *arguments]
+    for name, value in options.items():
+        if value is not None and value is not False and value not in ("", []):
+            words.append(f"--{name.replace('_', '-')}")
+            words += map(str, value if isinstance(value, list) else [] if value is True else [value])
+    return shlex.join(words)
+
+
+def note_command(folder: Path, command: str, seconds: float) -> None:
+    """Add a finished command to those that made the folder; of several that end at once none is lost."""
+    path = folder / COMMANDS
+    with alone_in(folder, "eval", wait=True):
+        known = read_json(path) if path.is_file() else []
+        write_whole(path, json.dumps([*known, {"command": command, "seconds": round(seconds, 1)}], indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""The scores of runs: statistics of every sentence by metric, kept beside the run as `SRC-TGT.scores.json`."""
+"""The scores of runs: statistics of every sentence by metric, kept beside the run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from eval.metrics.formulas import FORMULAS, Rows
 from eval.translation.records import Record
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import write_whole
 from rag_mt.base.types import Metric
-
-SCORES = ".scores.json"
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,17 @@ class Scored:
         """The score of each sentence."""
         return FORMULAS[self.formula].sentences(self.statistics)
 
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able; counts as whole numbers."""
+        counts = self.statistics.astype(np.int64)
+        rows = counts if (counts == self.statistics).all() else self.statistics
+        return {**vars(self), "statistics": rows.tolist()}
+
 
 def scored(metric: Metric, records: Sequence[Record]) -> Scored:
     """The metric's statistics for the outputs of some records."""
-    statistics = metric.statistics(
-        [r.source for r in records], [r.text for r in records], [r.reference for r in records]
-    )
-    return Scored(metric.name, metric.signature, metric.formula, statistics)
+    texts = ([r.source for r in records], [r.text for r in records], [r.reference for r in records])
+    return Scored(metric.name, metric.signature, metric.formula, metric.statistics(*texts))
 
 
 def score_run(path: Path, records: Sequence[Record], outputs: str, metrics: Sequence[Metric]) -> list[Scored]:
@@ -54,34 +56,21 @@ def score_run(path: Path, records: Sequence[Record], outputs: str, metrics: Sequ
     A metric of the same signature is not computed again; `outputs` is the hash of what was scored, and scores of other
     outputs are dropped.
     """
-    known = {own.name: own for own in read_scores(path, outputs)}
-    made = []
+    scores = {old.name: old for old in read_scores(path, outputs)}
     for metric in metrics:
-        old = known.get(metric.name)
-        own = old if old is not None and old.signature == metric.signature else scored(metric, records)
-        known[metric.name] = own
-        made.append(own)
-    with whole_file(path) as new:
-        new.write_text(json.dumps({"outputs": outputs, "metrics": [_packed(s) for s in known.values()]}) + "\n")
-    return made
-
-
-def _packed(own: Scored) -> dict[str, Any]:
-    whole = bool((own.statistics == own.statistics.astype(np.int64)).all())
-    rows = own.statistics.astype(np.int64).tolist() if whole else own.statistics.tolist()
-    return {"name": own.name, "signature": own.signature, "formula": own.formula, "statistics": rows}
+        if metric.name not in scores or scores[metric.name].signature != metric.signature:
+            scores[metric.name] = scored(metric, records)
+    write_whole(path, json.dumps({"outputs": outputs, "metrics": [s.as_dict() for s in scores.values()]}) + "\n")
+    return [scores[metric.name] for metric in metrics]
 
 
 def read_scores(path: Path, outputs: str) -> list[Scored]:
     """The scores in a file, none if it is not there or is of other outputs; raises UserError if it is damaged."""
     try:
-        found = read_json(path)
-        if found["outputs"] != outputs:
+        content = read_json(path)
+        if content["outputs"] != outputs:
             return []
-        return [
-            Scored(own["name"], own["signature"], own["formula"], np.array(own["statistics"], np.float64))
-            for own in found["metrics"]
-        ]
+        return [Scored(**{**own, "statistics": np.array(own["statistics"], np.float64)}) for own in content["metrics"]]
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError) as error:

@@ -13,11 +13,10 @@ import pytest
 import torch
 from transformers import XLMRobertaConfig, XLMRobertaModel
 
-from eval.comet.environment import VARIABLE, comet_python, run_in_comet
-from eval.comet.isolated.run import weights_hash
+from eval.comet.isolated import weights_hash
 from eval.comet.score import FACTS as KEPT
-from eval.comet.score import comet_scores, main, triples_of
-from eval.metrics.comet import Triple, open_comet
+from eval.comet.score import VARIABLE, comet_python, comet_scores, main, run_in_comet, triples_of
+from eval.metrics.comet import Comet, Triple
 from eval.translation.__main__ import main as translate
 from rag_mt.base.errors import UserError
 
@@ -117,7 +116,7 @@ def test_a_checkpoint_scores(kind: str, checkpoint: Callable[[str], Path], runs:
     assert len(set(together["scores"])) > 1
     scores = tmp_path / "scores.json"
     assert main([str(runs), "--model", str(model), "--output", str(scores), "--quiet"]) == 0
-    metric = open_comet([scores], "")
+    metric = Comet([scores], "")
     assert metric.signature.startswith(f"model:{kind}|weights:{together['weights']}|version:")
     found = metric.statistics(*zip(*triples, strict=True))
     assert found[:, 0] == pytest.approx(100 * torch.tensor(together["scores"]).numpy())
@@ -187,7 +186,7 @@ def test_models_that_cannot_be_had_are_named(tmp_path: Path, monkeypatch: pytest
 @needs_comet
 def test_a_program_that_fails_leaves_its_message(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"ended without an answer \(exit code 1\)"):
-        run_in_comet("comet_run", {})
+        run_in_comet({})
 
 
 def test_weights_are_told_apart_by_what_they_are() -> None:

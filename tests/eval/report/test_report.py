@@ -16,8 +16,7 @@ from eval.report.blocks import Bullets, Code, Figure, Heading, Table, Text, as_h
 from eval.report.plots import own_ids
 from eval.report.runs import read_runs
 from eval.translation.__main__ import main as translate
-from eval.translation.records import read_records
-from eval.translation.runs import RECORDS
+from eval.translation.records import RECORDS, read_records
 from eval.translation.scores import scored
 from rag_mt.base.errors import UserError
 
@@ -104,7 +103,7 @@ def test_examples_are_shown_when_they_are_asked_for(runs: Path, capsys: pytest.C
 def test_the_baseline_comes_first_and_can_be_chosen(runs: Path) -> None:
     found = read_runs(runs)
     assert found.baseline == "plain" and set(found.systems) == set(SYSTEMS)
-    assert found.directions == (("de", "en"), ("en", "de"))
+    assert found.directions == ["de-en", "en-de"]
     assert found.comparison("plain", ["de-en"], "chrF") is None
     gain = found.comparison("phrases", ["de-en", "en-de"], "chrF")
     alone = found.comparison("phrases", ["de-en"], "chrF")

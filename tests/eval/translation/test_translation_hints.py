@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.data.suites import Part, open_suite
-from eval.translation.bounds import Fixed, Shuffled, WithoutReferences, oracle_hints, shuffled
-from eval.translation.models import Models, Run, open_translator
 from eval.translation.systems import System, read_systems
+from eval.translation.translators import (
+    Fixed,
+    Models,
+    Run,
+    Shuffled,
+    WithoutReferences,
+    open_translator,
+    oracle_hints,
+    shuffled,
+)
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span
 from rag_mt.text.words import word_spans

@@ -1,29 +1,38 @@
-"""Systems to translators: models are loaded once for all systems and directions that share their settings."""
+"""Systems to translators: models are loaded once for all systems and directions that share their settings.
+
+The hints of a system may be others than a retriever finds, to show what hints can do: none of the sentence's own
+(`shuffled`), all of them right (`oracle`), or the retrieved ones without the sentence's own translation.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from eval.data.eflomal import EflomalAligner
+from eval.data.phrase_pairs import Frequent, all_phrase_pairs
 from eval.data.suites import Part, Suite
-from eval.translation.bounds import Fixed, Shuffled, WithoutReferences, oracle_hints
 from eval.translation.systems import System
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, remembered_sha256, settings_hash
-from rag_mt.base.paths import whole_file
-from rag_mt.base.types import LanguageModel, Skips
+from rag_mt.base.paths import write_whole
+from rag_mt.base.types import Hint, Hit, LanguageModel, Origin, Retriever, Sentence, Skips, Span, Unit
 from rag_mt.formats.parallel import read_corpus
 from rag_mt.llm import open_llm
 from rag_mt.translation.translator import Translator
 from retrievers.ccpr.retriever import CcprRetriever
+from retrievers.dense import MAX_HINTS
 from retrievers.encoders.alignment import Aligner, EncoderAligner, Links
 from retrievers.encoders.encoder import ModelEncoder
+from retrievers.index.search import Index
+from retrievers.overlap import longest_apart
 from retrievers.registry import Searching, encoder_for, encoder_key
 
 log = logging.getLogger("rag_mt")
@@ -42,7 +51,7 @@ class Run:
     part: Part
     folder: Path
 
-    @property
+    @cached_property
     def own(self) -> System:
         """The system at the direction."""
         return self.system.at(self.part.source, self.part.target)
@@ -60,10 +69,8 @@ class Run:
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
     """The runs, those with the same language model one after the other, else as they are."""
-    first: dict[tuple[Any, ...], int] = {}
-    for n, run in enumerate(runs):
-        first.setdefault(run.llm_key, n)
-    return sorted(runs, key=lambda run: first[run.llm_key])
+    keys = [run.llm_key for run in runs]
+    return [runs[n] for n in sorted(range(len(runs)), key=lambda n: keys.index(keys[n]))]
 
 
 class Models:
@@ -73,36 +80,26 @@ class Models:
         self._llm: LanguageModel | None = None
         self._llm_key: tuple[Any, ...] = ()
         self._encoders: dict[tuple[Any, ...], ModelEncoder] = {}
-        self.loaded = 0
 
     def llm(self, run: Run) -> LanguageModel:
         """The language model of a run; another one is forgotten before it is loaded."""
         if self._llm is None or run.llm_key != self._llm_key:
             self._llm = None
-            own = run.own
-            self._llm = open_llm(
-                own.llm,
-                **own.own_adapters._asdict(),
-                device=own.device,
-                dtype=own.dtype,
-                quantization=own.quantization,
-                batch_size=own.batch_size,
-            )
-            self._llm_key = run.llm_key
-            self.loaded += 1
+            name, adapters, *settings = self._llm_key = run.llm_key
+            names = ("device", "dtype", "quantization", "batch_size")
+            self._llm = open_llm(name, **adapters._asdict(), **dict(zip(names, settings, strict=True)))
         return self._llm
 
     def encoder(self, retriever: str, name: str | None, device: str = "auto", dtype: str = "auto") -> ModelEncoder:
         """`encoder_for`, with each encoder loaded once."""
         key = encoder_key(retriever, name, device, dtype)
-        found = self._encoders.pop(key, None)
-        if found is None:
+        encoder = self._encoders.pop(key, None)
+        if encoder is None:
             while len(self._encoders) >= ENCODERS:
                 del self._encoders[next(iter(self._encoders))]
-            found = encoder_for(retriever, name, device, dtype)
-            self.loaded += 1
-        self._encoders[key] = found
-        return found
+            encoder = encoder_for(retriever, name, device, dtype)
+        self._encoders[key] = encoder
+        return encoder
 
 
 def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -> Translator:
@@ -113,14 +110,13 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
     """
     own, part = run.own, run.part
     llm = models.llm(run)
-    mode: dict[str, Any] = {"hints": own.hints}
+    settings: dict[str, Any] = {"hints": own.hints}
     if own.hints == "oracle":
         links, aligned = _links(run, models)
-        found = oracle_hints(part.sources, part.references, links, part.target, own.oracle_words)
-        fixed = Fixed("oracle", dict(enumerate(found, 1)))
-        settings = mode | {"oracle": [aligned, own.oracle_words]}
+        hints = oracle_hints(part.sources, part.references, links, part.target, own.oracle_words)
+        fixed = Fixed("oracle", dict(enumerate(hints, 1)))
         translator = Translator(part.source, part.target, fixed, llm, own.wrapper, own.max_new_tokens)
-        translator.more_settings |= settings
+        translator.more_settings |= settings | {"oracle": [aligned, own.oracle_words]}
         return translator
     retriever = "none" if own.hints == "none" else own.retriever
     translator = Translator.from_pretrained(
@@ -138,17 +134,100 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         encoders=models.encoder,
     )
     if own.cut_off and isinstance(translator.retriever, Searching):
-        translator.retriever.cut_off = mode["cut_off"] = own.cut_off
+        translator.retriever.cut_off = settings["cut_off"] = own.cut_off
     if own.segmentation != "learned" and isinstance(translator.retriever, CcprRetriever):
-        translator.retriever.segmentation = mode["segmentation"] = own.segmentation
+        translator.retriever.segmentation = settings["segmentation"] = own.segmentation
     if suite.quick and not own.index and isinstance(translator.retriever, Searching):
         translator.retriever = WithoutReferences(translator.retriever, part.references)
-        mode["left out"] = "own reference"
+        settings["left out"] = "own reference"
     if own.hints == "shuffled":
         translator.retriever = Shuffled(translator.retriever, own.seed)
-        mode["seed"] = own.seed
-    translator.more_settings |= mode
+        settings["seed"] = own.seed
+    translator.more_settings |= settings
     return translator
+
+
+class Shuffled:
+    """Another retriever's hints, each sentence with those of others (a Retriever); see `shuffled`."""
+
+    def __init__(self, retriever: Retriever, seed: int) -> None:
+        self.name, self.unit = retriever.name, retriever.unit
+        self.settings: Mapping[str, Any] = {**retriever.settings, "shuffled": seed}
+        self._retriever, self._seed = retriever, seed
+
+    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
+        """For each sentence as many hints as its own, for the same parts of it."""
+        return shuffled(self._retriever.retrieve(sentences), self._seed)
+
+
+def shuffled(hints: Sequence[Sequence[Hint]], seed: int) -> list[tuple[Hint, ...]]:
+    """The source spans of each sentence with the hits of other sentences.
+
+    The sentences are put into a random order that depends on the seed and their number; a sentence gets the hits of
+    those that follow it there, as many as it has spans. Only if all others together have fewer does it get fewer.
+    """
+    order = np.random.default_rng(seed).permutation(len(hints)).tolist()
+    hits = [hint.hit for n in order for hint in hints[n]]
+    mixed: list[tuple[Hint, ...]] = [()] * len(hints)
+    end = 0
+    for n in order:
+        end += len(hints[n])
+        count = min(len(hints[n]), len(hits) - len(hints[n]))
+        mixed[n] = tuple(Hint(hints[n][i].source_span, hits[(end + i) % len(hits)]) for i in range(count))
+    return mixed
+
+
+class WithoutReferences:
+    """A retriever over an index that holds the references, as if each sentence's own were not there (a Retriever)."""
+
+    def __init__(self, retriever: Searching, references: Sequence[str]) -> None:
+        """`references[i]` is that of the sentence whose origin has the line i + 1."""
+        self.name, self.unit = retriever.name, retriever.unit
+        self.settings: Mapping[str, Any] = {**retriever.settings, "without": settings_hash(list(references))}
+        self._retriever = retriever
+        index = retriever.index
+        assert isinstance(index, Index)
+        numbers: dict[str, list[int]] = {}
+        for number in range(index.manifest.sentences):
+            numbers.setdefault(index.sentence(number).text, []).append(number)
+        self._left_out = [numbers.get(text, []) for text in references]
+
+    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
+        """For each sentence its hints, strongest first."""
+        return self._retriever.retrieve(sentences, [self._left_out[s.source.line - 1] for s in sentences])
+
+
+class Fixed:
+    """Hints that are known before (a Retriever): those of the sentence whose origin has that line."""
+
+    def __init__(self, name: str, hints: Mapping[int, tuple[Hint, ...]]) -> None:
+        self.name = name
+        self.unit: Unit = "phrase"
+        self.settings: Mapping[str, Any] = {"hints": settings_hash(sorted(hints.items()))}
+        self._hints = hints
+
+    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
+        """The hints of each sentence, in order."""
+        return [self._hints[s.source.line] for s in sentences]
+
+
+def oracle_hints(
+    sources: Sequence[str], references: Sequence[str], links: Sequence[Links], language: str, max_words: int
+) -> list[tuple[Hint, ...]]:
+    """Phrases cut from the references, for the parts of the sources that they are aligned with.
+
+    Of all consistent pairs of spans of at most `max_words` words (Koehn, Och and Marcu 2003) the longest that do not
+    overlap are taken. The context of a hint is the phrase alone: the rest of the reference is not shown.
+    """
+
+    def hint(start: int, end: int, phrase: str) -> Hint:
+        return Hint(Span(start, end), Hit(Sentence(phrase, language, Origin("reference")), Span(0, len(phrase)), 1.0))
+
+    pairs = all_phrase_pairs(sources, references, links, Frequent(), max_words)
+    return [
+        tuple(hint(a, b, text[c:d]) for a, b, c, d in rows[longest_apart(rows[:, 0], rows[:, 1], MAX_HINTS)].tolist())
+        for text, rows in zip(references, pairs, strict=True)
+    ]
 
 
 def _links(run: Run, models: Models) -> tuple[list[Links], str]:
@@ -166,14 +245,8 @@ def _links(run: Run, models: Models) -> tuple[list[Links], str]:
     pairs = list(zip(part.sources, part.references, strict=True))
     log.info("%s %s: aligning %d sentence pairs (%d along)", own.name, part.name, len(pairs), len(along))
     links = aligner.align([*pairs, *along])[: len(pairs)]
-    with whole_file(path) as new:
-        new.write_text(_as_json(key, links), encoding="utf-8")
+    write_whole(path, json.dumps({"key": key, "links": [rows.tolist() for rows in links]}) + "\n")
     return links, key
-
-
-def _as_json(key: str, links: Sequence[Links]) -> str:
-    rows = ",".join(str(own.tolist()) for own in links)
-    return f'{{"key": "{key}", "links": [{rows}]}}\n'
 
 
 def _aligner(own: System, models: Models) -> Aligner:
