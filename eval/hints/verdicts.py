@@ -29,14 +29,14 @@ def words_of(text: str) -> list[str]:
     return [text[a:b] for a, b in word_spans(text).tolist()]
 
 
-def function_words(texts: Sequence[str], share: float = FUNCTION_SHARE) -> frozenset[str]:
-    """The casefolded words that occur more than `share` times per text: they carry little content.
+def function_words(texts: Sequence[str]) -> frozenset[str]:
+    """The casefolded words that occur more than FUNCTION_SHARE times per text: they carry little content.
 
     The too frequent words of phrase extraction are no measure of that: they are counted in training data, where
     `password` and `country` are among them.
     """
     counts = Counter(word.casefold() for text in texts for word in words_of(text))
-    return frozenset(word for word, n in counts.items() if n > share * len(texts) and n >= FUNCTION_LEAST)
+    return frozenset(word for word, n in counts.items() if n > FUNCTION_SHARE * len(texts) and n >= FUNCTION_LEAST)
 
 
 class Judge:
@@ -58,7 +58,7 @@ class Judge:
         if surface(phrase) == surface(reference[aligned[0, 0] : aligned[-1, 1]]):
             return STRICT
         words = words_of(phrase), [reference[a:b] for a, b in aligned.tolist()]
-        ours, theirs = (self.lemmas(w for w in own if w.casefold() not in self.function) for own in words)
+        ours, theirs = (self.lemmas(w for w in side if w.casefold() not in self.function) for side in words)
         if not ours and not theirs:
             return RIGHT if self.lemmas(words[0]) == self.lemmas(words[1]) else WRONG
         if ours == theirs:
@@ -70,13 +70,12 @@ class Judge:
     ) -> NDArray[np.int8]:
         """The verdicts (n,) on `phrases` as hints for `spans` of the source, (n, 2) characters of whole words."""
         sources, targets = word_spans(source), word_spans(reference)
-        first = np.searchsorted(sources[:, 0], spans[:, 0])
-        last = np.searchsorted(sources[:, 1], spans[:, 1], side="right")
-        made = np.zeros(len(spans), np.int8)
-        for row, (low, high, phrase) in enumerate(zip(first.tolist(), last.tolist(), phrases, strict=True)):
-            inside = (links[:, 0] >= low) & (links[:, 0] < high)
-            made[row] = self.verdict(phrase, reference, targets[np.unique(links[inside, 1])])
-        return made
+        firsts = np.searchsorted(sources[:, 0], spans[:, 0])
+        ends = np.searchsorted(sources[:, 1], spans[:, 1], side="right")
+        inside = [links[(links[:, 0] >= low) & (links[:, 0] < high), 1] for low, high in zip(firsts, ends, strict=True)]
+        aligned = [targets[np.unique(words)] for words in inside]
+        verdicts = [self.verdict(phrase, reference, own) for phrase, own in zip(phrases, aligned, strict=True)]
+        return np.array(verdicts, np.int8)
 
 
 @lru_cache(1 << 17)

@@ -97,15 +97,16 @@ def test_the_more_trusted_of_overlapping_hints_is_shown() -> None:
 
 def test_precision_by_confidence_and_by_coverage() -> None:
     trust = np.array([0.5, 0.9, 0.2, 0.7], np.float32)
-    all_of_them, two, one, none = by_level(judged(), trust, [0.1, 0.6, 0.8, 0.95])
-    assert (all_of_them.hints, all_of_them.sentences, all_of_them.content) == pytest.approx((1, 2 / 3, 0.4))
-    assert (two.strict, two.right, two.partly, two.wrong) == (0, 0.5, 0.5, 0)
-    assert (one.right, one.content) == (1, 0.2)
-    assert (none.hints, none.right) == (0, None)
+    whole, two, one, none = by_level(judged(), trust, [0.1, 0.6, 0.8, 0.95])
+    assert whole and two and one and none
+    assert (whole["hints"], whole["sentences"], whole["content"]) == pytest.approx((1, 2 / 3, 0.4))
+    assert (two["strict"], two["right"], two["partly"], two["wrong"]) == (0, 0.5, 0.5, 0)
+    assert (one["right"], one["content"]) == (1, 0.2)
+    assert (none["hints"], none["right"]) == (0, None)
     first, third, more = by_coverage(judged(), trust, [0.1, 0.3, 0.5])
     assert first == one and third == two and more is None
     both = joined([judged(), judged()])
-    assert by_level(both, np.tile(trust, 2), [0.1]) == [all_of_them]
+    assert by_level(both, np.tile(trust, 2), [0.1]) == [whole]
     assert both.spans[:, 0].tolist() == [0, 0, 0, 1, 3, 3, 3, 4]
 
 
