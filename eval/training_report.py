@@ -24,7 +24,7 @@ from eval.report.blocks import markdown_table
 from rag_mt.base.console import OK, Parser, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import write_whole
 from rag_mt.models.adapters import seen_before
 
 NOT_SETTINGS = ("evaluate_every", "checkpoint_every")
@@ -36,33 +36,25 @@ Runs = Mapping[str, Mapping[str, Any]]
 def phrase_table(runs: Runs) -> str:
     """A Markdown table of phrase models, a row per run."""
     first = next(iter(runs.values()))
-    languages = [name for name in first["curve"][-1] if name.endswith("-en")]
-    heads = ["run", "set otherwise", "pairs seen", "minutes", *languages, "average", "change", "segmentation AUC"]
+    base = first["curve"][-1]
+    languages = [name for name in base if name.endswith("-en")]
+    head = ["run", "set otherwise", "pairs seen", "minutes", *languages, "average", "change", "segmentation AUC"]
     rows = []
     for name, own in runs.items():
         last = own["curve"][-1]
-        scores = [f"{last[language]:.1f}" if language in last else "" for language in languages]
-        change = "" if own is first else f"{round(last['average'] - first['curve'][-1]['average'], 1) + 0.0:+.1f}"
-        rows.append(
-            [
-                name,
-                changes(flat(first["settings"]), flat(own["settings"])),
-                f"{own['sentence_pairs_seen']:,}",
-                f"{own['training_seconds'] / 60:.1f}",
-                *scores,
-                f"{last['average']:.1f}",
-                change,
-                f"{last['segmentation_auc']:.1f}",
-            ]
-        )
-    return markdown_table(heads, rows) + "\n"
+        changed = changes(flat(first["settings"]), flat(own["settings"]))
+        seen, minutes = f"{own['sentence_pairs_seen']:,}", f"{own['training_seconds'] / 60:.1f}"
+        scores = [f"{last[language]:.1f}" if language in last else "" for language in (*languages, "average")]
+        change = "" if own is first else f"{round(last['average'] - base['average'], 1) + 0.0:+.1f}"
+        rows.append([name, changed, seen, minutes, *scores, change, f"{last['segmentation_auc']:.1f}"])
+    return markdown_table(head, rows)
 
 
 def adapter_table(runs: Runs) -> str:
     """A Markdown table of adapters, a row per evaluation; pairs seen and minutes include those of the runs that one
     began with. Raises UserError for a run without development losses."""
-    heads = ["run", "pairs seen", "minutes", "training loss", "dev loss", "by direction"]
-    return markdown_table(heads, list(_adapter_rows(runs))) + "\n"
+    head = ["run", "pairs seen", "minutes", "training loss", "dev loss", "by direction"]
+    return markdown_table(head, list(_adapter_rows(runs)))
 
 
 def _adapter_rows(runs: Runs) -> Iterator[list[str]]:
@@ -88,7 +80,7 @@ def flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {f"{section}.{name}": value for section, own in settings.items() for name, value in own.items()}
 
 
-def read_runs(folders: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def read_runs(folders: Sequence[str]) -> Runs:
     """The `training.json` of each folder, by the folders' names.
 
     Raises UserError for a folder without one or without a score, and for two of the same name.
@@ -121,11 +113,10 @@ def table(runs: Runs) -> str:
 
 def report(options: argparse.Namespace) -> int:
     """Print the table and maybe write it."""
-    text = table(read_runs(options.runs))
+    text = table(read_runs(options.runs)) + "\n"
     print(text, end="")
     if options.output:
-        with whole_file(Path(options.output)) as path:
-            path.write_text(text, encoding="utf-8")
+        write_whole(Path(options.output), text)
     return OK
 
 
