@@ -28,9 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from eval.hints.coverage import COVERAGES, LEVELS, Judged, Line, by_coverage, by_level, joined
 from eval.hints.systems import CONDITIONS, OTHERS, System, development, judged_answers
-from eval.hints.verdicts import RIGHT
+from eval.hints.verdicts import COVERAGES, LEVELS, RIGHT, Judged, Line, by_coverage, by_level, joined
 from eval.report.blocks import markdown_table
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run, share
 from rag_mt.base.defaults import DEFAULT_PHRASE_MODEL

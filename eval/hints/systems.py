@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.data.phrase_sets import development_half, read_alignments
-from eval.hints.coverage import Judged
-from eval.hints.verdicts import Judge, function_words
+from eval.hints.verdicts import Judge, Judged, function_words
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Skips
 from rag_mt.text.words import word_spans

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eval.metrics.bertscore import BertScore
 from eval.metrics.comet import Comet
-from eval.metrics.ngrams import open_bleu, open_chrf
+from eval.metrics.formulas import open_bleu, open_chrf
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Metric

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from eval.metrics.formulas import Rows
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import folder_fingerprint
@@ -50,9 +50,7 @@ class BertScore:
             f"version:{version('bert-score')}"
         )
 
-    def statistics(
-        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
-    ) -> NDArray[np.float64]:
+    def statistics(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Rows:
         """Score and 1, (sentences, 2). A blank text scores 0, rescaled or not."""
         rows = [n for n, (a, b) in enumerate(zip(hypotheses, references, strict=True)) if a.strip() and b.strip()]
         statistics = np.zeros((len(hypotheses), 2))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from eval.metrics.formulas import Rows
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256, read_json, settings_hash
 
@@ -50,9 +50,7 @@ class Comet:
         digest = settings_hash(sorted(file_sha256(path) for path in files))
         self.signature = f"model:{model or models.pop()}|scores:{digest}"
 
-    def statistics(
-        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
-    ) -> NDArray[np.float64]:
+    def statistics(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Rows:
         """Score and 1, (sentences, 2); raises UserError for a translation that the files do not have.
 
         A score without a reference is that of a model that reads none, whatever the reference here.

@@ -10,11 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from eval.data.suites import FOLDERS, SAMPLE
-from eval.metrics.formulas import Rows
-from eval.metrics.ngrams import open_chrf
+from eval.metrics.formulas import Rows, open_chrf
 from eval.significance import LEVEL, Comparison, compare, holm
-from eval.translation.records import COMMANDS, RECORDS, SCORES, Record, finished_runs, read_facts, read_records
-from eval.translation.scores import Scored, read_scores, scored
+from eval.translation.records import (
+    COMMANDS,
+    RECORDS,
+    SCORES,
+    Record,
+    Scored,
+    finished_runs,
+    read_facts,
+    read_records,
+    read_scores,
+    scored,
+)
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.languages import WMT16, direction_group

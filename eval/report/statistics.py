@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.hints.verdicts import lemma, words_of
-from eval.metrics.formulas import Rows, chrf
-from eval.metrics.ngrams import open_chrf
+from eval.metrics.formulas import Rows, chrf, open_chrf
 from eval.translation.records import Record
 from prompts.answers import UNFINISHED
 from prompts.safety import MARKS, one_line

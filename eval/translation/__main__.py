@@ -36,9 +36,9 @@ from eval.translation.records import (
     outputs_sha256,
     read_facts,
     read_records,
+    score_run,
 )
 from eval.translation.runs import translate_run
-from eval.translation.scores import score_run
 from eval.translation.systems import EXAMPLE, check_at, read_systems
 from eval.translation.translators import Models, Run, in_order
 from rag_mt.base.console import INTERRUPTED, OK, Parser, note, positive, progress, run

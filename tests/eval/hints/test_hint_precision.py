@@ -12,9 +12,20 @@ import pytest
 import torch
 
 from eval.hints.__main__ import main
-from eval.hints.coverage import Judged, by_coverage, by_level, joined, shown
 from eval.hints.systems import BOTH, INDEX, Joined
-from eval.hints.verdicts import PARTLY, RIGHT, STRICT, WRONG, Judge, function_words
+from eval.hints.verdicts import (
+    PARTLY,
+    RIGHT,
+    STRICT,
+    WRONG,
+    Judge,
+    Judged,
+    by_coverage,
+    by_level,
+    function_words,
+    joined,
+    shown,
+)
 from rag_mt.base.types import Origin, Sentence
 from rag_mt.text.words import word_spans
 from retrievers.ccpr import load_ccpr

@@ -18,7 +18,7 @@ from eval.metrics import MetricSettings, open_metrics
 from eval.metrics.bertscore import BertScore, read_baseline
 from eval.metrics.comet import Comet
 from eval.metrics.formulas import FORMULAS
-from eval.translation.scores import Scored
+from eval.translation.records import Scored
 from rag_mt.base.errors import UserError
 from rag_mt.models.loading import load_encoder
 

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from eval.metrics.ngrams import open_chrf
+from eval.metrics.formulas import open_chrf
 from eval.report.__main__ import contents, main
 from eval.report.blocks import Bullets, Code, Figure, Heading, Table, Text, as_html, as_markdown
 from eval.report.plots import own_ids
 from eval.report.runs import read_runs
 from eval.translation.__main__ import main as translate
-from eval.translation.records import RECORDS, read_records
-from eval.translation.scores import scored
+from eval.translation.records import RECORDS, read_records, scored
 from rag_mt.base.errors import UserError
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}

@@ -28,10 +28,10 @@ from eval.translation.records import (
     note_command,
     read_facts,
     read_records,
+    read_scores,
     read_times,
 )
 from eval.translation.runs import JOURNAL, other_completions, repeatable
-from eval.translation.scores import read_scores
 from eval.translation.systems import read_systems
 from eval.translation.translators import Run, in_order
 from rag_mt.base.errors import UserError
