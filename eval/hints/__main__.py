@@ -13,8 +13,8 @@ A hint is right if its content words have the same lemmas as the reference's wor
 eflomal, `XX-en.dev.jsonl`), strict if it is that very surface, partly right if at least half of its content lemmas are
 among theirs. Other wordings count as wrong, so that precision is understated.
 
---segmentation ngrams asks for all spans of up to four words instead of the segmentation's phrases; --retriever phrases
-is the untrained baseline (with an INDEX of its own). Their confidence is fitted on half A in the same run.
+--segmentation ngrams asks for all spans of up to four words instead of the segmentation's phrases; their confidence is
+fitted on half A in the same run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.hints.systems import CONDITIONS, OTHERS, System, development, judged_answers
+from eval.hints.conditions import CONDITIONS, OTHERS, development, judged_answers
 from eval.hints.verdicts import COVERAGES, LEVELS, RIGHT, Judged, Line, by_coverage, by_level, joined
 from eval.report.blocks import markdown_table
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run, share
@@ -36,14 +36,14 @@ from rag_mt.base.defaults import DEFAULT_PHRASE_MODEL
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import WMT16, base_code
 from rag_mt.base.paths import write_whole
+from retrievers.ccpr import open_phrase_encoder
 from retrievers.ccpr.confidence import Confidence, fit_confidence
 from retrievers.ccpr.features import CHANCE, FEATURES
 from retrievers.ccpr.retriever import Answers
 from retrievers.ccpr.units import CcprUnits
 from retrievers.index.opening import open_index
 from retrievers.index.search import Index
-from retrievers.registry import confidence_for, encoder_for, maker_for
-from retrievers.units.phrases import NgramUnits
+from retrievers.registry import confidence_for
 
 Hints = Mapping[str, Mapping[str, tuple[Answers, Judged]]]
 """All possible hints by language and condition."""
@@ -51,10 +51,11 @@ Hints = Mapping[str, Mapping[str, tuple[Answers, Judged]]]
 
 def evaluate(options: argparse.Namespace) -> int:
     """Fit or judge."""
-    system, index = open_system(options)
+    maker = CcprUnits(open_phrase_encoder(options.model or DEFAULT_PHRASE_MODEL, options.device, options.dtype))
+    index = open_index(Path(options.index), maker.settings)
     if options.fit:
-        hints = collect(options, system, index, "A")
-        confidence = fitted(hints, system, options, index)
+        hints = collect(options, maker, index, "A")
+        confidence = fitted(hints, options, index)
         confidence.save(Path(options.fit))
         note(f"{options.fit}: fitted on {confidence.fitted['examples']} hits, minimum {confidence.minimum:g}")
         weights = sorted(zip(confidence.features, confidence.weights, strict=True), key=lambda pair: -abs(pair[1]))
@@ -62,25 +63,15 @@ def evaluate(options: argparse.Namespace) -> int:
         print(markdown_table(["feature", "weight per standard deviation"], rows) + "\n")
         report(hints, confidence, options, "half A, on which the model was fitted")
         return OK
-    stored = confidence_for(system.maker.encoder, index.folder) if system.segmentation == "learned" else None
+    stored = confidence_for(maker.encoder, index.folder) if options.segmentation == "learned" else None
     if stored is None:
         note("no confidence model is stored for this system: fitting one on half A")
-        stored = fitted(collect(options, system, index, "A"), system, options, index)
-    report(collect(options, system, index, "B"), stored, options, "half B")
+        stored = fitted(collect(options, maker, index, "A"), options, index)
+    report(collect(options, maker, index, "B"), stored, options, "half B")
     return OK
 
 
-def open_system(options: argparse.Namespace) -> tuple[System, Index]:
-    """The system to measure and its index."""
-    if options.retriever == "phrases":
-        options.segmentation = "ngrams"
-    encoder = encoder_for(options.retriever, options.model or None, options.device, options.dtype)
-    maker = maker_for(options.retriever, encoder)
-    assert isinstance(maker, CcprUnits | NgramUnits)
-    return System(maker, options.segmentation), open_index(Path(options.index), maker.settings)
-
-
-def collect(options: argparse.Namespace, system: System, index: Index, half: str) -> Hints:
+def collect(options: argparse.Namespace, maker: CcprUnits, index: Index, half: str) -> Hints:
     """All possible hints for the sentences of a half, judged, of all languages that fit to the index."""
     target = base_code(index.manifest.language)
     languages = options.languages.split(",") if options.languages else list(WMT16)
@@ -92,13 +83,13 @@ def collect(options: argparse.Namespace, system: System, index: Index, half: str
     for code in languages if target == "en" else [target]:
         data = development(Path(options.data), Path(options.pairs), code, half, options.limit, target != "en")
         note(f"{code}: {len(data.sources)} sentences of half {half}")
-        hints[code] = judged_answers(data, system, index, options.conditions)
+        hints[code] = judged_answers(data, maker, options.segmentation, index, options.conditions)
     return hints
 
 
-def fitted(hints: Hints, system: System, options: argparse.Namespace, index: Index) -> Confidence:
+def fitted(hints: Hints, options: argparse.Namespace, index: Index) -> Confidence:
     """The confidence model of all hits that were judged."""
-    features = [name for name in FEATURES if name != CHANCE or system.segmentation == "learned"]
+    features = [name for name in FEATURES if name != CHANCE or options.segmentation == "learned"]
     every = [pair for own in hints.values() for pair in own.values()]
     # Hits with other numbers are never shown: they teach nothing.
     like = ~np.concatenate([answers.unlike for answers, _ in every])
@@ -119,7 +110,7 @@ def fitted(hints: Hints, system: System, options: argparse.Namespace, index: Ind
 
 def report(hints: Hints, confidence: Confidence, options: argparse.Namespace, data: str) -> None:
     """Print the tables, and write them as JSON if asked to."""
-    name = f"{options.retriever}, {options.segmentation} segmentation"
+    name = f"ccpr, {options.segmentation} segmentation"
     print(f"# Hints of {name}, {options.model or 'its default model'}, {data}\n")
     print(f"Least confidence of hints that are shown by default: {confidence.minimum:g}\n")
     rows: list[dict[str, Any]] = []
@@ -166,8 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--pairs", required=True, metavar="DIR", help="output of `python -m finetune.ccpr.pairs`: XX-en.dev.jsonl"
     )
     parser.add_argument("--index", required=True, metavar="DIR", help="index of text that is not development data")
-    parser.add_argument("--model", metavar="NAME", help=f"phrase model or encoder (default: {DEFAULT_PHRASE_MODEL})")
-    parser.add_argument("--retriever", choices=["ccpr", "phrases"], default="ccpr", help="default: ccpr")
+    parser.add_argument("--model", metavar="NAME", help=f"phrase model (default: {DEFAULT_PHRASE_MODEL})")
     parser.add_argument("--segmentation", choices=["learned", "ngrams"], default="learned", help="default: learned")
     parser.add_argument("--fit", metavar="OUT.json", help="fit on half A and write the confidence model")
     parser.add_argument("--penalty", type=float, default=1.0, help="L2 penalty of the fit (default: 1)")

@@ -30,9 +30,10 @@ from rag_mt.base.languages import WMT16, direction_group
 
 BASELINE = "plain"
 MAIN_METRICS = ("chrF++", "chrF")
-BY_DIRECTION = ("index", "encoder", "adapter", "plain_adapter", "along")
+BY_DIRECTION = ("index", "encoder", "adapter", "plain_adapter")
 """Settings of a system that may name the direction."""
-OF_MACHINES = ("device", "batch_size")
+NOT_COMPARED = ("device", "batch_size", "aligner", "along")
+"""Settings of machines, and those that only the facts of older runs have."""
 PRIMARY = "chrF"
 GROUPS = {"to_en": "X -> English", "from_en": "English -> X", "other": "other directions"}
 Compared = tuple[str, tuple[str, ...], str]
@@ -252,7 +253,7 @@ def _check(folder: Path, runs: Sequence[ReportRun]) -> None:
 def _changed(settings: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
     """The settings that differ though they depend on neither direction nor machine, or that only one has."""
     one, two = (
-        {name: "" if name in BY_DIRECTION else value for name, value in values.items() if name not in OF_MACHINES}
+        {name: "" if name in BY_DIRECTION else value for name, value in values.items() if name not in NOT_COMPARED}
         for values in (settings, others)
     )
     return sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name))

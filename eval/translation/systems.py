@@ -57,8 +57,8 @@ class System:
     `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four
     words; the hits of either are judged by the same confidence model.
 
-    For `hints = "oracle"`: `aligner` finds the words that belong together, by a layer of `align_encoder` or, eflomal,
-    learning from the parallel text `along` (`{pair}` is such as `de-en`) too; phrases have up to `oracle_words` words.
+    For `hints = "oracle"`: a layer of `align_encoder` finds the words that belong together; phrases have up to
+    `oracle_words` words.
     """
 
     name: str = ""
@@ -78,16 +78,14 @@ class System:
     batch_size: AtLeast1 = 16
     hints: Literal["retrieved", "none", "shuffled", "oracle"] = "retrieved"
     seed: AtLeast0 = 12345
-    aligner: Literal["encoder", "eflomal"] = "encoder"
     align_encoder: str = DEFAULT_ENCODER
     align_layer: AtLeast0 = 6
-    along: str = ""
     oracle_words: AtLeast1 = 4
 
     def at(self, source: str, target: str) -> System:
         """The system for one direction: placeholders are filled in, and `adapter` holds at most that of its group."""
         group = cast(Group, direction_group(source, target))
-        names = {"src": source, "tgt": target, "group": group, "pair": f"{source if target == 'en' else target}-en"}
+        names = {"src": source, "tgt": target, "group": group}
 
         def filled(text: str) -> str:
             for name, value in names.items():
@@ -109,7 +107,6 @@ class System:
             self,
             index=filled(self.index),
             encoder=filled(self.encoder),
-            along=filled(self.along),
             adapter={group: chosen.adapter} if chosen.adapter else {},
             plain_adapter=plain,
         )
@@ -123,7 +120,7 @@ class System:
     def as_dict(self) -> dict[str, Any]:
         """JSON-able; folders by their last name only, because a report says nothing about a machine."""
         values = asdict(self) | {"adapter": {group: _short(text) for group, text in self.adapter.items()}}
-        names = ("index", "encoder", "llm", "plain_adapter", "along", "align_encoder")
+        names = ("index", "encoder", "llm", "plain_adapter", "align_encoder")
         return values | {name: _short(values[name]) for name in names}
 
 
@@ -198,7 +195,7 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
     def placed(text: str) -> str:
         return str(path.parent / Path(text).expanduser()) if text and text not in (DEFAULT_ADAPTER, NONE) else text
 
-    places = {key: placed(getattr(system, key)) for key in ("index", "along", "plain_adapter")}
+    places = {key: placed(getattr(system, key)) for key in ("index", "plain_adapter")}
     for key in ("llm", "encoder", "align_encoder"):  # names unless there is such a folder
         text = getattr(system, key)
         if text and (text.startswith(".") or (path.parent / text).is_dir()):
@@ -219,7 +216,3 @@ def check_at(systems: Sequence[System], directions: Sequence[tuple[str, str]]) -
                     f"system {system.name} has the retriever {system.retriever!r} and an index for {retriever!r} "
                     f"({system.index}): give one that was built for it"
                 )
-        if system.hints == "oracle" and system.along and not Path(system.along).is_file():
-            raise UserError(
-                f"system {system.name} aligns along with {system.along}, which is not there: give other text"
-            )

@@ -6,8 +6,6 @@ The hints of a system may be others than a retriever finds, to show what hints c
 
 from __future__ import annotations
 
-import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,31 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from eval.data.eflomal import EflomalAligner
 from eval.data.phrase_pairs import Frequent, all_phrase_pairs
 from eval.data.suites import Part, Suite
 from eval.translation.systems import System
-from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json, remembered_sha256, settings_hash
-from rag_mt.base.paths import write_whole
-from rag_mt.base.types import Hint, Hit, LanguageModel, Origin, Retriever, Sentence, Skips, Span, Unit
-from rag_mt.formats.parallel import read_corpus
+from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.types import Hint, Hit, LanguageModel, Origin, Retriever, Sentence, Span, Unit
 from rag_mt.llm import open_llm
 from rag_mt.translation.translator import Translator
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import MAX_HINTS
-from retrievers.encoders.alignment import Aligner, EncoderAligner, Links
+from retrievers.encoders.alignment import EncoderAligner, Links
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.search import Index
 from retrievers.overlap import longest_apart
 from retrievers.registry import Searching, encoder_for, encoder_key
 
-log = logging.getLogger("rag_mt")
-
 ENCODERS = 3
 """Encoders that are kept loaded: one each for sentences, phrases and alignment."""
-MOST_ALONG = 100_000
-"""Sentence pairs that are aligned along with those of a run."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +102,13 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
     llm = models.llm(run)
     settings: dict[str, Any] = {"hints": own.hints}
     if own.hints == "oracle":
-        links, aligned = _links(run, models)
+        encoder = models.encoder("sentence", own.align_encoder, own.device, "auto")
+        aligner = EncoderAligner(encoder, own.align_layer, method="intersection")
+        links = aligner.align(list(zip(part.sources, part.references, strict=True)))
         hints = oracle_hints(part.sources, part.references, links, part.target, own.oracle_words)
         fixed = Fixed("oracle", dict(enumerate(hints, 1)))
         translator = Translator(part.source, part.target, fixed, llm, own.wrapper, own.max_new_tokens)
+        aligned = settings_hash([dict(aligner.settings), aligner.method, "", part.sha256])
         translator.more_settings |= settings | {"oracle": [aligned, own.oracle_words]}
         return translator
     retriever = "none" if own.hints == "none" else own.retriever
@@ -228,40 +221,3 @@ def oracle_hints(
         tuple(hint(a, b, text[c:d]) for a, b, c, d in rows[longest_apart(rows[:, 0], rows[:, 1], MAX_HINTS)].tolist())
         for text, rows in zip(references, pairs, strict=True)
     ]
-
-
-def _links(run: Run, models: Models) -> tuple[list[Links], str]:
-    """The word links of a run's pairs, and a hash of what they were made with.
-
-    They are kept beside the run, because eflomal finds others each time.
-    """
-    own, part = run.own, run.part
-    aligner, along = _aligner(own, models), _along(own, part)
-    text = remembered_sha256(Path(own.along)) if own.along else ""
-    key = settings_hash([dict(aligner.settings), aligner.method, text, part.sha256])
-    path = run.file(".links.json")
-    if path.is_file() and (kept := read_json(path)).get("key") == key:
-        return [np.array(row, np.int32).reshape(-1, 2) for row in kept["links"]], key
-    pairs = list(zip(part.sources, part.references, strict=True))
-    log.info("%s %s: aligning %d sentence pairs (%d along)", own.name, part.name, len(pairs), len(along))
-    links = aligner.align([*pairs, *along])[: len(pairs)]
-    write_whole(path, json.dumps({"key": key, "links": [rows.tolist() for rows in links]}) + "\n")
-    return links, key
-
-
-def _aligner(own: System, models: Models) -> Aligner:
-    if own.aligner == "eflomal":
-        return EflomalAligner()
-    encoder = models.encoder("sentence", own.align_encoder, own.device, "auto")
-    return EncoderAligner(encoder, own.align_layer, method="intersection")
-
-
-def _along(own: System, part: Part) -> list[tuple[str, str]]:
-    """The pairs of the parallel text that an aligner learns from too, in the run's direction."""
-    if not own.along:
-        return []
-    if own.aligner != "eflomal":
-        raise UserError(f"system {own.name} has text to align along, which only eflomal learns from: leave `along` out")
-    corpus = read_corpus(Path(own.along), Skips(shown=0))
-    sides = (corpus.sources, corpus.targets) if part.target == "en" else (corpus.targets, corpus.sources)
-    return list(zip(*sides, strict=True))[:MOST_ALONG]

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from eval.hints.__main__ import main
-from eval.hints.systems import BOTH, INDEX, Joined
+from eval.hints.conditions import BOTH, INDEX, Joined
 from eval.hints.verdicts import (
     PARTLY,
     RIGHT,
@@ -200,12 +200,6 @@ def test_without_a_stored_model_one_is_fitted_on_the_other_half(data, index, mod
     out = capsys.readouterr()
     assert "fitting one on half A" in out.err
     assert f"{segmentation} segmentation" in out.out
-
-
-def test_the_untrained_baseline(data, tiny_encoder, tmp_path, capsys) -> None:
-    index = indexed(tmp_path / "i", "phrases", tiny_encoder, ELSEWHERE)
-    assert command(data, index, tiny_encoder, "--retriever", "phrases", "--output", str(tmp_path / "o.json")) == 0
-    assert rows_of(tmp_path / "o.json", BOTH, "content by score")[0.5]["right"] > 0.95
 
 
 def test_two_indexes_are_searched_as_one(model, tmp_path) -> None:

@@ -21,10 +21,8 @@ from eval.translation.translators import (
     oracle_hints,
     shuffled,
 )
-from rag_mt.base.errors import UserError
 from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span
 from rag_mt.text.words import word_spans
-from retrievers.encoders.alignment import EncoderAligner
 from retrievers.registry import build_for, encoder_for, open_retriever
 
 
@@ -120,22 +118,6 @@ def test_the_segmentation_is_that_of_the_system(tmp_path: Path, random_llm: Path
     assert hints[0] != hints[1] and any(hints[1])
     assert all(len(word_spans(h.source_span.of(t))) <= 4 for t, o in zip(own.sources, hints[1], strict=True) for h in o)
     assert "segmentation" not in made[0].settings and made[1].settings["segmentation"] == "ngrams"
-
-
-def test_links_are_kept_beside_the_run(
-    systems_file: Path, part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = translator_of(systems_file, "oracle", part, tmp_path).retriever.retrieve(asked(part))
-    monkeypatch.setattr(EncoderAligner, "align", lambda *_: pytest.fail("it aligns again"))
-    assert translator_of(systems_file, "oracle", part, tmp_path).retriever.retrieve(asked(part)) == first
-
-
-def test_only_eflomal_learns_from_other_text(systems_file: Path, part: Part, tmp_path: Path) -> None:
-    text = systems_file.read_text() + '\n[systems.learning]\nlike = "oracle"\nalong = "systems.toml"\n'
-    path = systems_file.with_name("wrong.toml")
-    path.write_text(text)
-    with pytest.raises(UserError, match="only eflomal"):
-        translator_of(path, "learning", part, tmp_path)
 
 
 def test_own_references_are_left_out(part: Part, tiny_encoder: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What makes hints, for measuring: a retriever with its segmentation, looking into an index, references, or both."""
+"""Hints for measuring: what CCPR finds for development sentences in an index, in their references, or in both."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from eval.hints.verdicts import Judge, Judged, function_words
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Skips
 from rag_mt.text.words import word_spans
-from retrievers.ccpr.retriever import Answers, Candidates, Segmentation, answers, candidates
+from retrievers.ccpr.retriever import Answers, Segmentation, answers, candidates
 from retrievers.ccpr.units import CcprUnits
 from retrievers.dense import Searched
 from retrievers.encoders.alignment import Links
 from retrievers.index.build import build_index
 from retrievers.index.opening import open_index
 from retrievers.index.search import Index, LeftOut
-from retrievers.units.phrases import NgramUnits
 
 INDEX, BOTH, OTHERS = "index", "index and references", "other references"
 CONDITIONS = (INDEX, BOTH, OTHERS)
@@ -62,23 +61,6 @@ def development(
     return Development(language, source[1], target[1], turned, Judge(target[0], target[2]), source[2])
 
 
-@dataclass(frozen=True)
-class System:
-    """A unit maker with a segmentation: `learned` (the maker's own phrases) or `ngrams` (all spans of up to four words
-    as queries)."""
-
-    maker: CcprUnits | NgramUnits
-    segmentation: Segmentation
-
-    def asked(self, texts: Sequence[str]) -> Candidates:
-        """The spans of the texts and which of them are looked up."""
-        if isinstance(self.maker, NgramUnits):
-            vectors, spans = self.maker.units(texts, "query")
-            return Candidates(spans, vectors, None, np.arange(len(spans)))
-        spans_asked = candidates(self.maker, texts, self.segmentation)
-        return spans_asked if self.segmentation == "learned" else replace(spans_asked, chances=None)
-
-
 class Joined:
     """Two indexes searched as one; units of the second one are numbered after those of the first."""
 
@@ -108,28 +90,30 @@ class Joined:
 
 
 @contextmanager
-def reference_index(data: Development, system: System, like: Index) -> Iterator[Index]:
+def reference_index(data: Development, maker: CcprUnits, like: Index) -> Iterator[Index]:
     """A passing index of the references, built as `like` was."""
     language, retriever = like.manifest.language, like.manifest.retriever
     sentences = (Sentence(text, language, Origin("dev", n)) for n, text in enumerate(data.references, 1))
     with TemporaryDirectory() as scratch:
         folder = Path(scratch) / "references"
-        build_index(folder, sentences, system.maker, retriever=retriever, language=language, show=False, form="exact")
-        yield open_index(folder, system.maker.settings)
+        build_index(folder, sentences, maker, retriever=retriever, language=language, show=False, form="exact")
+        yield open_index(folder, maker.settings)
 
 
 def judged_answers(
-    data: Development, system: System, index: Index, conditions: Sequence[str]
+    data: Development, maker: CcprUnits, segmentation: Segmentation, index: Index, conditions: Sequence[str]
 ) -> dict[str, tuple[Answers, Judged]]:
     """For each condition all possible hints for the sentences, and what they are worth."""
     parts: dict[str, list[Answers]] = {name: [] for name in conditions}
-    with reference_index(data, system, index) as references:
+    with reference_index(data, maker, index) as references:
         searched: dict[str, Searched] = {INDEX: index, BOTH: Joined(index, references), OTHERS: references}
         numbers = {references.sentence(n).text: n for n in range(references.manifest.sentences)}
         for begin in range(0, len(data.sources), SENTENCES_AT_ONCE):
             block = slice(begin, begin + SENTENCES_AT_ONCE)
             texts, own_references = data.sources[block], [numbers[text] for text in data.references[block]]
-            asked = system.asked(texts)
+            asked = candidates(maker, texts, segmentation)
+            if segmentation != "learned":  # without the segmentation's chances among the features
+                asked = replace(asked, chances=None)
             for name in conditions:
                 found = answers(searched[name], texts, asked, own_references if name == OTHERS else None)
                 parts[name].append(replace(found, spans=found.spans + np.array([begin, 0, 0], np.int32)))
