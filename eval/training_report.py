@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +53,16 @@ def phrase_table(runs: Runs) -> str:
 def adapter_table(runs: Runs) -> str:
     """A Markdown table of adapters, a row per evaluation; pairs seen and minutes include those of the runs that one
     began with. Raises UserError for a run without development losses."""
-    head = ["run", "pairs seen", "minutes", "training loss", "dev loss", "by direction"]
-    return markdown_table(head, list(_adapter_rows(runs)))
-
-
-def _adapter_rows(runs: Runs) -> Iterator[list[str]]:
+    rows = []
     for name, own in runs.items():
         if "dev" not in own["curve"][0]:
             raise UserError(f"adapter {name} was trained without development examples: train it with --dev DEV.jsonl")
         pairs, seconds = seen_before(own.get("started_from"))
         for point in own["curve"]:
             directions = ", ".join(f"{key} {point[key]:.2f}" for key in sorted(point) if "-" in key)
-            seen, minutes = pairs + point["pairs"], (seconds + point["seconds"]) / 60
-            yield [name, f"{seen:,}", f"{minutes:.0f}", f"{point['loss']:.3f}", f"{point['dev']:.3f}", directions]
+            seen, minutes = f"{pairs + point['pairs']:,}", f"{(seconds + point['seconds']) / 60:.0f}"
+            rows.append([name, seen, minutes, f"{point['loss']:.3f}", f"{point['dev']:.3f}", directions])
+    return markdown_table(["run", "pairs seen", "minutes", "training loss", "dev loss", "by direction"], rows)
 
 
 def changes(base: Mapping[str, Any], own: Mapping[str, Any]) -> str:

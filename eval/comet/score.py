@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from eval.metrics.comet import Triple, read_scores
+from eval.metrics.comet import FACTS, Triple, read_scores
 from eval.translation.records import RECORDS, command_line, finished_runs, note_command, read_records
 from rag_mt.base.console import OK, Parser, note, positive, run
 from rag_mt.base.errors import UserError
@@ -34,8 +34,6 @@ PROGRAM = Path(__file__).with_name("isolated.py")
 BATCH = 16
 BLOCK = 20_000
 """Translations that are scored before they are written; the model is loaded again for the next ones."""
-FACTS = ("model", "weights", "references", "version")
-"""What a file of scores tells of its model."""
 
 
 def score(options: argparse.Namespace) -> int:
@@ -84,12 +82,10 @@ def _earlier(output: Path, model: str) -> tuple[dict[str, Any], dict[Triple, flo
     """The facts and the scores in a file that an earlier call has written by that model; empty if there is none."""
     if not output.is_file():
         return {}, {}
-    scores, facts = read_scores(output)
-    if any(name not in facts for name in FACTS):
-        raise UserError(f"{output} is there and not of this command: name another --output")
+    facts, scores = read_scores(output)
     if facts["model"] != model:
         raise UserError(f"{output} has scores by {facts['model']}: name another --output for those by {model}")
-    return {name: facts[name] for name in FACTS}, scores
+    return facts, scores
 
 
 def triples_of(folder: Path) -> list[Triple]:

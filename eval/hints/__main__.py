@@ -52,11 +52,11 @@ Hints = Mapping[str, Mapping[str, tuple[Answers, Judged]]]
 def evaluate(options: argparse.Namespace) -> int:
     """Fit or judge."""
     maker = CcprUnits(open_phrase_encoder(options.model or DEFAULT_PHRASE_MODEL, options.device, options.dtype))
-    index = open_index(Path(options.index), maker.settings)
+    index = open_index(options.index, maker.settings)
     if options.fit:
         hints = collect(options, maker, index, "A")
         confidence = fitted(hints, options, index)
-        confidence.save(Path(options.fit))
+        confidence.save(options.fit)
         note(f"{options.fit}: fitted on {confidence.fitted['examples']} hits, minimum {confidence.minimum:g}")
         weights = sorted(zip(confidence.features, confidence.weights, strict=True), key=lambda pair: -abs(pair[1]))
         rows = [[name, f"{weight:+.3f}"] for name, weight in weights]
@@ -81,7 +81,7 @@ def collect(options: argparse.Namespace, maker: CcprUnits, index: Index, half: s
         raise UserError(f"index {index.folder} holds {target!r} text, which no development data translates into")
     hints = {}
     for code in languages if target == "en" else [target]:
-        data = development(Path(options.data), Path(options.pairs), code, half, options.limit, target != "en")
+        data = development(options.data, options.pairs, code, half, options.limit, target != "en")
         note(f"{code}: {len(data.sources)} sentences of half {half}")
         hints[code] = judged_answers(data, maker, options.segmentation, index, options.conditions)
     return hints
@@ -135,7 +135,7 @@ def report(hints: Hints, confidence: Confidence, options: argparse.Namespace, da
     if options.output:
         facts = {"system": name, "data": data, "minimum": confidence.minimum, "fitted": dict(confidence.fitted)}
         text = json.dumps({**facts, "rows": rows}, indent=1, ensure_ascii=False)
-        write_whole(Path(options.output), text + "\n")
+        write_whole(options.output, text + "\n")
 
 
 def table(kind: str, lines: Mapping[float, Line]) -> str:
@@ -152,27 +152,21 @@ def table(kind: str, lines: Mapping[float, Line]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(prog="python -m eval.hints", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder with dev/XX-en.tsv")
-    parser.add_argument(
-        "--pairs", required=True, metavar="DIR", help="output of `python -m finetune.ccpr.pairs`: XX-en.dev.jsonl"
-    )
-    parser.add_argument("--index", required=True, metavar="DIR", help="index of text that is not development data")
-    parser.add_argument("--model", metavar="NAME", help=f"phrase model (default: {DEFAULT_PHRASE_MODEL})")
-    parser.add_argument("--segmentation", choices=["learned", "ngrams"], default="learned", help="default: learned")
-    parser.add_argument("--fit", metavar="OUT.json", help="fit on half A and write the confidence model")
-    parser.add_argument("--penalty", type=float, default=1.0, help="L2 penalty of the fit (default: 1)")
-    parser.add_argument("--minimum", type=share, default=0.65, help="with --fit: see above (default: 0.65)")
-    parser.add_argument("--languages", metavar="XX,...", help=f"default: {','.join(WMT16)}")
-    parser.add_argument("--limit", type=positive, metavar="N", help="sentences per language, spread over the half")
-    parser.add_argument(
-        "--conditions",
-        nargs="+",
-        choices=CONDITIONS,
-        default=list(CONDITIONS),
-        metavar="NAME",
-        help=f"where hints come from: {', '.join(CONDITIONS)} (default: all; {OTHERS!r} are a small index)",
-    )
-    parser.add_argument("--output", metavar="FILE.json", help="write the rows of all tables")
+    add = parser.add_argument
+    add("--data", required=True, type=Path, metavar="DIR", help="folder with dev/XX-en.tsv")
+    pairs = "output of `python -m finetune.ccpr.pairs`: XX-en.dev.jsonl"
+    add("--pairs", required=True, type=Path, metavar="DIR", help=pairs)
+    add("--index", required=True, type=Path, metavar="DIR", help="index of text that is not development data")
+    add("--model", metavar="NAME", help=f"phrase model (default: {DEFAULT_PHRASE_MODEL})")
+    add("--segmentation", choices=["learned", "ngrams"], default="learned", help="default: learned")
+    add("--fit", type=Path, metavar="OUT.json", help="fit on half A and write the confidence model")
+    add("--penalty", type=float, default=1.0, help="L2 penalty of the fit (default: 1)")
+    add("--minimum", type=share, default=0.65, help="with --fit: see above (default: 0.65)")
+    add("--languages", metavar="XX,...", help=f"default: {','.join(WMT16)}")
+    add("--limit", type=positive, metavar="N", help="sentences per language, spread over the half")
+    names = f"where hints come from: {', '.join(CONDITIONS)} (default: all; {OTHERS!r} are a small index)"
+    add("--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS), metavar="NAME", help=names)
+    add("--output", type=Path, metavar="FILE.json", help="write the rows of all tables")
     add_model_options(parser)
     return run(evaluate, parser.parse_args(arguments))
 

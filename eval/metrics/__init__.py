@@ -16,13 +16,12 @@ from rag_mt.base.types import Metric
 
 @dataclass(frozen=True)
 class MetricSettings:
-    """The settings of BERTScore (see `BertScore`) and of COMET (see `Comet`)."""
+    """The settings of BERTScore (see `BertScore`) and the files of COMET scores."""
 
     bertscore_model: str = DEFAULT_ENCODER
     bertscore_layer: int | None = None
     bertscore_baselines: Path | None = None
     comet_scores: tuple[Path, ...] = ()
-    comet_model: str = ""
 
 
 METRICS: Mapping[str, Callable[[MetricSettings, str], Metric]] = {
@@ -32,7 +31,7 @@ METRICS: Mapping[str, Callable[[MetricSettings, str], Metric]] = {
     "bertscore": lambda settings, target: BertScore(
         settings.bertscore_model, settings.bertscore_layer, settings.bertscore_baselines, target
     ),
-    "comet": lambda settings, target: Comet(settings.comet_scores, settings.comet_model),
+    "comet": lambda settings, target: Comet(settings.comet_scores),
 }
 """Makes the metric for translations into a language."""
 

@@ -77,21 +77,10 @@ def hint_statistics(records: Sequence[Record], language: str, gains: Rows | None
     )
 
 
-@dataclass(frozen=True)
-class NewHints:
-    """What hints told that the baseline's output did not say already. `said` is the share of hints whose phrase stands
-    there (None without hints); of the others `right` and `wrong` count those whose phrase stands in the reference and
-    those whose does not, `right_used` and `wrong_used` the ones of them that the output took up."""
-
-    said: float | None
-    right: int
-    right_used: int
-    wrong: int
-    wrong_used: int
-
-
-def new_hints(records: Sequence[Record], baseline: Sequence[str]) -> NewHints:
-    """The statistics of a run whose sentences the baseline translated as given."""
+def new_hints(records: Sequence[Record], baseline: Sequence[str]) -> tuple[float | None, int, int, int, int]:
+    """What the hints of a run told that the baseline's outputs did not say already: the share of hints whose phrase
+    stands there (None without hints); of the others how many stand in the reference, how many of these the output took
+    up, how many stand not in the reference, and how many of these were taken up."""
     said: list[bool] = []
     counts: Counter[tuple[bool, bool]] = Counter()
     for record, before in zip(records, baseline, strict=True):
@@ -100,7 +89,7 @@ def new_hints(records: Sequence[Record], baseline: Sequence[str]) -> NewHints:
             if not said[-1]:
                 counts[takes_up(record.reference, hint), used] += 1
     right, wrong = (counts[kind, True] + counts[kind, False] for kind in (True, False))
-    return NewHints(_share(said), right, counts[True, True], wrong, counts[False, True])
+    return _share(said), right, counts[True, True], wrong, counts[False, True]
 
 
 def _share(values: Sequence[bool]) -> float | None:

@@ -145,9 +145,8 @@ def hint_tables(runs: Runs) -> Iterator[Block]:
             cells = [share(own.shown), f"{own.hints:.2f}", *map(share, shares), f"{own.pasted:.1f}", *differences]
             rows.append([run.direction, *cells])
             if base:
-                new = new_hints(run.records, [r.text for r in base.records])
-                counts = (new.right, new.right_used, new.wrong, new.wrong_used)
-                new_rows.append([run.direction, share(new.said), *map(str, counts)])
+                said, *counts = new_hints(run.records, [r.text for r in base.records])
+                new_rows.append([run.direction, share(said), *map(str, counts)])
         yield Heading(system, 3)
         yield Table(head, rows)
         if new_rows:

@@ -73,7 +73,6 @@ def evaluate(options: argparse.Namespace) -> int:
         bertscore_layer=options.bertscore_layer,
         bertscore_baselines=options.bertscore_baselines,
         comet_scores=tuple(options.comet),
-        comet_model=options.comet_model,
     )
     if not options.score_only:
         check_at(systems, directions)
@@ -211,7 +210,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FILE",
         help="sentence scores of `python -m eval.comet.score`",
     )
-    add("--comet-model", default="", metavar="NAME", help="the model of those scores")
     add("--quiet", action="store_true", help="no progress bars")
     parser.set_defaults(**DEFAULTS)
     return run(evaluate, parser.parse_args(arguments))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,9 @@ from rag_mt.translation.translator import Translator
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import MAX_HINTS
 from retrievers.encoders.alignment import EncoderAligner, Links
-from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.search import Index
 from retrievers.overlap import longest_apart
-from retrievers.registry import Searching, encoder_for, encoder_key
+from retrievers.registry import Searching, encoder_for
 
 ENCODERS = 3
 """Encoders that are kept loaded: one each for sentences, phrases and alignment."""
@@ -69,7 +68,7 @@ class Models:
     def __init__(self) -> None:
         self._llm: LanguageModel | None = None
         self._llm_key: tuple[Any, ...] = ()
-        self._encoders: dict[tuple[Any, ...], ModelEncoder] = {}
+        self.encoder = lru_cache(ENCODERS)(encoder_for)
 
     def llm(self, run: Run) -> LanguageModel:
         """The language model of a run; another one is forgotten before it is loaded."""
@@ -79,17 +78,6 @@ class Models:
             names = ("device", "dtype", "quantization", "batch_size")
             self._llm = open_llm(name, **adapters._asdict(), **dict(zip(names, settings, strict=True)))
         return self._llm
-
-    def encoder(self, retriever: str, name: str | None, device: str = "auto", dtype: str = "auto") -> ModelEncoder:
-        """`encoder_for`, with each encoder loaded once."""
-        key = encoder_key(retriever, name, device, dtype)
-        encoder = self._encoders.pop(key, None)
-        if encoder is None:
-            while len(self._encoders) >= ENCODERS:
-                del self._encoders[next(iter(self._encoders))]
-            encoder = encoder_for(retriever, name, device, dtype)
-        self._encoders[key] = encoder
-        return encoder
 
 
 def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -> Translator:

@@ -155,26 +155,20 @@ def test_baselines(tmp_path: Path) -> None:
 
 
 def test_comet_is_read_from_files(tmp_path: Path) -> None:
-    one, two = tmp_path / "a.json", tmp_path / "b.tsv"
-    one.write_text(json.dumps({"hyp.txt": [{"src": "s", "mt": "m", "ref": "r", "COMET": 0.25, "errors": []}]}))
-    two.write_text("s\tn\tr\t0.5\n", encoding="utf-8")
-    metric = Comet([one, two], "wmt22-comet-da")
+    one, two = tmp_path / "a.json", tmp_path / "b.json"
+    facts = {"model": "wmt22", "weights": "ab", "references": True, "version": "2.2"}
+    row = {"src": "s", "mt": "m", "ref": "r", "COMET": 0.25}
+    one.write_text(json.dumps({**facts, "scores": {"runs": [row]}}))
+    two.write_text(json.dumps({**facts, "scores": {"runs": [row | {"mt": "n", "COMET": 0.5}]}}))
+    metric = Comet([one, two])
     assert metric.statistics(["s", "s"], ["n", "m"], ["r", "r"]).tolist() == [[50, 1], [25, 1]]
-    assert metric.signature.startswith("model:wmt22-comet-da|scores:")
+    assert metric.signature.startswith("model:wmt22|weights:ab|version:2.2|scores:")
     with pytest.raises(UserError, match=r"lack 1 of 1 outputs.*comet.score"):
         metric.statistics(["s"], ["x"], ["r"])
-    two.write_text("no columns\n")
-    with pytest.raises(UserError, match=r"b\.tsv holds no COMET scores"):
-        Comet([two], "x")
-    with pytest.raises(UserError, match="--comet-model"):
-        Comet([one], "")
-    one.write_text(json.dumps({"model": "m", "scores": {"runs": []}}))
-    with pytest.raises(UserError, match="does not name the weights and version"):
-        Comet([one], "")
-
-
-def test_a_model_without_references_has_scores_for_all(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps({"hyp.txt": [{"src": "s", "mt": "m", "COMET": 0.25}]}))
-    metric = Comet([path], "cometkiwi")
-    assert metric.statistics(["s", "s"], ["m", "m"], ["one", "other"]).tolist() == [[25, 1], [25, 1]]
+    two.write_text(json.dumps({**facts, "weights": "cd", "scores": {"runs": []}}))
+    with pytest.raises(UserError, match=r"several models \(wmt22\|weights:ab.*, wmt22\|weights:cd"):
+        Comet([one, two])
+    for content in ("no columns\n", json.dumps({"model": "m", "scores": {"runs": []}})):
+        two.write_text(content)
+        with pytest.raises(UserError, match=r"b\.json holds no COMET scores"):
+            Comet([two])

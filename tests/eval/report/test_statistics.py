@@ -10,7 +10,6 @@ from sacrebleu.metrics.chrf import CHRF
 
 from eval.report.statistics import (
     FAULTS,
-    NewHints,
     completion_faults,
     covered,
     hint_statistics,
@@ -81,8 +80,8 @@ def test_hints_that_are_new_to_the_baseline_are_counted() -> None:
         record("Hello"),
     ]
     found = new_hints(records, ["An Old Bridge was closed", "Houses", "Hello"])
-    assert found == NewHints(said=2 / 7, right=2, right_used=1, wrong=3, wrong_used=1)
-    assert new_hints([record("Hello")], [""]) == NewHints(None, 0, 0, 0, 0)
+    assert found == (2 / 7, 2, 1, 3, 1)
+    assert new_hints([record("Hello")], [""]) == (None, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
