@@ -63,8 +63,8 @@ def score(options: argparse.Namespace) -> int:
         content = {**facts, "scores": {folder.name: rows}}
         write_whole(output, json.dumps(content, ensure_ascii=False, indent=0) + "\n")
         block = _missing(triples, known)
-    model = Path(options.model).name if Path(options.model).exists() else options.model
-    command = command_line("eval.comet.score", [folder.name], {"model": model, "output": output.name})
+    model = Path(options.model) if Path(options.model).exists() else options.model
+    command = command_line("eval.comet.score", [folder.name], {"model": model, "output": output})
     note_command(folder, command, time.perf_counter() - begin)
     mean = sum(known[t] for t in triples) / len(triples)
     note(f"{output}: {len(triples)} different translations, COMET by {facts['model']} {100 * mean:.2f} on average")

@@ -16,18 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from eval.data.suites import SAMPLE
+from eval.report import tables
 from eval.report.blocks import Block, Bullets, Code, Figure, Heading, Table, Text, as_html, as_markdown
 from eval.report.plots import figures
 from eval.report.runs import ReportRun, Runs, read_runs
-from eval.report.tables import (
-    examples,
-    format_table,
-    gain_tables,
-    hint_tables,
-    paper_tables,
-    score_tables,
-    speed_table,
-)
 from eval.significance import RESAMPLES, SEED, TRIALS
 from eval.translation.records import command_line
 from rag_mt.base.console import OK, Parser, note, positive, run
@@ -49,7 +41,9 @@ def report(options: argparse.Namespace) -> int:
     title = options.title or f"Translation, suite {runs.suite_name}"
     count = options.examples if options.examples is not None else SHOWN if runs.suite == SAMPLE else 0
     plots = figures(runs) if options.html else []
-    blocks = list(contents(runs, title, count, plots, command_of(options)))
+    names = ("baseline", "systems", "title", "examples", "output", "html")
+    command = command_line("eval.report", [options.runs.name], {name: getattr(options, name) for name in names})
+    blocks = list(contents(runs, title, count, plots, command))
     if not options.output and not options.html:
         print(as_markdown(blocks), end="")
     for path, text in ((options.output, as_markdown(blocks)), (options.html, as_html(blocks, title))):
@@ -65,15 +59,15 @@ def contents(runs: Runs, title: str, count: int, plots: Sequence[Figure], comman
     if label := runs.all[0].facts["label"]:
         yield Text(f"{label[0].upper()}{label[1:]}.")
     yield Text(" ".join(_summary(runs)))
-    yield from score_tables(runs)
-    yield from gain_tables(runs)
+    yield from tables.score_tables(runs)
+    yield from tables.gain_tables(runs)
     yield from plots
-    yield from paper_tables(runs)
-    yield from hint_tables(runs)
-    yield from format_table(runs)
-    yield from speed_table(runs)
+    yield from tables.paper_tables(runs)
+    yield from tables.hint_tables(runs)
+    yield from tables.format_table(runs)
+    yield from tables.speed_table(runs)
     if count:
-        yield from examples(runs, count)
+        yield from tables.examples(runs, count)
     yield from settings(runs, command)
 
 
@@ -144,14 +138,6 @@ def _machine(run: ReportRun) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in run.facts["versions"].items())
     device = run.facts["device"]
     return f"{versions}; {device['name']}, {device['threads']} threads"
-
-
-def command_of(options: argparse.Namespace) -> str:
-    """The report's own command; folders and files by their last name."""
-    names = ("baseline", "systems", "title", "examples", "output", "html")
-    values = {name: getattr(options, name) for name in names}
-    shown = {name: value.name if isinstance(value, Path) else value for name, value in values.items()}
-    return command_line("eval.report", [options.runs.name], shown)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

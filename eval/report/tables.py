@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from eval.report.blocks import Block, Bullets, Heading, Table, Text
-from eval.report.runs import GROUPS, ReportRun, Runs
+from eval.report.runs import GROUPS, Runs
 from eval.report.statistics import FAULTS, completion_faults, hint_statistics, new_hints, translation_faults
 from eval.significance import LEVEL
 from eval.translation.records import Record
@@ -190,16 +190,12 @@ def speed_table(runs: Runs) -> Iterator[Block]:
         each = retrieval / sentences + generation / generated if generated else 0.0
         counts = (str(sentences), str(generated), f"{retrieval:.1f}", f"{generation:.1f}")
         speeds = (number(1 / each if each else None, 2), str(tokens), f"{tokens / max(generation, 1e-9):.1f}")
-        rows.append((system, *counts, *speeds, f"{length_ratio(own):.3f}"))
+        records = [record for run in own for record in run.records]
+        length = sum(len(r.text) for r in records) / max(sum(len(r.reference) for r in records), 1)
+        rows.append((system, *counts, *speeds, f"{length:.3f}"))
     counted = ("system", "sentences", "generated", "retrieval s", "generation s")
     yield Table((*counted, "sentences/s", "tokens", "tokens/s", "length"), rows)
     yield Text("Length: characters of the outputs for each character of the references, of the sentences that count.")
-
-
-def length_ratio(runs: Sequence[ReportRun]) -> float:
-    """Characters of the outputs for each of the references."""
-    records = [record for run in runs for record in run.records]
-    return sum(len(r.text) for r in records) / max(sum(len(r.reference) for r in records), 1)
 
 
 def examples(runs: Runs, count: int) -> Iterator[Block]:

@@ -45,7 +45,6 @@ from rag_mt.base.console import INTERRUPTED, OK, Parser, note, positive, progres
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import direction_group
-from rag_mt.base.settings import shown_path
 from rag_mt.base.types import Metric
 
 QUICK_LIMIT = 10
@@ -161,14 +160,8 @@ def tables(scores: Scores, parts: Sequence[Part], systems: Sequence[str]) -> str
 
 
 def command_of(options: argparse.Namespace) -> str:
-    """The command with the options that were given; folders and files of this machine by their last name."""
-
-    def shown(value: Any) -> Any:
-        if isinstance(value, list):
-            return [shown(item) for item in value]
-        return value.name if isinstance(value, Path) else shown_path(value) if isinstance(value, str) else value
-
-    changed = {name: shown(value) for name, value in sorted(vars(options).items()) if value != DEFAULTS.get(name)}
+    """The command with the options that were given."""
+    changed = {name: value for name, value in sorted(vars(options).items()) if value != DEFAULTS.get(name)}
     if changed.get("suite") not in (None, *FOLDERS):
         changed["suite"] = "FILE"
     return command_line("eval.translation", [], changed)

@@ -25,6 +25,7 @@ from eval.metrics.formulas import FORMULAS, Rows
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.paths import alone_in, whole_file, write_whole
+from rag_mt.base.settings import shown_path
 from rag_mt.base.types import Completion, Metric, Origin, Sentence, Translation
 from rag_mt.translation.journal import pack, unpack
 
@@ -218,12 +219,14 @@ def finished_runs(folder: Path) -> list[Path]:
 
 
 def command_line(module: str, arguments: Sequence[str], options: Mapping[str, Any]) -> str:
-    """The command `python -m MODULE` with the options that are set (not None, False or empty)."""
+    """The command `python -m MODULE` with the options that are set (not None, False or empty); folders and files of
+    this machine by their last name."""
     words = ["python", "-m", module, *arguments]
     for name, value in options.items():
         if value is not None and value is not False and value not in ("", []):
-            words.append(f"--{name.replace('_', '-')}")
-            words += map(str, value if isinstance(value, list) else [] if value is True else [value])
+            values = value if isinstance(value, list) else [] if value is True else [value]
+            shown = [v.name if isinstance(v, Path) else shown_path(str(v)) for v in values]
+            words += [f"--{name.replace('_', '-')}", *shown]
     return shlex.join(words)
 
 
