@@ -39,7 +39,7 @@ def report(options: argparse.Namespace) -> int:
     if options.output and options.output == options.html:
         raise UserError(f"--output and --html are both {options.html}: give the Markdown and the page different names")
     title = options.title or f"Translation, suite {runs.suite_name}"
-    count = options.examples if options.examples is not None else SHOWN if runs.suite == SAMPLE else 0
+    count = options.examples if options.examples is not None else SHOWN if runs.suite_name == SAMPLE else 0
     plots = figures(runs) if options.html else []
     names = ("baseline", "systems", "title", "examples", "output", "html")
     command = command_line("eval.report", [options.runs.name], {name: getattr(options, name) for name in names})

@@ -97,13 +97,10 @@ class Runs:
         return [name for names in self.groups.values() for name in names]
 
     @property
-    def suite(self) -> str:
-        return str(self.all[0].facts["suite"])
-
-    @property
     def suite_name(self) -> str:
         """The suite for readers: the name of a user's file is theirs."""
-        return self.suite if self.suite in (SAMPLE, *FOLDERS) else "a user's file"
+        suite = str(self.all[0].facts["suite"])
+        return suite if suite in (SAMPLE, *FOLDERS) else "a user's file"
 
     @property
     def main_metric(self) -> str:

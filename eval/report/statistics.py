@@ -39,7 +39,6 @@ class HintStatistics:
     baseline over sentences with hints, `gain_without` over those that have none.
     """
 
-    sentences: int
     shown: float
     hints: float
     literal: float | None
@@ -63,7 +62,6 @@ def hint_statistics(records: Sequence[Record], language: str, gains: Rows | None
     used = [used for _, _, used in hints]
     letters = sum(len(r.reference) for r in records)
     return HintStatistics(
-        sentences=len(records),
         shown=float(shown.mean()) if len(records) else 0.0,
         hints=len(hints) / max(len(records), 1),
         literal=_share(right),

@@ -67,12 +67,8 @@ def evaluate(options: argparse.Namespace) -> int:
     systems = read_systems(options.config, options.systems)
     directions = suite.chosen(options.directions)
     names = options.metrics.split(",")
-    settings = MetricSettings(
-        bertscore_model=options.bertscore_model,
-        bertscore_layer=options.bertscore_layer,
-        bertscore_baselines=options.bertscore_baselines,
-        comet_scores=tuple(options.comet),
-    )
+    bertscore = (options.bertscore_model, options.bertscore_layer, options.bertscore_baselines)
+    settings = MetricSettings(*bertscore, comet_scores=tuple(options.comet))
     if not options.score_only:
         check_at(systems, directions)
         for target in sorted({target for _, target in directions}):  # what cannot be scored is told before the hours

@@ -184,11 +184,7 @@ def _write_facts(run: Run, suite: Suite, translator: Translator, settings: Mappi
         "suite": suite.name,
         "label": suite.label,
         "fingerprint": settings_hash(settings),
-        "sample": {
-            "sentences": len(run.part.sources),
-            "available": run.part.available,
-            "sha256": run.part.sha256,
-        },
+        "sample": {"sentences": len(records), "available": run.part.available, "sha256": run.part.sha256},
         "settings": run.own.as_dict(),
         "llm": translator.llm.fingerprint,
         "wrapper": translator.prompts.wrapper,

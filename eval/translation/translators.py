@@ -6,7 +6,7 @@ The hints of a system may be others than a retriever finds, to show what hints c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -28,6 +28,7 @@ from retrievers.index.search import Index
 from retrievers.overlap import longest_apart
 from retrievers.registry import Searching, encoder_for
 
+Retrieve = Callable[[Sequence[Sentence]], list[tuple[Hint, ...]]]
 ENCODERS = 3
 """Encoders that are kept loaded: one each for sentences, phrases and alignment."""
 
@@ -94,7 +95,7 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         aligner = EncoderAligner(encoder, own.align_layer, method="intersection")
         links = aligner.align(list(zip(part.sources, part.references, strict=True)))
         hints = oracle_hints(part.sources, part.references, links, part.target, own.oracle_words)
-        fixed = Fixed("oracle", dict(enumerate(hints, 1)))
+        fixed = Fixed(dict(enumerate(hints, 1)))
         translator = Translator(part.source, part.target, fixed, llm, own.wrapper, own.max_new_tokens)
         aligned = settings_hash([dict(aligner.settings), aligner.method, "", part.sha256])
         translator.more_settings |= settings | {"oracle": [aligned, own.oracle_words]}
@@ -119,26 +120,27 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
     if own.segmentation != "learned" and isinstance(translator.retriever, CcprRetriever):
         translator.retriever.segmentation = settings["segmentation"] = own.segmentation
     if suite.quick and not own.index and isinstance(translator.retriever, Searching):
-        translator.retriever = WithoutReferences(translator.retriever, part.references)
+        translator.retriever = without_references(translator.retriever, part.references)
         settings["left out"] = "own reference"
     if own.hints == "shuffled":
-        translator.retriever = Shuffled(translator.retriever, own.seed)
+        translator.retriever = with_shuffled(translator.retriever, own.seed)
         settings["seed"] = own.seed
     translator.more_settings |= settings
     return translator
 
 
-class Shuffled:
-    """Another retriever's hints, each sentence with those of others (a Retriever); see `shuffled`."""
+class Adjusted:
+    """Another retriever (a Retriever) with `more` settings, whose hints come from `retrieve`."""
 
-    def __init__(self, retriever: Retriever, seed: int) -> None:
+    def __init__(self, retriever: Retriever, more: Mapping[str, Any], retrieve: Retrieve) -> None:
         self.name, self.unit = retriever.name, retriever.unit
-        self.settings: Mapping[str, Any] = {**retriever.settings, "shuffled": seed}
-        self._retriever, self._seed = retriever, seed
+        self.settings: Mapping[str, Any] = {**retriever.settings, **more}
+        self.retrieve = retrieve
 
-    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
-        """For each sentence as many hints as its own, for the same parts of it."""
-        return shuffled(self._retriever.retrieve(sentences), self._seed)
+
+def with_shuffled(retriever: Retriever, seed: int) -> Adjusted:
+    """The retriever's hints, each sentence with those of others (see `shuffled`)."""
+    return Adjusted(retriever, {"shuffled": seed}, lambda sentences: shuffled(retriever.retrieve(sentences), seed))
 
 
 def shuffled(hints: Sequence[Sequence[Hint]], seed: int) -> list[tuple[Hint, ...]]:
@@ -158,32 +160,26 @@ def shuffled(hints: Sequence[Sequence[Hint]], seed: int) -> list[tuple[Hint, ...
     return mixed
 
 
-class WithoutReferences:
-    """A retriever over an index that holds the references, as if each sentence's own were not there (a Retriever)."""
-
-    def __init__(self, retriever: Searching, references: Sequence[str]) -> None:
-        """`references[i]` is that of the sentence whose origin has the line i + 1."""
-        self.name, self.unit = retriever.name, retriever.unit
-        self.settings: Mapping[str, Any] = {**retriever.settings, "without": settings_hash(list(references))}
-        self._retriever = retriever
-        index = retriever.index
-        assert isinstance(index, Index)
-        numbers: dict[str, list[int]] = {}
-        for number in range(index.manifest.sentences):
-            numbers.setdefault(index.sentence(number).text, []).append(number)
-        self._left_out = [numbers.get(text, []) for text in references]
-
-    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
-        """For each sentence its hints, strongest first."""
-        return self._retriever.retrieve(sentences, [self._left_out[s.source.line - 1] for s in sentences])
+def without_references(retriever: Searching, references: Sequence[str]) -> Adjusted:
+    """A retriever over an index that holds the references, as if each sentence's own were not there; `references[i]` is
+    that of the sentence whose origin has the line i + 1."""
+    index = retriever.index
+    assert isinstance(index, Index)
+    numbers: dict[str, list[int]] = {}
+    for number in range(index.manifest.sentences):
+        numbers.setdefault(index.sentence(number).text, []).append(number)
+    own = [numbers.get(text, []) for text in references]
+    more = {"without": settings_hash(list(references))}
+    return Adjusted(retriever, more, lambda texts: retriever.retrieve(texts, [own[s.source.line - 1] for s in texts]))
 
 
 class Fixed:
     """Hints that are known before (a Retriever): those of the sentence whose origin has that line."""
 
-    def __init__(self, name: str, hints: Mapping[int, tuple[Hint, ...]]) -> None:
-        self.name = name
-        self.unit: Unit = "phrase"
+    name = "oracle"
+    unit: Unit = "phrase"
+
+    def __init__(self, hints: Mapping[int, tuple[Hint, ...]]) -> None:
         self.settings: Mapping[str, Any] = {"hints": settings_hash(sorted(hints.items()))}
         self._hints = hints
 
