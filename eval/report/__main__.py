@@ -56,7 +56,7 @@ def report(options: argparse.Namespace) -> int:
 def contents(runs: Runs, title: str, count: int, plots: Sequence[Figure], command: str) -> Iterator[Block]:
     """All blocks of a report, with `count` examples of each kind; `command` made it."""
     yield Heading(title, 1)
-    if label := runs.all[0].facts["label"]:
+    if label := runs.facts["label"]:
         yield Text(f"{label[0].upper()}{label[1:]}.")
     yield Text(" ".join(_summary(runs)))
     yield from tables.score_tables(runs)
@@ -74,7 +74,7 @@ def contents(runs: Runs, title: str, count: int, plots: Sequence[Figure], comman
 def _summary(runs: Runs) -> Iterator[str]:
     sentences = sum(len(r.records) for r in runs.of(runs.baseline))
     seconds = sum(entry["seconds"] for entry in runs.commands)
-    work = sum(sum(r.facts["seconds"].values()) for r in runs.all)
+    work = sum(sum(r.facts["seconds"].values()) for r in runs.by_place.values())
     yield (
         f"Suite {runs.suite_name}; {len(runs.directions)} directions; {len(runs.systems)} systems; {sentences} "
         f"sentences per system; baseline {runs.baseline}. Retrieval and generation of all runs took {work / 60:.1f} "
@@ -91,7 +91,7 @@ def settings(runs: Runs, command: str) -> Iterator[Block]:
     """What was run, on what, with which settings, and the signatures of all metrics."""
     yield Heading("Settings")
     yield Heading("Sentences", 3)
-    first = {name: next(r for r in runs.all if r.direction == name) for name in runs.directions}
+    first = {name: next(r for r in runs.by_place.values() if r.direction == name) for name in runs.directions}
     samples = {name: r.facts["sample"] for name, r in first.items()}
     rows = [(name, str(s["sentences"]), str(s["available"]), s["sha256"][:16]) for name, s in samples.items()]
     yield Table(("direction", "sentences", "of", "sha256"), rows)
@@ -110,7 +110,7 @@ def settings(runs: Runs, command: str) -> Iterator[Block]:
         f"{SEED}. Averages are tested by the mean of the differences per direction."
     )
     yield Heading("Software and machine", 3)
-    yield Bullets(sorted({_machine(r) for r in runs.all}))
+    yield Bullets(sorted({_machine(r) for r in runs.by_place.values()}))
     yield Heading("Commands", 3)
     yield Code("\n".join([*(f"{c['command']}   # {c['seconds']:.0f} s" for c in runs.commands), command]))
 

@@ -43,29 +43,16 @@ Compared = tuple[str, tuple[str, ...], str]
 @dataclass(frozen=True)
 class ReportRun:
     """A finished run: its facts, its records and its scores by metric. These may be of a part of the `translated`
-    sentences."""
+    sentences; `generated` are those of them whose output no other system of the folder had made already."""
 
+    system: str
+    direction: str
+    target: str
     facts: Mapping[str, Any]
     records: tuple[Record, ...]
     scores: Mapping[str, Scored]
     translated: int
-
-    @property
-    def system(self) -> str:
-        return str(self.facts["system"])
-
-    @property
-    def target(self) -> str:
-        return str(self.facts["direction"][1])
-
-    @property
-    def direction(self) -> str:
-        return "-".join(self.facts["direction"])
-
-    @property
-    def generated(self) -> int:
-        """The sentences translated, without those whose output another system of the folder had made already."""
-        return self.translated - int(self.facts.get("taken_over", 0))
+    generated: int
 
     @cached_property
     def sentence_chrf(self) -> Rows:
@@ -89,17 +76,18 @@ class Runs:
         return self.systems[0]
 
     @property
-    def all(self) -> list[ReportRun]:
-        return list(self.by_place.values())
-
-    @property
     def directions(self) -> list[str]:
         return [name for names in self.groups.values() for name in names]
 
     @property
+    def facts(self) -> Mapping[str, Any]:
+        """Those of the first run, for what is the same for all."""
+        return next(iter(self.by_place.values())).facts
+
+    @property
     def suite_name(self) -> str:
         """The suite for readers: the name of a user's file is theirs."""
-        suite = str(self.all[0].facts["suite"])
+        suite = str(self.facts["suite"])
         return suite if suite in (SAMPLE, *FOLDERS) else "a user's file"
 
     @property
@@ -125,11 +113,6 @@ class Runs:
     def baseline_of(self, run: ReportRun) -> ReportRun | None:
         """The baseline's run on the direction of another one, None if there is none."""
         return self.by_place.get((self.baseline, run.direction)) if run.system != self.baseline else None
-
-    def score(self, system: str, direction: str, metric: str) -> float | None:
-        """A run's score, None if there is none."""
-        run = self.by_place.get((system, direction))
-        return None if run is None else run.scores[metric].corpus
 
     @cached_property
     def comparisons(self) -> dict[Compared, Comparison]:
@@ -216,7 +199,10 @@ def _read(path: Path) -> ReportRun:
     if not scores:
         raise UserError(f"{path.with_suffix(SCORES)} has no scores of this run: make them with `--score-only`")
     records = tuple(read_records(path.with_suffix(RECORDS)))
-    return ReportRun(facts, records, {own.name: own for own in scores}, len(records))
+    direction, generated = "-".join(facts["direction"]), len(records) - facts.get("taken_over", 0)
+    by_metric = {own.name: own for own in scores}
+    target = facts["direction"][1]
+    return ReportRun(facts["system"], direction, target, facts, records, by_metric, len(records), generated)
 
 
 def _check(folder: Path, runs: Sequence[ReportRun]) -> None:

@@ -35,12 +35,11 @@ def score_tables(runs: Runs) -> Iterator[Block]:
 
 
 def _score_row(runs: Runs, system: str, directions: Sequence[str], metric: str, averaged: bool) -> list[str]:
-    scores = {name: runs.score(system, name, metric) for name in directions}
-    cells = [number(score, 2) + mark(runs, system, [name], metric) for name, score in scores.items()]
+    scores = {run.direction: run.scores[metric].corpus for run in runs.of(system) if run.direction in directions}
+    cells = [number(scores.get(name), 2) + mark(runs, system, [name], metric) for name in directions]
     if averaged:
-        known = [score for score in scores.values() if score is not None]
-        whole = len(known) == len(scores)
-        cells.append(f"{_average(known):.2f}{mark(runs, system, directions, metric)}" if whole else NONE)
+        mean = _average(list(scores.values())) if len(scores) == len(directions) else None
+        cells.append(number(mean, 2) + (mark(runs, system, directions, metric) if mean is not None else ""))
     return [system, *cells]
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -117,15 +118,6 @@ def outputs_sha256(records: Sequence[Record]) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-class Times(NamedTuple):
-    """Seconds of retrieval (prompts are built in it) and of generation, and the tokens and sentences generated."""
-
-    retrieval: float
-    generation: float
-    tokens: int
-    sentences: int
-
-
 def note_time(path: Path, part: str, seconds: float, sentences: int, batch: int = 0, tokens: int = 0) -> None:
     """Add a measured time to the file, apart from the records: those are the same in every run, times are not."""
     item = {"part": part, "batch": batch, "seconds": round(seconds, 4), "sentences": sentences, "tokens": tokens}
@@ -133,13 +125,14 @@ def note_time(path: Path, part: str, seconds: float, sentences: int, batch: int 
         file.write(json.dumps(item) + "\n")
 
 
-def read_times(path: Path) -> Times:
-    """The times of a run. What an interrupted run measured twice counts once, by its last time."""
-    last = {(item["part"], item["batch"]): item for item in whole_lines(path)}.values()
-    retrieval, generation = ([item for item in last if item["part"] == part] for part in (RETRIEVAL, GENERATION))
-    tokens, sentences = (sum(item[name] for item in generation) for name in ("tokens", "sentences"))
-    seconds = (sum(item["seconds"] for item in items) for items in (retrieval, generation))
-    return Times(*seconds, tokens, sentences)
+def read_times(path: Path) -> dict[str, Counter[str]]:
+    """The sums of seconds, sentences and tokens of retrieval (prompts are built in it) and of generation. What an
+    interrupted run measured twice counts once, by its last time."""
+    last = {(item.pop("part"), item.pop("batch")): item for item in whole_lines(path)}
+    sums: dict[str, Counter[str]] = {RETRIEVAL: Counter(), GENERATION: Counter()}
+    for (part, _), item in last.items():
+        sums[part].update(item)
+    return sums
 
 
 def read_facts(path: Path) -> dict[str, Any]:

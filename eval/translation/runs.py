@@ -55,10 +55,7 @@ SAME = ("max_new_tokens", "versions")
 
 
 def translate_run(run: Run, suite: Suite, models: Models, bar: Any, restart: bool = False, show: bool = True) -> None:
-    """Translate what is missing of a run and write its facts; `bar` is told of every sentence.
-
-    The missing sentences are retrieved for in one call, and each record is kept as soon as it is there.
-    """
+    """Translate what is missing of a run and write its facts; `bar` is told of every sentence."""
     path, count = run.file(RECORDS), len(run.part.sources)
     path.parent.mkdir(parents=True, exist_ok=True)
     translator = open_translator(run, suite, models, show)
@@ -192,9 +189,9 @@ def _write_facts(run: Run, suite: Suite, translator: Translator, settings: Mappi
         "index": {name: index[name] for name in ("retriever", "sentences", "units") if name in index},
         "versions": settings["versions"],
         "device": {"name": "server" if device is None else str(device.type), "threads": torch.get_num_threads()},
-        "seconds": {"retrieval": times.retrieval, "generation": times.generation},
-        "tokens": times.tokens,
-        "taken_over": len(records) - times.sentences,
+        "seconds": {part: sums["seconds"] for part, sums in times.items()},
+        "tokens": times[GENERATION]["tokens"],
+        "taken_over": len(records) - times[GENERATION]["sentences"],
         "outputs": outputs_sha256(records),
     }
     write_whole(run.file(FACTS), json.dumps(facts, ensure_ascii=False, indent=1) + "\n")

@@ -22,6 +22,7 @@ from eval.translation.__main__ import main
 from eval.translation.records import (
     COMMANDS,
     FACTS,
+    GENERATION,
     RECORDS,
     SCORES,
     TIMES,
@@ -96,9 +97,9 @@ def test_records_hold_what_a_report_needs(runs: Path) -> None:
         assert len({r.line for r in records}) == 9
         assert facts["sample"]["sentences"] == 9 and facts["sample"]["available"] == 12
         assert facts["tokens"] == sum(r.completion.tokens for r in records) > 0
-        times = read_times(runs / system / f"de-en{TIMES}")
-        assert (times.sentences, times.tokens) == (9, facts["tokens"])
-        assert facts["seconds"]["generation"] == times.generation > 0
+        generation = read_times(runs / system / f"de-en{TIMES}")[GENERATION]
+        assert (generation["sentences"], generation["tokens"]) == (9, facts["tokens"])
+        assert facts["seconds"]["generation"] == generation["seconds"] > 0
         for r in records:
             assert r.completion.tokens <= 12
             assert r.text == r.source if not r.translation.ok else r.text.strip() in r.completion.text
@@ -223,7 +224,7 @@ def test_a_killed_run_goes_on_with_equal_bytes(runs: Path, command: list[str], t
     assert (len(asked), retrieved) == (1, [1])  # the sentence that was not kept
     assert not path.with_suffix(JOURNAL).exists()
     assert path.read_bytes() == whole.read_bytes()
-    assert read_times(path.with_suffix(".times.jsonl")).sentences == 9
+    assert read_times(path.with_suffix(".times.jsonl"))[GENERATION]["sentences"] == 9
 
 
 def test_models_are_loaded_once(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,7 +423,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="to its end"):
         read_facts(tmp_path / "none.json")
     (tmp_path / "x.times.jsonl").write_text('{"part": "retrieval", "batch": 0, "seconds": 2.5, "senten')
-    assert read_times(tmp_path / "x.times.jsonl").retrieval == 0
+    assert not read_times(tmp_path / "x.times.jsonl")["retrieval"]
 
 
 def test_packed_hints_come_back(runs: Path) -> None:
