@@ -1,9 +1,8 @@
-"""Metrics by name; a new one is a line in `METRICS`."""
+"""Metrics by name; a new one is a line in `open_metrics`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from eval.metrics.bertscore import BertScore
@@ -13,34 +12,26 @@ from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Metric
 
-
-@dataclass(frozen=True)
-class MetricSettings:
-    """The settings of BERTScore (see `BertScore`) and the files of COMET scores."""
-
-    bertscore_model: str = DEFAULT_ENCODER
-    bertscore_layer: int | None = None
-    bertscore_baselines: Path | None = None
-    comet_scores: tuple[Path, ...] = ()
+METRICS = ("bleu", "chrf", "chrf++", "bertscore", "comet")
+DEFAULT_METRICS = METRICS[:3]
 
 
-METRICS: Mapping[str, Callable[[MetricSettings, str], Metric]] = {
-    "bleu": lambda settings, target: open_bleu(target),
-    "chrf": lambda settings, target: open_chrf(),
-    "chrf++": lambda settings, target: open_chrf(word_order=2),
-    "bertscore": lambda settings, target: BertScore(
-        settings.bertscore_model, settings.bertscore_layer, settings.bertscore_baselines, target
-    ),
-    "comet": lambda settings, target: Comet(settings.comet_scores),
-}
-"""Makes the metric for translations into a language."""
-
-DEFAULT_METRICS = ("bleu", "chrf", "chrf++")
-
-
-def open_metrics(names: Sequence[str], settings: MetricSettings, target: str) -> list[Metric]:
-    """The metrics of those names for a target language; raises UserError for an unknown one."""
+def open_metrics(
+    names: Sequence[str],
+    target: str,
+    bertscore: tuple[str, int | None, Path | None] = (DEFAULT_ENCODER, None, None),
+    comet: Sequence[Path] = (),
+) -> list[Metric]:
+    """The metrics of those names for a target language; `bertscore` are its model, layer and baselines (see
+    `BertScore`), `comet` its files of scores. Raises UserError for an unknown one."""
+    makers: dict[str, Callable[[], Metric]] = {
+        "bleu": lambda: open_bleu(target),
+        "chrf": open_chrf,
+        "chrf++": lambda: open_chrf(word_order=2),
+        "bertscore": lambda: BertScore(*bertscore, target),
+        "comet": lambda: Comet(comet),
+    }
     for name in names:
-        if name not in METRICS:
+        if name not in makers:
             raise UserError(f"unknown metric {name!r}: choose from {', '.join(METRICS)}")
-    return [METRICS[name](settings, target) for name in names]
+    return [makers[name]() for name in names]

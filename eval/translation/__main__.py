@@ -19,13 +19,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from eval.data.suites import FOLDERS, SAMPLE, SEED, Part, Suite, open_suite
-from eval.metrics import DEFAULT_METRICS, METRICS, MetricSettings, open_metrics
+from eval.metrics import DEFAULT_METRICS, METRICS, open_metrics
 from eval.translation.records import (
     FACTS,
     RECORDS,
@@ -66,13 +67,12 @@ def evaluate(options: argparse.Namespace) -> int:
     suite = open_suite(options.suite, options.data, options.src, options.tgt, options.columns)
     systems = read_systems(options.config, options.systems)
     directions = suite.chosen(options.directions)
-    names = options.metrics.split(",")
     bertscore = (options.bertscore_model, options.bertscore_layer, options.bertscore_baselines)
-    settings = MetricSettings(*bertscore, comet_scores=tuple(options.comet))
+    metrics_for = partial(open_metrics, options.metrics.split(","), bertscore=bertscore, comet=options.comet)
     if not options.score_only:
         check_at(systems, directions)
         for target in sorted({target for _, target in directions}):  # what cannot be scored is told before the hours
-            open_metrics(names, settings, target)
+            metrics_for(target)
     limit = options.limit or (QUICK_LIMIT if suite.quick else None)
     folder = options.output or Path(f"runs/{Path(suite.name).stem}-{limit or 'all'}")
     parts = [suite.part(*direction, limit, options.seed) for direction in directions]
@@ -84,7 +84,7 @@ def evaluate(options: argparse.Namespace) -> int:
     elif missing := [f"{own.system.name} {own.part.name}" for own in runs if not own.file(FACTS).is_file()]:
         raise UserError(f"{len(missing)} runs are not finished ({missing[0]}): run the command without --score-only")
     try:
-        scores = _score(runs, names, settings, not options.quiet)
+        scores = _score(runs, metrics_for, not options.quiet)
     except UserError:
         if not options.score_only:  # what was translated took its time
             note_command(folder, command_of(options), time.perf_counter() - begin)
@@ -107,7 +107,7 @@ def _translate(runs: Sequence[Run], suite: Suite, options: argparse.Namespace) -
             raise SystemExit(INTERRUPTED) from None
 
 
-def _score(runs: Sequence[Run], names: Sequence[str], settings: MetricSettings, show: bool) -> Scores:
+def _score(runs: Sequence[Run], metrics_for: Callable[[str], list[Metric]], show: bool) -> Scores:
     """The scores of all runs; target language by target language, since metrics are opened for one."""
     scores: dict[tuple[str, str, str], float] = {}
     metrics: dict[str, list[Metric]] = {}
@@ -115,7 +115,7 @@ def _score(runs: Sequence[Run], names: Sequence[str], settings: MetricSettings, 
         for own in sorted(runs, key=lambda own: own.part.target):
             target = own.part.target
             if target not in metrics:
-                metrics = {target: open_metrics(names, settings, target)}
+                metrics = {target: metrics_for(target)}
             for scored in score_run(own.file(SCORES), *_outputs(own), metrics[target]):
                 scores[own.system.name, own.part.name, scored.name] = scored.corpus
             bar.update(1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from eval.metrics import MetricSettings, open_metrics
+from eval.metrics import open_metrics
 from eval.metrics.bertscore import BertScore, read_baseline
 from eval.metrics.comet import Comet
 from eval.metrics.formulas import FORMULAS
@@ -27,7 +27,7 @@ corpora = st.lists(st.tuples(words.map(" ".join), words.filter(bool).map(" ".joi
 
 
 def score(name: str, hypotheses: list[str], references: list[str], target: str = "de") -> Scored:
-    (metric,) = open_metrics([name], MetricSettings(), target)
+    (metric,) = open_metrics([name], target)
     statistics = metric.statistics([""] * len(hypotheses), hypotheses, references)
     return Scored(metric.name, metric.signature, metric.formula, statistics)
 
@@ -75,7 +75,7 @@ def test_chinese_has_its_own_tokenizer() -> None:
 @pytest.mark.parametrize(("code", "name"), [("ja", "Japanese"), ("ko", "Korean")])
 def test_tokenizers_that_are_not_installed_are_named(code: str, name: str) -> None:
     with pytest.raises(UserError, match=rf"BLEU of {name} .*sacrebleu\[{code}\]") as caught:
-        open_metrics(["bleu"], MetricSettings(), code)
+        open_metrics(["bleu"], code)
     assert "\n" not in str(caught.value)
 
 
@@ -87,7 +87,7 @@ def test_a_mean_is_a_mean() -> None:
 
 def test_unknown_metrics_are_named() -> None:
     with pytest.raises(UserError, match="'meteor'"):
-        open_metrics(["bleu", "meteor"], MetricSettings(), "de")
+        open_metrics(["bleu", "meteor"], "de")
 
 
 HYPOTHESES = ["The dog sleeps.", "A cat and two mice", "same text", " ", "word " * 90]
