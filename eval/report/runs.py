@@ -126,8 +126,8 @@ class Runs:
                     ours = [run for run in self.of(system) if run.direction in names and self.baseline_of(run)]
                     theirs = [self.by_place[self.baseline, run.direction] for run in ours]
                     if ours:
-                        rows = ([run.scores[metric].statistics for run in side] for side in (ours, theirs))
-                        made[system, names, metric] = compare(*rows, ours[0].scores[metric].formula)
+                        rows, other = ([run.scores[metric].statistics for run in side] for side in (ours, theirs))
+                        made[system, names, metric] = compare(rows, other, ours[0].scores[metric].formula)
         return made
 
     def comparison(self, system: str, directions: Sequence[str], metric: str) -> Comparison | None:

@@ -195,7 +195,7 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
     def placed(text: str) -> str:
         return str(path.parent / Path(text).expanduser()) if text and text not in (DEFAULT_ADAPTER, NONE) else text
 
-    places = {key: placed(getattr(system, key)) for key in ("index", "plain_adapter")}
+    places: dict[str, Any] = {key: placed(getattr(system, key)) for key in ("index", "plain_adapter")}
     for key in ("llm", "encoder", "align_encoder"):  # names unless there is such a folder
         text = getattr(system, key)
         if text and (text.startswith(".") or (path.parent / text).is_dir()):

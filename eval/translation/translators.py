@@ -135,7 +135,11 @@ class Adjusted:
     def __init__(self, retriever: Retriever, more: Mapping[str, Any], retrieve: Retrieve) -> None:
         self.name, self.unit = retriever.name, retriever.unit
         self.settings: Mapping[str, Any] = {**retriever.settings, **more}
-        self.retrieve = retrieve
+        self._retrieve = retrieve
+
+    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
+        """For each sentence its hints."""
+        return self._retrieve(sentences)
 
 
 def with_shuffled(retriever: Retriever, seed: int) -> Adjusted:
