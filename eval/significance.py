@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
@@ -75,11 +76,15 @@ def compare(
     for ours, theirs in zip(system, baseline, strict=True):
         if ours.shape[-2:] != theirs.shape[-2:]:
             raise ValueError(f"statistics of shapes {ours.shape} and {theirs.shape} are not of the same units")
-    how = FORMULAS[formula] if isinstance(formula, str) else formula
-    sums, other_sums = _summed(system, clusters), _summed(baseline, clusters)
-    drawn = resampled(sums, how, resamples, seed, 1) - resampled(other_sums, how, resamples, seed, 2)
-    p = _share(np.abs(exchanged(sums, other_sums, how, trials, seed)), abs(_mean_gap(sums, other_sums, how)))
-    return Comparison(*_ends(_value(sums, how) - _value(other_sums, how), drawn), p)
+    formula = FORMULAS[formula] if isinstance(formula, str) else formula
+    sums, others = _summed(system, clusters), _summed(baseline, clusters)
+    drawn = resampled(sums, formula, resamples, seed, 1) - resampled(others, formula, resamples, seed, 2)
+    value = _score(sums, formula) - _score(others, formula)
+    means, other_means = ([own.mean(axis=0, keepdims=True) for own in side] for side in (sums, others))
+    gap = abs(_score(means, formula) - _score(other_means, formula))
+    gaps = np.abs(exchanged(means, other_means, formula, trials, seed))
+    p = float((np.sum(gaps >= gap - TINY) + 1) / (len(gaps) + 1))  # the gap itself counts too: p is never 0
+    return Comparison(value, *_ends(drawn), p)
 
 
 def interval(
@@ -90,19 +95,18 @@ def interval(
     seed: int = SEED,
 ) -> Interval:
     """The score of one system, averaged over sets, with its interval; arguments as those of `compare`."""
-    how = FORMULAS[formula] if isinstance(formula, str) else formula
+    formula = FORMULAS[formula] if isinstance(formula, str) else formula
     sums = _summed(system, clusters)
-    return Interval(*_ends(_value(sums, how), resampled(sums, how, resamples, seed, 1)))
+    return Interval(_score(sums, formula), *_ends(resampled(sums, formula, resamples, seed, 1)))
 
 
 def holm(family: Mapping[Key, float]) -> dict[Key, float]:
     """The p-values of a family of comparisons, corrected for their number: the smallest times the number of all, the
     next one times one less, and so on, at most 1 and never below a smaller one's."""
-    made: dict[Key, float] = {}
-    least = 0.0
-    for place, (name, p) in enumerate(sorted(family.items(), key=lambda item: item[1])):
-        made[name] = least = max(least, min(1.0, p * (len(family) - place)))
-    return {name: made[name] for name in family}
+    ascending = sorted(family, key=lambda name: family[name])
+    products = [min(1.0, family[name] * (len(family) - rank)) for rank, name in enumerate(ascending)]
+    corrected = dict(zip(ascending, accumulate(products, max), strict=True))
+    return {name: corrected[name] for name in family}
 
 
 def resampled(sums: Sequence[Rows], formula: Formula, resamples: int, seed: int, side: int) -> Rows:
@@ -114,34 +118,31 @@ def resampled(sums: Sequence[Rows], formula: Formula, resamples: int, seed: int,
     trainings, count = sums[0].shape[:2]
     picked = np.random.default_rng([seed, side]).multinomial(trainings, [1 / trainings] * trainings, resamples)
     rng, begin = np.random.default_rng(seed), 0
-    made = np.zeros(resamples)
+    scores = np.zeros(resamples)
     for size in _blocks(resamples, count):
         drawn = rng.choice(count, size=(size, count), replace=True)
         weights = np.stack([np.bincount(row, minlength=count) for row in drawn]).astype(np.float64)
-        share = picked[begin : begin + size] / trainings
+        shares = picked[begin : begin + size] / trainings
         for own in sums:
-            scores = np.stack([formula.corpus(weights @ training) for training in own], axis=1)
-            made[begin : begin + size] += (scores * share).sum(axis=1) / len(sums)
+            by_training = np.stack([formula.corpus(weights @ training) for training in own], axis=1)
+            scores[begin : begin + size] += (by_training * shares).sum(axis=1) / len(sums)
         begin += size
-    return made
+    return scores
 
 
 def exchanged(ours: Sequence[Rows], theirs: Sequence[Rows], formula: Formula, trials: int, seed: int) -> Rows:
-    """Differences (trials,) when the two outputs for a cluster are exchanged by chance.
-
-    Several trainings count by the mean of their statistics.
-    """
-    pairs = [(own.mean(axis=0), other.mean(axis=0)) for own, other in zip(ours, theirs, strict=True)]
-    count, rng = len(pairs[0][0]), np.random.default_rng(seed)
-    made = []
+    """Differences (trials,) when the two outputs for a cluster are exchanged by chance; of each set the sums of one
+    training, (1, clusters, statistics)."""
+    count, rng = ours[0].shape[1], np.random.default_rng(seed)
+    differences = []
     for size in _blocks(trials, count):
         swapped = rng.integers(2, size=(size, count), dtype=bool).astype(np.float64)
         gaps = np.zeros(size)
-        for own, other in pairs:
+        for (own,), (other,) in zip(ours, theirs, strict=True):
             moved = swapped @ (other - own)
             gaps += formula.corpus(own.sum(0) + moved) - formula.corpus(other.sum(0) - moved)
-        made.append(gaps / len(pairs))
-    return np.concatenate(made)
+        differences.append(gaps / len(ours))
+    return np.concatenate(differences)
 
 
 def _summed(sets: Sequence[Rows], clusters: Sequence[Clusters] | None) -> list[Rows]:
@@ -153,13 +154,13 @@ def _summed(sets: Sequence[Rows], clusters: Sequence[Clusters] | None) -> list[R
     if [len(own) for own in names] != [own.shape[1] for own in rows]:
         raise ValueError("the clusters are not those of the units")
     known, numbers = np.unique(np.concatenate(names), return_inverse=True)
-    made = []
-    for own, places in zip(rows, np.split(numbers, np.cumsum([len(own) for own in names])[:-1]), strict=True):
+    summed = []
+    for own, columns in zip(rows, np.split(numbers, np.cumsum([len(own) for own in names])[:-1]), strict=True):
         sums = np.zeros((own.shape[0], len(known), own.shape[2]))
-        for training, rows_of_one in zip(sums, own, strict=True):
-            np.add.at(training, places, rows_of_one)
-        made.append(sums)
-    return made
+        for training, units in zip(sums, own, strict=True):
+            np.add.at(training, columns, units)
+        summed.append(sums)
+    return summed
 
 
 def _blocks(count: int, width: int) -> Iterator[int]:
@@ -169,23 +170,11 @@ def _blocks(count: int, width: int) -> Iterator[int]:
     return (min(most, count - begin) for begin in range(0, count, most))
 
 
-def _value(sums: Sequence[Rows], formula: Formula) -> float:
+def _score(sums: Sequence[Rows], formula: Formula) -> float:
     """The mean over sets of the mean score over trainings."""
     return float(np.mean([formula.corpus(own.sum(axis=1)).mean() for own in sums]))
 
 
-def _mean_gap(ours: Sequence[Rows], theirs: Sequence[Rows], formula: Formula) -> float:
-    """The difference that `exchanged` gives without an exchange."""
-    return _value([own.mean(axis=0)[None] for own in ours], formula) - _value(
-        [own.mean(axis=0)[None] for own in theirs], formula
-    )
-
-
-def _ends(value: float, drawn: Rows) -> tuple[float, float, float]:
+def _ends(drawn: Rows) -> tuple[float, float]:
     low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
-    return value, low, high
-
-
-def _share(values: Rows, value: float) -> float:
-    """The share of values that are not below another one, itself counted among them, so that it is never 0."""
-    return float((np.sum(values >= value - TINY) + 1) / (len(values) + 1))
+    return low, high

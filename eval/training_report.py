@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from eval.report.blocks import markdown_table
 from rag_mt.base.console import OK, Parser, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import write_whole
 from rag_mt.models.adapters import seen_before
 
 NOT_SETTINGS = ("evaluate_every", "checkpoint_every")
@@ -36,44 +36,33 @@ Runs = Mapping[str, Mapping[str, Any]]
 def phrase_table(runs: Runs) -> str:
     """A Markdown table of phrase models, a row per run."""
     first = next(iter(runs.values()))
-    languages = [name for name in first["curve"][-1] if name.endswith("-en")]
-    heads = ["run", "set otherwise", "pairs seen", "minutes", *languages, "average", "change", "segmentation AUC"]
+    base = first["curve"][-1]
+    languages = [name for name in base if name.endswith("-en")]
+    head = ["run", "set otherwise", "pairs seen", "minutes", *languages, "average", "change", "segmentation AUC"]
     rows = []
     for name, own in runs.items():
         last = own["curve"][-1]
-        scores = [f"{last[language]:.1f}" if language in last else "" for language in languages]
-        change = "" if own is first else f"{round(last['average'] - first['curve'][-1]['average'], 1) + 0.0:+.1f}"
-        rows.append(
-            [
-                name,
-                changes(flat(first["settings"]), flat(own["settings"])),
-                f"{own['sentence_pairs_seen']:,}",
-                f"{own['training_seconds'] / 60:.1f}",
-                *scores,
-                f"{last['average']:.1f}",
-                change,
-                f"{last['segmentation_auc']:.1f}",
-            ]
-        )
-    return markdown_table(heads, rows) + "\n"
+        changed = changes(flat(first["settings"]), flat(own["settings"]))
+        seen, minutes = f"{own['sentence_pairs_seen']:,}", f"{own['training_seconds'] / 60:.1f}"
+        scores = [f"{last[language]:.1f}" if language in last else "" for language in (*languages, "average")]
+        change = "" if own is first else f"{round(last['average'] - base['average'], 1) + 0.0:+.1f}"
+        rows.append([name, changed, seen, minutes, *scores, change, f"{last['segmentation_auc']:.1f}"])
+    return markdown_table(head, rows)
 
 
 def adapter_table(runs: Runs) -> str:
     """A Markdown table of adapters, a row per evaluation; pairs seen and minutes include those of the runs that one
     began with. Raises UserError for a run without development losses."""
-    heads = ["run", "pairs seen", "minutes", "training loss", "dev loss", "by direction"]
-    return markdown_table(heads, list(_adapter_rows(runs))) + "\n"
-
-
-def _adapter_rows(runs: Runs) -> Iterator[list[str]]:
+    rows = []
     for name, own in runs.items():
         if "dev" not in own["curve"][0]:
             raise UserError(f"adapter {name} was trained without development examples: train it with --dev DEV.jsonl")
         pairs, seconds = seen_before(own.get("started_from"))
         for point in own["curve"]:
             directions = ", ".join(f"{key} {point[key]:.2f}" for key in sorted(point) if "-" in key)
-            seen, minutes = pairs + point["pairs"], (seconds + point["seconds"]) / 60
-            yield [name, f"{seen:,}", f"{minutes:.0f}", f"{point['loss']:.3f}", f"{point['dev']:.3f}", directions]
+            seen, minutes = f"{pairs + point['pairs']:,}", f"{(seconds + point['seconds']) / 60:.0f}"
+            rows.append([name, seen, minutes, f"{point['loss']:.3f}", f"{point['dev']:.3f}", directions])
+    return markdown_table(["run", "pairs seen", "minutes", "training loss", "dev loss", "by direction"], rows)
 
 
 def changes(base: Mapping[str, Any], own: Mapping[str, Any]) -> str:
@@ -88,7 +77,7 @@ def flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {f"{section}.{name}": value for section, own in settings.items() for name, value in own.items()}
 
 
-def read_runs(folders: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def read_runs(folders: Sequence[str]) -> Runs:
     """The `training.json` of each folder, by the folders' names.
 
     Raises UserError for a folder without one or without a score, and for two of the same name.
@@ -121,11 +110,10 @@ def table(runs: Runs) -> str:
 
 def report(options: argparse.Namespace) -> int:
     """Print the table and maybe write it."""
-    text = table(read_runs(options.runs))
+    text = table(read_runs(options.runs)) + "\n"
     print(text, end="")
     if options.output:
-        with whole_file(Path(options.output)) as path:
-            path.write_text(text, encoding="utf-8")
+        write_whole(Path(options.output), text)
     return OK
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from rag_mt.base.errors import UserError
 from rag_mt.text.words import word_spans
-from retrievers.encoders.alignment import Links, Method, alignable
+from retrievers.encoders.alignment import Aligner, Links, Method, alignable
 
 PROGRAM = "eflomal-align"
 TokenLinks = frozenset[tuple[int, int]]

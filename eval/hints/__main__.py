@@ -13,8 +13,8 @@ A hint is right if its content words have the same lemmas as the reference's wor
 eflomal, `XX-en.dev.jsonl`), strict if it is that very surface, partly right if at least half of its content lemmas are
 among theirs. Other wordings count as wrong, so that precision is understated.
 
---segmentation ngrams asks for all spans of up to four words instead of the segmentation's phrases; --retriever phrases
-is the untrained baseline (with an INDEX of its own). Their confidence is fitted on half A in the same run.
+--segmentation ngrams asks for all spans of up to four words instead of the segmentation's phrases; their confidence is
+fitted on half A in the same run.
 """
 
 from __future__ import annotations
@@ -23,111 +23,80 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eval.hints.coverage import COVERAGES, LEVELS, Judged, Line, by_coverage, by_level, joined
-from eval.hints.systems import (
-    CONDITIONS,
-    OTHERS,
-    Development,
-    System,
-    development,
-    judged_answers,
-    reference_index,
-)
-from eval.hints.verdicts import RIGHT
+from eval.hints.conditions import CONDITIONS, OTHERS, development, judged_answers
+from eval.hints.verdicts import COVERAGES, LEVELS, RIGHT, Judged, Line, by_coverage, by_level, joined
 from eval.report.blocks import markdown_table
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run, share
 from rag_mt.base.defaults import DEFAULT_PHRASE_MODEL
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import WMT16, base_code
-from rag_mt.base.paths import whole_file
-from rag_mt.base.types import Floats
+from rag_mt.base.paths import write_whole
 from retrievers.ccpr.confidence import CHANCE, FEATURES, Confidence, fit_confidence
+from retrievers.ccpr.model import open_phrase_encoder
 from retrievers.ccpr.retriever import Answers, CcprUnits
 from retrievers.index.search import Index, open_index
-from retrievers.registry import confidence_for, encoder_for, maker_for
-from retrievers.units.unit import NgramUnits
+from retrievers.registry import confidence_for
 
-Found = dict[str, dict[str, tuple[Answers, Judged]]]
-"""By language and condition."""
+Hints = Mapping[str, Mapping[str, tuple[Answers, Judged]]]
+"""All possible hints by language and condition."""
 
 
 def evaluate(options: argparse.Namespace) -> int:
     """Fit or judge."""
-    system, index = open_system(options)
+    maker = CcprUnits(open_phrase_encoder(options.model or DEFAULT_PHRASE_MODEL, options.device, options.dtype))
+    index = open_index(options.index, maker.settings)
     if options.fit:
-        found = collect(options, system, index, "A")
-        confidence = fitted(found, _features(system), options, index)
-        confidence.save(Path(options.fit))
+        hints = collect(options, maker, index, "A")
+        confidence = fitted(hints, options, index)
+        confidence.save(options.fit)
         note(f"{options.fit}: fitted on {confidence.fitted['examples']} hits, minimum {confidence.minimum:g}")
-        _print_weights(confidence)
-        report(found, confidence, options, "half A, on which the model was fitted")
+        weights = sorted(zip(confidence.features, confidence.weights, strict=True), key=lambda pair: -abs(pair[1]))
+        rows = [[name, f"{weight:+.3f}"] for name, weight in weights]
+        print(markdown_table(["feature", "weight per standard deviation"], rows) + "\n")
+        report(hints, confidence, options, "half A, on which the model was fitted")
         return OK
-    stored = confidence_for(system.maker.encoder, index.folder) if system.segmentation == "learned" else None
+    stored = confidence_for(maker.encoder, index.folder) if options.segmentation == "learned" else None
     if stored is None:
         note("no confidence model is stored for this system: fitting one on half A")
-        stored = fitted(collect(options, system, index, "A"), _features(system), options, index)
-    report(collect(options, system, index, "B"), stored, options, "half B")
+        stored = fitted(collect(options, maker, index, "A"), options, index)
+    report(collect(options, maker, index, "B"), stored, options, "half B")
     return OK
 
 
-def open_system(options: argparse.Namespace) -> tuple[System, Index]:
-    """The system to measure and its index."""
-    if options.retriever == "phrases" and options.segmentation != "ngrams":
-        options.segmentation = "ngrams"
-    encoder = encoder_for(options.retriever, options.model or None, options.device, options.dtype)
-    maker = maker_for(options.retriever, encoder)
-    if not isinstance(maker, CcprUnits | NgramUnits):
-        raise UserError(f"retriever {options.retriever!r} finds no phrases: choose ccpr or phrases")
-    return System(maker, options.segmentation), open_index(Path(options.index), maker.settings)
-
-
-def _features(system: System) -> tuple[str, ...]:
-    return FEATURES if system.segmentation == "learned" else tuple(name for name in FEATURES if name != CHANCE)
-
-
-def _halves(options: argparse.Namespace, index: Index, half: str) -> list[Development]:
-    """The development data of all languages that fit to the index."""
+def collect(options: argparse.Namespace, maker: CcprUnits, index: Index, half: str) -> Hints:
+    """All possible hints for the sentences of a half, judged, of all languages that fit to the index."""
     target = base_code(index.manifest.language)
-    wanted = options.languages.split(",") if options.languages else list(WMT16)
-    if unknown := set(wanted) - set(WMT16):
+    languages = options.languages.split(",") if options.languages else list(WMT16)
+    if unknown := set(languages) - set(WMT16):
         raise UserError(f"there is no development data of {', '.join(sorted(unknown))}: choose {', '.join(WMT16)}")
-    if target != "en":
-        wanted = [code for code in wanted if code == target]
-    if not wanted:
+    if target != "en" and target not in languages:
         raise UserError(f"index {index.folder} holds {target!r} text, which no development data translates into")
-    data, pairs = Path(options.data), Path(options.pairs)
-    return [development(data, pairs, code, half, options.limit, target != "en") for code in wanted]
+    hints = {}
+    for code in languages if target == "en" else [target]:
+        data = development(options.data, options.pairs, code, half, options.limit, target != "en")
+        note(f"{code}: {len(data.sources)} sentences of half {half}")
+        hints[code] = judged_answers(data, maker, options.segmentation, index, options.conditions)
+    return hints
 
 
-def collect(options: argparse.Namespace, system: System, index: Index, half: str) -> Found:
-    """All possible hints for the sentences of a half, judged."""
-    found: Found = {}
-    for own in _halves(options, index, half):
-        note(f"{own.language}: {len(own.sources)} sentences of half {half}")
-        with reference_index(own, system, index) as references:
-            found[own.language] = judged_answers(own, system, index, references, options.conditions)
-    return found
-
-
-def fitted(found: Found, features: Sequence[str], options: argparse.Namespace, index: Index) -> Confidence:
+def fitted(hints: Hints, options: argparse.Namespace, index: Index) -> Confidence:
     """The confidence model of all hits that were judged."""
-    every = [made for own in found.values() for made in own.values()]
-    table = {name: np.concatenate([answers.features[name] for answers, _ in every]) for name in features}
-    unlike = np.concatenate([answers.unlike for answers, _ in every])
-    right = np.concatenate([judged.verdicts >= RIGHT for _, judged in every])
+    features = [name for name in FEATURES if name != CHANCE or options.segmentation == "learned"]
+    every = [pair for own in hints.values() for pair in own.values()]
     # Hits with other numbers are never shown: they teach nothing.
-    table, right = {name: own[~unlike] for name, own in table.items()}, right[~unlike]
+    like = ~np.concatenate([answers.unlike for answers, _ in every])
+    table = {name: np.concatenate([answers.features[name] for answers, _ in every])[like] for name in features}
+    right = np.concatenate([judged.verdicts >= RIGHT for _, judged in every])[like]
     about: dict[str, Any] = {
-        "languages": sorted(found),
+        "languages": sorted(hints),
         "half": "A",
-        "sentences": sum(next(iter(own.values()))[1].sentences for own in found.values()),
-        "conditions": list(next(iter(found.values()))),
+        "sentences": sum(next(iter(own.values()))[1].sentences for own in hints.values()),
+        "conditions": list(next(iter(hints.values()))),
         "examples": len(right),
         "right": round(float(right.mean()), 4),
         "penalty": options.penalty,
@@ -136,90 +105,65 @@ def fitted(found: Found, features: Sequence[str], options: argparse.Namespace, i
     return fit_confidence(table, right, features, minimum=options.minimum, penalty=options.penalty, fitted=about)
 
 
-def pooled(found: Found, condition: str, confidence: Confidence) -> tuple[Judged, Floats]:
-    """The hints of all languages in a condition with the confidence in them."""
-    parts = [own[condition] for own in found.values()]
-    trust = np.concatenate([confidence.of(answers.features, answers.unlike) for answers, _ in parts])
-    return joined([judged for _, judged in parts]), trust
-
-
-def report(found: Found, confidence: Confidence, options: argparse.Namespace, data: str) -> None:
+def report(hints: Hints, confidence: Confidence, options: argparse.Namespace, data: str) -> None:
     """Print the tables, and write them as JSON if asked to."""
-    name = f"{options.retriever}, {options.segmentation} segmentation"
+    name = f"ccpr, {options.segmentation} segmentation"
     print(f"# Hints of {name}, {options.model or 'its default model'}, {data}\n")
     print(f"Least confidence of hints that are shown by default: {confidence.minimum:g}\n")
     rows: list[dict[str, Any]] = []
+    levels = sorted({*LEVELS, confidence.minimum})
+    groups = {"all": list(hints)} | ({code: [code] for code in hints} if len(hints) > 1 else {})
     for condition in options.conditions:
-        groups: dict[str, Found] = {"all": found}
-        groups |= {code: {code: own} for code, own in found.items()} if len(found) > 1 else {}
-        for group, own in groups.items():
-            judged, trust = pooled(own, condition, confidence)
-            scores = np.concatenate([made[condition][0].features["score"] for made in own.values()])
+        for group, codes in groups.items():
+            answers, parts = zip(*(hints[code][condition] for code in codes), strict=True)
+            judged = joined(parts)
+            trust = np.concatenate([confidence.of(own.features, own.unlike) for own in answers])
+            scores = np.concatenate([own.features["score"] for own in answers])
             print(f"## {condition}, {group}: {judged.sentences} sentences, {len(judged.verdicts)} phrases asked\n")
-            levels = sorted({*LEVELS, confidence.minimum})
-            tables: Mapping[str, tuple[Sequence[float], Sequence[Line | None]]] = {
-                "confidence": (levels, by_level(judged, trust, levels)),
-                "content by confidence": (COVERAGES, by_coverage(judged, trust)),
-                "content by score": (COVERAGES, by_coverage(judged, scores)),
-            }
-            for kind, (values, lines) in tables.items():
-                print(table(kind, values, lines))
-                rows += [
-                    {"condition": condition, "language": group, "by": kind, "value": value, **asdict(own_line)}
-                    for value, own_line in zip(values, lines, strict=True)
-                    if own_line is not None
-                ]
+            for kind, values, lines in (
+                ("confidence", levels, by_level(judged, trust, levels)),
+                ("content by confidence", COVERAGES, by_coverage(judged, trust, COVERAGES)),
+                ("content by score", COVERAGES, by_coverage(judged, scores, COVERAGES)),
+            ):
+                known = {value: line for value, line in zip(values, lines, strict=True) if line is not None}
+                print(table(kind, known))
+                about = {"condition": condition, "language": group, "by": kind}
+                rows += [about | {"value": value} | line for value, line in known.items()]
     if options.output:
         facts = {"system": name, "data": data, "minimum": confidence.minimum, "fitted": dict(confidence.fitted)}
         text = json.dumps({**facts, "rows": rows}, indent=1, ensure_ascii=False)
-        with whole_file(Path(options.output)) as path:
-            path.write_text(text + "\n", encoding="utf-8")
+        write_whole(options.output, text + "\n")
 
 
-def table(kind: str, values: Sequence[float], lines: Sequence[Line | None]) -> str:
+def table(kind: str, lines: Mapping[float, Line]) -> str:
     """A Markdown table: one row per value of confidence or coverage."""
-    names = ("hints/sentence", "sentences", "content", "strict", "right", "partly", "wrong")
+    names = ("sentences", "content", "strict", "right", "partly", "wrong")
     rows = []
-    for value, own in zip(values, lines, strict=True):
-        if own is None:
-            continue
-        shares = (own.sentences, own.content, own.strict, own.right, own.partly, own.wrong)
-        cells = [f"{own.hints:.2f}", *("" if share is None else f"{share:.1%}" for share in shares)]
-        rows.append([f"{value:g}", *cells])
-    return markdown_table([kind, *names], rows) + "\n"
-
-
-def _print_weights(confidence: Confidence) -> None:
-    weights = sorted(zip(confidence.features, confidence.weights, strict=True), key=lambda p: -abs(p[1]))
-    rows = [[name, f"{weight:+.3f}"] for name, weight in weights]
-    print(markdown_table(["feature", "weight per standard deviation"], rows) + "\n")
+    for value, line in lines.items():
+        shares = [line[name] for name in names]
+        cells = ["" if share is None else f"{share:.1%}" for share in shares]
+        rows.append([f"{value:g}", f"{line['hints']:.2f}", *cells])
+    return markdown_table([kind, "hints/sentence", *names], rows) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(prog="python -m eval.hints", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder with dev/XX-en.tsv")
-    parser.add_argument(
-        "--pairs", required=True, metavar="DIR", help="output of `python -m finetune.ccpr.pairs`: XX-en.dev.jsonl"
-    )
-    parser.add_argument("--index", required=True, metavar="DIR", help="index of text that is not development data")
-    parser.add_argument("--model", metavar="NAME", help=f"phrase model or encoder (default: {DEFAULT_PHRASE_MODEL})")
-    parser.add_argument("--retriever", choices=["ccpr", "phrases"], default="ccpr", help="default: ccpr")
-    parser.add_argument("--segmentation", choices=["learned", "ngrams"], default="learned", help="default: learned")
-    parser.add_argument("--fit", metavar="OUT.json", help="fit on half A and write the confidence model")
-    parser.add_argument("--penalty", type=float, default=1.0, help="L2 penalty of the fit (default: 1)")
-    parser.add_argument("--minimum", type=share, default=0.65, help="with --fit: see above (default: 0.65)")
-    parser.add_argument("--languages", metavar="XX,...", help=f"default: {','.join(WMT16)}")
-    parser.add_argument("--limit", type=positive, metavar="N", help="sentences per language, spread over the half")
-    parser.add_argument(
-        "--conditions",
-        nargs="+",
-        choices=CONDITIONS,
-        default=list(CONDITIONS),
-        metavar="NAME",
-        help=f"where hints come from: {', '.join(CONDITIONS)} (default: all; {OTHERS!r} are a small index)",
-    )
-    parser.add_argument("--output", metavar="FILE.json", help="write the rows of all tables")
+    add = parser.add_argument
+    add("--data", required=True, type=Path, metavar="DIR", help="folder with dev/XX-en.tsv")
+    pairs = "output of `python -m finetune.ccpr.pairs`: XX-en.dev.jsonl"
+    add("--pairs", required=True, type=Path, metavar="DIR", help=pairs)
+    add("--index", required=True, type=Path, metavar="DIR", help="index of text that is not development data")
+    add("--model", metavar="NAME", help=f"phrase model (default: {DEFAULT_PHRASE_MODEL})")
+    add("--segmentation", choices=["learned", "ngrams"], default="learned", help="default: learned")
+    add("--fit", type=Path, metavar="OUT.json", help="fit on half A and write the confidence model")
+    add("--penalty", type=float, default=1.0, help="L2 penalty of the fit (default: 1)")
+    add("--minimum", type=share, default=0.65, help="with --fit: see above (default: 0.65)")
+    add("--languages", metavar="XX,...", help=f"default: {','.join(WMT16)}")
+    add("--limit", type=positive, metavar="N", help="sentences per language, spread over the half")
+    names = f"where hints come from: {', '.join(CONDITIONS)} (default: all; {OTHERS!r} are a small index)"
+    add("--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS), metavar="NAME", help=names)
+    add("--output", type=Path, metavar="FILE.json", help="write the rows of all tables")
     add_model_options(parser)
     return run(evaluate, parser.parse_args(arguments))
 

@@ -1,9 +1,6 @@
 """BERTScore (Zhang et al. 2020) by the package bert-score, with any encoder and layer.
 
-F1 in percent. Rescaled by a baseline b it is (F1 - b) / (1 - b), as the package does: its baselines are files
-`LANG.tsv` with lines `layer,P,R,F`. There are none for most encoders and languages; where there is none the score is
-left as it is, and the signature says so. For the embedded encoder they are here, by `python -m eval.quality.baselines`,
-and so is its layer, chosen by human scores (`reports/metrics.md`).
+The layer of the embedded encoder was chosen by human scores (`reports/metrics.md`).
 """
 
 from __future__ import annotations
@@ -16,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from eval.metrics.formulas import Rows
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import folder_fingerprint
@@ -28,57 +25,46 @@ BATCH = 64
 LAYERS = {DEFAULT_ENCODER: 12}
 """The layer of an encoder that agreed best with human scores."""
 BASELINES = {DEFAULT_ENCODER: Path(__file__).parent / "baselines" / "e5-small"}
+"""Made by `python -m eval.quality.baselines`."""
 
 
 class BertScore:
-    """BERTScore F1 of one encoder layer (a Metric); see `open_bertscore`."""
+    """BERTScore F1 in percent (a Metric) by a hidden layer of an encoder (hub id, folder, `embedded:NAME`).
+
+    `layer` None is the one of `LAYERS`, or that the package names for a model that it knows. `baselines` is a folder,
+    None the one of `BASELINES`: where it has `TARGET.tsv`, with a baseline b of that layer, the score is
+    (F1 - b) / (1 - b), as in the package. Raises UserError for a missing package, model, layer or row of a baseline.
+    """
 
     name = "BERTScore"
     formula = "mean"
 
-    def __init__(self, scorer: Any, model: str, fingerprint: str, baseline: tuple[str, float] | None) -> None:
-        self._scorer = scorer
-        self._baseline = 0.0 if baseline is None else baseline[1]
-        rescaled = "no" if baseline is None else f"yes, {baseline[0]} {baseline[1]:.4f}"
-        parts = {
-            "model": model,
-            "weights": fingerprint,
-            "layer": scorer.num_layers,
-            "idf": "no",
-            "rescaled": rescaled,
-            "version": version("bert-score"),
-        }
-        self.signature = "|".join(f"{name}:{value}" for name, value in parts.items())
+    def __init__(self, model: str, layer: int | None, baselines: Path | None, target: str) -> None:
+        self._scorer, fingerprint = open_scorer(model, LAYERS.get(model) if layer is None else layer)
+        layer = self._scorer.num_layers
+        baseline = read_baseline(baselines or BASELINES.get(model), base_code(target), layer)
+        self._baseline = baseline[1] if baseline else 0.0
+        rescaled = f"yes, {baseline[0]} {baseline[1]:.4f}" if baseline else "no"
+        self.signature = (
+            f"model:{model}|weights:{fingerprint}|layer:{layer}|idf:no|rescaled:{rescaled}|"
+            f"version:{version('bert-score')}"
+        )
 
-    def statistics(
-        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
-    ) -> NDArray[np.float64]:
+    def statistics(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Rows:
         """Score and 1, (sentences, 2). A blank text scores 0, rescaled or not."""
         rows = [n for n, (a, b) in enumerate(zip(hypotheses, references, strict=True)) if a.strip() and b.strip()]
-        made = np.zeros((len(hypotheses), 2))
-        made[:, 1] = 1
+        statistics = np.zeros((len(hypotheses), 2))
+        statistics[:, 1] = 1
         if rows:
-            found = self._scorer.score([hypotheses[n] for n in rows], [references[n] for n in rows], batch_size=BATCH)
-            f1 = found[2].double().numpy()
-            made[rows, 0] = 100 * (f1 - self._baseline) / (1 - self._baseline)
-        return made
-
-
-def open_bertscore(model: str, layer: int | None, baselines: Path | None, target: str) -> BertScore:
-    """BERTScore by a hidden layer of an encoder (hub id, folder, `embedded:NAME`) for a target language.
-
-    `layer` None is the one of `LAYERS`, or that the package names for a model that it knows. `baselines` is a folder
-    that may have `TARGET.tsv`, None the one of `BASELINES`. Raises UserError for a missing package, model, layer or row
-    of a baseline.
-    """
-    scorer, fingerprint = _scorer(model, LAYERS.get(model) if layer is None else layer)
-    found = read_baseline(baselines or BASELINES.get(model), base_code(target), scorer.num_layers)
-    return BertScore(scorer, model, fingerprint, found)
+            scores = self._scorer.score([hypotheses[n] for n in rows], [references[n] for n in rows], batch_size=BATCH)
+            f1 = scores[2].double().numpy()
+            statistics[rows, 0] = 100 * (f1 - self._baseline) / (1 - self._baseline)
+        return statistics
 
 
 @lru_cache(1)
-def _scorer(model: str, layer: int | None) -> tuple[Any, str]:
-    """The package's scorer and a hash of the encoder's files."""
+def open_scorer(model: str, layer: int | None, all_layers: bool = False) -> tuple[Any, str]:
+    """The package's scorer by one layer, or by all at once, and a hash of the encoder's files."""
     try:
         from bert_score import BERTScorer
         from bert_score.utils import model2layers
@@ -91,9 +77,10 @@ def _scorer(model: str, layer: int | None) -> tuple[Any, str]:
     if "t5" in folder:  # bert-score goes by the name
         raise UserError(f"bert-score takes {folder} for a T5 model, because of `t5` in its path: move it elsewhere")
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    options = {"nthreads": 0, "device": device, "use_fast_tokenizer": True}
     try:
         with quiet_loading():
-            scorer = BERTScorer(folder, num_layers=number, nthreads=0, device=device, use_fast_tokenizer=True)
+            scorer = BERTScorer(folder, num_layers=number, all_layers=all_layers, **options)
     except AssertionError as error:
         raise UserError(f"{model} has no layer {number} ({error}): give another --bertscore-layer") from None
     return scorer, folder_fingerprint(Path(folder), FINGERPRINTED)
@@ -102,16 +89,17 @@ def _scorer(model: str, layer: int | None) -> tuple[Any, str]:
 def read_baseline(folder: Path | None, target: str, layer: int) -> tuple[str, float] | None:
     """The name and the F1 of the baseline for a language and layer, or None where there is no file for it.
 
-    Raises UserError for a file without that layer.
+    Files are those of the package: `LANG.tsv` with lines `layer,P,R,F`. Raises UserError for a file without that layer.
     """
-    path = folder / f"{target}.tsv" if folder else None
-    if folder is not None and not folder.is_dir():
+    if folder is None:
+        return None
+    if not folder.is_dir():
         raise UserError(f"there is no folder of baselines {folder}: expected one with files such as de.tsv")
-    if path is None or not path.is_file():
+    path = folder / f"{target}.tsv"
+    if not path.is_file():
         return None
     try:
         rows = [line.split(",") for line in path.read_text(encoding="utf-8").split()][1:]
-        found = {int(number): float(f1) for number, _, _, f1 in rows}
-        return path.name, found[layer]
+        return path.name, {int(number): float(f1) for number, _, _, f1 in rows}[layer]
     except (ValueError, KeyError):
         raise UserError(f"{path} has no baseline of layer {layer}: expected lines layer,P,R,F") from None

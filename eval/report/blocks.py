@@ -5,48 +5,42 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(NamedTuple):
     """A heading of level 1 (the title) to 3."""
 
     text: str
     level: int = 2
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A paragraph."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Bullets:
+class Bullets(NamedTuple):
     """A list of lines."""
 
-    items: tuple[str, ...]
+    items: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """Text as it is typed."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table; the first column is text, the others are numbers."""
 
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """A picture as an SVG element, which only HTML shows, with what it shows in words."""
 
     caption: str
@@ -115,19 +109,19 @@ def as_html(blocks: Sequence[Block], title: str) -> str:
 def _html(block: Block) -> str:
     match block:
         case Heading(text, level):
-            return f"<h{level}>{html.escape(text)}</h{level}>"
+            return _element(f"h{level}", text)
         case Text(text):
-            return f"<p>{html.escape(text)}</p>"
+            return _element("p", text)
         case Bullets(items):
-            return "<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>"
+            return f"<ul>{''.join(_element('li', item) for item in items)}</ul>"
         case Code(text):
-            return f"<pre>{html.escape(text)}</pre>"
+            return _element("pre", text)
         case Table(head, rows):
-            lines = [_row("th", head), *(_row("td", row) for row in rows)]
-            return "<table>\n" + "\n".join(lines) + "\n</table>"
+            cells = [[_element("th", cell) for cell in head], *([_element("td", cell) for cell in row] for row in rows)]
+            return "<table>\n" + "\n".join(f"<tr>{''.join(line)}</tr>" for line in cells) + "\n</table>"
         case Figure(caption, svg):
-            return f"<figure>\n{svg}\n<figcaption>{html.escape(caption)}</figcaption>\n</figure>"
+            return f"<figure>\n{svg}\n{_element('figcaption', caption)}\n</figure>"
 
 
-def _row(cell: str, values: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{cell}>{html.escape(value)}</{cell}>" for value in values) + "</tr>"
+def _element(tag: str, text: str) -> str:
+    return f"<{tag}>{html.escape(text)}</{tag}>"

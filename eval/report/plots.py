@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from eval.report.blocks import Figure
-from eval.report.hints import hint_statistics
 from eval.report.runs import Runs
+from eval.report.statistics import hint_statistics
 from rag_mt.base.errors import UserError
 
 LENGTHS = 4
@@ -27,48 +27,47 @@ def figures(runs: Runs) -> list[Figure]:
 
 def gains(runs: Runs) -> Figure:
     """The gain of each system per direction, with its 95 % interval."""
-    names = [name for own in runs.groups.values() for name in own]
-    figure, axes = _figure(0.8 * len(names) + 3)
+    figure, axes = _figure(0.8 * len(runs.directions) + 3)
     systems = runs.systems[1:]
     width = 0.8 / len(systems)
     for n, system in enumerate(systems):
-        found = [(at, runs.comparison(system, [name], runs.main_metric)) for at, name in enumerate(names)]
-        there = [(at, own) for at, own in found if own is not None]
-        values = np.array([own.value for _, own in there])
-        spread = np.array([[own.value - own.low, own.high - own.value] for _, own in there]).T
-        places = np.array([at for at, _ in there]) + (n - (len(systems) - 1) / 2) * width
-        axes.bar(places, values, width, yerr=np.maximum(spread, 0), capsize=2, label=system)
+        compared = [
+            (position, comparison)
+            for position, name in enumerate(runs.directions)
+            if (comparison := runs.comparison(system, [name], runs.main_metric))
+        ]
+        values = np.array([own.value for _, own in compared])
+        spread = np.array([[own.value - own.low, own.high - own.value] for _, own in compared]).T
+        positions = np.array([position for position, _ in compared]) + (n - (len(systems) - 1) / 2) * width
+        axes.bar(positions, values, width, yerr=np.maximum(spread, 0), capsize=2, label=system)
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set_xticks(range(len(names)), names)
+    axes.set_xticks(range(len(runs.directions)), runs.directions)
     axes.set_ylabel(f"{runs.main_metric} over {runs.baseline}")
-    axes.legend()
-    return Figure(f"Gain over {runs.baseline} in {runs.main_metric}, with 95 % intervals.", _svg(figure, "gains"))
+    caption = f"Gain over {runs.baseline} in {runs.main_metric}, with 95 % intervals."
+    return _drawn(figure, axes, "gains", caption)
 
 
 def precision(runs: Runs) -> Figure | None:
     """Precision of the hints against the gain where hints were shown, a point per system and direction."""
-    points = []
+    points: dict[str, list[tuple[str, float, float]]] = {}
     for system in runs.systems[1:]:
         for run in runs.of(system):
-            base = runs.by_place.get((runs.baseline, run.direction))
-            if base is not None:
-                own = hint_statistics(run.records, run.target, run.sentence_chrf, base.sentence_chrf)
+            if base := runs.baseline_of(run):
+                own = hint_statistics(run.records, run.target, run.sentence_chrf - base.sentence_chrf)
                 if own.literal is not None and own.gain is not None:
-                    points.append((system, run.direction, own.by_lemma or own.literal, own.gain))
+                    points.setdefault(system, []).append((run.direction, 100 * (own.by_lemma or own.literal), own.gain))
     if not points:
         return None
     figure, axes = _figure(8)
-    for system in dict.fromkeys(point[0] for point in points):
-        rows = [point for point in points if point[0] == system]
-        axes.scatter([100 * row[2] for row in rows], [row[3] for row in rows], label=system)
-        for _, direction, x, y in rows:
-            axes.annotate(direction, (100 * x, y), fontsize=7, xytext=(3, 3), textcoords="offset points")
+    for system, rows in points.items():
+        axes.scatter([x for _, x, _ in rows], [y for _, _, y in rows], label=system)
+        for direction, x, y in rows:
+            axes.annotate(direction, (x, y), fontsize=7, xytext=(3, 3), textcoords="offset points")
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_xlabel("hints that stand in the reference by lemma, %")
     axes.set_ylabel("sentence chrF where hints were shown")
-    axes.legend()
     caption = f"Precision of hints against the gain over {runs.baseline} on sentences that were shown hints."
-    return Figure(caption, _svg(figure, "precision"))
+    return _drawn(figure, axes, "precision", caption)
 
 
 def length(runs: Runs) -> Figure:
@@ -82,8 +81,7 @@ def length(runs: Runs) -> Figure:
         axes.plot([lengths[g].mean() for g in groups], [scores[g].mean() for g in groups], marker="o", label=system)
     axes.set_xlabel("words of the source")
     axes.set_ylabel("mean sentence chrF")
-    axes.legend()
-    return Figure("Sentence chrF by the length of the source, in groups of equal size.", _svg(figure, "length"))
+    return _drawn(figure, axes, "length", "Sentence chrF by the length of the source, in groups of equal size.")
 
 
 def speed(runs: Runs) -> Figure:
@@ -92,16 +90,14 @@ def speed(runs: Runs) -> Figure:
     left = np.zeros(len(runs.systems))
     for part in ("retrieval", "generation"):
         values = []
-        for system in runs.systems:
-            own = runs.of(system)
+        for own in map(runs.of, runs.systems):
             sentences = sum(run.translated if part == "retrieval" else run.generated for run in own)
             values.append(sum(run.facts["seconds"][part] for run in own) / max(sentences, 1))
         axes.barh(list(runs.systems), values, left=left, label=part)
         left += np.array(values)
     axes.set_xlabel("seconds per sentence")
     axes.invert_yaxis()
-    axes.legend()
-    return Figure("Time per sentence, loading of models left out.", _svg(figure, "speed"))
+    return _drawn(figure, axes, "speed", "Time per sentence, loading of models left out.")
 
 
 def _figure(width: float) -> tuple[Any, Any]:
@@ -115,20 +111,20 @@ def _figure(width: float) -> tuple[Any, Any]:
     return pyplot.subplots(figsize=(min(width, 14), 4.5), layout="constrained")
 
 
-def _svg(figure: Any, name: str) -> str:
-    """The figure as an element whose ids no other figure of the page has; equal figures give equal text."""
+def _drawn(figure: Any, axes: Any, name: str, caption: str) -> Figure:
+    """The plot with a legend, its ids under its name, so that no other of the page has them; equal plots give equal
+    text."""
     import matplotlib
     from matplotlib import pyplot
 
+    axes.legend()
     file = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         figure.savefig(file, format="svg", metadata={"Date": None})
     pyplot.close(figure)
-    return own_ids(file.getvalue()[file.getvalue().index("<svg") :].strip(), name)
+    return Figure(caption, own_ids(file.getvalue()[file.getvalue().index("<svg") :].strip(), name))
 
 
 def own_ids(svg: str, prefix: str) -> str:
     """The SVG with all its ids, and what refers to them, under a prefix."""
-    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
-    svg = re.sub(r'href="#', f'href="#{prefix}-', svg)
-    return re.sub(r"url\(#", f"url(#{prefix}-", svg)
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)

@@ -1,4 +1,4 @@
-"""The finished runs of a folder, as a report reads them."""
+"""The finished runs of a folder, as a report reads and compares them."""
 
 from __future__ import annotations
 
@@ -7,51 +7,52 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from eval.data.suites import FOLDERS, SAMPLE
-from eval.metrics.chrf import open_chrf
-from eval.metrics.formulas import Rows
+from eval.metrics.formulas import Rows, open_chrf
 from eval.significance import LEVEL, Comparison, compare, holm
-from eval.translation.records import Record, read_records
-from eval.translation.runs import COMMANDS, RECORDS, finished_runs, read_facts
-from eval.translation.scores import SCORES, Scored, read_scores, scored
+from eval.translation.records import (
+    COMMANDS,
+    RECORDS,
+    SCORES,
+    Record,
+    Scored,
+    finished_runs,
+    read_facts,
+    read_records,
+    read_scores,
+    scored,
+)
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.languages import WMT16, direction_group
 
 BASELINE = "plain"
 MAIN_METRICS = ("chrF++", "chrF")
-BY_DIRECTION = ("index", "encoder", "adapter", "plain_adapter", "along")
+BY_DIRECTION = ("index", "encoder", "adapter", "plain_adapter")
 """Settings of a system that may name the direction."""
-OF_MACHINES = ("device", "batch_size")
+NOT_COMPARED = ("device", "batch_size", "aligner", "along")
+"""Settings of machines, and those that only the facts of older runs have."""
 PRIMARY = "chrF"
-Comparing = tuple[str, tuple[str, ...], str]
-"""System, directions and metric of a comparison with the baseline."""
 GROUPS = {"to_en": "X -> English", "from_en": "English -> X", "other": "other directions"}
+Compared = tuple[str, tuple[str, ...], str]
+"""System, directions and metric of a comparison with the baseline."""
 
 
 @dataclass(frozen=True)
 class ReportRun:
     """A finished run: its facts, its records and its scores by metric. These may be of a part of the `translated`
-    sentences."""
+    sentences; `generated` are those of them whose output no other system of the folder had made already."""
 
     system: str
-    source: str
+    direction: str
     target: str
     facts: Mapping[str, Any]
     records: tuple[Record, ...]
     scores: Mapping[str, Scored]
     translated: int
-
-    @property
-    def direction(self) -> str:
-        return f"{self.source}-{self.target}"
-
-    @property
-    def generated(self) -> int:
-        """The sentences translated, without those whose output another system of the folder had made already."""
-        return self.translated - int(self.facts.get("taken_over", 0))
+    generated: int
 
     @cached_property
     def sentence_chrf(self) -> Rows:
@@ -61,34 +62,33 @@ class ReportRun:
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of a report by system and direction; the first of `systems` is the baseline."""
+    """The runs of a report by system and direction; the first of `systems` is the baseline. `groups` has the directions
+    of each of `GROUPS` that has any."""
 
     systems: tuple[str, ...]
-    directions: tuple[tuple[str, str], ...]
+    groups: Mapping[str, list[str]]
     metrics: tuple[str, ...]
     by_place: Mapping[tuple[str, str], ReportRun]
-    commands: tuple[Mapping[str, Any], ...]
+    commands: Sequence[Mapping[str, Any]]
 
     @property
     def baseline(self) -> str:
         return self.systems[0]
 
     @property
-    def all(self) -> list[ReportRun]:
-        return list(self.by_place.values())
+    def directions(self) -> list[str]:
+        return [name for names in self.groups.values() for name in names]
 
     @property
-    def suite(self) -> str:
-        return str(self.all[0].facts["suite"])
+    def facts(self) -> Mapping[str, Any]:
+        """Those of the first run, for what is the same for all."""
+        return next(iter(self.by_place.values())).facts
 
     @property
     def suite_name(self) -> str:
         """The suite for readers: the name of a user's file is theirs."""
-        return self.suite if self.suite in (SAMPLE, *FOLDERS) else "a user's file"
-
-    @property
-    def label(self) -> str:
-        return str(self.all[0].facts["label"])
+        suite = str(self.facts["suite"])
+        return suite if suite in (SAMPLE, *FOLDERS) else "a user's file"
 
     @property
     def main_metric(self) -> str:
@@ -96,75 +96,56 @@ class Runs:
         return next((name for name in MAIN_METRICS if name in self.metrics), self.metrics[0])
 
     @property
-    def groups(self) -> dict[str, list[str]]:
-        """The directions of each group that has any."""
-        made: dict[str, list[str]] = {}
-        for source, target in self.directions:
-            made.setdefault(direction_group(source, target), []).append(f"{source}-{target}")
-        return {group: made[group] for group in GROUPS if group in made}
-
-    def of(self, system: str, directions: Sequence[str] | None = None) -> list[ReportRun]:
-        """The runs of a system on those directions, or on all."""
-        names = [f"{a}-{b}" for a, b in self.directions] if directions is None else directions
-        return [self.by_place[system, name] for name in names if (system, name) in self.by_place]
-
-    def score(self, system: str, direction: str, metric: str) -> float | None:
-        """A run's score, None if there is none."""
-        run = self.by_place.get((system, direction))
-        return None if run is None or metric not in run.scores else run.scores[metric].corpus
-
-    def comparison(self, system: str, directions: Sequence[str], metric: str) -> Comparison | None:
-        """The system against the baseline over the directions that both have, None if there are none."""
-        key = (system, tuple(directions), metric)
-        if key not in self._compared:
-            both = [
-                (self.by_place[system, name].scores[metric], self.by_place[self.baseline, name].scores[metric])
-                for name in directions
-                if None not in (self.score(system, name, metric), self.score(self.baseline, name, metric))
-            ]
-            made = None
-            if both and system != self.baseline:
-                ours, theirs = ([scores.statistics for scores in side] for side in zip(*both, strict=True))
-                made = compare(ours, theirs, both[0][0].formula)
-            self._compared[key] = made
-        return self._compared[key]
-
-    @property
-    def averaged(self) -> dict[str, list[str]]:
-        """What scores are averaged over, by title: the groups of directions, and all if there are several groups."""
-        made = {GROUPS[group]: names for group, names in self.groups.items()}
-        if len(made) > 1:
-            made["all directions"] = [name for names in made.values() for name in names]
-        return made
-
-    @property
     def primary(self) -> str:
         """The metric of the one question that is asked first."""
         return PRIMARY if PRIMARY in self.metrics else self.metrics[0]
 
+    @property
+    def averaged(self) -> dict[str, list[str]]:
+        """What scores are averaged over, by title: the groups of directions, and all if there are several groups."""
+        sets = {GROUPS[group]: names for group, names in self.groups.items()}
+        return sets | ({"all directions": self.directions} if len(sets) > 1 else {})
+
+    def of(self, system: str) -> list[ReportRun]:
+        """The runs of a system."""
+        return [self.by_place[system, name] for name in self.directions if (system, name) in self.by_place]
+
+    def baseline_of(self, run: ReportRun) -> ReportRun | None:
+        """The baseline's run on the direction of another one, None if there is none."""
+        return self.by_place.get((self.baseline, run.direction)) if run.system != self.baseline else None
+
     @cached_property
-    def corrected(self) -> Mapping[Comparing, float]:
-        """p by Holm of every comparison with the baseline. There are two families: the primary metric over all
-        directions, a comparison for each system; and all others of the report together."""
-        whole = list(self.averaged.values())[-1]
-        sets = {tuple(names) for names in self.averaged.values()} | {(name,) for name in whole}
-        first: dict[Comparing, float] = {}
-        others: dict[Comparing, float] = {}
+    def comparisons(self) -> dict[Compared, Comparison]:
+        """Each system against the baseline by each metric, on each direction and on what scores are averaged over, of
+        which those directions count that both have."""
+        sets = sorted({tuple(names) for names in self.averaged.values()} | {(name,) for name in self.directions})
+        made: dict[Compared, Comparison] = {}
         for system in self.systems[1:]:
             for metric in self.metrics:
-                for names in sorted(sets):
-                    if found := self.comparison(system, names, metric):
-                        family = first if (metric, list(names)) == (self.primary, whole) else others
-                        family[system, names, metric] = found.p
-        return holm(first) | holm(others)
+                for names in sets:
+                    ours = [run for run in self.of(system) if run.direction in names and self.baseline_of(run)]
+                    theirs = [self.by_place[self.baseline, run.direction] for run in ours]
+                    if ours:
+                        rows, other = ([run.scores[metric].statistics for run in side] for side in (ours, theirs))
+                        made[system, names, metric] = compare(rows, other, ours[0].scores[metric].formula)
+        return made
+
+    def comparison(self, system: str, directions: Sequence[str], metric: str) -> Comparison | None:
+        """The system against the baseline, None if they have no direction in common."""
+        return self.comparisons.get((system, tuple(directions), metric))
+
+    @cached_property
+    def corrected(self) -> dict[Compared, float]:
+        """p by Holm of every comparison. There are two families: the primary metric over all directions, a comparison
+        for each system; and all others of the report together."""
+        whole = tuple(list(self.averaged.values())[-1])
+        p = {key: comparison.p for key, comparison in self.comparisons.items()}
+        first = {key: value for key, value in p.items() if key[1:] == (whole, self.primary)}
+        return holm(first) | holm({key: value for key, value in p.items() if key not in first})
 
     def significant(self, system: str, directions: Sequence[str], metric: str) -> bool:
         """Whether the system differs from the baseline, by Holm over its family."""
         return self.corrected.get((system, tuple(directions), metric), 1.0) < LEVEL
-
-    @cached_property
-    def _compared(self) -> dict[Comparing, Comparison | None]:
-        return {}
 
 
 def read_runs(folder: Path, systems: Sequence[str] | None = None, baseline: str | None = None) -> Runs:
@@ -183,53 +164,66 @@ def read_runs(folder: Path, systems: Sequence[str] | None = None, baseline: str 
         raise UserError(f"{folder} has no finished run: make some with `python -m eval.translation --output {folder}`")
     names = list(systems or names)
     first = baseline or (BASELINE if BASELINE in names else names[0])
-    names = [first, *(name for name in names if name != first)]
-    kept = [_read(path) for path in paths if path.parent.name in names]
-    _check(folder, kept)
-    kept = _in_common(folder, kept)
-    directions = sorted({(r.source, r.target) for r in kept}, key=lambda d: (d[1] != "en", _place(d)))
-    metrics = [m for m in dict.fromkeys(m for r in kept for m in r.scores) if all(m in r.scores for r in kept)]
+    names = list(dict.fromkeys([first, *names]))
+    runs = [_read(path) for path in paths if path.parent.name in names]
+    _check(folder, runs)
+    smallest: dict[str, ReportRun] = {}
+    for run in runs:
+        if len(run.records) < len(smallest.setdefault(run.direction, run).records):
+            smallest[run.direction] = run
+    runs = [_cut(folder, run, smallest[run.direction]) for run in runs]
+    metrics = [m for m in dict.fromkeys(m for r in runs for m in r.scores) if all(m in r.scores for r in runs)]
     if not metrics:
         raise UserError(f"the runs in {folder} have no metric in common: score all with `--score-only`")
     path = folder / COMMANDS
     commands = read_json(path) if path.is_file() else []
-    by_place = {(run.system, run.direction): run for run in kept}
-    return Runs(tuple(names), tuple(directions), tuple(metrics), by_place, tuple(commands))
+    by_place = {(run.system, run.direction): run for run in runs}
+    return Runs(tuple(names), _groups(runs), tuple(metrics), by_place, commands)
 
 
-def _place(direction: tuple[str, str]) -> tuple[int, str]:
-    other = direction[0] if direction[1] == "en" else direction[1]
-    return (WMT16.index(other) if other in WMT16 else len(WMT16), other)
+def _groups(runs: Sequence[ReportRun]) -> dict[str, list[str]]:
+    """The directions of each group: the languages of WMT16 in its order, then the others."""
+
+    def order(direction: tuple[str, str]) -> tuple[int, str]:
+        other = direction[0] if direction[1] == "en" else direction[1]
+        return (WMT16.index(other) if other in WMT16 else len(WMT16), other)
+
+    directions = sorted({(source, target) for source, target in (run.facts["direction"] for run in runs)}, key=order)
+    groups = {group: [f"{a}-{b}" for a, b in directions if direction_group(a, b) == group] for group in GROUPS}
+    return {group: names for group, names in groups.items() if names}
 
 
 def _read(path: Path) -> ReportRun:
     facts = read_facts(path)
-    source, target = facts["direction"]
     scores = read_scores(path.with_suffix(SCORES), facts["outputs"])
     if not scores:
         raise UserError(f"{path.with_suffix(SCORES)} has no scores of this run: make them with `--score-only`")
     records = tuple(read_records(path.with_suffix(RECORDS)))
-    return ReportRun(facts["system"], source, target, facts, records, {own.name: own for own in scores}, len(records))
+    direction, generated = "-".join(facts["direction"]), len(records) - facts.get("taken_over", 0)
+    by_metric = {own.name: own for own in scores}
+    target = facts["direction"][1]
+    return ReportRun(facts["system"], direction, target, facts, records, by_metric, len(records), generated)
 
 
 def _check(folder: Path, runs: Sequence[ReportRun]) -> None:
     """Raise UserError if two systems have other suites, other versions of prompts or decoding, or other signatures of a
     metric for a direction, or a system other settings for two directions."""
-    others: dict[str, ReportRun] = {}
-    systems: dict[str, ReportRun] = {}
+    first_on: dict[str, ReportRun] = {}
+    first_of: dict[str, ReportRun] = {}
     for run in runs:
-        if changed := _changed(run, first := systems.setdefault(run.system, run)):
+        first, other = first_of.setdefault(run.system, run), first_on.setdefault(run.direction, run)
+        both = f"{folder}: {run.system} and {other.system} on {run.direction}"
+        if changed := _changed(run.facts["settings"], first.facts["settings"]):
             raise UserError(
                 f"{folder}: {run.system} on {first.direction} and {run.direction} differ in {', '.join(changed)}: "
                 "translate one of them again with --restart"
             )
-        other = others.setdefault(run.direction, run)
         if run.facts["suite"] != other.facts["suite"]:
-            _refuse(folder, run, other)
+            raise _other_sentences(folder, run, other)
         if run.facts.get("decoding") != other.facts.get("decoding"):
             raise UserError(
-                f"{folder}: {run.system} and {other.system} on {run.direction} were translated by different versions "
-                "of prompts or decoding: translate one again with --restart, or name other --systems"
+                f"{both} were translated by different versions of prompts or decoding: translate one again with "
+                "--restart, or name other --systems"
             )
         for name in run.scores.keys() & other.scores.keys():
             if run.scores[name].signature != other.scores[name].signature:
@@ -239,36 +233,24 @@ def _check(folder: Path, runs: Sequence[ReportRun]) -> None:
                 )
 
 
-def _changed(run: ReportRun, other: ReportRun) -> list[str]:
-    """The settings in which two runs of a system differ though they are on different directions."""
+def _changed(settings: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+    """The settings that differ though they depend on neither direction nor machine, or that only one has."""
     one, two = (
-        {name: "" if name in BY_DIRECTION else value for name, value in r.facts["settings"].items()}
-        for r in (run, other)
+        {name: "" if name in BY_DIRECTION else value for name, value in values.items() if name not in NOT_COMPARED}
+        for values in (settings, others)
     )
-    names = sorted((one.keys() | two.keys()) - {*OF_MACHINES})
-    return [name for name in names if one.get(name) != two.get(name)]
+    return sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name))
 
 
-def _refuse(folder: Path, run: ReportRun, other: ReportRun) -> NoReturn:
-    raise UserError(
+def _other_sentences(folder: Path, run: ReportRun, other: ReportRun) -> UserError:
+    return UserError(
         f"{folder}: {run.system} and {other.system} were run on other {run.direction} sentences: "
         "run them with the same --suite and --seed, or name other --systems"
     )
 
 
-def _in_common(folder: Path, runs: Sequence[ReportRun]) -> list[ReportRun]:
-    """The runs on the sentences that all systems of a direction have: a run of more is cut to those of the smallest.
-
-    Raises UserError if the sentences of the smallest are no part of another's.
-    """
-    smallest: dict[str, ReportRun] = {}
-    for run in runs:
-        if len(run.records) < len(smallest.setdefault(run.direction, run).records):
-            smallest[run.direction] = run
-    return [_cut(folder, run, smallest[run.direction]) for run in runs]
-
-
 def _cut(folder: Path, run: ReportRun, least: ReportRun) -> ReportRun:
+    """The run on the sentences of the smallest one of its direction; raises UserError where they are no part of its."""
     if run.facts["sample"]["sha256"] == least.facts["sample"]["sha256"]:
         return run
     wanted = Counter((r.line, r.source, r.reference) for r in least.records)  # several units may stand on one line
@@ -278,7 +260,7 @@ def _cut(folder: Path, run: ReportRun, least: ReportRun) -> ReportRun:
             wanted[pair] -= 1
             rows.append(n)
     if wanted.total() or len(run.records) == len(least.records):
-        _refuse(folder, run, least)
+        raise _other_sentences(folder, run, least)
     scores = {name: replace(own, statistics=own.statistics[rows]) for name, own in run.scores.items()}
     facts = {**run.facts, "sample": least.facts["sample"]}
     return replace(run, facts=facts, records=tuple(run.records[n] for n in rows), scores=scores)

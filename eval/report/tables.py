@@ -1,4 +1,4 @@
-"""The tables of a report: scores, gains, the papers' rows, hints, format and speed."""
+"""The tables of a report: scores, gains, the papers' rows, hints, format and speed; and single sentences."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from eval.report.blocks import Block, Heading, Table, Text
-from eval.report.hints import hint_statistics, new_hints
-from eval.report.runs import GROUPS, ReportRun, Runs
+from eval.report.blocks import Block, Bullets, Heading, Table, Text
+from eval.report.runs import GROUPS, Runs
+from eval.report.statistics import FAULTS, completion_faults, hint_statistics, new_hints, translation_faults
 from eval.significance import LEVEL
-from eval.translation.format import FAULTS, clean_counts
+from eval.translation.records import Record
 
 PAPERS = Path(__file__).parents[1] / "papers.toml"
 BETTER, WORSE = "↑", "↓"
@@ -31,27 +31,24 @@ def score_tables(runs: Runs) -> Iterator[Block]:
             yield Heading(f"{metric}, {GROUPS[group]}", 3)
             averaged = len(directions) > 1
             rows = [_score_row(runs, system, directions, metric, averaged) for system in runs.systems]
-            yield Table((metric, *directions, *(["avg"] if averaged else [])), tuple(rows))
+            yield Table((metric, *directions, *(["avg"] if averaged else [])), rows)
 
 
-def _score_row(runs: Runs, system: str, directions: Sequence[str], metric: str, averaged: bool) -> tuple[str, ...]:
-    values = [runs.score(system, name, metric) for name in directions]
-    cells = [
-        number(value, 2) + mark(runs, system, [name], metric) for value, name in zip(values, directions, strict=True)
-    ]
+def _score_row(runs: Runs, system: str, directions: Sequence[str], metric: str, averaged: bool) -> list[str]:
+    scores = {run.direction: run.scores[metric].corpus for run in runs.of(system) if run.direction in directions}
+    cells = [number(scores.get(name), 2) + mark(runs, system, [name], metric) for name in directions]
     if averaged:
-        known = [value for value in values if value is not None]
-        whole = len(known) == len(values)
-        cells.append(number(sum(known) / len(known), 2) + mark(runs, system, directions, metric) if whole else NONE)
-    return (system, *cells)
+        mean = _average(list(scores.values())) if len(scores) == len(directions) else None
+        cells.append(number(mean, 2) + (mark(runs, system, directions, metric) if mean is not None else ""))
+    return [system, *cells]
 
 
 def mark(runs: Runs, system: str, directions: Sequence[str], metric: str) -> str:
     """The sign of a significant difference to the baseline, else nothing."""
-    found = runs.comparison(system, directions, metric)
-    if found is None or not runs.significant(system, directions, metric):
+    comparison = runs.comparison(system, directions, metric)
+    if comparison is None or not runs.significant(system, directions, metric):
         return ""
-    return f" {BETTER if found.value > 0 else WORSE}"
+    return f" {BETTER if comparison.value > 0 else WORSE}"
 
 
 def gain_tables(runs: Runs) -> Iterator[Block]:
@@ -66,32 +63,31 @@ def gain_tables(runs: Runs) -> Iterator[Block]:
     )
     head = ("system", "directions", "gain", "95 % interval", "p", "p by Holm", "better", "significantly")
     for metric in runs.metrics:
-        rows = []
-        for system in runs.systems[1:]:
-            for title, names in runs.averaged.items():
-                found = runs.comparison(system, names, metric)
-                if found is None:
-                    continue
-                compared = {name: runs.comparison(system, [name], metric) for name in names}
-                single = {name: own.value for name, own in compared.items() if own}
-                marked = [value for name, value in single.items() if runs.significant(system, [name], metric)]
-                some = "" if len(single) == len(names) else f", {len(single)} of {len(names)} directions"
-                better = sum(value > 0 for value in single.values())
-                up, down = sum(value > 0 for value in marked), sum(value < 0 for value in marked)
-                rows.append(
-                    (
-                        system,
-                        title + some,
-                        f"{found.value:+.2f}",
-                        f"{found.low:+.2f} to {found.high:+.2f}",
-                        f"{found.p:.4f}",
-                        f"{runs.corrected[system, tuple(names), metric]:.4f}",
-                        f"{better} of {len(single)}",
-                        f"{up} better, {down} worse",
-                    )
-                )
+        rows = [
+            _gain_row(runs, system, title, names, metric)
+            for system in runs.systems[1:]
+            for title, names in runs.averaged.items()
+            if runs.comparison(system, names, metric)
+        ]
         yield Heading(metric, 3)
-        yield Table(head, tuple(rows))
+        yield Table(head, rows)
+
+
+def _gain_row(runs: Runs, system: str, title: str, names: Sequence[str], metric: str) -> list[str]:
+    whole = runs.comparisons[system, tuple(names), metric]
+    single = {name: own.value for name in names if (own := runs.comparison(system, [name], metric))}
+    significant = [value for name, value in single.items() if runs.significant(system, [name], metric)]
+    up, down = sum(value > 0 for value in significant), sum(value < 0 for value in significant)
+    return [
+        system,
+        title if len(single) == len(names) else f"{title}, {len(single)} of {len(names)} directions",
+        f"{whole.value:+.2f}",
+        f"{whole.low:+.2f} to {whole.high:+.2f}",
+        f"{whole.p:.4f}",
+        f"{runs.corrected[system, tuple(names), metric]:.4f}",
+        f"{sum(value > 0 for value in single.values())} of {len(single)}",
+        f"{up} better, {down} worse",
+    ]
 
 
 def paper_tables(runs: Runs) -> Iterator[Block]:
@@ -110,14 +106,11 @@ def paper_tables(runs: Runs) -> Iterator[Block]:
             (name, *(f"{v:.2f}" for v in values), f"{_average(values):.2f}", f"{_average(values) - base:+.2f}")
             for name, values in table["rows"].items()
         ]
-        yield Table(("system", *table["directions"], "avg", "gain"), tuple(rows))
+        yield Table(("system", *table["directions"], "avg", "gain"), rows)
 
 
 def _average(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-NEW_HEAD = ("direction", "said already", "new, right", "of these taken up", "new, wrong", "of these taken up")
 
 
 def hint_tables(runs: Runs) -> Iterator[Block]:
@@ -139,31 +132,24 @@ def hint_tables(runs: Runs) -> Iterator[Block]:
         *("direction", "with hints", "hints", "in reference", "by lemma", "taken up", "taken up, right"),
         *("covered", "pasted chrF", "gain with", "gain without"),
     )
+    new_head = ("direction", "said already", "new, right", "of these taken up", "new, wrong", "of these taken up")
     for system in shown:
-        yield Heading(system, 3)
-        rows, new = [], []
+        rows, new_rows = [], []
         for run in runs.of(system):
-            base = runs.by_place.get((runs.baseline, run.direction))
-            compared = base is not None and base is not run
-            scores = (run.sentence_chrf, base.sentence_chrf) if compared and base else (None, None)
-            own = hint_statistics(run.records, run.target, *scores)
-            rows.append(
-                (
-                    run.direction,
-                    share(own.shown),
-                    f"{own.hints:.2f}",
-                    *(share(value) for value in (own.literal, own.by_lemma, own.used, own.used_right, own.covered)),
-                    f"{own.pasted:.1f}",
-                    *(NONE if value is None else f"{value:+.2f}" for value in (own.gain, own.gain_without)),
-                )
-            )
-            if compared and base:
-                found = new_hints(run.records, [r.text for r in base.records])
-                counts = (found.right, found.right_used, found.wrong, found.wrong_used)
-                new.append((run.direction, share(found.said), *map(str, counts)))
-        yield Table(head, tuple(rows))
-        if new:
-            yield Table(NEW_HEAD, tuple(new))
+            base = runs.baseline_of(run)
+            gains = run.sentence_chrf - base.sentence_chrf if base else None
+            own = hint_statistics(run.records, run.target, gains)
+            shares = (own.literal, own.by_lemma, own.used, own.used_right, own.covered)
+            differences = [NONE if gain is None else f"{gain:+.2f}" for gain in (own.gain, own.gain_without)]
+            cells = [share(own.shown), f"{own.hints:.2f}", *map(share, shares), f"{own.pasted:.1f}", *differences]
+            rows.append([run.direction, *cells])
+            if base:
+                said, *counts = new_hints(run.records, [r.text for r in base.records])
+                new_rows.append([run.direction, share(said), *map(str, counts)])
+        yield Heading(system, 3)
+        yield Table(head, rows)
+        if new_rows:
+            yield Table(new_head, new_rows)
 
 
 def format_table(runs: Runs) -> Iterator[Block]:
@@ -177,15 +163,13 @@ def format_table(runs: Runs) -> Iterator[Block]:
     )
     rows = []
     for system in runs.systems:
-        counts = [clean_counts(run.records) for run in runs.of(system)]
-        total = sum(own.outputs for own in counts)
-        for title, own, faults in (
-            ("completions", [c.raw for c in counts], [c.raw_faults for c in counts]),
-            ("translations", [c.text for c in counts], [c.text_faults for c in counts]),
-        ):
-            numbers = [str(sum(found[name] for found in faults)) for name in FAULTS]
-            rows.append((f"{system}, {title}", str(total), share(sum(own) / max(total, 1), 2), *numbers))
-    yield Table(("system", "outputs", "clean", *FAULTS), tuple(rows))
+        records = [record for run in runs.of(system) for record in run.records]
+        for title, faults_of in (("completions", completion_faults), ("translations", translation_faults)):
+            faults = [faults_of(record) for record in records]
+            clean = sum(not own for own in faults) / max(len(records), 1)
+            counts = [str(sum(name in own for own in faults)) for name in FAULTS]
+            rows.append((f"{system}, {title}", str(len(records)), share(clean, 2), *counts))
+    yield Table(("system", "outputs", "clean", *FAULTS), rows)
 
 
 def speed_table(runs: Runs) -> Iterator[Block]:
@@ -199,35 +183,52 @@ def speed_table(runs: Runs) -> Iterator[Block]:
     rows = []
     for system in runs.systems:
         own = runs.of(system)
-        seconds = {part: sum(run.facts["seconds"][part] for run in own) for part in ("retrieval", "generation")}
+        retrieval, generation = (sum(run.facts["seconds"][part] for run in own) for part in ("retrieval", "generation"))
         sentences, generated = sum(run.translated for run in own), sum(run.generated for run in own)
         tokens = sum(run.facts["tokens"] for run in own)
-        each = seconds["retrieval"] / sentences + seconds["generation"] / generated if generated else 0.0
-        rows.append(
-            (
-                system,
-                str(sentences),
-                str(generated),
-                f"{seconds['retrieval']:.1f}",
-                f"{seconds['generation']:.1f}",
-                number(1 / each if each else None, 2),
-                str(tokens),
-                f"{tokens / max(seconds['generation'], 1e-9):.1f}",
-                f"{length_ratio(own):.3f}",
-            )
-        )
-    counts = ("system", "sentences", "generated")
-    head = (*counts, "retrieval s", "generation s", "sentences/s", "tokens", "tokens/s", "length")
-    yield Table(head, tuple(rows))
+        each = retrieval / sentences + generation / generated if generated else 0.0
+        counts = (str(sentences), str(generated), f"{retrieval:.1f}", f"{generation:.1f}")
+        speeds = (number(1 / each if each else None, 2), str(tokens), f"{tokens / max(generation, 1e-9):.1f}")
+        records = [record for run in own for record in run.records]
+        length = sum(len(r.text) for r in records) / max(sum(len(r.reference) for r in records), 1)
+        rows.append((system, *counts, *speeds, f"{length:.3f}"))
+    counted = ("system", "sentences", "generated", "retrieval s", "generation s")
+    yield Table((*counted, "sentences/s", "tokens", "tokens/s", "length"), rows)
     yield Text("Length: characters of the outputs for each character of the references, of the sentences that count.")
 
 
-def length_ratio(runs: Sequence[ReportRun]) -> float:
-    """Characters of the outputs for each of the references."""
-    outputs, references = (
-        sum(len(getattr(r, side)) for run in runs for r in run.records) for side in ("text", "reference")
+def examples(runs: Runs, count: int) -> Iterator[Block]:
+    """For each system with hints the sentences with hints whose chrF rose and fell most against the baseline, `count`
+    of each."""
+    yield Heading("Examples")
+    for system in runs.systems[1:]:
+        differences = [
+            (gain, run.direction, record, other)
+            for run in runs.of(system)
+            if (base := runs.baseline_of(run))
+            for gain, record, other in zip(
+                (run.sentence_chrf - base.sentence_chrf).tolist(), run.records, base.records, strict=True
+            )
+            if record.translation.hints
+        ]
+        differences.sort(key=lambda difference: difference[0])
+        helped = [difference for difference in reversed(differences) if difference[0] > 0][:count]
+        hurt = [difference for difference in differences if difference[0] < 0][:count]
+        for title, chosen in (("helped", helped), ("hurt", hurt)):
+            if chosen:
+                yield Heading(f"{system}: where hints {title}", 3)
+            for gain, direction, record, other in chosen:
+                yield Text(f"{direction}, sentence chrF {gain:+.1f}")
+                outputs = (f"{runs.baseline}: {other.text}", f"{system}: {record.text}")
+                yield Bullets((f"source: {record.source}", f"reference: {record.reference}", _hints(record), *outputs))
+
+
+def _hints(record: Record) -> str:
+    hints = (
+        f"{hint.source_span.of(record.source)} → {hint.phrase} ({hint.hit.score:.2f}{', taken up' if used else ''})"
+        for hint, used in zip(record.translation.hints, record.translation.used, strict=True)
     )
-    return outputs / max(references, 1)
+    return f"hints: {'; '.join(hints)}"
 
 
 def number(value: float | None, digits: int) -> str:

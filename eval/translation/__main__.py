@@ -17,21 +17,31 @@ tables, tests of significance and plots of them.
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eval.data.suites import FOLDERS, SAMPLE, SEED, Suite, open_suite
-from eval.metrics import DEFAULT_METRICS, METRICS, MetricSettings, open_metrics
-from eval.translation.models import Models, Run, in_order
-from eval.translation.records import Record, outputs_sha256, read_records
-from eval.translation.runs import FACTS, RECORDS, missing_runs, note_command, read_facts, translate_run
-from eval.translation.scores import SCORES, Scored, score_run
+from eval.data.suites import FOLDERS, SAMPLE, SEED, Part, Suite, open_suite
+from eval.metrics import DEFAULT_METRICS, METRICS, open_metrics
+from eval.translation.records import (
+    FACTS,
+    RECORDS,
+    SCORES,
+    Record,
+    command_line,
+    note_command,
+    outputs_sha256,
+    read_facts,
+    read_records,
+    score_run,
+)
+from eval.translation.runs import translate_run
 from eval.translation.systems import EXAMPLE, check_at, read_systems
+from eval.translation.translators import Models, Run, in_order
 from rag_mt.base.console import INTERRUPTED, OK, Parser, note, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
@@ -39,57 +49,54 @@ from rag_mt.base.languages import direction_group
 from rag_mt.base.types import Metric
 
 QUICK_LIMIT = 10
+DEFAULTS: dict[str, Any] = {
+    "suite": SAMPLE,
+    "config": EXAMPLE,
+    "seed": SEED,
+    "metrics": ",".join(DEFAULT_METRICS),
+    "bertscore_model": DEFAULT_ENCODER,
+}
+
+Scores = Mapping[tuple[str, str, str], float]
+"""The score of a system, on a direction, by a metric."""
 
 
 def evaluate(options: argparse.Namespace) -> int:
     """Translate and score; returns the exit code."""
     begin = time.perf_counter()
-    suite = open_suite(options.suite, _path(options.data), options.src, options.tgt, options.columns)
-    systems = read_systems(Path(options.config), options.systems)
+    suite = open_suite(options.suite, options.data, options.src, options.tgt, options.columns)
+    systems = read_systems(options.config, options.systems)
     directions = suite.chosen(options.directions)
-    names = options.metrics.split(",")
-    settings = MetricSettings(
-        bertscore_model=options.bertscore_model,
-        bertscore_layer=options.bertscore_layer,
-        bertscore_baselines=_path(options.bertscore_baselines),
-        comet_scores=tuple(map(Path, options.comet)),
-        comet_model=options.comet_model,
-    )
+    bertscore = (options.bertscore_model, options.bertscore_layer, options.bertscore_baselines)
+    metrics_for = partial(open_metrics, options.metrics.split(","), bertscore=bertscore, comet=options.comet)
     if not options.score_only:
         check_at(systems, directions)
-        for target in sorted({target for _, target in directions}):  # what cannot be scored is said before the hours
-            open_metrics(names, settings, target)
+        for target in sorted({target for _, target in directions}):  # what cannot be scored is told before the hours
+            metrics_for(target)
     limit = options.limit or (QUICK_LIMIT if suite.quick else None)
-    folder = Path(options.output or f"runs/{Path(suite.name).stem}-{limit or 'all'}")
+    folder = options.output or Path(f"runs/{Path(suite.name).stem}-{limit or 'all'}")
     parts = [suite.part(*direction, limit, options.seed) for direction in directions]
     runs = [Run(system, part, folder) for system in systems for part in parts]
     if suite.label:
         note(f"suite {suite.name}: {suite.label}")
-    if options.score_only:
-        if missing := missing_runs(runs):
-            raise UserError(
-                f"{len(missing)} runs are not finished ({missing[0]}): run the command without --score-only"
-            )
-    else:
+    if not options.score_only:
         _translate(runs, suite, options)
+    elif missing := [f"{own.system.name} {own.part.name}" for own in runs if not own.file(FACTS).is_file()]:
+        raise UserError(f"{len(missing)} runs are not finished ({missing[0]}): run the command without --score-only")
     try:
-        found = _score(runs, names, settings, not options.quiet)
+        scores = _score(runs, metrics_for, not options.quiet)
     except UserError:
         if not options.score_only:  # what was translated took its time
             note_command(folder, command_of(options), time.perf_counter() - begin)
         raise
     note_command(folder, command_of(options), time.perf_counter() - begin)
-    print(tables(found, [s.name for s in systems]), end="")
+    print(tables(scores, parts, [system.name for system in systems]), end="")
     note(f"runs and scores are in {folder}: `python -m eval.report {folder}` compares the systems")
     return OK
 
 
-def _path(name: str | None) -> Path | None:
-    return None if name is None else Path(name)
-
-
 def _translate(runs: Sequence[Run], suite: Suite, options: argparse.Namespace) -> None:
-    total = sum(len(r.part.sources) for r in runs)
+    total = sum(len(own.part.sources) for own in runs)
     models, show = Models(), not options.quiet
     with closing(progress(total, "sentences", "translating", show=show)) as bar:
         try:
@@ -100,20 +107,19 @@ def _translate(runs: Sequence[Run], suite: Suite, options: argparse.Namespace) -
             raise SystemExit(INTERRUPTED) from None
 
 
-def _score(
-    runs: Sequence[Run], names: Sequence[str], settings: MetricSettings, show: bool
-) -> list[tuple[Run, list[Scored]]]:
+def _score(runs: Sequence[Run], metrics_for: Callable[[str], list[Metric]], show: bool) -> Scores:
     """The scores of all runs; target language by target language, since metrics are opened for one."""
-    found: dict[int, list[Scored]] = {}
+    scores: dict[tuple[str, str, str], float] = {}
     metrics: dict[str, list[Metric]] = {}
     with closing(progress(len(runs), "runs", "scoring", show=show)) as bar:
-        for number, own in sorted(enumerate(runs), key=lambda item: item[1].part.target):
+        for own in sorted(runs, key=lambda own: own.part.target):
             target = own.part.target
             if target not in metrics:
-                metrics = {target: open_metrics(names, settings, target)}
-            found[number] = score_run(own.file(SCORES), *_outputs(own), metrics[target])
+                metrics = {target: metrics_for(target)}
+            for scored in score_run(own.file(SCORES), *_outputs(own), metrics[target]):
+                scores[own.system.name, own.part.name, scored.name] = scored.corpus
             bar.update(1)
-    return [(own, found[number]) for number, own in enumerate(runs)]
+    return scores
 
 
 def _outputs(own: Run) -> tuple[list[Record], str]:
@@ -130,17 +136,14 @@ def _outputs(own: Run) -> tuple[list[Record], str]:
     return records, outputs
 
 
-def tables(found: Sequence[tuple[Run, Sequence[Scored]]], systems: Sequence[str]) -> str:
+def tables(scores: Scores, parts: Sequence[Part], systems: Sequence[str]) -> str:
     """A plain table for each metric and group of directions, with the average of a group of several."""
-    scores = {(r.system.name, r.part.name, s.name): s.corpus for r, own in found for s in own}
     groups: dict[str, list[str]] = {}
-    for r, _ in found:
-        directions = groups.setdefault(direction_group(r.part.source, r.part.target), [])
-        if r.part.name not in directions:
-            directions.append(r.part.name)
+    for part in parts:
+        groups.setdefault(direction_group(part.source, part.target), []).append(part.name)
+    width = max(map(len, (*systems, "chrF++")))
     lines = []
-    width = max(len(name) for name in (*systems, "chrF++"))
-    for metric in dict.fromkeys(s.name for _, own in found for s in own):
+    for metric in dict.fromkeys(metric for _, _, metric in scores):
         for directions in groups.values():
             heads = [*directions, *(["avg"] if len(directions) > 1 else [])]
             lines.append(f"{metric:{width}s}" + "".join(f"{head:>8s}" for head in heads))
@@ -153,30 +156,11 @@ def tables(found: Sequence[tuple[Run, Sequence[Scored]]], systems: Sequence[str]
 
 
 def command_of(options: argparse.Namespace) -> str:
-    """The command with the options that were given; folders and files of this machine by their last name."""
-    places = {"data", "config", "output", "bertscore_baselines", "comet"}
-    parts = ["python -m eval.translation"]
-    for name, value in sorted(vars(options).items()):
-        if value is None or value is False or value in ([], "") or value == DEFAULTS.get(name):
-            continue
-        if name == "suite" and value not in (SAMPLE, *FOLDERS):
-            value = "FILE"
-        shown = [Path(v).name if name in places or Path(v).is_absolute() else str(v) for v in _listed(value)]
-        parts.append(f"--{name.replace('_', '-')}" + ("" if value is True else " " + shlex.join(shown)))
-    return " ".join(parts)
-
-
-def _listed(value: Any) -> list[Any]:
-    return [str(v) for v in value] if isinstance(value, list) else [str(value)]
-
-
-DEFAULTS: dict[str, Any] = {
-    "suite": SAMPLE,
-    "config": str(EXAMPLE),
-    "seed": SEED,
-    "metrics": ",".join(DEFAULT_METRICS),
-    "bertscore_model": DEFAULT_ENCODER,
-}
+    """The command with the options that were given."""
+    changed = {name: value for name, value in sorted(vars(options).items()) if value != DEFAULTS.get(name)}
+    if changed.get("suite") not in (None, *FOLDERS):
+        changed["suite"] = "FILE"
+    return command_line("eval.translation", [], changed)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -186,24 +170,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add = parser.add_argument
     add("--suite", metavar="NAME|FILE", help="sample, wmt16, dev, or a TSV or TMX file (default: sample)")
-    add("--data", metavar="DIR", help="folder with test/ and dev/ for wmt16 and dev (default: hf:wmt16)")
+    add("--data", type=Path, metavar="DIR", help="folder with test/ and dev/ for wmt16 and dev (default: hf:wmt16)")
     add("--src", metavar="LANG", help="source language of a file of your own")
     add("--tgt", metavar="LANG", help="target language of a file of your own")
     add("--columns", metavar="A,B", help="source and target column of a TSV file (default: by header, else 1,2)")
-    add("--config", metavar="FILE", help="file of systems (default: configs/systems.toml)")
+    add("--config", type=Path, metavar="FILE", help="file of systems (default: configs/systems.toml)")
     add("--systems", metavar="A,B", help="names of systems (default: all in the file)")
     add("--directions", metavar="A,B", help="directions such as de-en,en-de (default: all of the suite)")
     add("--limit", type=positive, metavar="N", help="translate a fixed sample of N pairs per direction (default: all)")
     add("--seed", type=int, metavar="N", help=f"of the sample (default: {SEED})")
-    add("--output", metavar="RUNS", help="folder of the runs (default: runs/SUITE-LIMIT)")
+    add("--output", type=Path, metavar="RUNS", help="folder of the runs (default: runs/SUITE-LIMIT)")
     add("--restart", action="store_true", help="forget what earlier runs had finished")
     add("--score-only", action="store_true", help="score finished runs and translate nothing")
     add("--metrics", metavar="A,B", help=f"from {', '.join(METRICS)} (default: {','.join(DEFAULT_METRICS)})")
     add("--bertscore-model", metavar="ID", help=f"encoder of bertscore (default: {DEFAULT_ENCODER})")
     add("--bertscore-layer", type=int, metavar="N", help="its hidden layer")
-    add("--bertscore-baselines", metavar="DIR", help="baselines to rescale by, LANG.tsv (default: ours, if any)")
-    add("--comet", nargs="+", default=[], metavar="FILE", help="sentence scores of `python -m eval.comet.score`")
-    add("--comet-model", default="", metavar="NAME", help="the model of those scores")
+    add(
+        "--bertscore-baselines",
+        type=Path,
+        metavar="DIR",
+        help="baselines to rescale by, LANG.tsv (default: ours, if any)",
+    )
+    add(
+        "--comet",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="sentence scores of `python -m eval.comet.score`",
+    )
     add("--quiet", action="store_true", help="no progress bars")
     parser.set_defaults(**DEFAULTS)
     return run(evaluate, parser.parse_args(arguments))

@@ -22,11 +22,13 @@ alignment.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from math import isfinite
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from prompts.builder import WRAPPERS
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, DEFAULT_LLM, DEFAULT_RETRIEVER
@@ -40,9 +42,9 @@ from retrievers.ccpr.retriever import Segmentation
 from retrievers.index.manifest import read_manifest
 from retrievers.registry import retriever_spec
 
-Hints = Literal["retrieved", "none", "shuffled", "oracle"]
-ALIGNERS = ("encoder", "eflomal")
-GROUPS = ("to_en", "from_en", "other")
+Group = Literal["to_en", "from_en", "other"]
+AtLeast0 = Annotated[int, Field(ge=0)]
+AtLeast1 = Annotated[int, Field(ge=1)]
 EXAMPLE = Path(__file__).parents[2] / "configs" / "systems.toml"
 
 
@@ -55,42 +57,39 @@ class System:
     `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four
     words; the hits of either are judged by the same confidence model.
 
-    For `hints = "oracle"`: `aligner` finds the words that belong together, by a layer of `align_encoder` or, eflomal,
-    learning from the parallel text `along` (`{pair}` is such as `de-en`) too; phrases have up to `oracle_words` words.
+    For `hints = "oracle"`: a layer of `align_encoder` finds the words that belong together; phrases have up to
+    `oracle_words` words.
     """
 
     name: str = ""
     retriever: str = DEFAULT_RETRIEVER
     index: str = ""
     encoder: str = ""
-    cut_off: float = 0.0
+    cut_off: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     segmentation: Segmentation = "learned"
     wrapper: str = "auto"
     llm: str = DEFAULT_LLM
-    adapter: Mapping[str, str] = field(default_factory=dict)
+    adapter: Mapping[Group, str] = field(default_factory=dict)
     plain_adapter: str = DEFAULT_ADAPTER
     device: str = "auto"
     dtype: str = "float32"
-    quantization: str = "none"
-    max_new_tokens: int = 256
-    batch_size: int = 16
-    hints: Hints = "retrieved"
-    seed: int = 12345
-    aligner: str = "encoder"
+    quantization: Quantization = "none"
+    max_new_tokens: AtLeast1 = 256
+    batch_size: AtLeast1 = 16
+    hints: Literal["retrieved", "none", "shuffled", "oracle"] = "retrieved"
+    seed: AtLeast0 = 12345
     align_encoder: str = DEFAULT_ENCODER
-    align_layer: int = 6
-    along: str = ""
-    oracle_words: int = 4
+    align_layer: AtLeast0 = 6
+    oracle_words: AtLeast1 = 4
 
     def at(self, source: str, target: str) -> System:
         """The system for one direction: placeholders are filled in, and `adapter` holds at most that of its group."""
-        group = direction_group(source, target)
-        other = source if target == "en" else target
-        names = {"{src}": source, "{tgt}": target, "{group}": group, "{pair}": f"{other}-en"}
+        group = cast(Group, direction_group(source, target))
+        names = {"src": source, "tgt": target, "group": group}
 
         def filled(text: str) -> str:
             for name, value in names.items():
-                text = text.replace(name, value)
+                text = text.replace(f"{{{name}}}", value)
             return text
 
         if self.adapter and group not in self.adapter:
@@ -99,14 +98,18 @@ class System:
             )
         named = filled(self.adapter[group]) if self.adapter else None
         chosen = chosen_adapters(named, self.llm, self.retriever, source, target)
-        adapter = {group: chosen.adapter} if chosen.adapter else {}
         plain = filled(self.plain_adapter)
         if self.hints == "none" or not retriever_spec(self.retriever).needs_index:
             plain = NONE
         elif plain == DEFAULT_ADAPTER:
             plain = chosen.plain_adapter or NONE
-        index, encoder, along = filled(self.index), filled(self.encoder), filled(self.along)
-        return replace(self, index=index, encoder=encoder, along=along, adapter=adapter, plain_adapter=plain)
+        return replace(
+            self,
+            index=filled(self.index),
+            encoder=filled(self.encoder),
+            adapter={group: chosen.adapter} if chosen.adapter else {},
+            plain_adapter=plain,
+        )
 
     @property
     def own_adapters(self) -> Adapters:
@@ -116,9 +119,9 @@ class System:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able; folders by their last name only, because a report says nothing about a machine."""
-        made = asdict(self) | {"adapter": {group: _short(text) for group, text in self.adapter.items()}}
-        names = ("index", "encoder", "llm", "plain_adapter", "along", "align_encoder")
-        return made | {name: _short(made[name]) for name in names}
+        values = asdict(self) | {"adapter": {group: _short(text) for group, text in self.adapter.items()}}
+        names = ("index", "encoder", "llm", "plain_adapter", "align_encoder")
+        return values | {name: _short(values[name]) for name in names}
 
 
 def _short(text: str) -> str:
@@ -131,11 +134,11 @@ def read_systems(path: Path, names: str | None = None) -> list[System]:
     Raises UserError for a file that is missing or no TOML, and for systems and settings that do not exist, are of
     another type or do not go together.
     """
-    found = read_toml(path, "file of systems", EXAMPLE)
-    for section in sorted(found.keys() - {"defaults", "systems"}):
+    sections = read_toml(path, "file of systems", EXAMPLE)
+    for section in sorted(sections.keys() - {"defaults", "systems"}):
         raise UserError(f"{path} has a section [{section}] that is not known: expected [defaults] and [systems.NAME]")
-    tables = found.get("systems", {})
-    if not isinstance(tables, dict) or not tables or not all(isinstance(own, dict) for own in tables.values()):
+    tables = sections.get("systems", {})
+    if not isinstance(tables, dict) or not tables or not all(isinstance(table, dict) for table in tables.values()):
         raise UserError(f"{path} names no system: expected sections such as [systems.plain]")
     chosen = list(dict.fromkeys(names.split(","))) if names is not None else list(tables)
     for name in chosen:
@@ -143,15 +146,15 @@ def read_systems(path: Path, names: str | None = None) -> list[System]:
             raise UserError(f"{path} has no system {name!r}: choose from {', '.join(tables)}")
         if not name.replace("-", "").replace("_", "").isalnum():
             raise UserError(f"system {name!r} of {path} is no name for a folder: use letters, digits, - and _")
-    defaults = found.get("defaults", {})
+    defaults = sections.get("defaults", {})
     if not isinstance(defaults, dict):
         raise UserError(f"{path} sets defaults to {defaults!r}: expected a section [defaults]")
-    return [_system(path, name, _joined(path, defaults, tables, name), tables[name]) for name in chosen]
+    return [_system(path, name, defaults | _joined(path, tables, name), tables[name]) for name in chosen]
 
 
-def _joined(path: Path, defaults: Mapping[str, Any], tables: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The settings of a system with those of the ones that it is `like` and the defaults below."""
-    made: dict[str, Any] = {}
+def _joined(path: Path, tables: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The settings of a system and of those that it is `like`."""
+    settings: dict[str, Any] = {}
     seen: list[str] = []
     while name:
         if name in seen:
@@ -159,86 +162,57 @@ def _joined(path: Path, defaults: Mapping[str, Any], tables: Mapping[str, Any], 
         if name not in tables:
             raise UserError(f"{path}: system {seen[-1]} is like {name!r}, which is not there: expected a system's name")
         seen.append(name)
-        made = {**tables[name], "like": "", **made}
+        settings = tables[name] | settings
         name = tables[name].get("like", "")
-    made.pop("like", None)
-    return {**defaults, **made}
+    settings.pop("like", None)
+    return settings
 
 
-def _system(path: Path, name: str, values: Mapping[str, Any], own: Mapping[str, Any]) -> System:
-    defaults = System()
+def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, Any]) -> System:
+    """The system with these settings, of which its section sets its `own` itself; paths are relative to the file."""
     known = [f.name for f in fields(System) if f.name != "name"]
-    made: dict[str, Any] = {}
-    for key, value in values.items():
-        if key not in known:
-            raise UserError(f"{path} sets {key} of {name}, which does not exist: expected one of {', '.join(known)}")
-        default = getattr(defaults, key)
-        if key == "adapter" and isinstance(value, str):
-            value = dict.fromkeys(GROUPS, value) if value else {}
-        kind: Any = Mapping if key == "adapter" else (int, float) if key == "cut_off" else type(default)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise UserError(f"{path} sets {key} of {name} to {value!r}: expected a value such as {default!r}")
-        made[key] = value
-    _check(path, name, made, own)
-    base = path.parent
-    made["adapter"] = {group: _placed(base, text) for group, text in made.get("adapter", {}).items()}
-    for key in ("index", "along", "plain_adapter"):
-        made[key] = _placed(base, made.get(key, getattr(defaults, key)))
+    if unknown := [key for key in settings if key not in known]:
+        raise UserError(f"{path} sets {unknown[0]} of {name}, which does not exist: expected one of {', '.join(known)}")
+    if isinstance(folder := settings.get("adapter"), str):
+        settings["adapter"] = dict.fromkeys(get_args(Group), folder) if folder else {}
+    try:
+        values = json.dumps({**settings, "name": name}, default=str)  # in Python's own types strict means instances
+        system = TypeAdapter(System).validate_json(values, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key, expected = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Input should be ")
+        expected = expected.replace("greater than or equal to", "at least")
+        raise UserError(f"{path} sets {key} of {name} to {first['input']!r}: expected {expected}") from None
+    for key, allowed in {"wrapper": ("auto", *WRAPPERS), "dtype": ("auto", *DTYPES)}.items():
+        if (value := getattr(system, key)) not in allowed:
+            raise UserError(f"{path} sets {key} of {name} to {value!r}: expected one of {', '.join(allowed)}")
+    retriever_spec(system.retriever)
+    if own.get("segmentation", "learned") != "learned" and system.retriever != "ccpr":
+        raise UserError(
+            f"{path} sets segmentation of {name}, whose retriever is {system.retriever!r}: only ccpr has one"
+        )
+
+    def placed(text: str) -> str:
+        return str(path.parent / Path(text).expanduser()) if text and text not in (DEFAULT_ADAPTER, NONE) else text
+
+    places: dict[str, Any] = {key: placed(getattr(system, key)) for key in ("index", "plain_adapter")}
     for key in ("llm", "encoder", "align_encoder"):  # names unless there is such a folder
-        text = made.get(key, "")
-        if text and (text.startswith(".") or (base / text).is_dir()):
-            made[key] = _placed(base, text)
-    return System(name=name, **made)
-
-
-def _placed(base: Path, text: str) -> str:
-    return str(base / Path(text).expanduser()) if text and text not in (DEFAULT_ADAPTER, NONE) else text
-
-
-def _check(path: Path, name: str, made: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Raise UserError for values that are not allowed; `own` are those that the system's section sets itself."""
-    choices = {
-        "hints": get_args(Hints),
-        "aligner": ALIGNERS,
-        "segmentation": get_args(Segmentation),
-        "wrapper": ("auto", *WRAPPERS),
-        "dtype": ("auto", *DTYPES),
-        "quantization": get_args(Quantization),
-    }
-    for key, allowed in choices.items():
-        if key in made and made[key] not in allowed:
-            raise UserError(f"{path} sets {key} of {name} to {made[key]!r}: expected one of {', '.join(allowed)}")
-    for group, text in made.get("adapter", {}).items():
-        if group not in GROUPS or not isinstance(text, str):
-            raise UserError(f"{path} sets adapter.{group} of {name}: expected a folder for {', '.join(GROUPS)}")
-    for key in ("max_new_tokens", "batch_size", "oracle_words"):
-        if made.get(key, 1) < 1:
-            raise UserError(f"{path} sets {key} of {name} to {made[key]}: expected at least 1")
-    for key in ("seed", "align_layer"):
-        if made.get(key, 0) < 0:
-            raise UserError(f"{path} sets {key} of {name} to {made[key]}: expected at least 0")
-    if not isfinite(made.get("cut_off", 0)):
-        raise UserError(f"{path} sets cut_off of {name} to {made['cut_off']}: expected a finite number such as 0.65")
-    retriever = made.get("retriever", DEFAULT_RETRIEVER)
-    retriever_spec(retriever)
-    if own.get("segmentation", "learned") != "learned" and retriever != "ccpr":
-        raise UserError(f"{path} sets segmentation of {name}, whose retriever is {retriever!r}: only ccpr has one")
+        text = getattr(system, key)
+        if text and (text.startswith(".") or (path.parent / text).is_dir()):
+            places[key] = placed(text)
+    return replace(system, adapter={group: placed(text) for group, text in system.adapter.items()}, **places)
 
 
 def check_at(systems: Sequence[System], directions: Sequence[tuple[str, str]]) -> None:
-    """Raise UserError if a folder that a system needs for one of the directions is not there: said at once, not after
+    """Raise UserError if a folder that a system needs for one of the directions is not there: told at once, not after
     the hours that come before it."""
-    for source, target in directions:
-        for system in systems:
-            own = system.at(source, target)
-            for adapter in filter(None, own.own_adapters):
-                checked_adapter(adapter)
-            if own.index and own.hints in ("retrieved", "shuffled") and retriever_spec(own.retriever).needs_index:
-                found = read_manifest(Path(own.index)).retriever
-                if found != own.retriever:
-                    raise UserError(
-                        f"system {own.name} has the retriever {own.retriever!r} and an index for {found!r} "
-                        f"({own.index}): give one that was built for it"
-                    )
-            if own.hints == "oracle" and own.along and not Path(own.along).is_file():
-                raise UserError(f"system {own.name} aligns along with {own.along}, which is not there: give other text")
+    for system in (system.at(*direction) for direction in directions for system in systems):
+        for adapter in filter(None, system.own_adapters):
+            checked_adapter(adapter)
+        if system.index and system.hints in ("retrieved", "shuffled") and retriever_spec(system.retriever).needs_index:
+            retriever = read_manifest(Path(system.index)).retriever
+            if retriever != system.retriever:
+                raise UserError(
+                    f"system {system.name} has the retriever {system.retriever!r} and an index for {retriever!r} "
+                    f"({system.index}): give one that was built for it"
+                )

@@ -9,7 +9,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 from scipy.stats import kstest, permutation_test
 
-from eval.metrics import MetricSettings, open_metrics
+from eval.metrics import open_metrics
 from eval.metrics.formulas import mean_rows
 from eval.significance import SEED, compare, holm, interval
 
@@ -31,7 +31,7 @@ def corpus(seed: int, noise: float, count: int = 60) -> tuple[list[str], list[st
 def test_p_values_are_those_of_sacrebleu(name: str, theirs: BLEU | CHRF, first: float, second: float) -> None:
     references, ours = corpus(1, first)
     baseline = corpus(2, second)[1]
-    (metric,) = open_metrics([name], MetricSettings(), "en")
+    (metric,) = open_metrics([name], "en")
     rows = [metric.statistics([], outputs, references) for outputs in (ours, baseline)]
     found = compare([rows[0]], [rows[1]], metric.formula, resamples=300, trials=400)
     test = PairedTest([("b", baseline), ("s", ours)], {"m": theirs}, [references], "ar", 400)

@@ -13,11 +13,9 @@ import pytest
 import torch
 from transformers import XLMRobertaConfig, XLMRobertaModel
 
-from eval.comet.environment import VARIABLE, comet_python, run_in_comet
-from eval.comet.isolated.run import weights_hash
-from eval.comet.score import FACTS as KEPT
-from eval.comet.score import comet_scores, main, triples_of
-from eval.metrics.comet import Triple, open_comet
+from eval.comet.isolated import weights_hash
+from eval.comet.score import PROGRAM, VARIABLE, comet_python, comet_scores, main, run_in_comet, triples_of
+from eval.metrics.comet import FACTS, Comet, Triple
 from eval.translation.__main__ import main as translate
 from rag_mt.base.errors import UserError
 
@@ -117,7 +115,7 @@ def test_a_checkpoint_scores(kind: str, checkpoint: Callable[[str], Path], runs:
     assert len(set(together["scores"])) > 1
     scores = tmp_path / "scores.json"
     assert main([str(runs), "--model", str(model), "--output", str(scores), "--quiet"]) == 0
-    metric = open_comet([scores], "")
+    metric = Comet([scores])
     assert metric.signature.startswith(f"model:{kind}|weights:{together['weights']}|version:")
     found = metric.statistics(*zip(*triples, strict=True))
     assert found[:, 0] == pytest.approx(100 * torch.tensor(together["scores"]).numpy())
@@ -145,7 +143,7 @@ def test_scoring_goes_on_where_it_was(
         asked.clear()
         assert main(command) == 0
         found = json.loads(scores.read_text())
-        assert {name: found[name] for name in KEPT} == {name: whole[name] for name in KEPT}
+        assert {name: found[name] for name in FACTS} == {name: whole[name] for name in FACTS}
         assert [r["COMET"] for r in found["scores"]["runs"]] == pytest.approx([r["COMET"] for r in rows], abs=1e-4)
         return list(asked)
 
@@ -184,10 +182,14 @@ def test_models_that_cannot_be_had_are_named(tmp_path: Path, monkeypatch: pytest
             comet_scores(name, [("s", "t", "r")])
 
 
+def test_the_program_is_where_it_is_looked_for() -> None:
+    assert PROGRAM.is_file()
+
+
 @needs_comet
 def test_a_program_that_fails_leaves_its_message(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"ended without an answer \(exit code 1\)"):
-        run_in_comet("comet_run", {})
+        run_in_comet({})
 
 
 def test_weights_are_told_apart_by_what_they_are() -> None:

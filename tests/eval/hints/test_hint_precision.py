@@ -12,9 +12,20 @@ import pytest
 import torch
 
 from eval.hints.__main__ import main
-from eval.hints.coverage import Judged, by_coverage, by_level, joined, shown
-from eval.hints.systems import BOTH, INDEX, Joined
-from eval.hints.verdicts import PARTLY, RIGHT, STRICT, WRONG, Judge, function_words
+from eval.hints.conditions import BOTH, INDEX, Joined
+from eval.hints.verdicts import (
+    PARTLY,
+    RIGHT,
+    STRICT,
+    WRONG,
+    Judge,
+    Judged,
+    by_coverage,
+    by_level,
+    function_words,
+    joined,
+    shown,
+)
 from rag_mt.base.types import Origin, Sentence
 from rag_mt.text.words import word_spans
 from retrievers.ccpr.confidence import Confidence
@@ -97,15 +108,16 @@ def test_the_more_trusted_of_overlapping_hints_is_shown() -> None:
 
 def test_precision_by_confidence_and_by_coverage() -> None:
     trust = np.array([0.5, 0.9, 0.2, 0.7], np.float32)
-    all_of_them, two, one, none = by_level(judged(), trust, [0.1, 0.6, 0.8, 0.95])
-    assert (all_of_them.hints, all_of_them.sentences, all_of_them.content) == pytest.approx((1, 2 / 3, 0.4))
-    assert (two.strict, two.right, two.partly, two.wrong) == (0, 0.5, 0.5, 0)
-    assert (one.right, one.content) == (1, 0.2)
-    assert (none.hints, none.right) == (0, None)
+    whole, two, one, none = by_level(judged(), trust, [0.1, 0.6, 0.8, 0.95])
+    assert whole and two and one and none
+    assert (whole["hints"], whole["sentences"], whole["content"]) == pytest.approx((1, 2 / 3, 0.4))
+    assert (two["strict"], two["right"], two["partly"], two["wrong"]) == (0, 0.5, 0.5, 0)
+    assert (one["right"], one["content"]) == (1, 0.2)
+    assert (none["hints"], none["right"]) == (0, None)
     first, third, more = by_coverage(judged(), trust, [0.1, 0.3, 0.5])
     assert first == one and third == two and more is None
     both = joined([judged(), judged()])
-    assert by_level(both, np.tile(trust, 2), [0.1]) == [all_of_them]
+    assert by_level(both, np.tile(trust, 2), [0.1]) == [whole]
     assert both.spans[:, 0].tolist() == [0, 0, 0, 1, 3, 3, 3, 4]
 
 
@@ -188,12 +200,6 @@ def test_without_a_stored_model_one_is_fitted_on_the_other_half(data, index, mod
     out = capsys.readouterr()
     assert "fitting one on half A" in out.err
     assert f"{segmentation} segmentation" in out.out
-
-
-def test_the_untrained_baseline(data, tiny_encoder, tmp_path, capsys) -> None:
-    index = indexed(tmp_path / "i", "phrases", tiny_encoder, ELSEWHERE)
-    assert command(data, index, tiny_encoder, "--retriever", "phrases", "--output", str(tmp_path / "o.json")) == 0
-    assert rows_of(tmp_path / "o.json", BOTH, "content by score")[0.5]["right"] > 0.95
 
 
 def test_two_indexes_are_searched_as_one(model, tmp_path) -> None:

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from eval.metrics import FORMULAS, MetricSettings, open_metrics
-from eval.metrics.bertscore import open_bertscore, read_baseline
-from eval.metrics.comet import open_comet
-from eval.translation.scores import Scored
+from eval.metrics import open_metrics
+from eval.metrics.bertscore import BertScore, read_baseline
+from eval.metrics.comet import Comet
+from eval.metrics.formulas import FORMULAS
+from eval.translation.records import Scored
 from rag_mt.base.errors import UserError
 from rag_mt.models.loading import load_encoder
 
@@ -26,7 +27,7 @@ corpora = st.lists(st.tuples(words.map(" ".join), words.filter(bool).map(" ".joi
 
 
 def score(name: str, hypotheses: list[str], references: list[str], target: str = "de") -> Scored:
-    (metric,) = open_metrics([name], MetricSettings(), target)
+    (metric,) = open_metrics([name], target)
     statistics = metric.statistics([""] * len(hypotheses), hypotheses, references)
     return Scored(metric.name, metric.signature, metric.formula, statistics)
 
@@ -74,7 +75,7 @@ def test_chinese_has_its_own_tokenizer() -> None:
 @pytest.mark.parametrize(("code", "name"), [("ja", "Japanese"), ("ko", "Korean")])
 def test_tokenizers_that_are_not_installed_are_named(code: str, name: str) -> None:
     with pytest.raises(UserError, match=rf"BLEU of {name} .*sacrebleu\[{code}\]") as caught:
-        open_metrics(["bleu"], MetricSettings(), code)
+        open_metrics(["bleu"], code)
     assert "\n" not in str(caught.value)
 
 
@@ -86,7 +87,7 @@ def test_a_mean_is_a_mean() -> None:
 
 def test_unknown_metrics_are_named() -> None:
     with pytest.raises(UserError, match="'meteor'"):
-        open_metrics(["bleu", "meteor"], MetricSettings(), "de")
+        open_metrics(["bleu", "meteor"], "de")
 
 
 HYPOTHESES = ["The dog sleeps.", "A cat and two mice", "same text", " ", "word " * 90]
@@ -125,21 +126,21 @@ def test_bertscore_is_its_formula_on_any_encoder_and_layer(tiny_encoder: Path, t
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"model_max_length": 64}))
     for layer in (1, 3):
-        metric = open_bertscore(str(folder), layer, None, "de")
+        metric = BertScore(str(folder), layer, None, "de")
         found = metric.statistics([], HYPOTHESES, REFERENCES)
         assert found[:, 0] == pytest.approx(greedy_f1(folder, layer), abs=1e-3)
         assert found[:, 1].tolist() == [1] * 5
         assert f"|layer:{layer}|" in metric.signature and "rescaled:no" in metric.signature
     (tmp_path / "de.tsv").write_text("LAYER,P,R,F\n0,0,0,0.1\n1,0.2,0.2,0.25\n")
-    plain, rescaled = open_bertscore(str(folder), 1, None, "de"), open_bertscore(str(folder), 1, tmp_path, "de")
+    plain, rescaled = BertScore(str(folder), 1, None, "de"), BertScore(str(folder), 1, tmp_path, "de")
     before, after = (m.statistics([], HYPOTHESES[:3], REFERENCES[:3])[:, 0] for m in (plain, rescaled))
     assert after == pytest.approx((before - 25) / 0.75)
     assert "rescaled:yes, de.tsv 0.2500" in rescaled.signature
-    assert "rescaled:no" in open_bertscore(str(folder), 1, tmp_path, "ru").signature
+    assert "rescaled:no" in BertScore(str(folder), 1, tmp_path, "ru").signature
     with pytest.raises(UserError, match="no layer 7"):
-        open_bertscore(str(folder), 7, None, "de")
+        BertScore(str(folder), 7, None, "de")
     with pytest.raises(UserError, match="--bertscore-layer"):
-        open_bertscore(str(folder), None, None, "de")
+        BertScore(str(folder), None, None, "de")
 
 
 def test_baselines(tmp_path: Path) -> None:
@@ -154,26 +155,20 @@ def test_baselines(tmp_path: Path) -> None:
 
 
 def test_comet_is_read_from_files(tmp_path: Path) -> None:
-    one, two = tmp_path / "a.json", tmp_path / "b.tsv"
-    one.write_text(json.dumps({"hyp.txt": [{"src": "s", "mt": "m", "ref": "r", "COMET": 0.25, "errors": []}]}))
-    two.write_text("s\tn\tr\t0.5\n", encoding="utf-8")
-    metric = open_comet([one, two], "wmt22-comet-da")
+    one, two = tmp_path / "a.json", tmp_path / "b.json"
+    facts = {"model": "wmt22", "weights": "ab", "references": True, "version": "2.2"}
+    row = {"src": "s", "mt": "m", "ref": "r", "COMET": 0.25}
+    one.write_text(json.dumps({**facts, "scores": {"runs": [row]}}))
+    two.write_text(json.dumps({**facts, "scores": {"runs": [row | {"mt": "n", "COMET": 0.5}]}}))
+    metric = Comet([one, two])
     assert metric.statistics(["s", "s"], ["n", "m"], ["r", "r"]).tolist() == [[50, 1], [25, 1]]
-    assert metric.signature.startswith("model:wmt22-comet-da|scores:")
+    assert metric.signature.startswith("model:wmt22|weights:ab|version:2.2|scores:")
     with pytest.raises(UserError, match=r"lack 1 of 1 outputs.*comet.score"):
         metric.statistics(["s"], ["x"], ["r"])
-    two.write_text("no columns\n")
-    with pytest.raises(UserError, match=r"b\.tsv holds no COMET scores"):
-        open_comet([two], "x")
-    with pytest.raises(UserError, match="--comet-model"):
-        open_comet([one], "")
-    one.write_text(json.dumps({"model": "m", "scores": {"runs": []}}))
-    with pytest.raises(UserError, match="does not name the weights and version"):
-        open_comet([one], "")
-
-
-def test_a_model_without_references_has_scores_for_all(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps({"hyp.txt": [{"src": "s", "mt": "m", "COMET": 0.25}]}))
-    metric = open_comet([path], "cometkiwi")
-    assert metric.statistics(["s", "s"], ["m", "m"], ["one", "other"]).tolist() == [[25, 1], [25, 1]]
+    two.write_text(json.dumps({**facts, "weights": "cd", "scores": {"runs": []}}))
+    with pytest.raises(UserError, match=r"several models \(wmt22\|weights:ab.*, wmt22\|weights:cd"):
+        Comet([one, two])
+    for content in ("no columns\n", json.dumps({"model": "m", "scores": {"runs": []}})):
+        two.write_text(content)
+        with pytest.raises(UserError, match=r"b\.json holds no COMET scores"):
+            Comet([two])

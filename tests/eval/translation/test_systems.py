@@ -96,7 +96,6 @@ MISTAKES = [
     ("[systems.a]\nbatch_size = '8'", "'8'"),
     ("[systems.a]\nbatch_size = true", "True"),
     ("[systems.a]\nhints = 'guessed'", "'guessed'"),
-    ("[systems.a]\naligner = 'fast'", "'fast'"),
     ("[systems.a]\nretriever = 'ccpr'\nsegmentation = 'words'", "'words'"),
     ("[systems.a]\nretriever = 'sentence'\nsegmentation = 'ngrams'", "only ccpr"),
     ("[systems.a]\ndtype = 'float8'", "'float8'"),
@@ -142,7 +141,6 @@ def test_missing_systems_and_files(tmp_path: Path) -> None:
     [
         ("index = 'nowhere'", "nowhere"),
         ("retriever = 'none'\nadapter = 'nowhere'", "nowhere"),
-        ("hints = 'oracle'\naligner = 'eflomal'\nalong = 'nowhere.tsv'", "nowhere.tsv"),
     ],
 )
 def test_folders_are_looked_for_before_anything_is_loaded(text: str, told: str, tmp_path: Path) -> None:

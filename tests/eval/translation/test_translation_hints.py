@@ -10,13 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.data.suites import Part, open_suite
-from eval.translation.bounds import Fixed, Shuffled, WithoutReferences, oracle_hints, shuffled
-from eval.translation.models import Models, Run, open_translator
 from eval.translation.systems import System, read_systems
-from rag_mt.base.errors import UserError
+from eval.translation.translators import (
+    Fixed,
+    Models,
+    Run,
+    open_translator,
+    oracle_hints,
+    shuffled,
+    without_references,
+)
 from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span
 from rag_mt.text.words import word_spans
-from retrievers.encoders.alignment import EncoderAligner
 from retrievers.registry import build_for, encoder_for, open_retriever
 
 
@@ -61,7 +66,7 @@ def test_oracle_hints_are_cut_from_the_reference() -> None:
 
 
 def test_fixed_hints_go_by_the_line() -> None:
-    fixed = Fixed("oracle", {1: hints_of(1, 1), 2: ()})
+    fixed = Fixed({1: hints_of(1, 1), 2: ()})
     asked = [Sentence("b", "de", Origin("x", 2)), Sentence("a", "de", Origin("x", 1))]
     assert fixed.retrieve(asked) == [(), hints_of(1, 1)]
     assert fixed.unit == "phrase"
@@ -95,7 +100,7 @@ def test_systems_get_the_hints_that_they_name(systems_file: Path, part: Part, tm
         assert all(h.phrase in reference and h.hit.sentence.text == h.phrase for h in hints)
     fingerprints = [str(translator.settings) for translator in made.values()]
     assert len(set(fingerprints)) == 4, "a run of one cannot go on as a run of another"
-    assert isinstance(made["shuffled"].retriever, Shuffled)
+    assert made["shuffled"].retriever.settings["shuffled"] == 12345
 
 
 def test_the_segmentation_is_that_of_the_system(tmp_path: Path, random_llm: Path) -> None:
@@ -114,22 +119,6 @@ def test_the_segmentation_is_that_of_the_system(tmp_path: Path, random_llm: Path
     assert "segmentation" not in made[0].settings and made[1].settings["segmentation"] == "ngrams"
 
 
-def test_links_are_kept_beside_the_run(
-    systems_file: Path, part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = translator_of(systems_file, "oracle", part, tmp_path).retriever.retrieve(asked(part))
-    monkeypatch.setattr(EncoderAligner, "align", lambda *_: pytest.fail("it aligns again"))
-    assert translator_of(systems_file, "oracle", part, tmp_path).retriever.retrieve(asked(part)) == first
-
-
-def test_only_eflomal_learns_from_other_text(systems_file: Path, part: Part, tmp_path: Path) -> None:
-    text = systems_file.read_text() + '\n[systems.learning]\nlike = "oracle"\nalong = "systems.toml"\n'
-    path = systems_file.with_name("wrong.toml")
-    path.write_text(text)
-    with pytest.raises(UserError, match="only eflomal"):
-        translator_of(path, "learning", part, tmp_path)
-
-
 def test_own_references_are_left_out(part: Part, tiny_encoder: Path, tmp_path: Path) -> None:
     sentences = [Sentence(text, "en", Origin("sample", n)) for n, text in enumerate(part.references[:6], 1)]
     encoder = encoder_for("sentence", str(tiny_encoder))
@@ -138,7 +127,7 @@ def test_own_references_are_left_out(part: Part, tiny_encoder: Path, tmp_path: P
     references = [Sentence(text, "de", Origin("x", n)) for n, text in enumerate(part.references, 1)]
     plain = [hints[0].phrase for hints in retriever.retrieve(references)]
     assert plain[:6] == list(part.references[:6]), "each finds itself"
-    left = WithoutReferences(retriever, part.references)  # type: ignore[arg-type]
+    left = without_references(retriever, part.references)  # type: ignore[arg-type]
     found = [hints[0].phrase for hints in left.retrieve(references)]
     assert all(phrase != own for phrase, own in zip(found, part.references, strict=True))
     assert found[6:] == plain[6:]
@@ -152,5 +141,5 @@ def test_the_sample_index_is_asked_without_the_references(
     system = System(name="s", retriever="sentence", encoder=str(tiny_encoder), llm=str(random_llm), wrapper="alpaca")
     run = Run(system, suite.part("de", "en", 3), tmp_path)
     translator = open_translator(run, suite, Models(), show=False)
-    assert isinstance(translator.retriever, WithoutReferences)
+    assert "without" in translator.retriever.settings
     assert translator.settings["left out"] == "own reference"

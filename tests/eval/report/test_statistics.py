@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from sacrebleu.metrics.chrf import CHRF
 
-from eval.report.hints import NewHints, covered, hint_statistics, new_hints, pasted_chrf, stands_by_lemma
-from eval.translation.format import FAULTS, clean_counts
+from eval.report.statistics import (
+    FAULTS,
+    completion_faults,
+    covered,
+    hint_statistics,
+    new_hints,
+    pasted_chrf,
+    stands_by_lemma,
+    translation_faults,
+)
 from eval.translation.records import Record
 from prompts.answers import UNFINISHED
 from rag_mt.base.types import Completion, Hint, Hit, Sentence, Span, Translation
@@ -44,8 +54,8 @@ def test_statistics_are_counted() -> None:
         record("Nothing"),
     ]
     scores, baseline = np.array([50.0, 60, 10, 20]), np.array([40.0, 56, 14, 20])
-    found = hint_statistics(records, "en", scores, baseline)
-    assert (found.sentences, found.shown, found.hints) == (4, 0.5, 1)
+    found = hint_statistics(records, "en", scores - baseline)
+    assert (found.shown, found.hints) == (0.5, 1)
     assert found.literal == 0.25  # old bridge
     assert found.by_lemma == 0.75  # bridges and house too
     assert found.used == 0.5  # old bridge, is shut
@@ -70,8 +80,8 @@ def test_hints_that_are_new_to_the_baseline_are_counted() -> None:
         record("Hello"),
     ]
     found = new_hints(records, ["An Old Bridge was closed", "Houses", "Hello"])
-    assert found == NewHints(said=2 / 7, right=2, right_used=1, wrong=3, wrong_used=1)
-    assert new_hints([record("Hello")], [""]) == NewHints(None, 0, 0, 0, 0)
+    assert found == (2 / 7, 2, 1, 3, 1)
+    assert new_hints([record("Hello")], [""]) == (None, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +119,9 @@ def test_clean_outputs_are_counted_before_and_after_the_reader() -> None:
         record("The #1 bridge", raw="The ♯1 bridge"),  # a look-alike that the reader turns back
         record("The old bridge is closed", stopped=True),
     ]
-    found = clean_counts(records)
-    assert (found.outputs, found.raw, found.text) == (10, 3, 6)
-    assert found.raw_faults == dict.fromkeys(FAULTS, 1)
-    none = {"loop": 0, "went on": 0, "more": 0}
-    assert found.text_faults == {"no answer": 1, "echo": 1, "mark": 1, "not ended": 1, **none}
+    before, after = [completion_faults(r) for r in records], [translation_faults(r) for r in records]
+    assert (before.count(set()), after.count(set())) == (3, 6)
+    assert Counter(name for faults in before for name in faults) == dict.fromkeys(FAULTS, 1)
+    assert Counter(name for faults in after for name in faults) == dict.fromkeys(
+        ("no answer", "echo", "mark", "not ended"), 1
+    )

@@ -1,4 +1,4 @@
-"""Scores translations with unbabel-comet: `python comet_run.py REQUEST ANSWER` in the environment of `make comet`.
+"""Scores translations with unbabel-comet: `python isolated.py REQUEST ANSWER` in the environment of `make comet`.
 
 Imports nothing of this project. The request is a JSON object: `model` (a checkpoint or a hub id), `rows` (objects with
 `src`, `mt` and `ref`), `batch_size`, `quiet`. The answer has `scores`, one per row, `weights` (a hash of the
@@ -22,11 +22,10 @@ class RefusedError(Exception):
 
 
 def score(request: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a request; raises RefusedError for a model that cannot be had or read."""
+    """The answer to a request; raises RefusedError for a model that cannot be downloaded or loaded."""
     import torch
 
-    path = checkpoint_of(request["model"])
-    model = load(request["model"], path)
+    model = load(request["model"])
     remember_sentences(model)
     predicted = model.predict(
         request["rows"],
@@ -43,25 +42,19 @@ def score(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def checkpoint_of(name: str) -> Path:
-    """The checkpoint file of a name, downloaded if it is a hub id."""
-    from comet import download_model  # type: ignore[import-not-found]
+def load(name: str) -> Any:
+    """The model of a checkpoint file, or of a hub id, which is downloaded."""
+    from comet import download_model, load_from_checkpoint  # type: ignore[import-not-found]
 
-    if name.endswith(".ckpt") or Path(name).exists():
-        return Path(name)
-    try:
-        return Path(download_model(name))
-    except Exception as error:  # the package turns whatever went wrong into a KeyError of its own
-        raise RefusedError(
-            f"the COMET model {name!r} cannot be downloaded ({first_line(error)}): check the name, the network and, "
-            f"for a gated model, `hf auth login`; or give the .ckpt file of a model that is here"
-        ) from None
-
-
-def load(name: str, path: Path) -> Any:
-    """The model of a checkpoint."""
-    from comet import load_from_checkpoint
-
+    path = Path(name)
+    if not (name.endswith(".ckpt") or path.exists()):
+        try:
+            path = Path(download_model(name))
+        except Exception as error:  # the package turns whatever went wrong into a KeyError of its own
+            raise RefusedError(
+                f"the COMET model {name!r} cannot be downloaded ({first_line(error)}): check the name, the network "
+                "and, for a gated model, `hf auth login`; or give the .ckpt file of a model that is here"
+            ) from None
     if not (path.is_file() and (path.parents[1] / "hparams.yaml").is_file()):
         raise RefusedError(
             f"{name} is no COMET checkpoint: expected a file such as MODEL/checkpoints/model.ckpt with "
@@ -92,8 +85,8 @@ def remember_sentences(model: Any) -> None:
         rows = list({key: n for n, key in enumerate(keys) if key not in known}.values())
         if rows:
             types = None if token_type_ids is None else token_type_ids[rows]
-            made = encode(input_ids[rows], attention_mask[rows], token_type_ids=types)
-            known.update((keys[row], vector) for row, vector in zip(rows, made, strict=True))
+            vectors = encode(input_ids[rows], attention_mask[rows], token_type_ids=types)
+            known.update((keys[row], vector) for row, vector in zip(rows, vectors, strict=True))
         return torch.stack([known[key] for key in keys])
 
     model.compute_sentence_embedding = compute_sentence_embedding
@@ -113,27 +106,18 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().split("\n")[0] or type(error).__name__)[:200]
 
 
-def quiet() -> None:
-    """Without the packages' logs and advice, which are not for the user of this program."""
-    warnings.simplefilter("ignore")
+def main() -> int:
+    """Command line; returns the exit code."""
+    request, answer = map(Path, sys.argv[1:])
+    warnings.simplefilter("ignore")  # the packages' logs and advice are not for the user of this program
     import comet  # noqa: F401  (it sets up logging when it is imported)
 
     logging.disable(logging.WARNING)
-
-
-def answer(path: str, made: dict[str, Any]) -> None:
-    """Write the answer."""
-    Path(path).write_text(json.dumps(made), encoding="utf-8")
-
-
-def main() -> int:
-    """Command line; returns the exit code."""
-    asked, answered = sys.argv[1:]
-    quiet()
     try:
-        answer(answered, score(json.loads(Path(asked).read_text(encoding="utf-8"))))
+        content = score(json.loads(request.read_text(encoding="utf-8")))
     except RefusedError as error:
-        answer(answered, {"error": str(error)})
+        content = {"error": str(error)}
+    answer.write_text(json.dumps(content), encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What makes hints, for measuring: a retriever with its segmentation, looking into an index, references, or both."""
+"""Hints for measuring: what CCPR finds for development sentences in an index, in their references, or in both."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.data.phrase_sets import development_half, read_alignments
-from eval.hints.coverage import Judged
-from eval.hints.verdicts import Judge, function_words
+from eval.hints.verdicts import Judge, Judged, function_words
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Skips
 from rag_mt.text.words import word_spans
-from retrievers.ccpr.retriever import Answers, Candidates, CcprUnits, Segmentation, answers, candidates
+from retrievers.ccpr.retriever import Answers, CcprUnits, Segmentation, answers, candidates
 from retrievers.dense import Searched
 from retrievers.encoders.alignment import Links
 from retrievers.index.build import build_index
 from retrievers.index.search import Index, LeftOut, open_index
-from retrievers.units.unit import NgramUnits
 
 INDEX, BOTH, OTHERS = "index", "index and references", "other references"
 CONDITIONS = (INDEX, BOTH, OTHERS)
@@ -45,38 +43,20 @@ class Development:
 
 
 def development(
-    data: Path, pairs: Path, language: str, half: str, limit: int | None, from_english: bool = False
+    data: Path, pairs: Path, language: str, half: str, limit: int | None, from_english: bool
 ) -> Development:
     """Half of the development data between a language and English, or some `limit` sentences spread over it."""
     corpus, rows = development_half(data, language, half, Skips(shown=0))
-    function = function_words(corpus.sources), function_words(corpus.targets)
     if limit is not None and rows:
         rows = [rows[n] for n in np.unique(np.linspace(0, len(rows) - 1, min(limit, len(rows))).astype(int))]
     if not rows:
         raise UserError(f"{data}/dev/{language}-en.tsv has no sentences in half {half}: give more development data")
     links = read_alignments(pairs / f"{language}-en.dev.jsonl", rows)
-    foreign, english = tuple(row[1] for row in rows), tuple(row[2] for row in rows)
-    if from_english:
-        turned = tuple(own[:, ::-1] for own in links)
-        return Development(language, english, foreign, turned, Judge(language, function[0]), function[1])
-    return Development(language, foreign, english, tuple(links), Judge("en", function[1]), function[0])
-
-
-@dataclass(frozen=True)
-class System:
-    """A unit maker with a segmentation: `learned` (the maker's own phrases) or `ngrams` (all spans of up to four words
-    as queries)."""
-
-    maker: CcprUnits | NgramUnits
-    segmentation: Segmentation = "learned"
-
-    def asked(self, texts: Sequence[str]) -> Candidates:
-        """The spans of the texts and which of them are looked up."""
-        if isinstance(self.maker, NgramUnits):
-            vectors, spans = self.maker.units(texts, "query")
-            return Candidates(spans, vectors, None, np.arange(len(spans)), vectors)
-        made = candidates(self.maker, texts, self.segmentation)
-        return made if self.segmentation == "learned" else replace(made, chances=None)
+    foreign = language, tuple(row[1] for row in rows), function_words(corpus.sources)
+    english = "en", tuple(row[2] for row in rows), function_words(corpus.targets)
+    source, target = (english, foreign) if from_english else (foreign, english)
+    turned = tuple(own[:, ::-1] for own in links) if from_english else tuple(links)
+    return Development(language, source[1], target[1], turned, Judge(target[0], target[2]), source[2])
 
 
 class Joined:
@@ -95,11 +75,11 @@ class Joined:
 
     def reconstruct(self, ids: NDArray[np.int64]) -> Floats:
         """The vectors of units."""
-        made = np.empty((len(ids), self.first.manifest.dimension), np.float32)
+        vectors = np.empty((len(ids), self.first.manifest.dimension), np.float32)
         late = ids >= len(self.first)
-        made[~late] = self.first.reconstruct(ids[~late])
-        made[late] = self.second.reconstruct(ids[late] - len(self.first))
-        return made
+        vectors[~late] = self.first.reconstruct(ids[~late])
+        vectors[late] = self.second.reconstruct(ids[late] - len(self.first))
+        return vectors
 
     def hit(self, unit: int, score: float) -> Hit:
         """The unit with that number."""
@@ -108,38 +88,35 @@ class Joined:
 
 
 @contextmanager
-def reference_index(own: Development, system: System, like: Index) -> Iterator[Index]:
+def reference_index(data: Development, maker: CcprUnits, like: Index) -> Iterator[Index]:
     """A passing index of the references, built as `like` was."""
-    with TemporaryDirectory() as folder:
-        made = Path(folder) / "references"
-        language = like.manifest.language
-        sentences = (Sentence(t, language, Origin("dev", n)) for n, t in enumerate(own.references, 1))
-        retriever = like.manifest.retriever
-        build_index(made, sentences, system.maker, retriever=retriever, language=language, show=False, form="exact")
-        yield open_index(made, system.maker.settings)
+    language, retriever = like.manifest.language, like.manifest.retriever
+    sentences = (Sentence(text, language, Origin("dev", n)) for n, text in enumerate(data.references, 1))
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "references"
+        build_index(folder, sentences, maker, retriever=retriever, language=language, show=False, form="exact")
+        yield open_index(folder, maker.settings)
 
 
 def judged_answers(
-    own: Development, system: System, index: Index, references: Index, conditions: Sequence[str]
+    data: Development, maker: CcprUnits, segmentation: Segmentation, index: Index, conditions: Sequence[str]
 ) -> dict[str, tuple[Answers, Judged]]:
     """For each condition all possible hints for the sentences, and what they are worth."""
-    places = {references.sentence(n).text: n for n in range(references.manifest.sentences)}
-    looked: dict[str, tuple[Searched, bool]] = {
-        INDEX: (index, False),
-        BOTH: (Joined(index, references), False),
-        OTHERS: (references, True),
-    }
     parts: dict[str, list[Answers]] = {name: [] for name in conditions}
-    for begin in range(0, len(own.sources), SENTENCES_AT_ONCE):
-        texts = own.sources[begin : begin + SENTENCES_AT_ONCE]
-        asked = system.asked(texts)
-        without = [places[t] for t in own.references[begin : begin + SENTENCES_AT_ONCE]]
-        for name in conditions:
-            searched, apart = looked[name]
-            found = answers(searched, texts, asked, without if apart else None)
-            shift = np.array([begin, 0, 0], np.int32)
-            parts[name].append(Answers(found.spans + shift, found.hits, found.features, found.unlike))
-    return {name: (found := gathered(made), judged(own, found)) for name, made in parts.items()}
+    with reference_index(data, maker, index) as references:
+        searched: dict[str, Searched] = {INDEX: index, BOTH: Joined(index, references), OTHERS: references}
+        numbers = {references.sentence(n).text: n for n in range(references.manifest.sentences)}
+        for begin in range(0, len(data.sources), SENTENCES_AT_ONCE):
+            block = slice(begin, begin + SENTENCES_AT_ONCE)
+            texts, own_references = data.sources[block], [numbers[text] for text in data.references[block]]
+            asked = candidates(maker, texts, segmentation)
+            if segmentation != "learned":  # without the segmentation's chances among the features
+                asked = replace(asked, chances=None)
+            for name in conditions:
+                found = answers(searched[name], texts, asked, own_references if name == OTHERS else None)
+                parts[name].append(replace(found, spans=found.spans + np.array([begin, 0, 0], np.int32)))
+    whole = {name: gathered(own) for name, own in parts.items()}
+    return {name: (own, judged(data, own)) for name, own in whole.items()}
 
 
 def gathered(parts: Sequence[Answers]) -> Answers:
@@ -152,17 +129,15 @@ def gathered(parts: Sequence[Answers]) -> Answers:
     )
 
 
-def judged(own: Development, found: Answers) -> Judged:
+def judged(data: Development, found: Answers) -> Judged:
     """The verdicts on the best hits, and the content words of the source that each hint covers."""
-    bounds = np.searchsorted(found.spans[:, 0], np.arange(len(own.sources) + 1)).tolist()
+    bounds = np.searchsorted(found.spans[:, 0], np.arange(len(data.sources) + 1)).tolist()
     verdicts, covered, content = [np.zeros(0, np.int8)], [np.zeros(0, np.int64)], 0
-    for number, (source, reference, links) in enumerate(zip(own.sources, own.references, own.links, strict=True)):
+    for number, (source, reference, links) in enumerate(zip(data.sources, data.references, data.links, strict=True)):
         rows = slice(bounds[number], bounds[number + 1])
         spans = found.spans[rows, 1:]
-        verdicts.append(own.judge.verdicts(source, reference, links, spans, [h.text for h in found.hits[rows]]))
-        words = word_spans(source)
-        kept = np.array([source[a:b].casefold() not in own.source_function for a, b in words.tolist()], dtype=bool)
-        starts = words[kept, 0]
+        verdicts.append(data.judge.verdicts(source, reference, links, spans, [h.text for h in found.hits[rows]]))
+        starts = [a for a, b in word_spans(source).tolist() if source[a:b].casefold() not in data.source_function]
         covered.append(np.searchsorted(starts, spans[:, 1]) - np.searchsorted(starts, spans[:, 0]))
         content += len(starts)
-    return Judged(found.spans, np.concatenate(verdicts), np.concatenate(covered), len(own.sources), content)
+    return Judged(found.spans, np.concatenate(verdicts), np.concatenate(covered), len(data.sources), content)
