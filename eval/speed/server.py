@@ -29,10 +29,11 @@ from rag_mt.base.types import Skips
 from rag_mt.formats.reading import read_sentences
 from ui.server.api import make_app
 from ui.server.engine import Engine
+from ui.server.languages import offer_of
 from ui.server.limits import Limits
 from ui.server.serve import listening
-from ui.server.service import Service, open_service
-from ui.server.translators import Choice
+from ui.server.service import Service
+from ui.server.translators import Choice, SharedModels
 from ui.server.work import Order
 
 TIMEOUT = 3600.0
@@ -104,7 +105,8 @@ def report(options: argparse.Namespace) -> int:
         raise UserError(f"{len(texts)} sentences are the warm-up alone: give more text")
     warm, texts = texts[:WARM_UP], texts[WARM_UP:]
     limits = Limits(queue=max(64, options.clients), requests=1_000_000)
-    service = open_service(device=options.device, dtype=options.dtype, limits=limits)
+    models = SharedModels(device=options.device, dtype=options.dtype)
+    service = Service(models, models.default_encoder, limits=limits, offer=offer_of())
     fields = {"source": source, "target": target, "retriever": options.retriever}
     with served(service) as url:
         seconds_for(url, warm, 1, fields)

@@ -59,30 +59,28 @@ def document_runs(
     fewer than three sentences below their heading are none. Lines that cannot be read go to `skips`.
     """
     run: list[tuple[int, str, str]] = []
-    key = ("", "")
+    run_from = ("", "")
     for line in read_lines(path, skips):
-        english, other, *place = [*(line.text or "").split("\t"), "", "", ""][:4]
-        own = (place[0], place[1])
-        usable = bool(english.strip() and other.strip()) and own[0] in domains
+        english, other, domain, source, *_ = [*(line.text or "").split("\t"), "", "", ""]
+        usable = bool(english.strip() and other.strip()) and domain in domains
         heading = usable and is_heading(english) and is_heading(other)
-        if run and (heading or not usable or own != key):
-            yield from _made(run, language, path, key)
+        if heading or not usable or (domain, source) != run_from:
+            yield from _document(run, language, path, *run_from)
             run = []
-        key = own
+        run_from = (domain, source)
         if heading or (run and usable):
             run.append((line.number, english, other))
-    yield from _made(run, language, path, key)
+    yield from _document(run, language, path, *run_from)
 
 
-def _made(
-    run: Sequence[tuple[int, str, str]], language: str, path: Path, key: tuple[str, str]
+def _document(
+    run: Sequence[tuple[int, str, str]], language: str, path: Path, domain: str, source: str
 ) -> Iterator[ParallelDocument]:
     if len(run) > FEWEST_SENTENCES:
-        numbers, english, other = zip(*run, strict=True)
-        origin = Origin(path.name, numbers[0])
-        yield ParallelDocument(
-            Document(english[0], english[1:], "en", origin), Document(other[0], other[1:], language, origin), *key
-        )
+        (number, *_), (english_title, *english), (title, *other) = zip(*run, strict=True)
+        origin = Origin(path.name, number)
+        documents = Document(english_title, tuple(english), "en", origin), Document(title, tuple(other), language, origin)
+        yield ParallelDocument(*documents, domain, source)
 
 
 def passages(document: Document, words: int = 100) -> Iterator[Sentence]:
@@ -91,11 +89,11 @@ def passages(document: Document, words: int = 100) -> Iterator[Sentence]:
     part: list[str] = []
     count = 0
     for sentence in document.sentences:
-        own = len(sentence.split())
-        if part and count + own > words:
+        length = len(sentence.split())
+        if part and count + length > words:
             yield Sentence(" ".join(part), document.language, document.origin)
             part, count = [], 0
         part.append(sentence.strip())
-        count += own
+        count += length
     if part:
         yield Sentence(" ".join(part), document.language, document.origin)

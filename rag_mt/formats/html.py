@@ -11,7 +11,7 @@ import lxml.html
 from lxml import etree
 
 from rag_mt.base.errors import UserError
-from rag_mt.formats.inline import flatten, rebuild
+from rag_mt.formats.inline import append_text, flatten, rebuild
 from rag_mt.formats.xml import legal, local_name
 
 _INLINE = """a abbr acronym b bdi bdo big cite del dfn em font i ins label mark q s small span strike strong sub sup
@@ -53,20 +53,18 @@ class HtmlText:
             raise UserError(
                 f"the HTML has more than {MOST_DEPTH} elements inside one another: send its parts one by one"
             )
-        runs = list(_runs(self._root, False))
-        read = [(run, *flatten(run)) for run in runs]
-        self._read = [(run, text, codes) for run, text, codes in read if _LETTER.search(text)]
-        self._runs = runs
-        self.text = "\n".join(text for _, text, _ in self._read)
+        self._runs = [(run, *flatten(run)) for run in list(_runs(self._root, False))]
+        self._with_letters = [run for run in self._runs if _LETTER.search(run[1])]
+        self.text = "\n".join(text for _, text, _ in self._with_letters)
 
     def filled(self, translation: str) -> str:
         """The HTML with a translation of its text, of as many lines. To be called once."""
-        if not self._read:
+        if not self._with_letters:
             return self._markup
         lines = iter(translation.split("\n"))
-        for run, source, codes in self._read:
+        for run, source, codes in self._with_letters:
             rebuild(run, "\n".join(islice(lines, source.count("\n") + 1)), source, codes)
-        for run in self._runs:
+        for run, _, _ in self._runs:
             for code in list(run.iter(_CODE)):
                 if _TAG in code.attrib:
                     code.tag = code.attrib.pop(_TAG)
@@ -99,10 +97,7 @@ def _parsed(markup: str, whole: bool) -> Any:
     if whole:
         return document
     for part in document:
-        if len(root):
-            root[-1].tail = (root[-1].tail or "") + (part.text or "")
-        else:
-            root.text = (root.text or "") + (part.text or "")
+        append_text(root, part.text or "")
         root.extend(list(part))
     return root
 
@@ -119,33 +114,26 @@ def _depth(root: Any) -> int:
 def _runs(block: Any, preformatted: bool) -> Iterator[Any]:
     """Set each run of text and inline elements of a block, and of the blocks in it, into an element of its own."""
     preformatted = preformatted or local_name(block) == "pre"
-    children, run = list(block), _new_run(block, block.text, preformatted)
-    for child in children:
-        block.remove(child)
-    block.text = None
-    for child in children:
-        tail, child.tail = child.tail, None
-        if _is_inline(child):
+    children, text = list(block), block.text
+    del block[:]
+    block.text, run = None, block.makeelement(_RUN)
+    append_text(run, _spaced(text, preformatted))
+    for child in [*children, None]:
+        if child is not None and _is_inline(child):
             _as_codes(child, preformatted)
+            child.tail = _spaced(child.tail, preformatted)
             run.append(child)
-            child.tail = _spaced(tail, preformatted)
             continue
         if len(run) or run.text:
             block.append(run)
             yield run
-        block.append(child)
-        if not _is_opaque(child):
-            yield from _runs(child, preformatted)
-        run = _new_run(block, tail, preformatted)
-    if len(run) or run.text:
-        block.append(run)
-        yield run
-
-
-def _new_run(block: Any, text: str | None, preformatted: bool) -> Any:
-    run = block.makeelement(_RUN)
-    run.text = _spaced(text, preformatted)
-    return run
+        if child is not None:
+            run = block.makeelement(_RUN)
+            append_text(run, _spaced(child.tail, preformatted))
+            child.tail = None
+            block.append(child)
+            if not _is_opaque(child):
+                yield from _runs(child, preformatted)
 
 
 def _spaced(text: str | None, preformatted: bool) -> str:
@@ -164,8 +152,8 @@ def _is_inline(element: Any) -> bool:
     if _is_opaque(element):
         return True
     return all(
-        local_name(own) in INLINE or _is_opaque(own) or any(_is_opaque(up) for up in own.iterancestors())
-        for own in element.iter()
+        local_name(inner) in INLINE or _is_opaque(inner) or any(map(_is_opaque, inner.iterancestors()))
+        for inner in element.iter()
     )
 
 

@@ -33,9 +33,7 @@ class Code:
 def flatten(element: Any) -> tuple[str, list[Code]]:
     """The plain text of a `seg`, `source` or `target` and its inline codes."""
     codes: list[Code] = []
-    pieces: list[str] = []
-    _flatten(element, 0, pieces, codes)
-    return "".join(pieces), codes
+    return _flatten(element, "", codes), codes
 
 
 def has_inner(text: str, codes: Sequence[Code]) -> bool:
@@ -50,14 +48,12 @@ def rebuild(element: Any, text: str, source: str, codes: Sequence[Code]) -> None
     Codes at the edges stay there, inner ones go to the word boundary nearest to their share of the text; their order,
     nesting and number stay the same. With `text` equal to `source` everything is as it was.
     """
-    for child in list(element):
-        element.remove(child)
-    element.text = None
-    text = legal(text)
+    del element[:]
+    element.text, text = None, legal(text)
     places = [c.position for c in codes] if text == source else _places(text, source, codes)
     parents, at = [element], 0
     for code, place in zip(codes, places, strict=True):
-        _append(parents[-1], text[at:place])
+        append_text(parents[-1], text[at:place])
         at = place
         if code.kind == "close":
             parents.pop()
@@ -67,26 +63,21 @@ def rebuild(element: Any, text: str, source: str, codes: Sequence[Code]) -> None
         parents[-1].append(child)
         if code.kind == "open":
             parents.append(child)
-    _append(element, text[at:])
+    append_text(element, text[at:])
 
 
-def _flatten(element: Any, at: int, pieces: list[str], codes: list[Code]) -> int:
-    """Collect an element's content that begins at position `at`; returns where it ends."""
-
-    def take(text: str | None) -> int:
-        pieces.append(text or "")
-        return at + len(pieces[-1])
-
-    at = take(element.text)
+def _flatten(element: Any, text: str, codes: list[Code]) -> str:
+    """`text` with the text of an element behind it, whose codes are added to `codes`."""
+    text += element.text or ""
     for child in element:
         if _has_text(child):
-            codes.append(Code(at, "open", child))
-            at = _flatten(child, at, pieces, codes)
-            codes.append(Code(at, "close"))
+            codes.append(Code(len(text), "open", child))
+            text = _flatten(child, text, codes)
+            codes.append(Code(len(text), "close"))
         else:
-            codes.append(Code(at, "empty", child))
-        at = take(child.tail)
-    return at
+            codes.append(Code(len(text), "empty", child))
+        text += child.tail or ""
+    return text
 
 
 def _has_text(code: Any) -> bool:
@@ -138,11 +129,9 @@ def _side(code: Code, source: str) -> Literal["before", "after", ""]:
     return "" if before == after else "before" if before else "after"
 
 
-def _append(parent: Any, text: str) -> None:
+def append_text(parent: Any, text: str) -> None:
     """Add text at the end of a parent's content."""
-    if not text:
-        return
-    if len(parent):
+    if text and len(parent):
         parent[-1].tail = (parent[-1].tail or "") + text
-    else:
+    elif text:
         parent.text = (parent.text or "") + text

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, LanguageModel
@@ -44,7 +45,7 @@ class Engine:
     """Translates orders in one thread. All methods may be called from any thread.
 
     Whatever goes wrong fails the requests that it is about, and the thread goes on. Should it end all the same, `fault`
-    says why, and all who wait or come later get a StoppedError.
+    says why in one sentence (it is empty while all is well), and all who wait or come later get a StoppedError.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Engine:
         self._jobs: list[Job] = []  # accepted and not ended, in the order of their turns
         self._changed = threading.Condition()
         self._closing = False
-        self._fault = ""
+        self.fault = ""
         self._pace = 1.0  # seconds per sentence, smoothed
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -70,11 +71,6 @@ class Engine:
         with self._changed:
             return self._foreground()
 
-    @property
-    def fault(self) -> str:
-        """Why nothing is translated any more, in one sentence; empty while all is well."""
-        return self._fault
-
     def submit(self, order: Order) -> Job:
         """Accept an order, to be loaded for and translated soon.
 
@@ -84,21 +80,22 @@ class Engine:
 
     def submit_all(self, orders: Sequence[Order]) -> list[Job]:
         """Accept several orders, all or none."""
-        asked = [o for o in orders if not o.background]
-        self.limits.check_texts([o.text for o in asked])
-        if len(asked) > self.limits.queue:
-            raise LimitError(f"the request has {len(asked)} texts and the queue holds {self.limits.queue}: send fewer")
+        foreground = [order for order in orders if not order.background]
+        self.limits.check_texts([order.text for order in foreground])
+        if len(foreground) > self.limits.queue:
+            raise LimitError(
+                f"the request has {len(foreground)} texts and the queue holds {self.limits.queue}: send fewer"
+            )
         jobs = [Job(order) for order in orders]
         with self._changed:
-            if self._fault:
-                raise StoppedError(self._fault)
+            if self.fault:
+                raise StoppedError(self.fault)
             if self._closing:
                 raise BusyError("the server is shutting down: try again later", 30)
-            if asked and self._foreground() + len(asked) > self.limits.queue:
-                raise BusyError(
-                    f"{self._foreground()} texts are waiting already: try again in {self._delay()} seconds",
-                    self._delay(),
-                )
+            if foreground and self._foreground() + len(foreground) > self.limits.queue:
+                sentences = sum(max(1, len(job.items)) for job in self._jobs)
+                delay = min(120, max(1, math.ceil(sentences * self._pace / 2)))  # until a place should be free
+                raise BusyError(f"{self._foreground()} texts are waiting already: try again in {delay} seconds", delay)
             self._jobs += jobs
         for job in jobs:
             job.future.add_done_callback(lambda _, job=job: self._remove(job))  # type: ignore[misc]
@@ -133,11 +130,6 @@ class Engine:
     def _foreground(self) -> int:
         return sum(not job.order.background for job in self._jobs)
 
-    def _delay(self) -> int:
-        """Seconds after which a place in the queue should be free."""
-        sentences = sum(max(1, len(job.items)) for job in self._jobs)
-        return min(120, max(1, math.ceil(sentences * self._pace / 2)))
-
     def _remove(self, job: Job) -> None:
         with self._changed:
             if job in self._jobs:
@@ -150,8 +142,7 @@ class Engine:
         if future.cancelled():
             job.cancel()
             return
-        error = future.exception()
-        if error:
+        if error := future.exception():
             job.fail(error if isinstance(error, UserError) else RuntimeError(f"loading failed: {error}"))
             return
         try:
@@ -176,7 +167,7 @@ class Engine:
         except BaseException as error:
             fault = f"the server makes no more translations ({named_fault(error)}): start it again"
             with self._changed:
-                self._fault = fault
+                self.fault = fault
                 left = list(self._jobs)
             for job in left:
                 job.fail(StoppedError(fault))
@@ -194,15 +185,12 @@ class Engine:
             ready = self._ready()
             if not ready or ready[0].items[0].translator.llm is not llm:
                 return []
-            own = [job for job in ready if job.items[0].translator.llm is llm]
-            lanes = [[job for job in own if not job.order.background], [job for job in own if job.order.background]]
-            taken: list[Item] = []
-            for lane in lanes:
-                left = [[item for item in job.items if not item.taken] for job in lane]
-                while any(left) and len(taken) < most:
-                    for items in left:
-                        if items and len(taken) < most:
-                            taken.append(items.pop(0))
+            jobs = [job for job in ready if job.items[0].translator.llm is llm]
+            waiting: list[Item] = []
+            for background in (False, True):
+                lane = [[i for i in job.items if not i.taken] for job in jobs if job.order.background is background]
+                waiting += [item for turn in zip_longest(*lane) for item in turn if item is not None]
+            taken = waiting[:most]
             for item in taken:
                 item.taken = True
             served = {id(item.job) for item in taken}
