@@ -61,7 +61,7 @@ class Engine:
         self._changed = threading.Condition()
         self._closing = False
         self.fault = ""
-        self._pace = 1.0  # seconds per sentence, smoothed
+        self.pace = 1.0  # seconds per sentence, smoothed
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -94,7 +94,7 @@ class Engine:
                 raise BusyError("the server is shutting down: try again later", 30)
             if foreground and self._foreground() + len(foreground) > self.limits.queue:
                 sentences = sum(max(1, len(job.items)) for job in self._jobs)
-                delay = min(120, max(1, math.ceil(sentences * self._pace / 2)))  # until a place should be free
+                delay = min(120, max(1, math.ceil(sentences * self.pace / 2)))  # until a place should be free
                 raise BusyError(f"{self._foreground()} texts are waiting already: try again in {delay} seconds", delay)
             self._jobs += jobs
         for job in jobs:
@@ -121,11 +121,6 @@ class Engine:
             self._changed.notify_all()
         self._thread.join(max(0.0, end - time.monotonic()))
         self.translators.close(max(0.0, end - time.monotonic()))
-
-    def heard(self, report: BatchReport) -> None:
-        """Take note of an answer that has ended."""
-        self._pace = 0.9 * self._pace + 0.1 * report.seconds
-        self.observe(report)
 
     def _foreground(self) -> int:
         return sum(not job.order.background for job in self._jobs)
@@ -245,13 +240,14 @@ class _Sentences(TaskQueue[Item]):
         return super().progress(number, text)
 
     def finish(self, number: int, completion: Completion) -> None:
-        """See `PromptQueue.finish`; the engine hears of every answer."""
+        """See `PromptQueue.finish`; the engine is told of every answer."""
         now = time.perf_counter()
         requests = len({id(item.job) for item in self.running.values()})
         report = BatchReport(len(self.running), requests, completion.tokens, now - self._last)
         self._last = now
         super().finish(number, completion)
-        self._engine.heard(report)
+        self._engine.pace = 0.9 * self._engine.pace + 0.1 * report.seconds
+        self._engine.observe(report)
 
     def failed(self, tasks: Sequence[Item], error: BaseException) -> None:
         """End the jobs of these sentences with the error; the others go on."""

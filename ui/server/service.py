@@ -91,18 +91,17 @@ class Service:
         adapter = _offered("adapter", adapter or self.default_adapter(llm), self.adapters)
         if retriever:
             retriever_spec(retriever)
-        if retriever == "none":
-            return Choice(source, target, retriever, "", adapter, llm)
-        if index:
+        folder = ""
+        if index and retriever != "none":
             info = self.indexes.get(owner, index)
             if info.language != target:
                 raise UserError(f"index {info.name!r} holds text in {info.language}: the target language is {target}")
             if retriever and retriever != info.retriever:
                 raise UserError(f"index {info.name!r} was built for retriever {info.retriever}: choose that one")
-            return Choice(source, target, info.retriever, str(self.indexes.folder_of(owner, index)), adapter, llm)
-        if self._index and self._index_language == target and retriever in ("", self._index_retriever):
-            return Choice(source, target, self._index_retriever, self._index, adapter, llm)
-        return Choice(source, target, retriever or DEFAULT_RETRIEVER, "", adapter, llm)
+            retriever, folder = info.retriever, str(self.indexes.folder_of(owner, index))
+        elif self._index and self._index_language == target and retriever in ("", self._index_retriever):
+            retriever, folder = self._index_retriever, self._index
+        return Choice(source, target, retriever or DEFAULT_RETRIEVER, folder, adapter, llm)
 
     def delete_owner(self, owner: str) -> None:
         self.documents.delete_all(owner)

@@ -51,7 +51,7 @@ class Watched:
             self._condition.notify_all()
 
     def changes(self, every: float) -> Iterator[None]:
-        """Stops now and after each change, `every` seconds apart at least, the last time at or after the end."""
+        """Yields at once and after each change, `every` seconds apart at least, the last time after the end."""
         seen = -1
         while True:
             with self._condition:
