@@ -24,9 +24,14 @@ from ui.page.markup import escaped, table, tagged
 from ui.server.translators import Choice
 from ui.server.work import Job
 
-LIMIT = 200
-"""Entries that a session keeps."""
+log = logging.getLogger("rag_mt")
 
+GRACE = 3600.0
+"""Seconds that documents and indexes stay after the last page of their owner was closed: phones close pages early."""
+MOST = 10_000
+"""Pages that are remembered: who asks for more of them closes the oldest."""
+LIMIT = 200
+"""Entries that the history of a session keeps."""
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """Spreadsheets compute cells that begin so: in CSV an apostrophe is set before them."""
 
@@ -120,17 +125,7 @@ def _tmx(entries: Sequence[Entry]) -> str:
 
 
 _WRITERS: dict[str, Callable[[Sequence[Entry]], str]] = {"tmx": _tmx, "csv": _csv, "jsonl": _jsonl}
-
 EXPORTS = tuple(_WRITERS)
-
-
-log = logging.getLogger("rag_mt")
-
-GRACE = 3600.0
-"""Seconds that documents and indexes stay after the last page of their owner was closed: phones close pages early."""
-
-MOST = 10_000
-"""Pages that are remembered: who asks for more of them closes the oldest."""
 
 
 @dataclass(frozen=True, slots=True)
