@@ -61,8 +61,7 @@ class ShownHint:
 
 
 def shown_hints(text: str, items: Sequence[Item], off: Sequence[ShownHint] = ()) -> tuple[ShownHint, ...]:
-    """The hints of a job's sentences as far as they are known, and those switched `off` for sentences among them,
-    numbered from 1 as they stand in the text."""
+    """The hints of a job's sentences known so far and those switched `off`, numbered from 1 as in the text."""
     hints_in_text: list[tuple[Span, str, Hint, bool | None, bool]] = []
     at = 0
     for item in items:
@@ -97,8 +96,7 @@ def highlighted(text: str, hints: Sequence[ShownHint], code: str) -> str:
 
 
 def output_pane(text: str, code: str, hints: Sequence[ShownHint] = (), busy: bool = False) -> str:
-    """The translation in the language `code`, the phrases that hints brought marked, with a button that copies it;
-    `busy` while it grows, so that screen readers wait for its end."""
+    """The translation in language `code` with the phrases of used hints marked; `busy` makes screen readers wait."""
     content, copy = f'<span class="mt-empty">{"…" if busy else NO_TRANSLATION}</span>', ""
     if text:
         content = _with_buttons(
@@ -121,9 +119,7 @@ def output_pane(text: str, code: str, hints: Sequence[ShownHint] = (), busy: boo
 
 def used_places(text: str, hints: Sequence[ShownHint]) -> list[tuple[Span, ShownHint]]:
     """Where the used hints' phrases stand in the translation: for each the first place that no other has taken.
-
-    Longer phrases choose first. A hint that is a whole sentence is not looked for.
-    """
+    Longer phrases choose first; a hint that is a whole sentence is not looked for."""
     places: list[tuple[Span, ShownHint]] = []
     for shown in sorted(hints, key=lambda hint: -len(hint.hint.phrase)):
         if not shown.used or len(shown.hint.source_span) == len(shown.sentence):

@@ -67,8 +67,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], a
 
 
 def progress_line(task: Task, state: State, label: str, state_name: str) -> str:
-    """Name, state, progress and notes of a task, with a bar that screen readers can read too; of a task that failed
-    only why."""
+    """Name, state, notes and a progress bar of a task; only the error of one that failed."""
     done, total = task.progress
     name = f'<strong dir="auto">{escaped(task.name)}</strong>'
     if state == "failed":
@@ -91,10 +90,8 @@ class Piece:
 
 
 def differences(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
-    """Both texts in runs that are equal or differ, word by word; joined, the runs are the texts.
-
-    Differing words with nothing but blanks between them become one run.
-    """
+    """Both texts in runs of words that are equal or differ; joined, the runs are the texts. Differing words with only
+    blanks between them are one run."""
     words = _TOKEN.findall(left), _TOKEN.findall(right)
     pieces: tuple[list[Piece], list[Piece]] = ([], [])
     for kind, a, b, c, d in SequenceMatcher(None, *words, autojunk=False).get_opcodes():
@@ -117,10 +114,8 @@ def _joined(runs: list[Piece]) -> list[Piece]:
 
 
 def comparison(left: str, right: str, titles: tuple[str, str], code: str, busy: bool = False) -> str:
-    """Two translations as two columns. A difference is underlined and said to screen readers, not only coloured.
-
-    While the left text still grows (`busy`) nothing is marked.
-    """
+    """Two translations as two columns. A difference is underlined and said to screen readers, not only coloured; while
+    the left text still grows (`busy`) nothing is marked."""
     runs = ([Piece(left, False)], [Piece(right, False)]) if busy else differences(left, right)
     sides = [
         f'<section class="mt-side"><h3>{escaped(title)}</h3>'

@@ -196,10 +196,7 @@ def launch(
     hosts: Sequence[str] = ("*",),
 ) -> str:
     """Serve the page from a thread of its own and return its address; port 0 takes a free one. `hosts` are the names
-    that the server may be called by.
-
-    Raises UserError if the port is taken.
-    """
+    that the server may be called by. Raises UserError if the port is taken."""
     page.queue(max_size=4 * limits.queue, default_concurrency_limit=None, api_open=False)
     try:
         _, url, _ = page.launch(

@@ -164,8 +164,7 @@ class Sessions:
         self._lock = threading.Lock()
 
     def of(self, page: str | None) -> Session:
-        """The session of a page; at its first request a new one, whose owner nobody else knows, or the owner that it
-        had before it was closed."""
+        """The session of a page; a new one has the owner that it had before it was closed, or one that nobody knows."""
         with self._lock:
             key = page or ""
             if key not in self._sessions:

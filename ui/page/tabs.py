@@ -96,7 +96,7 @@ def _start_and_stop(
 def documents_tab(service: Service, sessions: Sessions, layout: Layout) -> list[Any]:
     """The tab where files are translated: upload, progress, download in the same format.
 
-    Returns the function that redraws it when the page is loaded, and the parts that this redraws.
+    Returns the function that redraws it when the page is loaded, and the parts that it redraws.
     """
     with gr.Tab("Documents", id="documents"):
         gr.Markdown(

@@ -118,9 +118,7 @@ def _job_views(
     output: Callable[[str], str | None] = lambda text: None,
 ) -> Iterator[View]:
     """The views that `follow` a job of the page, whose job before it is ended; closing the iterator ends this one.
-
-    `output` draws the translation of a job that was stopped, as far as it is.
-    """
+    `output` draws the translation of a job that was stopped."""
     session.cancel()
     job: Job | None = None
     try:
@@ -213,8 +211,7 @@ def hints_view(result: Result) -> View:
 
 
 def switched(session: Session, number: int) -> View | None:
-    """Switch a hint of the shown result off, or on again, for the next translation of the text; None if there is no
-    hint of that number any more."""
+    """Switch a hint off, or on again, for the next translation of the text; None if there is no hint of that number."""
     result = session.result
     hint = next((h for h in result.hints if h.number == number), None) if result else None
     if result is None or hint is None:
@@ -231,9 +228,7 @@ def switched(session: Session, number: int) -> View | None:
 
 def swapped(service: Service, session: Session, text: str, source: str, target: str) -> tuple[str, str, str] | None:
     """Source, target and text after the languages were swapped, or None where there is no language to swap with.
-
-    The translation becomes the source text, if it is one of the text as it stands there. The page forgets the result.
-    """
+    The text's translation, if there is one, becomes the source text; the page forgets the result."""
     result = session.result
     if result and ((result.text, result.choice.target) != (text, target) or source not in (AUTO, result.choice.source)):
         result = None

@@ -70,8 +70,7 @@ class Document(Task):
 
 
 def inherit(left: Path, folder: Path) -> list[Document]:
-    """Move the documents of a server that has ended from its folder `left` into `folder`, except those that are too
-    old; returns them, the oldest first."""
+    """Move the documents of an ended server, except old ones, from `left` into `folder`; returns them, oldest first."""
     documents = []
     for path in left.glob(f"*/{RECORD}"):
         try:
@@ -96,8 +95,7 @@ def inherit(left: Path, folder: Path) -> list[Document]:
 
 
 class Documents(OwnedTasks[Document]):
-    """The documents of all owners, and those of the last day of a server that had `folder` before. All methods may be
-    called from any thread."""
+    """The documents of all owners, and those of the last day of a server that had `folder` before. Thread-safe."""
 
     def __init__(self, folder: Path, engine: Engine, limits: Limits) -> None:
         inherited: list[Document] = []
@@ -137,10 +135,8 @@ class Documents(OwnedTasks[Document]):
         return self.launch(document, lambda: self._make_room(document), prepare)
 
     def source_of(self, upload: Path, name: str, column: str, detector: Detector, codes: Sequence[str]) -> str:
-        """The first of the languages that the text of an uploaded file reads like, markup and remarks left out.
-
-        Raises LimitError for a file that is too large, UserError if it cannot be read or is in none of them.
-        """
+        """The first of the languages that the text of an uploaded file, without its markup, reads like. Raises
+        LimitError for a file that is too large, UserError if it cannot be read or is in none of them."""
         self._limits.check_file(upload.stat().st_size)
         with TemporaryDirectory(prefix="rag-mt-") as folder:
             path = keep(upload, Path(folder), "source", name, self._limits.file_bytes)
@@ -163,8 +159,7 @@ class Documents(OwnedTasks[Document]):
         super().cancel()
 
     def close(self, timeout: float = 60.0) -> None:
-        """Cancel all documents and wait up to `timeout` seconds for their ends; the next server of the folder will know
-        of them."""
+        """Cancel all documents and wait up to `timeout` seconds; the next server of the folder will know of them."""
         self.stop(timeout)
         with self.lock:  # held by whoever writes the record of a document that has just ended
             if self.all():
@@ -185,8 +180,7 @@ class Documents(OwnedTasks[Document]):
                 self.forget(ended)
 
     def _settle_document(self, document: Document, outcome: Outcome | None) -> None:
-        """Delete the upload and write the record; a document that the end of the server has cancelled stays as it was
-        for the next server."""
+        """Delete the upload and write the record, unless the end of the server has cancelled the document."""
         for job in document.jobs:
             job.cancel()
         interrupted = self._closing and document.result is None

@@ -72,10 +72,7 @@ class Engine:
             return self._foreground()
 
     def submit(self, order: Order) -> Job:
-        """Accept an order, to be loaded for and translated soon.
-
-        Raises LimitError for a text that is too long, BusyError when too many wait, StoppedError after a fault.
-        """
+        """Accept an order; raises LimitError for a long text, BusyError if too many wait, StoppedError after a fault."""
         return self.submit_all([order])[0]
 
     def submit_all(self, orders: Sequence[Order]) -> list[Job]:
@@ -174,8 +171,7 @@ class Engine:
         return sorted(ready, key=lambda job: job.order.background)
 
     def take(self, llm: LanguageModel, most: int) -> list[Item]:
-        """The next sentences for a language model, of each of its jobs one in turn; none when another model's turn has
-        come."""
+        """The next sentences for a model, from each of its jobs in turn; none if it is another model's turn."""
         with self._changed:
             ready = self._ready()
             if not ready or ready[0].items[0].translator.llm is not llm:
@@ -193,8 +189,7 @@ class Engine:
         return taken
 
     def _translate(self, first: Translator) -> None:
-        """Translate sentences with the first translator's language model, until none is left or it is another's turn;
-        what goes wrong is told to their jobs."""
+        """Translate with the first translator's language model until no sentence is left or it is another's turn."""
         queue = _Sentences(self, first.llm)
         try:
             for _ in first.answer(queue):
@@ -207,8 +202,8 @@ class Engine:
             self._fail_batch(first.llm, error)
 
     def _fail_batch(self, llm: LanguageModel, error: BaseException) -> None:
-        """Fail the jobs of all sentences that were taken and not translated; of a model that failed before it took any,
-        all that wait for it, since it would be asked again and again."""
+        """Fail the jobs whose sentences were being answered; if there are none, all that wait for the model,
+        which would be asked again and again."""
         with self._changed:
             failed = [j for j in self._jobs if any(item.taken and item.translation is None for item in j.items)]
             failed = failed or [job for job in self._ready() if job.items[0].translator.llm is llm]

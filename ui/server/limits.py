@@ -231,8 +231,7 @@ class Bodies:
 
 
 class Hosts:
-    """ASGI middleware that answers 400 to whoever calls the server by another name than `names`; a name such as
-    `*.example.org` stands for all below it."""
+    """ASGI middleware that answers 400 to calls by a name that is not in `names` (`*.x.org`: all below x.org)."""
 
     def __init__(self, app: Any, names: Sequence[str]) -> None:
         self._app, self._names = app, [name.lower() for name in names]

@@ -73,11 +73,8 @@ async def body_of(request: Request, kind: type[Body]) -> tuple[Body, str]:
 
 
 async def fields_of(request: Request) -> dict[str, Any]:
-    """The fields of a request: query, then JSON object or form on top; several form fields of a name are a list, and
-    fields that are null are left out.
-
-    Raises UserError for a body that is none of these.
-    """
+    """The fields of a request: query, then JSON object or form on top. Several form fields of a name are a list; fields
+    that are null are left out. Raises UserError for a body that is none of these."""
     media = request.headers.get("content-type", "").split(";")[0].strip().lower()
     fields = form_fields(request.query_params)
     if media in (FORM, MULTIPART):

@@ -24,8 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_service_options(parser: argparse.ArgumentParser, data: str) -> None:
-    """The options of the models, languages and limits, which the demo has too; `data` tells where indexes of users are
-    kept unless a folder is named."""
+    """The options of models, languages and limits, shared with the demo; `data` says where users' indexes are kept."""
     add = parser.add_argument
     add("--languages", default="", metavar="LIST", help="languages to offer, such as de,en (default: en and WMT16's)")
     add("--index", default="", metavar="DIR", help="index to search for its language (default: the sample index)")

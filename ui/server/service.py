@@ -81,10 +81,7 @@ class Service:
         llm: str = "",
     ) -> Choice:
         """A translator by names that a user gave; what is empty is the default. `index` is the id of an index of the
-        owner, whose retriever is taken unless it is named `none`.
-
-        Raises UserError for what is not offered.
-        """
+        owner, whose retriever is taken unless it is named `none`. Raises UserError for what is not offered."""
         source, target = self.offer.known(source), self.offer.known(target)
         self.offer.check(source, target)
         llm = _offered("language model", llm or self.llms[0], self.llms)
@@ -108,8 +105,7 @@ class Service:
         self.indexes.delete_all(owner)
 
     def close(self, patience: float = 10.0) -> None:
-        """End everything within `patience` and TO_STOP seconds; translations that were accepted may finish in the
-        first, documents and builds of indexes are cancelled at once."""
+        """End all within `patience` and TO_STOP seconds: translations may finish in the first, tasks are cancelled."""
         end = time.monotonic() + TO_STOP
         self.documents.cancel()
         self.indexes.builds.cancel()

@@ -211,8 +211,7 @@ class OwnedTasks(Generic[TaskT]):
             shutil.rmtree(self.folder / task.id, ignore_errors=True)
 
     def delete(self, owner: str, id: str) -> None:
-        """Cancel a task and forget it; one that runs is removed by its own thread, and counts until then. Raises
-        MissingError if there is none of that id."""
+        """Cancel and forget a task; its thread removes one that runs, which counts until then. Raises MissingError."""
         with self.lock:
             task = self.get(owner, id)
             task.forgotten = True

@@ -66,9 +66,7 @@ Opener = Callable[[Choice], Translator]
 
 class SharedModels:
     """Opens translators that share models (an Opener); a model goes when the last translator with it is forgotten.
-
-    `options` are further ones of `open_llm`.
-    """
+    `options` are further ones of `open_llm`."""
 
     def __init__(self, wrapper: str = "auto", device: str = "auto", dtype: str = "auto", **options: Any) -> None:
         self._wrapper, self._device, self._dtype = wrapper, device, dtype

@@ -140,10 +140,8 @@ class UserIndexes:
         return index
 
     def delete(self, owner: str, id: str) -> None:
-        """Cancel and forget a build, or delete a finished index; raises MissingError if there is neither of that id.
-
-        What a running build has on disk is deleted by its own thread, and counts until then.
-        """
+        """Cancel and forget a build, or delete a finished index; raises MissingError if there is neither of that id. A
+        running build is removed by its own thread, and counts until then."""
         try:
             self.builds.delete(owner, id)
         except MissingError:
@@ -256,8 +254,7 @@ def _sentences(uploads: Uploads, code: str, column: str, skips: Skips) -> Iterat
 
 
 def _calibrate(folder: Path, build: Build, encoder: Encoder) -> None:
-    """Choose a cut-off for each language of the sample corpus, as strict as the sample index has it; hits that a
-    confidence model judges need none."""
+    """Choose a cut-off for each language of the sample corpus, unless a confidence model judges the hits."""
     if confidence_for(encoder, folder) is not None:
         return
     maker = maker_for(build.retriever, encoder)

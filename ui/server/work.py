@@ -126,8 +126,7 @@ class Job(Watched):
         return self.future.cancel()
 
     def result(self, timeout: float | None = None) -> TranslatedText:
-        """The translation, waited for; raises its UserError, `concurrent.futures.CancelledError` if it was cancelled,
-        and TimeoutError."""
+        """The translation, waited for; raises its error, `concurrent.futures.CancelledError` or TimeoutError."""
         return self.future.result(timeout)
 
     def updates(self, every: float = 0.05) -> Iterator[str]:
