@@ -170,13 +170,9 @@ async def _form(request: Request, kind: type[Body]) -> AsyncIterator[tuple[Body,
         with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
             paths = [Path(folder) / str(number) for number in range(len(uploads))]
             for upload, path in zip(uploads, paths, strict=True):
-                await asyncio.to_thread(_save, upload, path)
+                with path.open("wb") as copy:
+                    await asyncio.to_thread(shutil.copyfileobj, upload.file, copy)
             yield body, owner, list(zip(names, paths, strict=True))
-
-
-def _save(upload: UploadFile, path: Path) -> None:
-    with path.open("wb") as out:
-        shutil.copyfileobj(upload.file, out)
 
 
 def _task(task: Task) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class Engine:
             return self._foreground()
 
     def submit(self, order: Order) -> Job:
-        """Accept an order; raises LimitError for a long text, BusyError if too many wait, StoppedError after a fault."""
+        """Accept an order; raises LimitError (too long), BusyError (too many wait) or StoppedError (after a fault)."""
         return self.submit_all([order])[0]
 
     def submit_all(self, orders: Sequence[Order]) -> list[Job]:
