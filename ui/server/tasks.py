@@ -39,26 +39,21 @@ class Watched:
     _condition: threading.Condition = field(default_factory=threading.Condition, init=False, repr=False)
     _version: int = field(default=0, init=False, repr=False)
 
-    @property
-    def ended(self) -> bool:
-        """Whether nothing changes any more."""
-        raise NotImplementedError
-
     def changed(self) -> None:
         """Wake whoever follows."""
         with self._condition:
             self._version += 1
             self._condition.notify_all()
 
-    def changes(self, every: float) -> Iterator[None]:
+    def changes(self, every: float, ended: Callable[[], bool]) -> Iterator[None]:
         """Yields at once and after each change, `every` seconds apart at least, the last time after the end."""
         seen = -1
         while True:
             with self._condition:
                 self._condition.wait_for(lambda known=seen: self._version != known)  # type: ignore[misc]
-                seen, ended = self._version, self.ended
+                seen, last = self._version, ended()
             yield
-            if ended:
+            if last:
                 return
             time.sleep(every)
 
@@ -102,7 +97,7 @@ class Task(Watched):
 
     def updates(self, every: float = 0.1) -> Iterator[State]:
         """The state after each change of anything, `every` seconds apart at least, until the task has ended."""
-        for _ in self.changes(every):
+        for _ in self.changes(every, lambda: self.ended):
             yield self.state
 
     def advance(self, number: int) -> None:

@@ -57,7 +57,7 @@ class Item(SentenceTask):
     @property
     def wanted(self) -> bool:
         """False once the job has ended in any way."""
-        return not self.job.ended
+        return not self.job.future.done()
 
     def shown(self, hints: Sequence[Hint]) -> Sequence[Hint]:
         """The hints that the order leaves in, strongest first."""
@@ -88,10 +88,6 @@ class Job(Watched):
 
     def __post_init__(self) -> None:
         self.future.add_done_callback(self._done)
-
-    @property
-    def ended(self) -> bool:
-        return self.future.done()
 
     @property
     def state(self) -> State:
@@ -131,7 +127,7 @@ class Job(Watched):
 
     def updates(self, every: float = 0.05) -> Iterator[str]:
         """`text` after each change, `every` seconds apart at least, until the job has ended in any way."""
-        for _ in self.changes(every):
+        for _ in self.changes(every, self.future.done):
             if self.state not in ("failed", "cancelled"):
                 yield self.text
 
