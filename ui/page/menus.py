@@ -83,11 +83,6 @@ def index_entries(service: Service, owner: str, target: str) -> Entries:
     ]
 
 
-def own_index_entries(service: Service, owner: str) -> Entries:
-    """All of the owner's indexes."""
-    return [(f"{index.name} ({language(index.language).native})", index.id) for index in service.indexes.of(owner)]
-
-
 def _entries(codes: list[str]) -> Entries:
     languages = sorted((language(code) for code in codes), key=lambda known: known.native.casefold())
     return [(shown_language(known), known.code) for known in languages]

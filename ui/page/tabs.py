@@ -15,7 +15,7 @@ from rag_mt.base.languages import language
 from retrievers.registry import retriever_spec
 from ui.page.layout import FAST, LONG, Layout, asked_from, html_part
 from ui.page.markup import escaped, isolated, message, progress_line, table
-from ui.page.menus import first_target, index_entries, own_index_entries, retriever_entries, target_entries
+from ui.page.menus import first_target, index_entries, retriever_entries, target_entries
 from ui.page.sessions import EXPORTS, Session, Sessions, export, history_table
 from ui.page.translating import AUTO, Asked, choice_of
 from ui.server.documents import Document
@@ -212,7 +212,8 @@ def indexes_tab(service: Service, sessions: Sessions, layout: Layout) -> list[An
     def drawn(owner: str, value: str | None = None) -> list[Any]:
         indexes = service.indexes.of(owner)
         value = value or (indexes[-1].id if indexes else None)
-        return [_index_table(indexes), gr.update(choices=own_index_entries(service, owner), value=value)]
+        entries = [(f"{index.name} ({language(index.language).native})", index.id) for index in indexes]
+        return [_index_table(indexes), gr.update(choices=entries, value=value)]
 
     def build(
         request: gr.Request, files: list[str] | None, name: str, code: str, retriever: str, column: str, target: str
