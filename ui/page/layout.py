@@ -10,6 +10,7 @@ import gradio as gr
 from ui.page.markup import message
 from ui.page.menus import (
     ADAPTER_NAMES,
+    FITTING,
     SAMPLE,
     SUBJECTS,
     first_target,
@@ -105,7 +106,7 @@ class Layout:
     def _settings(self, service: Service, llm: str) -> None:
         with gr.Row():
             self.retriever = gr.Dropdown(
-                retriever_entries(service), value="", label="Retrieval", info="What looks for hints."
+                [FITTING, *retriever_entries()], value="", label="Retrieval", info="What looks for hints."
             )
             self.index = gr.Dropdown(
                 [SAMPLE], value="", label="Text to search", info="Your own texts are added under “Your text”."

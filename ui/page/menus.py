@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.languages import Language, language
 from rag_mt.text.splitting import split
+from retrievers.registry import RETRIEVERS
 from ui.page.translating import AUTO
 from ui.server.service import Service
 
@@ -69,9 +71,10 @@ def first_target(service: Service) -> str:
     return fitting_target(service, AUTO, "en")
 
 
-def retriever_entries(service: Service) -> Entries:
-    """The retrieval systems, after the one that fits the text that is searched."""
-    return [FITTING, *((RETRIEVER_NAMES.get(name, name), name) for name in service.retrievers)]
+def retriever_entries() -> Entries:
+    """The retrieval systems, the default first."""
+    names = sorted(RETRIEVERS, key=lambda name: name != DEFAULT_RETRIEVER)
+    return [(RETRIEVER_NAMES.get(name, name), name) for name in names]
 
 
 def index_entries(service: Service, owner: str, target: str) -> Entries:

@@ -170,7 +170,7 @@ def indexes_tab(service: Service, sessions: Sessions, layout: Layout) -> list[An
 
     Returns the function that draws the list of an owner's indexes, and the parts that it draws.
     """
-    retrievers = [entry for entry in retriever_entries(service) if entry[1] and retriever_spec(entry[1]).needs_index]
+    retrievers = [entry for entry in retriever_entries() if retriever_spec(entry[1]).needs_index]
     with gr.Tab("Your text", id="indexes"):
         gr.Markdown(
             "Text in the **target** language whose wording translations should follow: up to "

@@ -12,7 +12,7 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder
 from rag_mt.translation.translator import NONE
-from retrievers.registry import RETRIEVERS, retriever_spec
+from retrievers.registry import retriever_spec
 from ui.server.documents import Documents
 from ui.server.engine import TO_STOP, BatchReport, Engine
 from ui.server.languages import Detector, Offer, offer_of
@@ -60,11 +60,6 @@ class Service:
         self.engine = Engine(self.translators, limits, observe)
         self.indexes = UserIndexes(folder / "indexes", limits, encoder, self._forget_index)
         self.documents = Documents(folder / "documents", self.engine, limits)
-
-    @property
-    def retrievers(self) -> tuple[str, ...]:
-        """The retrieval systems that may be asked for, the default first."""
-        return (DEFAULT_RETRIEVER, *(name for name in RETRIEVERS if name != DEFAULT_RETRIEVER))
 
     def default_adapter(self, llm: str) -> str:
         """The adapter that a language model has where none is named: others than the first model have their own."""
