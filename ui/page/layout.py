@@ -7,17 +7,8 @@ from typing import Any
 
 import gradio as gr
 
+from ui.page import menus
 from ui.page.markup import message
-from ui.page.menus import (
-    ADAPTER_NAMES,
-    FITTING,
-    SAMPLE,
-    SUBJECTS,
-    first_target,
-    retriever_entries,
-    source_entries,
-    target_entries,
-)
 from ui.page.translating import AUTO, Asked, View, empty_view
 from ui.server.service import Service
 
@@ -53,15 +44,15 @@ class Layout:
 
     def __init__(self, service: Service, llm: str) -> None:
         """`llm` is the language model that is chosen at first."""
-        begin = empty_view(first_target(service))
+        begin = empty_view(menus.first_target(service))
         with gr.Row(elem_classes="mt-languages"):
             self.source = gr.Dropdown(
-                source_entries(service), value=AUTO, label="From", elem_id="from", filterable=True, min_width=90
+                menus.source_entries(service), value=AUTO, label="From", elem_id="from", filterable=True, min_width=90
             )
             self.swap = gr.Button("⇄", elem_id="swap", elem_classes="mt-swap", scale=0, min_width=44)
             self.target = gr.Dropdown(
-                target_entries(service, AUTO),
-                value=first_target(service),
+                menus.target_entries(service, AUTO),
+                value=menus.first_target(service),
                 label="To",
                 elem_id="to",
                 filterable=True,
@@ -86,7 +77,7 @@ class Layout:
             html_part('<span class="mt-examples-label">Examples</span>', elem_classes="mt-examples-head", min_width=80)
             self.examples = {
                 subject: gr.Button(name, size="sm", scale=0, min_width=60, elem_id=f"example-{subject}")
-                for subject, name in SUBJECTS.items()
+                for subject, name in menus.SUBJECTS.items()
             }
         with gr.Accordion("Settings", open=False, elem_id="settings"):
             self._settings(service, llm)
@@ -106,17 +97,17 @@ class Layout:
     def _settings(self, service: Service, llm: str) -> None:
         with gr.Row():
             self.retriever = gr.Dropdown(
-                [FITTING, *retriever_entries()], value="", label="Retrieval", info="What looks for hints."
+                [menus.FITTING, *menus.retriever_entries()], value="", label="Retrieval", info="What looks for hints."
             )
             self.index = gr.Dropdown(
-                [SAMPLE], value="", label="Text to search", info="Your own texts are added under “Your text”."
+                [menus.SAMPLE], value="", label="Text to search", info="Your own texts are added under “Your text”."
             )
         with gr.Row():
             self.llm = gr.Dropdown(
                 list(service.llms), value=llm, label="Language model", info="What translates.", elem_id="llm"
             )
             self.adapter = gr.Dropdown(
-                [(ADAPTER_NAMES.get(name, name), name) for name in service.adapters],
+                [(menus.ADAPTER_NAMES.get(name, name), name) for name in service.adapters],
                 value=service.default_adapter(llm),
                 label="Adapter",
                 info="Tuned weights for the model.",
