@@ -98,7 +98,8 @@ def readers() -> Readers:
     from rag_mt.text.words import Terms, surface, word_spans
     from retrievers.ccpr.confidence import _NUMBER
     from retrievers.units.passages import passage_spans, titled
-    from ui.server.bodies import TranslateBody, check_unicode, checked, fields_of
+    from ui.server.bodies import TranslateBody
+    from ui.server.requests import check_unicode, checked, fields_of
     from ui.server.uploads import safe_suffix, shown_name
 
     folder = Path(tempfile.mkdtemp(prefix="hostile-"))

@@ -24,7 +24,7 @@ from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.text.splitting import split
-from ui.page.example_texts import FOLDER
+from ui.page.menus import EXAMPLES
 from ui.server.limits import Limits
 
 WARM_UP = 2
@@ -54,7 +54,7 @@ CLICK = """() => new Promise((resolve) => {
 
 def example_sentences(code: str, number: int) -> list[str]:
     """So many sentences of the example texts in a language, from all of its texts in turn."""
-    texts = [path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob(f"*.{code}.txt"))]
+    texts = [path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob(f"*.{code}.txt"))]
     if not texts:
         raise UserError(f"there is no example text in {language(code).name}: give another --src")
     by_turns = zip_longest(*([span.of(text) for span in split(text, code)] for text in texts))
@@ -72,10 +72,13 @@ def opened_page(browser: str) -> Iterator[Any]:
 
     from ui.page.page import build_page, launch
     from ui.page.sessions import Sessions
-    from ui.server.service import open_service
+    from ui.server.languages import offer_of
+    from ui.server.service import Service
+    from ui.server.translators import SharedModels
 
     limits = Limits()
-    service = open_service(limits=limits)
+    models = SharedModels()
+    service = Service(models, models.default_encoder, limits=limits, offer=offer_of())
     blocks = build_page(service, Sessions(service.delete_owner), DEFAULT_LLM)
     url = launch(blocks, limits, "127.0.0.1", 0)
     try:

@@ -28,10 +28,11 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from ui.server.api import make_app
 from ui.server.engine import Engine
+from ui.server.languages import offer_of
 from ui.server.limits import Limits
 from ui.server.serve import listening
-from ui.server.service import Service, open_service
-from ui.server.translators import Choice
+from ui.server.service import Service
+from ui.server.translators import Choice, SharedModels
 from ui.server.work import Order
 
 WARM_UP = 2
@@ -96,7 +97,8 @@ def report(options: argparse.Namespace) -> int:
     source, target = language(options.src).code, language(options.tgt).code
     warm, texts = ([s.text for s in part] for part in read_text(options, WARM_UP, "the warm-up alone: give more text"))
     limits = Limits(queue=max(64, options.clients), requests=1_000_000)
-    service = open_service(device=options.device, dtype=options.dtype, limits=limits)
+    models = SharedModels(device=options.device, dtype=options.dtype)
+    service = Service(models, models.default_encoder, limits=limits, offer=offer_of())
     fields = {"source": source, "target": target, "retriever": options.retriever}
     with served(service) as url:
         translate_all(url, fields, warm, 1)

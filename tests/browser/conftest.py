@@ -14,8 +14,10 @@ from rag_mt.base.defaults import DEFAULT_LLM
 from tests.browser.visitor import PATIENCE, Demo, Visitor
 from ui.page.page import build_page, launch
 from ui.page.sessions import Sessions
+from ui.server.languages import offer_of
 from ui.server.limits import Limits
-from ui.server.service import open_service
+from ui.server.service import Service
+from ui.server.translators import SharedModels
 
 FLAGS = [
     "--headless",
@@ -51,7 +53,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def demo() -> Iterator[Demo]:
     """The demo as `python -m ui.demo` serves it, in this process: tests can look into the server."""
     limits = Limits()
-    service = open_service(limits=limits)
+    models = SharedModels()
+    service = Service(models, models.default_encoder, limits=limits, offer=offer_of())
     sessions = Sessions(service.delete_owner)
     page = build_page(service, sessions, DEFAULT_LLM)
     yield Demo(launch(page, limits, "127.0.0.1", 0), service, sessions)

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from itertools import chain
 
 from rag_mt.base.console import OK, Parser, note, run
 from rag_mt.base.errors import UserError
@@ -16,7 +17,6 @@ NEEDED = "the demo needs packages that are not installed: pip install 'rag-mt[de
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """All options of the command."""
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
     add("--port", type=port, default=7860, help="port to listen on; 0 takes a free one (default: 7860)")
@@ -32,15 +32,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def logins(options: Sequence[str]) -> list[tuple[str, str]]:
     """Users and passwords of `--auth`; raises UserError for one without either."""
-    texts = [
-        line
-        for text in options
-        for line in (os.environ.get("RAG_MT_AUTH", "").splitlines() if text == "env" else [text])
-    ]
-    pairs = [tuple(text.split(":", 1)) for text in texts]
-    if options and (not pairs or not all(len(pair) == 2 and all(pair) for pair in pairs)):
+    lines = [(os.environ.get("RAG_MT_AUTH", "").splitlines() if text == "env" else [text]) for text in options]
+    parts = [text.partition(":") for text in chain(*lines)]
+    if options and (not parts or not all(user and password for user, _, password in parts)):
         raise UserError("--auth names no user with a password: expected USER:PASSWORD, or env and RAG_MT_AUTH set so")
-    return [(pair[0], pair[1]) for pair in pairs]
+    return [(user, password) for user, _, password in parts]
 
 
 def demo(options: argparse.Namespace) -> int:

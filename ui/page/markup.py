@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import html
+import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from ui.server.tasks import State, Task
 
 HIDDEN_CONTROLS = {"Cc", "Cf", "Cs", "Co", "Cn"}
 KEPT = "\n\t\u200c\u200d\u200e\u200f"
 """Line ends, tabs, the joiners that Persian and Indic scripts are written with, and plain direction marks."""
+
+# Words, single characters of scripts that write no spaces, runs of blanks, single other characters.
+_TOKEN = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+|\s+|.", re.DOTALL)
 
 
 def escaped(text: str) -> str:
@@ -27,6 +35,23 @@ def tagged(text: str, code: str) -> str:
     return f'<span lang="{escaped(code)}" dir="auto">{escaped(text)}</span>'
 
 
+def isolated(text: str) -> str:
+    """`text` in an element whose own letters choose the writing direction."""
+    return f'<div dir="auto">{escaped(text)}</div>'
+
+
+def message(text: str, wrong: bool = False) -> str:
+    """A line about what is going on; what went wrong is said to be so."""
+    if not wrong:
+        return f'<p class="mt-message" role="status">{escaped(text)}</p>'
+    return f'<p class="mt-message mt-wrong" role="alert"><strong>Not done:</strong> {escaped(sentence_case(text))}</p>'
+
+
+def sentence_case(text: str) -> str:
+    """An error of the program as a sentence on the page."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], attributes: Iterable[str] = ()) -> str:
     """A table of cells that are HTML already; the caption is for screen readers, `attributes` are those of the rows."""
     head = "".join(f'<th scope="col">{name}</th>' for name in columns)
@@ -41,6 +66,79 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]], a
     )
 
 
-def isolated(text: str) -> str:
-    """`text` in an element whose own letters choose the writing direction."""
-    return f'<div dir="auto">{escaped(text)}</div>'
+def progress_line(task: Task, state: State, label: str, state_name: str) -> str:
+    """Name, state, notes and a progress bar of a task; only the error of one that failed."""
+    done, total = task.progress
+    name = f'<strong dir="auto">{escaped(task.name)}</strong>'
+    if state == "failed":
+        return f'<p class="mt-message mt-wrong" role="alert">{name}: {escaped(task.error)}</p>'
+    notes = "".join(f"<li>{escaped(note)}</li>" for note in task.notes)
+    percent = 100 * done // total if total else 0
+    return (
+        f'<p class="mt-message" role="status">{name}: {escaped(state_name)} {done} of {total} sentences.</p>'
+        f'<div class="mt-bar" role="progressbar" aria-label="{label}" aria-valuemin="0" aria-valuemax="100" '
+        f'aria-valuenow="{percent}"><div style="width: {percent}%"></div></div>{f"<ul>{notes}</ul>" if notes else ""}'
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of one of two texts: the same as in the other one, or `differs`."""
+
+    text: str
+    differs: bool
+
+
+def differences(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
+    """Both texts in runs of words that are equal or differ; joined, the runs are the texts. Differing words with only
+    blanks between them are one run."""
+    words = _TOKEN.findall(left), _TOKEN.findall(right)
+    pieces: tuple[list[Piece], list[Piece]] = ([], [])
+    for kind, a, b, c, d in SequenceMatcher(None, *words, autojunk=False).get_opcodes():
+        for runs, tokens in zip(pieces, (words[0][a:b], words[1][c:d]), strict=True):
+            if tokens:
+                runs.append(Piece("".join(tokens), kind != "equal"))
+    return _joined(pieces[0]), _joined(pieces[1])
+
+
+def _joined(runs: list[Piece]) -> list[Piece]:
+    """The runs with a blank between two differing ones taken into them; neighbours of an equal run differ."""
+    joined: list[Piece] = []
+    for at, run in enumerate(runs):
+        blank = run.text.isspace() and 0 < at < len(runs) - 1
+        if joined and joined[-1].differs and (run.differs or blank):
+            joined[-1] = Piece(joined[-1].text + run.text, True)
+        else:
+            joined.append(run)
+    return joined
+
+
+def comparison(left: str, right: str, titles: tuple[str, str], code: str, busy: bool = False) -> str:
+    """Two translations as two columns. A difference is underlined and said to screen readers, not only coloured; while
+    the left text still grows (`busy`) nothing is marked."""
+    runs = ([Piece(left, False)], [Piece(right, False)]) if busy else differences(left, right)
+    sides = [
+        f'<section class="mt-side"><h3>{escaped(title)}</h3>'
+        f'<p lang="{escaped(code)}" dir="auto" class="mt-text">{"".join(_marked(pieces, side))}</p>'
+        f'<p class="mt-count">{"" if busy else _count(pieces)}</p></section>'
+        for title, pieces, side in zip(titles, runs, ("left", "right"), strict=True)
+    ]
+    return f'<div class="mt-sides">{"".join(sides)}</div>'
+
+
+def _marked(runs: list[Piece], side: str) -> Iterator[str]:
+    for run in runs:
+        if run.differs and run.text.strip():
+            yield (
+                f'<mark class="mt-diff mt-diff-{side}"><span class="mt-sr">[differs: </span>{escaped(run.text)}'
+                '<span class="mt-sr">]</span></mark>'
+            )
+        else:
+            yield escaped(run.text)
+
+
+def _count(runs: list[Piece]) -> str:
+    if not runs:
+        return "No translation yet."
+    number = sum(run.differs and bool(run.text.strip()) for run in runs)
+    return "No difference." if not number else f"{number} place{'s' * (number > 1)} differ{'s' * (number == 1)}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,14 +11,9 @@ from datetime import UTC, datetime
 from rag_mt.base.defaults import DEFAULT_ADAPTER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.types import TranslatedText
-from ui.page.compare import comparison
-from ui.page.highlight import highlighted, hint_table, origins
-from ui.page.history import Entry
-from ui.page.markup import escaped
-from ui.page.output import output_pane
-from ui.page.sessions import Result, Session
-from ui.page.shown import ShownHint, shown_hints
+from ui.page.hint_markup import highlighted, hint_table, origins, output_pane, shown_hints
+from ui.page.markup import comparison, escaped, message, sentence_case
+from ui.page.sessions import Entry, Result, Session
 from ui.server.limits import BusyError
 from ui.server.service import Service
 from ui.server.translators import Choice
@@ -52,7 +47,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """HTML for the parts of the page; None leaves a part as it is. `message` is HTML too."""
+    """HTML for the parts of the page; None leaves a part as it is."""
 
     message: str | None = None
     output: str | None = None
@@ -62,18 +57,6 @@ class View:
     prompt: str | None = None
     comparison: str | None = None
     running: bool = True
-
-
-def message(text: str, wrong: bool = False) -> str:
-    """A line about what is going on; what went wrong is said to be so."""
-    if not wrong:
-        return f'<p class="mt-message" role="status">{escaped(text)}</p>'
-    return f'<p class="mt-message mt-wrong" role="alert"><strong>Not done:</strong> {escaped(sentence_case(text))}</p>'
-
-
-def sentence_case(text: str) -> str:
-    """An error of the program as a sentence on the page."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
 
 
 def empty_view(target: str) -> View:
@@ -95,28 +78,62 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
     Hints that the user switched off stay off as long as the text and the languages stay the same. Closing the iterator
     ends the translation.
     """
+
+    def order() -> Order:
+        source, last = source_of(service, asked), session.result
+        if last is None or (last.text, last.choice.source, last.choice.target) != (asked.text, source, asked.target):
+            session.off.clear()
+        choice = choice_of(service, session, source, asked)
+        return Order(choice, asked.text, asked.max_hints, asked.least_score, frozenset(session.off))
+
+    def follow(job: Job) -> Iterator[View]:
+        result = session.result = Result(asked.text, job.order.choice)
+        yield replace(empty_view(asked.target), output=output_pane("", asked.target, busy=True), running=True)
+        prompted = -1
+        for text in job.updates():
+            view = View(message(_doing(service, job)), output_pane(text, asked.target, busy=True))
+            number = sum(item.prompt is not None for item in job.items)
+            if number != prompted:
+                result = _with_hints(result, session, job)
+                if session.result is not None:
+                    session.result = result
+                hints = hints_view(result)
+                view = replace(hints, message=view.message, output=view.output, prompt=prompts(job.items), running=True)
+            yield view
+            prompted = number
+        result = replace(_with_hints(result, session, job), translated=job.result())
+        if job is session.job:
+            session.result = result
+            session.history.append(_entry(service, result))
+        yield _last_view(result, job, asked.source == AUTO)
+
+    yield from _job_views(service, session, order, follow, lambda text: output_pane(text, asked.target))
+
+
+def _job_views(
+    service: Service,
+    session: Session,
+    order: Callable[[], Order],
+    follow: Callable[[Job], Iterator[View]],
+    output: Callable[[str], str | None] = lambda text: None,
+) -> Iterator[View]:
+    """The views that `follow` a job of the page, whose job before it is ended; closing the iterator ends this one.
+    `output` draws the translation of a job that was stopped."""
     session.cancel()
     job: Job | None = None
     try:
-        source = source_of(service, asked)
-        before = session.result
-        if before is None or (before.text, before.source, before.target) != (asked.text, source, asked.target):
-            session.off.clear()
-        choice = choice_of(service, session, source, asked)
-        job = session.job = service.engine.submit(_order(choice, asked, frozenset(session.off)))
-        session.result = Result(source, asked.target, asked.text, choice.llm, choice.adapter)
-        yield replace(empty_view(asked.target), output=output_pane("", asked.target, busy=True), running=True)
-        yield from _follow(service, session, job)
-        result = _finished(service, session, job)
-        yield _last_view(result, job, asked.source == AUTO)
+        job = session.job = service.engine.submit(order())
+        yield from follow(job)
     except CancelledError:
         if job is not None and job is session.job:  # else another translation of the page goes on
-            yield View(message("Stopped."), output_pane(job.text, asked.target), running=False)
+            yield View(message("Stopped."), output(job.text), running=False)
     except UserError as error:
+        text = f"the server is busy: {error}" if isinstance(error, BusyError) else str(error)
         # Before there is a job nothing has been cleared: the last translation stays.
-        yield View(message(_said(error), wrong=True), output_pane("", asked.target) if job else None, running=False)
+        yield View(message(text, wrong=True), output("") if job else None, running=False)
     except Exception:
-        yield _unexpected()
+        log.exception("a translation of the demo failed")
+        yield View(message("something went wrong in the server; its log says what", wrong=True), running=False)
     finally:
         if job:
             job.cancel()
@@ -143,32 +160,6 @@ def choice_of(service: Service, session: Session, source: str, asked: Asked) -> 
     return service.choice(owner, source, asked.target, asked.retriever, asked.index, asked.adapter, asked.llm)
 
 
-def _order(choice: Choice, asked: Asked, off: frozenset[str]) -> Order:
-    return Order(choice, asked.text, asked.max_hints, asked.least_score, off)
-
-
-def _said(error: UserError) -> str:
-    return f"the server is busy: {error}" if isinstance(error, BusyError) else str(error)
-
-
-def _unexpected() -> View:
-    """What the page says to a fault of ours, which goes into the log."""
-    log.exception("a translation of the demo failed")
-    return View(message("something went wrong in the server; its log says what", wrong=True), running=False)
-
-
-def _follow(service: Service, session: Session, job: Job) -> Iterator[View]:
-    """Views of a running job: its state, its text as it grows, and its hints as soon as they are found."""
-    known = -1
-    target = job.order.choice.target
-    for text in job.updates():
-        prompted = sum(item.prompt is not None for item in job.items)
-        hints = shown_hints(job.order.text, job.items, list(session.off.values())) if prompted != known else None
-        view = View(message(_doing(service, job)), output_pane(text, target, busy=True))
-        yield view if hints is None else _with_hints(view, session, hints, job)
-        known = prompted
-
-
 def _doing(service: Service, job: Job) -> str:
     done, total = job.progress
     match job.state:
@@ -181,46 +172,30 @@ def _doing(service: Service, job: Job) -> str:
     return f"Translating {names}: sentence {min(done + 1, total)} of {total}."
 
 
-def _with_hints(view: View, session: Session, hints: tuple[ShownHint, ...], job: Job) -> View:
-    choice, text = job.order.choice, job.order.text
-    if session.result is not None:
-        session.result = replace(session.result, hints=hints)
-    return replace(
-        view,
-        source=highlighted(text, hints, choice.source),
-        origins=origins(text, hints, choice.target),
-        table=hint_table(text, hints, choice.target),
-        prompt=prompts(job.items),
-    )
+def _with_hints(result: Result, session: Session, job: Job) -> Result:
+    return replace(result, hints=shown_hints(result.text, job.items, list(session.off.values())))
 
 
-def _finished(service: Service, session: Session, job: Job) -> Result:
-    """The result of a job that has ended; it becomes the session's and goes into the history."""
-    translated, choice = job.result(), job.order.choice
-    hints = shown_hints(job.order.text, job.items, list(session.off.values()))
-    result = Result(choice.source, choice.target, job.order.text, choice.llm, choice.adapter, hints, translated)
-    if job is session.job:
-        session.result = result
-        llm = f", {choice.llm}" if choice.llm != service.llms[0] else ""
-        adapter = f", adapter {choice.adapter}" if choice.adapter != DEFAULT_ADAPTER else ""
-        system = f"{choice.retriever}{llm}{adapter}"
-        session.history.append(
-            Entry(datetime.now(UTC), choice.source, choice.target, job.order.text, translated, system)
-        )
-    return result
+def _entry(service: Service, result: Result) -> Entry:
+    choice = result.choice
+    llm = f", {choice.llm}" if choice.llm != service.llms[0] else ""
+    adapter = f", adapter {choice.adapter}" if choice.adapter != DEFAULT_ADAPTER else ""
+    assert result.translated is not None
+    system = f"{choice.retriever}{llm}{adapter}"
+    return Entry(datetime.now(UTC), choice.source, choice.target, result.text, result.translated, system)
 
 
 def _last_view(result: Result, job: Job, detected: bool) -> View:
-    translated = result.translated or TranslatedText("")
+    assert result.translated is not None
     used = sum(bool(hint.used) for hint in result.hints)
     shown = sum(not hint.off for hint in result.hints)
-    notes = [note for sentence in translated.sentences for note in sentence.notes]
-    name = f"Detected: {language(result.source).name}. " if detected else ""
+    notes = [note for sentence in result.translated.sentences for note in sentence.notes]
+    name = f"Detected: {language(result.choice.source).name}. " if detected else ""
     summary = f"{name}Done: {shown} hint{'s' * (shown != 1)} shown to the model, {used} used word for word."
     return replace(
         hints_view(result),
         message=message(" ".join([summary, *map(sentence_case, dict.fromkeys(notes))])),
-        output=output_pane(translated.text, result.target, result.hints),
+        output=output_pane(result.translated.text, result.choice.target, result.hints),
         prompt=prompts(job.items),
     )
 
@@ -228,16 +203,15 @@ def _last_view(result: Result, job: Job, detected: bool) -> View:
 def hints_view(result: Result) -> View:
     """The parts of the page that show the hints of a result."""
     return View(
-        source=highlighted(result.text, result.hints, result.source),
-        origins=origins(result.text, result.hints, result.target),
-        table=hint_table(result.text, result.hints, result.target),
+        source=highlighted(result.text, result.hints, result.choice.source),
+        origins=origins(result.text, result.hints, result.choice.target),
+        table=hint_table(result.text, result.hints, result.choice.target),
         running=False,
     )
 
 
 def switched(session: Session, number: int) -> View | None:
-    """Switch a hint of the shown result off, or on again, for the next translation of the text; None if there is no
-    hint of that number any more."""
+    """Switch a hint off, or on again, for the next translation of the text; None if there is no hint of that number."""
     result = session.result
     hint = next((h for h in result.hints if h.number == number), None) if result else None
     if result is None or hint is None:
@@ -254,15 +228,13 @@ def switched(session: Session, number: int) -> View | None:
 
 def swapped(service: Service, session: Session, text: str, source: str, target: str) -> tuple[str, str, str] | None:
     """Source, target and text after the languages were swapped, or None where there is no language to swap with.
-
-    The translation becomes the source text, if it is one of the text as it stands there. The page forgets the result.
-    """
+    The text's translation, if there is one, becomes the source text; the page forgets the result."""
     result = session.result
-    if result and ((result.text, result.target) != (text, target) or source not in (AUTO, result.source)):
+    if result and ((result.text, result.choice.target) != (text, target) or source not in (AUTO, result.choice.source)):
         result = None
     if source == AUTO:
         detected = service.detector.best(text) if text.strip() and not result else None
-        source = result.source if result else detected.code if detected else AUTO
+        source = result.choice.source if result else detected.code if detected else AUTO
     if source not in service.offer.targets_of(target):
         return None
     session.cancel()
@@ -289,32 +261,20 @@ def compare_views(service: Service, session: Session) -> Iterator[View]:
     if result is None or result.translated is None:
         yield View(message("translate a text first, then compare", wrong=True), running=False)
         return
-    session.cancel()
-    job: Job | None = None
-    titles = ("Plain: no hints", "With retrieved hints")
-    try:
-        choice = service.choice(
-            session.owner, result.source, result.target, "none", adapter=result.adapter, llm=result.llm
+    shown, with_hints = result.choice, result.translated.text
+
+    def order() -> Order:
+        source, target = shown.source, shown.target
+        return Order(
+            service.choice(session.owner, source, target, "none", adapter=shown.adapter, llm=shown.llm), result.text
         )
-        job = session.job = service.engine.submit(Order(choice, result.text))
+
+    def side_by_side(plain: str, busy: bool) -> str:
+        return comparison(plain, with_hints, ("Plain: no hints", "With retrieved hints"), shown.target, busy)
+
+    def follow(job: Job) -> Iterator[View]:
         for text in job.updates():
-            yield View(
-                message(_doing(service, job)),
-                comparison=comparison(text, result.translated.text, titles, result.target, busy=True),
-            )
-        plain = job.result().text
-        yield View(
-            message("Done."),
-            comparison=comparison(plain, result.translated.text, titles, result.target),
-            running=False,
-        )
-    except CancelledError:
-        if job is session.job:
-            yield View(message("Stopped."), running=False)
-    except UserError as error:
-        yield View(message(_said(error), wrong=True), running=False)
-    except Exception:
-        yield _unexpected()
-    finally:
-        if job:
-            job.cancel()
+            yield View(message(_doing(service, job)), comparison=side_by_side(text, busy=True))
+        yield View(message("Done."), comparison=side_by_side(job.result().text, busy=False), running=False)
+
+    yield from _job_views(service, session, order, follow)

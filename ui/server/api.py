@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -23,31 +21,14 @@ from rag_mt.base.types import TranslatedText
 from rag_mt.formats.html import HtmlText
 from rag_mt.formats.lines import added_fields
 from rag_mt.formats.registry import SUFFIXES
-from ui.server.access import AccessError, Bodies, Hosts, Keys, Pace
+from ui.server import bodies
 from ui.server.api_uploads import router as uploads
-from ui.server.bodies import (
-    DetectBody,
-    DetectedLanguage,
-    HealthAnswer,
-    HintAnswer,
-    HintOptions,
-    LanguageAnswer,
-    SettingsAnswer,
-    TranslateAnswer,
-    TranslateBody,
-    check_unicode,
-    checked,
-    described,
-    fields_of,
-)
 from ui.server.languages import Detected
-from ui.server.limits import BusyError, MissingError, StoppedError, TooLargeError
+from ui.server.limits import Bodies, BusyError, Hosts, Keys, Pace, StoppedError
 from ui.server.metrics import Measured, Metrics
-from ui.server.requests import ERRORS, owner_of, service_of
+from ui.server.requests import Owner, ServiceOf, body_of, check_unicode, described
 from ui.server.service import Service
-from ui.server.work import Job, Order
-
-log = logging.getLogger("rag_mt")
+from ui.server.work import Order
 
 SHORT = 40
 """Characters: the language of a shorter text is told from all texts of its request together."""
@@ -93,8 +74,8 @@ def make_app(
     app.include_router(router)
     app.include_router(uploads)
     _name_choices(app, service)
-    for kind in ANSWERED:
-        app.add_exception_handler(kind, _answered)
+    for kind in (UserError, HTTPException, RequestValidationError, ClientDisconnect, Exception):
+        app.add_exception_handler(kind, _error_answer)
     app.add_middleware(Bodies, limits=service.limits)
     if cors:
         app.add_middleware(CORSMiddleware, allow_origins=list(cors), allow_methods=["*"], allow_headers=["*"])
@@ -104,47 +85,47 @@ def make_app(
     return app
 
 
-router = APIRouter(responses=ERRORS)
+router = APIRouter(responses=bodies.ERRORS)
 
 
 @router.post(
     "/translate",
     response_model_exclude_none=True,
-    openapi_extra=described(TranslateBody),
+    openapi_extra=described(bodies.TranslateBody),
     summary="Translate a text, or several",
 )
-async def translate(request: Request) -> TranslateAnswer:
+async def translate(request: Request, service: ServiceOf) -> bodies.TranslateAnswer:
     """JSON or form. With `source` `auto` the language is detected; with `hints` the answer says what the model was
     shown and where it came from. When the client hangs up, the translation stops."""
-    body = checked(TranslateBody, await fields_of(request))
-    owner, service = owner_of(request, body.api_key), service_of(request)
-    texts = [body.q] if isinstance(body.q, str) else body.q
-    if not any(texts):
-        raise UserError("Invalid request: missing q parameter")
-    check_unicode(*texts)
-    service.limits.check_texts(texts)
+    body, owner = await body_of(request, bodies.TranslateBody)
+    several = isinstance(body.q, list)
+    texts = body.q if isinstance(body.q, list) else [body.q]
+    _check_texts(service, texts)
     target = service.offer.known(body.target)
+    detect = body.source.lower() == "auto"
     sources: Sequence[Detected | None]
-    if body.source.lower() == "auto":
+    if detect:
         sources = await asyncio.to_thread(_detected_sources, service, texts)
     else:
         sources = [Detected(service.offer.known(body.source), 1.0)] * len(texts)
-    orders = [_order(service, owner, body, d.code if d else target, target) for d in sources]
-    pages = [HtmlText(text) for text in texts] if body.format == "html" else None
-    plain = texts if pages is None else [page.text for page in pages]
-    translations = await _translated(request, service, orders, plain)
-    result = [t.text for t in translations]
-    if pages is not None:
-        done = zip(texts, pages, result, orders, strict=True)
-        result = [page.filled(translation) if order else text for text, page, translation, order in done]
-    several = not isinstance(body.q, str)
-    answer = TranslateAnswer(translatedText=result if several else result[0])
-    if body.source.lower() == "auto":
-        detected = [_detected(d) for d in sources]
+    pages = [HtmlText(text) for text in texts] if body.format == "html" else []
+    plain = [page.text for page in pages] or texts
+    orders = [
+        _order(service, owner, body, source.code if source else target, target, text)
+        for source, text in zip(sources, plain, strict=True)
+    ]
+    translations = await _translations(request, service, orders, plain)
+    result = [translation.text for translation in translations]
+    if pages:
+        filled = zip(texts, pages, result, orders, strict=True)
+        result = [page.filled(translation) if order else text for text, page, translation, order in filled]
+    answer = bodies.TranslateAnswer(translatedText=result if several else result[0])
+    if detect:
+        detected = [_detected(source) for source in sources]
         answer.detectedLanguage = detected if several else detected[0]
     if body.hints is not False:
         added = [added_fields(*pair) for pair in zip(plain, translations, strict=True)]
-        hints = [[HintAnswer(**hint) for hint in fields["hints"]] for fields in added]
+        hints = [[bodies.HintAnswer(**hint) for hint in fields["hints"]] for fields in added]
         notes = [list(fields["notes"]) for fields in added]
         answer.hints, answer.notes = (hints, notes) if several else (hints[0], notes[0])
     return answer
@@ -157,57 +138,48 @@ async def home() -> dict[str, str]:
 
 
 @router.get("/languages", summary="The languages and what each is translated into")
-async def languages(request: Request) -> list[LanguageAnswer]:
+async def languages(service: ServiceOf) -> list[bodies.LanguageAnswer]:
     """Native names and writing directions are additions of rag_mt."""
-    offer = service_of(request).offer
+    fields = ("code", "name", "native", "right_to_left")
     return [
-        LanguageAnswer(
-            code=known.code,
-            name=known.name,
-            native=known.native,
-            right_to_left=known.right_to_left,
-            targets=list(offer.targets_of(known.code)),
+        bodies.LanguageAnswer(
+            **{field: getattr(known, field) for field in fields}, targets=list(service.offer.targets_of(known.code))
         )
-        for known in offer.languages
+        for known in service.offer.languages
     ]
 
 
 @router.post(
-    "/detect", openapi_extra=described(DetectBody), summary="The languages that a text may be in, the likeliest first"
+    "/detect",
+    openapi_extra=described(bodies.DetectBody),
+    summary="The languages that a text may be in, the likeliest first",
 )
-async def detect(request: Request) -> list[DetectedLanguage]:
+async def detect(request: Request, service: ServiceOf) -> list[bodies.DetectedLanguage]:
     """English with confidence 0 for a text that says nothing, such as digits."""
-    body = checked(DetectBody, await fields_of(request))
-    owner_of(request, body.api_key)
-    service = service_of(request)
-    if not body.q:
-        raise UserError("Invalid request: missing q parameter")
-    check_unicode(body.q)
-    service.limits.check_texts([body.q])
+    body, _ = await body_of(request, bodies.DetectBody)
+    _check_texts(service, [body.q])
     candidates = await asyncio.to_thread(service.detector.detect, body.q)
     return [_detected(d) for d in candidates] or [_detected(None)]
 
 
 @router.get("/health", summary="Whether the server answers, and what is loaded")
-async def health(request: Request) -> HealthAnswer:
+async def health(service: ServiceOf) -> bodies.HealthAnswer:
     """Needs no key; 503 where nothing can be translated any more. Models are loaded when they are first asked for."""
-    service = service_of(request)
     if service.engine.fault:
         raise StoppedError(service.engine.fault)
-    loaded = service.translators.states()
     states: dict[str, str] = {}
-    for one in loaded:
-        pair = f"{one.choice.source}-{one.choice.target} {one.choice.retriever}"
-        states[pair] = one.state if states.get(pair) != "ready" else "ready"
-    return HealthAnswer(status="ok", translators=states)
+    for loading in service.translators.states():
+        pair = f"{loading.choice.source}-{loading.choice.target} {loading.choice.retriever}"
+        states[pair] = loading.state if states.get(pair) != "ready" else "ready"
+    return bodies.HealthAnswer(status="ok", translators=states)
 
 
 @router.get("/frontend/settings", summary="Limits and defaults that clients ask for")
-async def settings(request: Request) -> SettingsAnswer:
+async def settings(request: Request, service: ServiceOf) -> bodies.SettingsAnswer:
     """As LibreTranslate has it."""
-    service, needed = service_of(request), request.app.state.keys.needed
+    needed = request.app.state.keys.needed
     first = service.offer.directions[0][1]
-    return SettingsAnswer(
+    return bodies.SettingsAnswer(
         charLimit=service.limits.text_chars,
         frontendTimeout=500,
         apiKeys=needed,
@@ -228,21 +200,28 @@ async def settings(request: Request) -> SettingsAnswer:
     response_class=Response,
     responses={200: {"content": {CONTENT_TYPE_LATEST.split(";")[0]: {"schema": {"type": "string"}}}}},
 )
-async def metrics_text(request: Request) -> Response:
+async def metrics_text(request: Request, owner: Owner) -> Response:
     """No text and no client is in them. Needs a key where the server has keys."""
-    owner_of(request, request.query_params.get("api_key", ""))
     return Response(request.app.state.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-def _order(service: Service, owner: str, body: TranslateBody, source: str, target: str) -> Order | None:
-    """How to translate from a source; None for a text that is in the target language already."""
+def _check_texts(service: Service, texts: Sequence[str]) -> None:
+    if not any(texts):
+        raise UserError("Invalid request: missing q parameter")
+    check_unicode(*texts)
+    service.limits.check_texts(texts)
+
+
+def _order(
+    service: Service, owner: str, body: bodies.TranslateBody, source: str, target: str, text: str
+) -> Order | None:
+    """How to translate a text; None for one that is in the target language already."""
     if source == target:
         return None
-    options = body.hints if isinstance(body.hints, HintOptions) else None
     choice = service.choice(owner, source, target, body.retriever, body.index, body.adapter, body.llm)
-    if options is None:
-        return Order(choice, "")
-    return Order(choice, "", max_hints=options.max, least_score=options.least_score)
+    if isinstance(body.hints, bodies.HintOptions):
+        return Order(choice, text, max_hints=body.hints.max, least_score=body.hints.least_score)
+    return Order(choice, text)
 
 
 def _detected_sources(service: Service, texts: Sequence[str]) -> list[Detected | None]:
@@ -251,17 +230,11 @@ def _detected_sources(service: Service, texts: Sequence[str]) -> list[Detected |
     return [service.detector.best(text) if len(text) > SHORT else together for text in texts]
 
 
-async def _translated(
+async def _translations(
     request: Request, service: Service, orders: Sequence[Order | None], texts: Sequence[str]
 ) -> list[TranslatedText]:
     """The translations of the texts, those without an order as they are; they end when the client hangs up."""
-    asked = [replace(order, text=text) for order, text in zip(orders, texts, strict=True) if order]
-    jobs = iter(await _finished(request, service.engine.submit_all(asked)))
-    return [next(jobs).result() if order else TranslatedText(text) for order, text in zip(orders, texts, strict=True)]
-
-
-async def _finished(request: Request, jobs: Sequence[Job]) -> Sequence[Job]:
-    """The jobs when all have ended; raises the first error, and cancels all of them if the client hangs up."""
+    jobs = service.engine.submit_all([order for order in orders if order])
     results = asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
     gone = asyncio.create_task(_hung_up(request))
     either: set[asyncio.Future[Any]] = {results, gone}
@@ -272,14 +245,14 @@ async def _finished(request: Request, jobs: Sequence[Job]) -> Sequence[Job]:
             raise HTTPException(CLIENT_GONE, "the client has hung up")
         if any(job.future.cancelled() for job in jobs):
             raise BusyError("the server is shutting down: try again later", 30)
-        await results
+        translations = iter(await results)
     finally:
         gone.cancel()
         for job in jobs:
             job.cancel()
         if not results.done():
             results.cancel()
-    return jobs
+    return [next(translations) if order else TranslatedText(text) for order, text in zip(orders, texts, strict=True)]
 
 
 async def _hung_up(request: Request) -> None:
@@ -287,11 +260,11 @@ async def _hung_up(request: Request) -> None:
         pass
 
 
-def _detected(detected: Detected | None) -> DetectedLanguage:
+def _detected(detected: Detected | None) -> bodies.DetectedLanguage:
     """As LibreTranslate answers: confidence in per cent, and English with 0 where no language was detected."""
     if detected is None:
-        return DetectedLanguage(confidence=0.0, language="en")
-    return DetectedLanguage(confidence=round(100 * detected.confidence, 1), language=detected.code)
+        return bodies.DetectedLanguage(confidence=0.0, language="en")
+    return bodies.DetectedLanguage(confidence=round(100 * detected.confidence, 1), language=detected.code)
 
 
 def _name_choices(app: FastAPI, service: Service) -> None:
@@ -307,32 +280,21 @@ def _name_choices(app: FastAPI, service: Service) -> None:
                         schema["enum"] = named[name]
 
 
-def _failed(status: int, message: str, **headers: str) -> JSONResponse:
-    clean = message.encode("utf-8", "backslashreplace").decode()
-    return JSONResponse({"error": clean}, status, headers=headers)
-
-
-STATUSES: dict[type[Exception], int] = {TooLargeError: 413, MissingError: 404, StoppedError: 503}
-"""The statuses of errors that are no 400."""
-
-
-async def _answered(request: Request, error: Exception) -> JSONResponse:
+async def _error_answer(request: Request, error: Exception) -> JSONResponse:
     """An error as its answer: a status, and one sentence."""
+    headers: Mapping[str, str] = {}
     match error:
-        case BusyError():
-            return _failed(429, str(error), **{"Retry-After": str(error.retry_after)})
         case UserError():
-            return _failed(STATUSES.get(type(error), 400), str(error))
-        case AccessError():
-            return _failed(error.status, str(error))
+            status, message = getattr(error, "status", 400), str(error)
+            if isinstance(error, BusyError):
+                headers = {"Retry-After": str(error.retry_after)}
         case HTTPException():
-            return _failed(error.status_code, str(error.detail), **(error.headers or {}))
+            status, message, headers = error.status_code, str(error.detail), error.headers or {}
         case RequestValidationError():
             first = error.errors()[0]
-            return _failed(400, f"Invalid request: {first['loc'][-1]}: {first['msg']}")
+            status, message = 400, f"Invalid request: {first['loc'][-1]}: {first['msg']}"
         case ClientDisconnect():
-            return _failed(CLIENT_GONE, "the client has hung up")
-    return _failed(500, "the server failed: look at its log")
-
-
-ANSWERED = (UserError, AccessError, HTTPException, RequestValidationError, ClientDisconnect, Exception)
+            status, message = CLIENT_GONE, "the client has hung up"
+        case _:
+            status, message = 500, "the server failed: look at its log"
+    return JSONResponse({"error": message.encode("utf-8", "backslashreplace").decode()}, status, headers=headers)

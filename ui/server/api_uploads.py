@@ -9,35 +9,22 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse
-from pydantic import BaseModel, Field
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
+from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
-from ui.server.access import MOST_FILES
-from ui.server.bodies import (
-    ADAPTER,
-    INDEXED,
-    LLM,
-    DocumentAnswer,
-    ErrorAnswer,
-    IndexAnswer,
-    RenameBody,
-    check_unicode,
-    checked,
-    described,
-    fields_of,
-)
-from ui.server.document_records import Document
-from ui.server.limits import MissingError
-from ui.server.requests import ERRORS, bearer_of, client_of, owner_of, service_of
-from ui.server.service import Service
-from ui.server.tasks import State, Task
+from ui.server import requests
+from ui.server.bodies import ERRORS, BuildBody, DocumentAnswer, ErrorAnswer, FileBody, IndexAnswer, RenameBody
+from ui.server.documents import Document
+from ui.server.limits import MOST_FILES, MissingError
+from ui.server.requests import MULTIPART, Body, Owner, ServiceOf
+from ui.server.tasks import Task
 from ui.server.user_indexes import Build, UserIndex
 from ui.server.work import Order
 
@@ -48,64 +35,32 @@ MOST_SEGMENTS = 1000
 
 router = APIRouter(responses=ERRORS)
 Id = Annotated[str, PathParameter(min_length=1, max_length=64, description="What the request that began it gave")]
-Key = Annotated[str, Query(alias="api_key", description="Needed where the server has keys")]
-
-
-FILE = {"type": "string", "format": "binary"}
-
-
-class FileBody(BaseModel):
-    """A file to translate."""
-
-    file: Annotated[str, Field(json_schema_extra=FILE)]
-    source: Annotated[str, Field(description="Language of the file, or auto")]
-    target: Annotated[str, Field(description="Language of the translation")]
-    column: Annotated[str, Field(description="Column (number from 1, or name) of a TSV, field of a JSONL file")] = ""
-    retriever: str = ""
-    index: str = ""
-    llm: Annotated[str, Field(description=LLM)] = ""
-    adapter: Annotated[str, Field(description=ADAPTER)] = ""
-    api_key: str = ""
-
-
-class BuildBody(BaseModel):
-    """Text to index."""
-
-    files: Annotated[list[Annotated[str, Field(json_schema_extra=FILE)]], Field(min_length=1, max_length=MOST_FILES)]
-    language: Annotated[str, Field(description="Language of the text")]
-    name: Annotated[str, Field(description="What to call the index; by default the first file's name")] = ""
-    retriever: Annotated[str, Field(description=INDEXED)] = ""
-    column: str = ""
-    api_key: str = ""
 
 
 @router.post(
     "/translate_file",
-    openapi_extra=described(FileBody, "multipart/form-data"),
+    openapi_extra=requests.described(FileBody, MULTIPART),
     summary="Translate a file: text, TSV, JSONL, TMX, PO or XLIFF",
 )
-async def translate_file(request: Request) -> DocumentAnswer:
+async def translate_file(request: Request, service: ServiceOf) -> DocumentAnswer:
     """Begins a job and answers at once. `translatedFileUrl` waits for the end and gives the file."""
-    async with _form(request) as (form, owner, files):
-        if len(files) != 1:
-            raise UserError("Invalid request: missing file parameter" if not files else "send one file at a time")
-        service, (name, path) = service_of(request), files[0]
-        source, target = _text(form, "source", needed=True), _text(form, "target", needed=True)
-        column = _text(form, "column")
+    async with _form(request, FileBody) as (body, owner, [(name, path)]):
+        source, documents = body.source, service.documents
         if source.lower() == "auto":
-            able = service.offer.sources_of(service.offer.known(target))
-            source = await asyncio.to_thread(service.documents.source_of, path, name, column, service.detector, able)
-        chosen = [_text(form, field) for field in ("retriever", "index", "adapter", "llm")]
-        order = Order(service.choice(owner, source, target, *chosen), "")
-        client = "" if request.app.state.keys.needed else client_of(request)
-        document = await asyncio.to_thread(service.documents.start, owner, name, path, order, column, client)
+            able = service.offer.sources_of(service.offer.known(body.target))
+            source = await asyncio.to_thread(documents.source_of, path, name, body.column, service.detector, able)
+        choice = service.choice(owner, source, body.target, body.retriever, body.index, body.adapter, body.llm)
+        client = "" if request.app.state.keys.needed else requests.client_of(request)
+        document = await asyncio.to_thread(documents.start, owner, name, path, Order(choice, ""), body.column, client)
     return _document(request, document, 0)
 
 
 @router.get("/translate_file/{id}", summary="How far a file is")
-async def document(request: Request, id: Id, first: Annotated[int, Query(ge=0)] = 0, key: Key = "") -> DocumentAnswer:
+async def document(
+    request: Request, service: ServiceOf, owner: Owner, id: Id, first: Annotated[int, Query(ge=0)] = 0
+) -> DocumentAnswer:
     """`partial` holds what is translated, from segment number `first` on."""
-    return _document(request, service_of(request).documents.get(owner_of(request, key), id), first)
+    return _document(request, service.documents.get(owner, id), first)
 
 
 @router.get(
@@ -118,11 +73,17 @@ async def document(request: Request, id: Id, first: Annotated[int, Query(ge=0)] 
     },
 )
 async def download(
-    request: Request, id: Id, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = 600.0, key: Key = ""
+    request: Request,
+    service: ServiceOf,
+    owner: Owner,
+    id: Id,
+    wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = 600.0,
 ) -> FileResponse:
     """Waits up to `wait` seconds for the end."""
-    document = service_of(request).documents.get(owner_of(request, key), id)
-    await _ended(request, document, wait)
+    document = service.documents.get(owner, id)
+    end = time.monotonic() + wait
+    while not document.ended and time.monotonic() < end and not await request.is_disconnected():
+        await asyncio.sleep(POLL)
     if document.result is None or document.state != "done":
         raise HTTPException(409, document.error or f"the translation of {document.name} is {document.state}")
     if not document.result.is_file():  # it gave way to a newer one while this request waited
@@ -131,141 +92,107 @@ async def download(
 
 
 @router.delete("/translate_file/{id}", status_code=204, summary="Cancel a job and delete its files")
-async def delete_document(request: Request, id: Id, key: Key = "") -> Response:
+async def delete_document(service: ServiceOf, owner: Owner, id: Id) -> Response:
     """The file that was sent and the translated one are deleted: those of a job that runs as soon as it has ended."""
-    service_of(request).documents.delete(owner_of(request, key), id)
+    service.documents.delete(owner, id)
     return Response(status_code=204)
 
 
 @router.get("/index", summary="Your indexes and those being built")
-async def indexes(request: Request, key: Key = "") -> list[IndexAnswer]:
+async def indexes(service: ServiceOf, owner: Owner) -> list[IndexAnswer]:
     """Without API keys all clients of the server share them."""
-    owner, user_indexes = owner_of(request, key), service_of(request).indexes
-    finished = [_finished(index) for index in await asyncio.to_thread(user_indexes.of, owner)]
-    return finished + [_building(build) for build in user_indexes.builds(owner) if build.state != "done"]
+    finished = await asyncio.to_thread(service.indexes.of, owner)
+    builds = [build for build in service.indexes.builds.of(owner) if build.state != "done"]
+    return [*map(_index, finished), *map(_build, builds)]
 
 
 @router.post(
     "/index",
     status_code=202,
-    openapi_extra=described(BuildBody, "multipart/form-data"),
+    openapi_extra=requests.described(BuildBody, MULTIPART),
     summary="Index your own target-language text",
 )
-async def build_index(request: Request) -> IndexAnswer:
+async def build_index(request: Request, service: ServiceOf) -> IndexAnswer:
     """Begins to build and answers at once; its id is what `/translate` takes as `index` when it is done."""
-    async with _form(request) as (form, owner, files):
-        service = service_of(request)
+    async with _form(request, BuildBody) as (body, owner, files):
         build = await asyncio.to_thread(
             service.indexes.build,
             owner,
-            _text(form, "name") or (files[0][0] if files else ""),
-            service.offer.known(_text(form, "language", needed=True)),
+            body.name or (files[0][0] if files else ""),
+            service.offer.known(body.language),
             files,
-            _text(form, "retriever") or service.retrievers[0],
-            _text(form, "column"),
+            body.retriever or DEFAULT_RETRIEVER,
+            body.column,
         )
-    return _building(build)
+    return _build(build)
 
 
 @router.get("/index/{id}", summary="An index, or how far its build is")
-async def index(request: Request, id: Id, key: Key = "") -> IndexAnswer:
+async def index(service: ServiceOf, owner: Owner, id: Id) -> IndexAnswer:
     """`state` is done when it can be used."""
-    return _either(service_of(request), owner_of(request, key), id)
+    try:
+        build = service.indexes.builds.get(owner, id)
+    except MissingError:
+        return _index(service.indexes.get(owner, id))
+    return _index(service.indexes.get(owner, id)) if build.state == "done" else _build(build)
 
 
-@router.patch("/index/{id}", openapi_extra=described(RenameBody), summary="Give an index another name")
-async def rename_index(request: Request, id: Id) -> IndexAnswer:
+@router.patch("/index/{id}", openapi_extra=requests.described(RenameBody), summary="Give an index another name")
+async def rename_index(request: Request, service: ServiceOf, id: Id) -> IndexAnswer:
     """JSON or form with `name`."""
-    body = checked(RenameBody, await fields_of(request))
-    check_unicode(body.name)
-    return _finished(service_of(request).indexes.rename(owner_of(request, body.api_key), id, body.name))
+    body, owner = await requests.body_of(request, RenameBody)
+    requests.check_unicode(body.name)
+    return _index(service.indexes.rename(owner, id, body.name))
 
 
 @router.delete("/index/{id}", status_code=204, summary="Delete an index, or end its build")
-async def delete_index(request: Request, id: Id, key: Key = "") -> Response:
+async def delete_index(service: ServiceOf, owner: Owner, id: Id) -> Response:
     """Translations that use it right now go on. The files of a build that runs go as soon as it has ended."""
-    await asyncio.to_thread(service_of(request).indexes.delete, owner_of(request, key), id)
+    await asyncio.to_thread(service.indexes.delete, owner, id)
     return Response(status_code=204)
 
 
 @asynccontextmanager
-async def _form(request: Request) -> AsyncIterator[tuple[FormData, str, list[tuple[str, Path]]]]:
+async def _form(request: Request, kind: type[Body]) -> AsyncIterator[tuple[Body, str, list[tuple[str, Path]]]]:
     """The multipart form of a request, its owner, and its files (name, copy in a temporary folder); raises UserError
     for another body. A key in the header is checked before anything is received."""
-    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+    if not request.headers.get("content-type", "").lower().startswith(MULTIPART):
         raise UserError("the body is no multipart form: send the file as curl does with -F file=@NAME")
-    owner = owner_of(request, "") if bearer_of(request) or not request.app.state.keys.needed else ""
+    owner = requests.owner_of(request, "") if requests.bearer_of(request) or not request.app.state.keys.needed else ""
     async with request.form(max_files=MOST_FILES, max_fields=MOST_FILES) as form:
-        owner = owner or owner_of(request, _text(form, "api_key"))
+        texts = {name: value for name, value in form.multi_items() if isinstance(value, str) and value}
+        owner = owner or requests.owner_of(request, texts.get("api_key", ""))
+        requests.check_unicode(*texts.values())
         uploads = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+        names = [upload.filename or "unnamed" for upload in uploads]
+        if "file" in kind.model_fields and len(uploads) > 1:
+            raise UserError("send one file at a time")
+        body = requests.checked(kind, {**texts, "files": names} | ({"file": names[0]} if names else {}))
         with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
-            files = [(file.filename or "unnamed", Path(folder) / str(number)) for number, file in enumerate(uploads)]
-            for upload, (_, path) in zip(uploads, files, strict=True):
-                await asyncio.to_thread(_save, upload, path)
-            yield form, owner, files
+            paths = [Path(folder) / str(number) for number in range(len(uploads))]
+            for upload, path in zip(uploads, paths, strict=True):
+                with path.open("wb") as copy:
+                    await asyncio.to_thread(shutil.copyfileobj, upload.file, copy)
+            yield body, owner, list(zip(names, paths, strict=True))
 
 
-def _text(form: FormData, name: str, needed: bool = False) -> str:
-    value = form.get(name) or ""
-    if not isinstance(value, str):
-        raise UserError(f"Invalid request: {name} is a file and should be text")
-    if needed and not value:
-        raise UserError(f"Invalid request: missing {name} parameter")
-    check_unicode(value)
-    return value
-
-
-def _save(file: UploadFile, path: Path) -> None:
-    with path.open("wb") as out:
-        shutil.copyfileobj(file.file, out)
-
-
-async def _ended(request: Request, task: Task, seconds: float) -> None:
-    """Wait for the end of a task, for so long at most, and as long as somebody waits for the answer."""
-    end = time.monotonic() + seconds
-    while not task.ended and time.monotonic() < end and not await request.is_disconnected():
-        await asyncio.sleep(POLL)
+def _task(task: Task) -> dict[str, Any]:
+    """The fields of a `TaskAnswer`."""
+    done, total = task.progress
+    fields = {name: getattr(task, name) for name in ("id", "name", "state", "error")}
+    return {**fields, "done": done, "total": total, "notes": list(task.notes)}
 
 
 def _document(request: Request, document: Document, first: int) -> DocumentAnswer:
-    return DocumentAnswer(
-        id=document.id,
-        name=document.name,
-        state=document.state,
-        done=document.progress[0],
-        total=document.progress[1],
-        error=document.error,
-        notes=list(document.notes),
-        translatedFileUrl=str(request.url_for("download", id=document.id)),
-        first=first,
-        partial=[[source, target] for source, target in document.partial[first : first + MOST_SEGMENTS]],
-    )
+    url = str(request.url_for("download", id=document.id))
+    pairs = [list(pair) for pair in document.partial[first : first + MOST_SEGMENTS]]
+    return DocumentAnswer(**_task(document), translatedFileUrl=url, first=first, partial=pairs)
 
 
-def _either(service: Service, owner: str, id: str) -> IndexAnswer:
-    try:
-        build = service.indexes.get_build(owner, id)
-    except MissingError:
-        return _finished(service.indexes.get(owner, id))
-    return _building(build) if build.state != "done" else _finished(service.indexes.get(owner, id))
+def _build(build: Build) -> IndexAnswer:
+    return IndexAnswer(**_task(build), language=build.language, retriever=build.retriever, units=0)
 
 
-def _building(build: Build) -> IndexAnswer:
-    return _index(build, build.state, build.progress, error=build.error, notes=build.notes)
-
-
-def _finished(index: UserIndex) -> IndexAnswer:
-    return _index(index, "done", (index.sentences, index.sentences), index.units)
-
-
-def _index(
-    index: Build | UserIndex,
-    state: State,
-    progress: tuple[int, int],
-    units: int = 0,
-    error: str = "",
-    notes: tuple[str, ...] = (),
-) -> IndexAnswer:
-    names = {name: getattr(index, name) for name in ("id", "name", "language", "retriever")}
-    done, total = progress
-    return IndexAnswer(**names, state=state, done=done, total=total, units=units, error=error, notes=list(notes))
+def _index(index: UserIndex) -> IndexAnswer:
+    fields = {name: getattr(index, name) for name in ("id", "name", "language", "retriever", "units")}
+    return IndexAnswer(**fields, state="done", done=index.sentences, total=index.sentences, error="", notes=[])

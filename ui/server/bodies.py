@@ -1,20 +1,15 @@
-"""What requests and answers of the HTTP API hold, and how JSON, form and query give the same request."""
+"""What requests and answers of the HTTP API hold."""
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from fastapi import Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
-from rag_mt.base.errors import UserError
 from retrievers.registry import RETRIEVERS
+from ui.server.limits import MOST_FILES
 from ui.server.tasks import State
 
-Model = TypeVar("Model", bound=BaseModel)
-
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 LLM = "The language model, of those that the server offers"
 ADAPTER = "The model's adapter, of those that the server offers"
 SEARCHING = "What finds hints: " + ", ".join(RETRIEVERS)
@@ -23,15 +18,9 @@ INDEXED = "The retriever that will search it: " + ", ".join(
 )
 
 
-def _flag(value: Any) -> Any:
-    """Forms have words for truth."""
-    words = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False, "": False}
-    return words.get(value.lower(), value) if isinstance(value, str) else value
-
-
-def _or_text(value: Any) -> Any:
-    """Some clients send an empty format."""
-    return "text" if value == "" else value
+def _if_empty(default: Any) -> BeforeValidator:
+    """What some clients mean by an empty field."""
+    return BeforeValidator(lambda value: default if value == "" else value)
 
 
 class HintOptions(BaseModel):
@@ -47,21 +36,24 @@ INLINE = WithJsonSchema(HintOptions.model_json_schema())
 """The schema in place: the reference that pydantic would write leads nowhere in the server's OpenAPI document."""
 
 
-class TranslateBody(BaseModel):
-    """A request for translation, as LibreTranslate has it, with what rag_mt adds."""
+class KeyedBody(BaseModel):
+    """A body that may hold the key of its owner."""
 
-    model_config = ConfigDict(extra="ignore")
+    api_key: Annotated[str, Field(description="Needed where the server has keys")] = ""
+
+
+class TranslateBody(KeyedBody):
+    """A request for translation, as LibreTranslate has it, with what rag_mt adds."""
 
     q: Annotated[str | list[str], Field(description="A text, or several", examples=["Der Zug ist pünktlich."])]
     source: Annotated[str, Field(description="Language of the text, or auto", examples=["de", "auto"])]
     target: Annotated[str, Field(description="Language of the translation", examples=["en"])]
-    format: Annotated[Literal["text", "html"], BeforeValidator(_or_text), Field(description="What q is")] = "text"
+    format: Annotated[Literal["text", "html"], _if_empty("text"), Field(description="What q is")] = "text"
     alternatives: Annotated[int, Field(description="Taken and not answered: there is one translation")] = 0
-    api_key: Annotated[str, Field(description="Needed where the server has keys")] = ""
     hints: Annotated[
         Annotated[bool, Tag("bool")] | Annotated[HintOptions, Tag("options"), INLINE],
         Discriminator(lambda value: "options" if isinstance(value, dict | HintOptions) else "bool"),
-        BeforeValidator(_flag),
+        _if_empty(False),
         Field(description="Whether the answer tells its hints, and which"),
     ] = False
     retriever: Annotated[str, Field(description=SEARCHING)] = ""
@@ -70,28 +62,65 @@ class TranslateBody(BaseModel):
     adapter: Annotated[str, Field(description=ADAPTER)] = ""
 
 
-class DetectBody(BaseModel):
+class DetectBody(KeyedBody):
     """A request for the language of a text."""
 
-    model_config = ConfigDict(extra="ignore")
-
     q: Annotated[str, Field(description="The text", examples=["Hyvää huomenta!"])]
-    api_key: str = ""
 
 
-class RenameBody(BaseModel):
+class RenameBody(KeyedBody):
     """A new name for an index."""
 
-    model_config = ConfigDict(extra="ignore")
-
     name: Annotated[str, Field(min_length=1)]
-    api_key: str = ""
+
+
+File = Annotated[str, Field(json_schema_extra={"type": "string", "format": "binary"})]
+"""In a multipart form; here the name of the file."""
+
+
+class FileBody(KeyedBody):
+    """A file to translate."""
+
+    file: File
+    source: Annotated[str, Field(description="Language of the file, or auto")]
+    target: Annotated[str, Field(description="Language of the translation")]
+    column: Annotated[str, Field(description="Column (number from 1, or name) of a TSV, field of a JSONL file")] = ""
+    retriever: str = ""
+    index: str = ""
+    llm: Annotated[str, Field(description=LLM)] = ""
+    adapter: Annotated[str, Field(description=ADAPTER)] = ""
+
+
+class BuildBody(KeyedBody):
+    """Text to index."""
+
+    files: Annotated[list[File], Field(max_length=MOST_FILES, json_schema_extra={"minItems": 1})]
+    language: Annotated[str, Field(description="Language of the text")]
+    name: Annotated[str, Field(description="What to call the index; by default the first file's name")] = ""
+    retriever: Annotated[str, Field(description=INDEXED)] = ""
+    column: str = ""
 
 
 class ErrorAnswer(BaseModel):
     """What went wrong, in one sentence."""
 
     error: str
+
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer, "description": description}
+    for status, description in {
+        400: "The request cannot be answered as it is",
+        401: "An API key is needed",
+        403: "The API key is not known",
+        404: "There is none of that id that is yours",
+        413: "The body is too large",
+        429: "Too much at once: try again after `Retry-After` seconds",
+        500: "A fault of the server",
+        503: "The server translates nothing until it is started again",
+    }.items()
+}
+"""OpenAPI's description of the answers to what goes wrong."""
 
 
 class DetectedLanguage(BaseModel):
@@ -147,8 +176,8 @@ class SettingsAnswer(BaseModel):
     language: dict[str, dict[str, str]]
 
 
-class DocumentAnswer(BaseModel):
-    """A file that is translated. `partial` are source and translation of segments `first` and following."""
+class TaskAnswer(BaseModel):
+    """Work in the background; `done` and `total` are sentences."""
 
     id: str
     name: str
@@ -157,75 +186,19 @@ class DocumentAnswer(BaseModel):
     total: int
     error: str
     notes: list[str]
+
+
+class DocumentAnswer(TaskAnswer):
+    """A file that is translated. `partial` are source and translation of segments `first` and following."""
+
     translatedFileUrl: str  # noqa: N815
     first: int
     partial: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
 
 
-class IndexAnswer(BaseModel):
+class IndexAnswer(TaskAnswer):
     """An index of your own, or one that is being built; `done` and `total` are sentences."""
 
-    id: str
-    name: str
     language: str
     retriever: str
-    state: State
-    done: int
-    total: int
     units: int
-    error: str
-    notes: list[str]
-
-
-async def fields_of(request: Request) -> dict[str, Any]:
-    """The fields of a request: query, then JSON object or form on top; several form fields of a name are a list, and
-    fields that are null are left out.
-
-    Raises UserError for a body that is none of these.
-    """
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    fields: dict[str, Any] = _fields(request.query_params)
-    body = b"" if kind in FORMS else await request.body()
-    if kind in FORMS:
-        async with request.form(max_files=0) as form:
-            fields |= _fields(form)
-    elif body:
-        try:
-            content = json.loads(body)
-        except (ValueError, RecursionError):
-            raise UserError('the body is no JSON: expected an object such as {"q": "..."}, or a form') from None
-        if not isinstance(content, dict):
-            raise UserError('the body is JSON but no object: expected one such as {"q": "..."}')
-        fields |= {name: value for name, value in content.items() if value is not None}
-    return fields
-
-
-def checked(kind: type[Model], fields: dict[str, Any]) -> Model:
-    """The request that the fields are; raises UserError for the first one that is missing or wrong."""
-    try:
-        return kind.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = [str(part) for part in first["loc"] if part in kind.model_fields or part in HintOptions.model_fields]
-        name = ".".join(path) or "body"
-        if first["type"] == "missing":
-            raise UserError(f"Invalid request: missing {name} parameter") from None
-        raise UserError(f"Invalid request: {name}: {first['msg']}") from None
-
-
-def described(kind: type[BaseModel], *media: str) -> dict[str, Any]:
-    """OpenAPI's description of a body in one of the media types, by default those that `fields_of` reads."""
-    content = {name: {"schema": kind.model_json_schema()} for name in media or ("application/json", FORMS[0])}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-def check_unicode(*texts: str) -> None:
-    """Raise UserError for halves of characters, which JSON can spell and nothing can write."""
-    if any("\ud800" <= c <= "\udfff" for text in texts if not text.isascii() for c in text):
-        raise UserError("Invalid request: the text holds half of a surrogate pair: send valid Unicode")
-
-
-def _fields(form: Any) -> dict[str, Any]:
-    names = dict.fromkeys(form.keys())
-    lists = {name: [v for v in form.getlist(name) if isinstance(v, str)] for name in names}
-    return {name: values[0] if len(values) == 1 else values for name, values in lists.items() if values}

@@ -1,60 +1,110 @@
-"""Uploaded files that are translated in the background and given back in their own format."""
+"""Uploaded files that are translated in the background and given back in their own format.
+
+Each has a record beside its files, so that the next start of the server knows of it: a finished document can be
+downloaded as before; one that was not finished says that a restart came between.
+"""
 
 from __future__ import annotations
 
-import shutil
+import json
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.fingerprints import read_json
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Skips, TranslatedText
 from rag_mt.formats.format import Format, Segment, Side
 from rag_mt.formats.opening import compressed
-from rag_mt.formats.registry import format_of
+from rag_mt.formats.registry import COMPRESSED, format_of
 from rag_mt.text.splitting import split
 from rag_mt.translation.jobs import Counts
-from ui.server.access import ANONYMOUS
-from ui.server.document_records import Document, inherit, write_record
 from ui.server.engine import Engine
 from ui.server.languages import MOST_CHARS, Detector
-from ui.server.limits import BusyError, Limits
-from ui.server.own_folders import OwnFolder
-from ui.server.tasks import Outcome, OwnedTasks, outcome
-from ui.server.uploads import keep, named, shown_name
+from ui.server.limits import ANONYMOUS, BusyError, Limits
+from ui.server.tasks import Outcome, OwnedTasks, Task
+from ui.server.uploads import OwnFolder, keep, named, shown_name
 from ui.server.work import Job, Order
 
 WINDOW = 32
 """Segments of a document that wait for the models at once."""
 AT_ONCE = 4
 """Documents that are translated at once."""
+RECORD = "document.json"
+KEPT = 86_400.0
+"""Seconds after its upload for which a document outlives the server."""
+RECORDED = ("owner", "client", "id", "created", "state", "error", "name", "output_name", "progress", "notes")
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a document is made of: the stored upload, its format, the text that is meant, and how to translate it."""
+@dataclass(eq=False)
+class Document(Task):
+    """A file that is translated. `partial` grows by (source, translation) pairs in file order.
 
-    path: Path
-    form: Format
-    side: Side
-    order: Order
+    `client` is where an owner without a key asks from. `result` is the translated file once the state is done;
+    `output_name` is what to call it. `jobs` are those of its segments that wait for the models.
+    """
+
+    output_name: str = ""
+    client: str = ""
+    partial: list[tuple[str, str]] = field(default_factory=list, repr=False)
+    result: Path | None = None
+    jobs: tuple[Job, ...] = field(default=(), repr=False)
+
+    def cancel(self) -> None:
+        """End the document, and at once what the models do for it."""
+        super().cancel()
+        for job in self.jobs:
+            job.cancel()
+
+    def write_record(self, folder: Path) -> None:
+        """Write what the next start needs to know into the folder of its files."""
+        record = {name: getattr(self, name) for name in RECORDED}
+        record["result"] = self.result.name if self.result else ""
+        with whole_file(folder / RECORD) as part:
+            part.write_text(json.dumps(record), encoding="utf-8")
+
+
+def inherit(left: Path, folder: Path) -> list[Document]:
+    """Move the documents of an ended server, except old ones, from `left` into `folder`; returns them, oldest first."""
+    documents = []
+    for path in left.glob(f"*/{RECORD}"):
+        try:
+            record = read_json(path)
+            result = record.pop("result")
+            document = Document(**{**record, "progress": tuple(record["progress"]), "notes": tuple(record["notes"])})
+        except (AttributeError, KeyError, OSError, TypeError, UserError):  # damaged: it goes with the folder
+            continue
+        if document.id != path.parent.name or time.time() - document.created > KEPT:
+            continue
+        own_folder = path.parent.rename(folder / document.id)
+        if not document.ended:
+            reason = f"the server was restarted before {document.name} was translated: send it again"
+            document.state, document.error, result = "failed", reason, ""
+        for file in own_folder.iterdir():
+            if file.name not in (RECORD, result):
+                file.unlink()
+        document.result = own_folder / result if result else None
+        document.write_record(own_folder)
+        documents.append(document)
+    return sorted(documents, key=lambda document: document.created)
 
 
 class Documents(OwnedTasks[Document]):
-    """The documents of all owners, and those of the last day of a server that had `folder` before. All methods may be
-    called from any thread."""
+    """The documents of all owners, and those of the last day of a server that had `folder` before. Thread-safe."""
 
     def __init__(self, folder: Path, engine: Engine, limits: Limits) -> None:
-        super().__init__("document", lambda document: shutil.rmtree(self._folder / document.id, ignore_errors=True))
-        self._own = OwnFolder(folder, "documents-", self._inherit)
-        self._folder = self._own.path
+        inherited: list[Document] = []
+        self._own = OwnFolder(folder, "documents-", lambda left, new: inherited.extend(inherit(left, new)))
+        super().__init__("document", "the file could not be translated", self._own, AT_ONCE, self._settle_document)
+        for document in inherited:
+            self.add(document)
         self._engine, self._limits = engine, limits
         self._closing = False
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="document")
 
     def start(self, owner: str, name: str, upload: Path, order: Order, column: str = "", client: str = "") -> Document:
         """Begin to translate an uploaded file, whose user calls it `name`, as `order` says (its text is not used).
@@ -63,79 +113,58 @@ class Documents(OwnedTasks[Document]):
         gives way where there are too many; of clients without a key, who are one owner, each `client` counts for
         itself. Raises LimitError, BusyError and, for a file that cannot be read, UserError.
         """
-        choice = order.choice
-        shown = shown_name(name)
-        document = Document(owner, name=shown, output_name=_output_name(shown, choice.target), client=client)
-        place = self._folder / document.id
-        with self.lock:
-            self._make_room(document)
-            self.add(document)
-        try:
+        source, target, shown = order.choice.source, order.choice.target, shown_name(name)
+        document = Document(owner, name=shown, output_name=_output_name(shown, target), client=client)
+        order = replace(order, background=True)
+        side, skips = Side(source, column, target), Skips(shown=0)
+
+        def prepare(folder: Path) -> Callable[[], object]:
             self._limits.check_file(upload.stat().st_size)
-            place.mkdir()
-            path = keep(upload, place, "source", name, self._limits.file_bytes)
-            side, skips = Side(choice.source, column, choice.target), Skips(shown=0)
-            with named(path, name):
-                plan = Plan(path, format_of(path), side, replace(order, background=True))
-                total = sum(len(split(s.text, choice.source)) for s in plan.form.segments(path, side, skips))
-        except BaseException:
-            self.forget(document)
-            raise
-        document.progress = (0, total)
-        document.notes = tuple(skips.remarks)
-        if skips.counts:
-            document.notes += (f"{skips.summary()} (passed through as they are)",)
-        write_record(document, place)
-        self._threads.submit(self._run, document, plan)
-        return document
+            path = keep(upload, folder, "source", name, self._limits.file_bytes)
+            with named(path, shown):
+                form = format_of(path)
+                total = sum(len(split(s.text, source)) for s in form.segments(path, side, skips))
+            document.progress = (0, total)
+            document.notes = tuple(skips.remarks)
+            if skips.counts:
+                document.notes += (f"{skips.summary()} (passed through as they are)",)
+            document.write_record(folder)
+            return lambda: self._translate(document, path, form, side, order)
+
+        return self.launch(document, lambda: self._make_room(document), prepare)
 
     def source_of(self, upload: Path, name: str, column: str, detector: Detector, codes: Sequence[str]) -> str:
-        """The first of the languages that the text of an uploaded file reads like, markup and remarks left out.
-
-        Raises LimitError for a file that is too large, UserError if it cannot be read or is in none of them.
-        """
+        """The first of the languages that the text of an uploaded file, without its markup, reads like. Raises
+        LimitError for a file that is too large, UserError if it cannot be read or is in none of them."""
         self._limits.check_file(upload.stat().st_size)
         with TemporaryDirectory(prefix="rag-mt-") as folder:
             path = keep(upload, Path(folder), "source", name, self._limits.file_bytes)
-            wrong: list[UserError] = []
+            errors: list[UserError] = []
             for code in codes:
                 try:
-                    with named(path, name):
+                    with named(path, shown_name(name)):
                         detected = detector.best(_beginning(path, Side(code, column)))
                 except UserError as error:  # the file names its languages, and this is none of them
-                    wrong.append(error)
+                    errors.append(error)
                     continue
                 if detected and detected.code == code:
                     return code
-        if len(wrong) == len(codes):
-            raise wrong[-1]
+        if len(errors) == len(codes):
+            raise errors[-1]
         raise UserError("the language of the file cannot be told, or is the target's: name the one that it is in")
 
-    def delete_all(self, owner: str) -> None:
-        """Delete everything of an owner."""
-        for document in self.of(owner):
-            self.delete(owner, document.id)
-
     def cancel(self) -> None:
-        """Cancel all documents, since the server stops."""
         self._closing = True
         super().cancel()
 
     def close(self, timeout: float = 60.0) -> None:
-        """Cancel all documents and wait up to `timeout` seconds for their ends; the next server of the folder will know
-        of them."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self.cancel()
-        self.wait(timeout)
-        with self.lock:  # which whoever writes the record of a document that has just ended holds
+        """Cancel all documents and wait up to `timeout` seconds; the next server of the folder will know of them."""
+        self.stop(timeout)
+        with self.lock:  # held by whoever writes the record of a document that has just ended
             if self.all():
                 self._own.leave()
             else:
                 self._own.close()
-
-    def _inherit(self, left: Path, folder: Path) -> None:
-        for document in inherit(left, folder):
-            self.add(document)
 
     def _make_room(self, new: Document) -> None:
         all_documents = self.all()
@@ -149,66 +178,66 @@ class Documents(OwnedTasks[Document]):
                     raise BusyError(f"{len(documents)} files are being translated already: wait for one of them", 30)
                 self.forget(ended)
 
-    def _run(self, document: Document, plan: Plan) -> None:
-        counts = Counts()
-
-        def translate() -> None:
-            output = plan.path.with_name(f"result{''.join(plan.path.suffixes)}")
-            texts = self._translated(document, plan, counts)
-            with whole_file(output) as part, part.open("wb") as file, compressed(file, output) as packed:
-                plan.form.fill(plan.path, plan.side, texts, packed)
-            document.result = output
-            document.notes += _notes(counts)
-
-        end = outcome(document, translate, plan.path, "the file could not be translated")
+    def _settle_document(self, document: Document, outcome: Outcome | None) -> None:
+        """Delete the upload and write the record, unless the end of the server has cancelled the document."""
         for job in document.jobs:
             job.cancel()
-        with self.lock:
-            self._ended(document, plan, end)
-
-    def _ended(self, document: Document, plan: Plan, end: Outcome | None) -> None:
-        """Give a document its last state (None: it has it). One that the end of the server has cancelled is as it was
-        for the next one."""
         interrupted = self._closing and document.result is None
+        folder = self.folder / document.id
         if document.forgotten:
             self.forget(document)
         elif not interrupted:
-            plan.path.unlink(missing_ok=True)
-        if end:
-            document.end(*end)
+            for upload in folder.glob("source*"):
+                upload.unlink()
+        if outcome:
+            document.end(*outcome)
         if not document.forgotten and not interrupted and document in self.all():
-            write_record(document, plan.path.parent)
+            document.write_record(folder)
 
-    def _translated(self, document: Document, plan: Plan, counts: Counts) -> Iterator[TranslatedText]:
+    def _translate(self, document: Document, path: Path, form: Format, side: Side, order: Order) -> None:
+        counts = Counts()
+        output = path.with_name(f"result{''.join(path.suffixes)}")
+        texts = self._translated(document, form.segments(path, side, Skips(shown=0)), order, counts)
+        with (
+            named(path, document.name),
+            whole_file(output) as part,
+            part.open("wb") as file,
+            compressed(file, output) as packed,
+        ):
+            form.fill(path, side, order.choice.target, texts, packed)
+        document.result = output
+        document.notes += _notes(counts)
+
+    def _translated(
+        self, document: Document, segments: Iterator[Segment], order: Order, counts: Counts
+    ) -> Iterator[TranslatedText]:
         """The translations of the segments in order, of which several wait for the models at once."""
-        segments = plan.form.segments(plan.path, plan.side, Skips(shown=0))
         waiting: deque[tuple[Segment, Job]] = deque()
         for segment in segments:
-            waiting.append((segment, self._engine.submit(replace(plan.order, text=segment.text))))
+            waiting.append((segment, self._engine.submit(replace(order, text=segment.text))))
             document.jobs = tuple(job for _, job in waiting)
             if len(waiting) >= WINDOW:
-                yield self._first(document, counts, waiting)
+                yield _finished(document, *waiting.popleft(), counts)
         while waiting:
-            yield self._first(document, counts, waiting)
+            yield _finished(document, *waiting.popleft(), counts)
 
-    def _first(self, document: Document, counts: Counts, waiting: deque[tuple[Segment, Job]]) -> TranslatedText:
-        """Wait for the translation of the oldest job, or until the document is not wanted any more."""
-        segment, job = waiting[0]
-        while not job.future.done():
-            document.advance(0)
-            wait([job.future], 0.2)
-        translated = job.result()
-        waiting.popleft()
-        place = replace(segment.origin, file=document.name)
-        for translation in translated.sentences:
-            counts.add(replace(translation, source=replace(translation.source, source=place)))
-        document.partial.append((segment.text, translated.text))
-        document.advance(len(translated.sentences))
-        return translated
+
+def _finished(document: Document, segment: Segment, job: Job, counts: Counts) -> TranslatedText:
+    """Wait for a segment's translation, or until the document was cancelled."""
+    while not job.future.done():
+        document.advance(0)
+        wait([job.future], 0.2)
+    translated = job.result()
+    origin = replace(segment.origin, file=document.name)
+    for translation in translated.sentences:
+        counts.add(replace(translation, source=replace(translation.source, source=origin)))
+    document.partial.append((segment.text, translated.text))
+    document.advance(len(translated.sentences))
+    return translated
 
 
 def _beginning(path: Path, side: Side) -> str:
-    """As much text of a file as is looked at to tell its language."""
+    """As much text of a file as the language detector looks at."""
     texts: list[str] = []
     for segment in format_of(path).segments(path, side, Skips(shown=0)):
         texts.append(segment.text)
@@ -219,10 +248,9 @@ def _beginning(path: Path, side: Side) -> str:
 
 def _output_name(name: str, target: str) -> str:
     """`report.po` becomes `report.de.po`."""
-    path = PurePosixPath(name)
-    suffixes = path.suffixes[-2:] if path.suffixes[-1:] and path.suffixes[-1].lower() in (".gz", ".xz", ".zst") else ""
-    ending = "".join(suffixes) if suffixes else path.suffix
-    return f"{name[: len(name) - len(ending)] if ending else name}.{target}{ending}"
+    suffixes = PurePosixPath(name).suffixes
+    ending = "".join(suffixes[-2:] if suffixes and suffixes[-1].lower() in COMPRESSED else suffixes[-1:])
+    return f"{name.removesuffix(ending)}.{target}{ending}"
 
 
 def _notes(counts: Counts) -> tuple[str, ...]:

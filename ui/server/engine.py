@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, LanguageModel
@@ -44,7 +45,7 @@ class Engine:
     """Translates orders in one thread. All methods may be called from any thread.
 
     Whatever goes wrong fails the requests that it is about, and the thread goes on. Should it end all the same, `fault`
-    says why, and all who wait or come later get a StoppedError.
+    says why in one sentence (it is empty while all is well), and all who wait or come later get a StoppedError.
     """
 
     def __init__(
@@ -59,8 +60,8 @@ class Engine:
         self._jobs: list[Job] = []  # accepted and not ended, in the order of their turns
         self._changed = threading.Condition()
         self._closing = False
-        self._fault = ""
-        self._pace = 1.0  # seconds per sentence, smoothed
+        self.fault = ""
+        self.pace = 1.0  # seconds per sentence, smoothed
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -70,35 +71,28 @@ class Engine:
         with self._changed:
             return self._foreground()
 
-    @property
-    def fault(self) -> str:
-        """Why nothing is translated any more, in one sentence; empty while all is well."""
-        return self._fault
-
     def submit(self, order: Order) -> Job:
-        """Accept an order, to be loaded for and translated soon.
-
-        Raises LimitError for a text that is too long, BusyError when too many wait, StoppedError after a fault.
-        """
+        """Accept an order; raises LimitError (too long), BusyError (too many wait) or StoppedError (after a fault)."""
         return self.submit_all([order])[0]
 
     def submit_all(self, orders: Sequence[Order]) -> list[Job]:
         """Accept several orders, all or none."""
-        asked = [o for o in orders if not o.background]
-        self.limits.check_texts([o.text for o in asked])
-        if len(asked) > self.limits.queue:
-            raise LimitError(f"the request has {len(asked)} texts and the queue holds {self.limits.queue}: send fewer")
+        foreground = [order for order in orders if not order.background]
+        self.limits.check_texts([order.text for order in foreground])
+        if len(foreground) > self.limits.queue:
+            raise LimitError(
+                f"the request has {len(foreground)} texts and the queue holds {self.limits.queue}: send fewer"
+            )
         jobs = [Job(order) for order in orders]
         with self._changed:
-            if self._fault:
-                raise StoppedError(self._fault)
+            if self.fault:
+                raise StoppedError(self.fault)
             if self._closing:
                 raise BusyError("the server is shutting down: try again later", 30)
-            if asked and self._foreground() + len(asked) > self.limits.queue:
-                raise BusyError(
-                    f"{self._foreground()} texts are waiting already: try again in {self._delay()} seconds",
-                    self._delay(),
-                )
+            if foreground and self._foreground() + len(foreground) > self.limits.queue:
+                sentences = sum(max(1, len(job.items)) for job in self._jobs)
+                delay = min(120, max(1, math.ceil(sentences * self.pace / 2)))  # until a place should be free
+                raise BusyError(f"{self._foreground()} texts are waiting already: try again in {delay} seconds", delay)
             self._jobs += jobs
         for job in jobs:
             job.future.add_done_callback(lambda _, job=job: self._remove(job))  # type: ignore[misc]
@@ -125,18 +119,8 @@ class Engine:
         self._thread.join(max(0.0, end - time.monotonic()))
         self.translators.close(max(0.0, end - time.monotonic()))
 
-    def heard(self, report: BatchReport) -> None:
-        """Take note of an answer that has ended."""
-        self._pace = 0.9 * self._pace + 0.1 * report.seconds
-        self.observe(report)
-
     def _foreground(self) -> int:
         return sum(not job.order.background for job in self._jobs)
-
-    def _delay(self) -> int:
-        """Seconds after which a place in the queue should be free."""
-        sentences = sum(max(1, len(job.items)) for job in self._jobs)
-        return min(120, max(1, math.ceil(sentences * self._pace / 2)))
 
     def _remove(self, job: Job) -> None:
         with self._changed:
@@ -150,8 +134,7 @@ class Engine:
         if future.cancelled():
             job.cancel()
             return
-        error = future.exception()
-        if error:
+        if error := future.exception():
             job.fail(error if isinstance(error, UserError) else RuntimeError(f"loading failed: {error}"))
             return
         try:
@@ -176,7 +159,7 @@ class Engine:
         except BaseException as error:
             fault = f"the server makes no more translations ({named_fault(error)}): start it again"
             with self._changed:
-                self._fault = fault
+                self.fault = fault
                 left = list(self._jobs)
             for job in left:
                 job.fail(StoppedError(fault))
@@ -188,21 +171,17 @@ class Engine:
         return sorted(ready, key=lambda job: job.order.background)
 
     def take(self, llm: LanguageModel, most: int) -> list[Item]:
-        """The next sentences for a language model, of each of its jobs one in turn; none when another model's turn has
-        come."""
+        """The next sentences for a model, from each of its jobs in turn; none if it is another model's turn."""
         with self._changed:
             ready = self._ready()
             if not ready or ready[0].items[0].translator.llm is not llm:
                 return []
-            own = [job for job in ready if job.items[0].translator.llm is llm]
-            lanes = [[job for job in own if not job.order.background], [job for job in own if job.order.background]]
-            taken: list[Item] = []
-            for lane in lanes:
-                left = [[item for item in job.items if not item.taken] for job in lane]
-                while any(left) and len(taken) < most:
-                    for items in left:
-                        if items and len(taken) < most:
-                            taken.append(items.pop(0))
+            jobs = [job for job in ready if job.items[0].translator.llm is llm]
+            waiting: list[Item] = []
+            for background in (False, True):
+                lane = [[i for i in job.items if not i.taken] for job in jobs if job.order.background is background]
+                waiting += [item for turn in zip_longest(*lane) for item in turn if item is not None]
+            taken = waiting[:most]
             for item in taken:
                 item.taken = True
             served = {id(item.job) for item in taken}
@@ -210,8 +189,7 @@ class Engine:
         return taken
 
     def _translate(self, first: Translator) -> None:
-        """Translate sentences with the first translator's language model, until none is left or it is another's turn;
-        what goes wrong is told to their jobs."""
+        """Translate with the first translator's language model until no sentence is left or it is another's turn."""
         queue = _Sentences(self, first.llm)
         try:
             for _ in first.answer(queue):
@@ -224,8 +202,8 @@ class Engine:
             self._fail_batch(first.llm, error)
 
     def _fail_batch(self, llm: LanguageModel, error: BaseException) -> None:
-        """Fail the jobs of all sentences that were taken and not translated; of a model that failed before it took any,
-        all that wait for it, since it would be asked again and again."""
+        """Fail the jobs whose sentences were being answered; if there are none, all that wait for the model,
+        which would be asked again and again."""
         with self._changed:
             failed = [j for j in self._jobs if any(item.taken and item.translation is None for item in j.items)]
             failed = failed or [job for job in self._ready() if job.items[0].translator.llm is llm]
@@ -257,13 +235,14 @@ class _Sentences(TaskQueue[Item]):
         return super().progress(number, text)
 
     def finish(self, number: int, completion: Completion) -> None:
-        """See `PromptQueue.finish`; the engine hears of every answer."""
+        """See `PromptQueue.finish`; the engine is told of every answer."""
         now = time.perf_counter()
         requests = len({id(item.job) for item in self.running.values()})
         report = BatchReport(len(self.running), requests, completion.tokens, now - self._last)
         self._last = now
         super().finish(number, completion)
-        self._engine.heard(report)
+        self._engine.pace = 0.9 * self._engine.pace + 0.1 * report.seconds
+        self._engine.observe(report)
 
     def failed(self, tasks: Sequence[Item], error: BaseException) -> None:
         """End the jobs of these sentences with the error; the others go on."""

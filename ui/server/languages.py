@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,11 +45,9 @@ class Offer:
         """The code of an offered language, whatever case or name it was given by; raises UserError."""
         codes = [known.code for known in self.languages]
         wanted = code.strip()
-        try:
-            if len(wanted) <= LONGEST_CODE:  # what is longer is no code, and `language` would remember it
+        if len(wanted) <= LONGEST_CODE:  # what is longer is no code, and `language` would remember it
+            with suppress(UserError):  # then it is none of the codes
                 wanted = language(wanted).code
-        except UserError:
-            pass  # it is none of the codes
         if wanted not in codes:
             raise UserError(f"language {code[:40]!r} is not offered: choose one of {', '.join(codes)}")
         return wanted
@@ -56,10 +55,10 @@ class Offer:
     def check(self, source: str, target: str) -> None:
         """Raise UserError for a direction that is not offered."""
         if (source, target) not in self.directions:
-            there = ", ".join(self.targets_of(source)) or "none"
+            targets = ", ".join(self.targets_of(source)) or "none"
             raise UserError(
                 f"{language(source).name} is not translated into {language(target).name}: "
-                f"targets from {source} are {there}"
+                f"targets from {source} are {targets}"
             )
 
 

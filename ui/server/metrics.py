@@ -28,24 +28,25 @@ class Metrics:
             "rag_mt_batch_sentences", "Sentences generated together when one ended", buckets=SIZES, registry=own
         )
         self._shared = Histogram(
-            "rag_mt_batch_requests", "Requests that shared the model when a sentence ended", buckets=SIZES, registry=own
+            "rag_mt_batch_requests",
+            "Requests that shared the model when a sentence ended",
+            buckets=SIZES,
+            registry=own,
         )
         self._tokens = Counter("rag_mt_tokens", "Tokens that the language models made", registry=own)
         self._busy = Counter("rag_mt_busy_seconds", "Time in which sentences were translated", registry=own)
 
     def observe(self, report: BatchReport) -> None:
-        """Count an answer of the engine."""
         self._batches.observe(report.sentences)
         self._shared.observe(report.requests)
         self._tokens.inc(report.tokens)
         self._busy.inc(report.seconds)
 
-    def follow(self, name: str, what: str, value: Callable[[], float]) -> None:
+    def follow(self, name: str, meaning: str, value: Callable[[], float]) -> None:
         """Show a number that is asked for when the metrics are."""
-        Gauge(f"rag_mt_{name}", what, registry=self._registry).set_function(value)
+        Gauge(f"rag_mt_{name}", meaning, registry=self._registry).set_function(value)
 
     def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
         return generate_latest(self._registry)
 
 

@@ -1,30 +1,25 @@
-"""What every route asks of a request: the service behind it, its owner and its client; and how errors are described."""
+"""What every route reads of a request: the service behind it, its owner and client, and the fields of its body."""
 
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
+import json
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Request
+from fastapi import Depends, Query, Request
+from pydantic import BaseModel, ValidationError
 
-from ui.server.access import AccessError
-from ui.server.bodies import ErrorAnswer
+from rag_mt.base.errors import UserError
+from ui.server.bodies import HintOptions, KeyedBody
+from ui.server.limits import AccessError
 from ui.server.service import Service
 
-ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorAnswer, "description": "The request cannot be answered as it is"},
-    401: {"model": ErrorAnswer, "description": "An API key is needed"},
-    403: {"model": ErrorAnswer, "description": "The API key is not known"},
-    404: {"model": ErrorAnswer, "description": "There is none of that id that is yours"},
-    413: {"model": ErrorAnswer, "description": "The body is too large"},
-    429: {"model": ErrorAnswer, "description": "Too much at once: try again after `Retry-After` seconds"},
-    500: {"model": ErrorAnswer, "description": "A fault of the server"},
-    503: {"model": ErrorAnswer, "description": "The server translates nothing until it is started again"},
-}
+Body = TypeVar("Body", bound=KeyedBody)
+
+FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 
 
-def service_of(request: Request) -> Service:
-    """The service behind the application."""
+async def service_of(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
@@ -40,6 +35,17 @@ def owner_of(request: Request, key: str) -> str:
         raise
     pace.ask(owner if keys.needed else address)
     return owner
+
+
+async def _owner_by_query(
+    request: Request, api_key: Annotated[str, Query(description="Needed where the server has keys")] = ""
+) -> str:
+    return owner_of(request, api_key)
+
+
+ServiceOf = Annotated[Service, Depends(service_of)]
+Owner = Annotated[str, Depends(_owner_by_query)]
+"""The owner whose key stands in the query or the header."""
 
 
 def client_of(request: Request) -> str:
@@ -58,3 +64,59 @@ def bearer_of(request: Request) -> str:
     """The key in the header of a request, or an empty text."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
+
+
+async def body_of(request: Request, kind: type[Body]) -> tuple[Body, str]:
+    """The body of a request and its owner; raises UserError for what is wrong, and as `owner_of`."""
+    body = checked(kind, await fields_of(request))
+    return body, owner_of(request, body.api_key)
+
+
+async def fields_of(request: Request) -> dict[str, Any]:
+    """The fields of a request: query, then JSON object or form on top. Several form fields of a name are a list; fields
+    that are null are left out. Raises UserError for a body that is none of these."""
+    media = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    fields = form_fields(request.query_params)
+    if media in (FORM, MULTIPART):
+        async with request.form(max_files=0) as form:
+            return fields | form_fields(form)
+    if body := await request.body():
+        try:
+            content = json.loads(body)
+        except (ValueError, RecursionError):
+            raise UserError('the body is no JSON: expected an object such as {"q": "..."}, or a form') from None
+        if not isinstance(content, dict):
+            raise UserError('the body is JSON but no object: expected one such as {"q": "..."}')
+        fields |= {name: value for name, value in content.items() if value is not None}
+    return fields
+
+
+def form_fields(form: Any) -> dict[str, Any]:
+    """The text fields of a form or query; several of a name are a list."""
+    lists = {name: [v for v in form.getlist(name) if isinstance(v, str)] for name in dict.fromkeys(form.keys())}
+    return {name: values[0] if len(values) == 1 else values for name, values in lists.items() if values}
+
+
+def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
+    """The body that the fields are; raises UserError for the first one that is missing or wrong."""
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        path = [str(part) for part in first["loc"] if part in kind.model_fields or part in HintOptions.model_fields]
+        name = ".".join(path) or "body"
+        if first["type"] == "missing":
+            raise UserError(f"Invalid request: missing {name} parameter") from None
+        raise UserError(f"Invalid request: {name}: {first['msg']}") from None
+
+
+def check_unicode(*texts: str) -> None:
+    """Raise UserError for halves of characters, which JSON can spell and nothing can write."""
+    if any("\ud800" <= c <= "\udfff" for text in texts if not text.isascii() for c in text):
+        raise UserError("Invalid request: the text holds half of a surrogate pair: send valid Unicode")
+
+
+def described(kind: type[BaseModel], *media: str) -> dict[str, Any]:
+    """OpenAPI's description of a body in one of the media types, by default those that `fields_of` reads."""
+    content = {name: {"schema": kind.model_json_schema()} for name in media or ("application/json", FORM)}
+    return {"requestBody": {"required": True, "content": content}}

@@ -14,7 +14,6 @@ NEEDED = "the server needs packages that are not installed: pip install 'rag-mt[
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """All options of the command."""
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1, this machine only)")
     add("--port", type=port, default=5000, help="port to listen at (default: 5000)")
@@ -25,8 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_service_options(parser: argparse.ArgumentParser, data: str) -> None:
-    """The options of the models, languages and limits, which the demo has too; `data` tells where indexes of users are
-    kept unless a folder is named."""
+    """The options of models, languages and limits, shared with the demo; `data` says where users' indexes are kept."""
     add = parser.add_argument
     add("--languages", default="", metavar="LIST", help="languages to offer, such as de,en (default: en and WMT16's)")
     add("--index", default="", metavar="DIR", help="index to search for its language (default: the sample index)")
@@ -55,8 +53,8 @@ def serve(options: argparse.Namespace) -> int:
     try:
         import uvicorn
 
-        from ui.server.access import Keys, read_keys
         from ui.server.api import make_app
+        from ui.server.limits import Keys, read_keys
         from ui.server.metrics import Metrics
         from ui.server.service import service_of
     except ModuleNotFoundError as error:
@@ -78,17 +76,18 @@ def serve(options: argparse.Namespace) -> int:
         app, log_level="warning", timeout_graceful_shutdown=options.patience, server_header=False, access_log=False
     )
     try:
-        with listening(options.host, options.port) as place:
-            at = place.getsockname()[1]
-            note(f"rag-mt: listening at http://{_shown(options.host)}:{at} (docs at /docs); stop with Ctrl-C")
-            uvicorn.Server(config).run(sockets=[place])
+        with listening(options.host, options.port) as server_socket:
+            host = f"[{options.host}]" if ":" in options.host else options.host
+            at = server_socket.getsockname()[1]
+            note(f"rag-mt: listening at http://{host}:{at} (docs at /docs); stop with Ctrl-C")
+            uvicorn.Server(config).run(sockets=[server_socket])
     finally:
         service.close(0)  # where the application has not done so
     return OK
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens at a place; raises UserError if it cannot."""
+    """A socket that listens at an address; raises UserError if it cannot."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)
@@ -106,7 +105,3 @@ def allowed_hosts(host: str, more: list[str]) -> list[str]:
     except ValueError:
         local = host == "localhost"
     return ["localhost", "127.0.0.1", "[::1]", "::1", host, *more] if local else ["*"]
-
-
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -8,24 +8,23 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder
 from rag_mt.translation.translator import NONE
-from retrievers.registry import RETRIEVERS, retriever_spec
+from retrievers.registry import retriever_spec
 from ui.server.documents import Documents
 from ui.server.engine import TO_STOP, BatchReport, Engine
 from ui.server.languages import Detector, Offer, offer_of
 from ui.server.limits import Limits, limits_of
-from ui.server.own_folders import OwnFolder
 from ui.server.translators import Choice, Opener, SharedModels, Translators
+from ui.server.uploads import OwnFolder
 from ui.server.user_indexes import UserIndexes
 
 
 class Service:
     """All that users share and own. `llms` are the language models that may be asked for, the default first, and
-    `adapters` their adapters: those that were given, the first of them the default of the first model, then `auto` and
-    `none`.
+    `adapters` their adapters: the operator's, the first of them the default of the first model, then `auto` and `none`.
 
     `folder` keeps users' indexes from one start to the next; without one they are gone with the service.
     """
@@ -52,18 +51,15 @@ class Service:
             self._index_language, self._index_retriever = manifest.language, manifest.retriever
         self.limits, self.offer, self.llms = limits, offer, tuple(dict.fromkeys(llms))
         self.adapters = tuple(dict.fromkeys((*adapters, DEFAULT_ADAPTER, NONE)))
-        self._temporary = None if folder else OwnFolder(Path(tempfile.gettempdir()), "rag-mt-users-")
-        place = folder or Path(self._temporary.path if self._temporary else ".")
+        self._temporary = None
+        if folder is None:
+            self._temporary = OwnFolder(Path(tempfile.gettempdir()), "rag-mt-users-")
+            folder = self._temporary.path
         self.detector = Detector([known.code for known in offer.languages])
         self.translators = Translators(opener, limits.translators, limits.llms)
         self.engine = Engine(self.translators, limits, observe)
-        self.indexes = UserIndexes(place / "indexes", limits, encoder, self._forget_index)
-        self.documents = Documents(place / "documents", self.engine, limits)
-
-    @property
-    def retrievers(self) -> tuple[str, ...]:
-        """The retrieval systems that may be asked for, the default first."""
-        return (DEFAULT_RETRIEVER, *(name for name in RETRIEVERS if name != DEFAULT_RETRIEVER))
+        self.indexes = UserIndexes(folder / "indexes", limits, encoder, self._forget_index)
+        self.documents = Documents(folder / "documents", self.engine, limits)
 
     def default_adapter(self, llm: str) -> str:
         """The adapter that a language model has where none is named: others than the first model have their own."""
@@ -80,40 +76,34 @@ class Service:
         llm: str = "",
     ) -> Choice:
         """A translator by names that a user gave; what is empty is the default. `index` is the id of an index of the
-        owner, whose retriever is taken unless it is named `none`.
-
-        Raises UserError for what is not offered.
-        """
+        owner, whose retriever is taken unless it is named `none`. Raises UserError for what is not offered."""
         source, target = self.offer.known(source), self.offer.known(target)
         self.offer.check(source, target)
         llm = _offered("language model", llm or self.llms[0], self.llms)
         adapter = _offered("adapter", adapter or self.default_adapter(llm), self.adapters)
         if retriever:
             retriever_spec(retriever)
-        if retriever == "none":
-            return Choice(source, target, retriever, "", adapter, llm)
-        if index:
-            own = self.indexes.get(owner, index)
-            if own.language != target:
-                raise UserError(f"index {own.name!r} holds text in {own.language}: the target language is {target}")
-            if retriever and retriever != own.retriever:
-                raise UserError(f"index {own.name!r} was built for retriever {own.retriever}: choose that one")
-            return Choice(source, target, own.retriever, str(self.indexes.folder_of(owner, index)), adapter, llm)
-        if self._index and self._index_language == target and retriever in ("", self._index_retriever):
-            return Choice(source, target, self._index_retriever, self._index, adapter, llm)
-        return Choice(source, target, retriever or DEFAULT_RETRIEVER, "", adapter, llm)
+        folder = ""
+        if index and retriever != "none":
+            info = self.indexes.get(owner, index)
+            if info.language != target:
+                raise UserError(f"index {info.name!r} holds text in {info.language}: the target language is {target}")
+            if retriever and retriever != info.retriever:
+                raise UserError(f"index {info.name!r} was built for retriever {info.retriever}: choose that one")
+            retriever, folder = info.retriever, str(self.indexes.folder_of(owner, index))
+        elif self._index and self._index_language == target and retriever in ("", self._index_retriever):
+            retriever, folder = self._index_retriever, self._index
+        return Choice(source, target, retriever or DEFAULT_RETRIEVER, folder, adapter, llm)
 
     def delete_owner(self, owner: str) -> None:
-        """Delete all that an owner has uploaded."""
         self.documents.delete_all(owner)
         self.indexes.delete_all(owner)
 
     def close(self, patience: float = 10.0) -> None:
-        """End everything within `patience` and TO_STOP seconds; translations that were accepted may finish in the
-        first, documents and builds of indexes are cancelled at once."""
+        """End all within `patience` and TO_STOP seconds: translations may finish in the first, tasks are cancelled."""
         end = time.monotonic() + TO_STOP
         self.documents.cancel()
-        self.indexes.cancel()
+        self.indexes.builds.cancel()
         self.engine.close(patience)
         self.documents.close(max(0.0, end - time.monotonic()))
         self.indexes.close(max(0.0, end - time.monotonic()))
@@ -124,50 +114,10 @@ class Service:
         self.translators.forget(lambda choice: choice.index == str(folder))
 
 
-def _offered(what: str, name: str, names: Sequence[str]) -> str:
+def _offered(kind: str, name: str, names: Sequence[str]) -> str:
     if name not in names:
-        raise UserError(f"{what} {name[:60]!r} is not offered: choose one of {', '.join(names)}")
+        raise UserError(f"{kind} {name[:60]!r} is not offered: choose one of {', '.join(names)}")
     return name
-
-
-def open_service(
-    llms: Sequence[str] = (DEFAULT_LLM,),
-    *,
-    adapters: Sequence[str] = (),
-    wrapper: str = "auto",
-    device: str = "auto",
-    dtype: str = "auto",
-    quantization: str = "none",
-    llm_timeout: float = LLM_TIMEOUT,
-    llm_concurrency: int = LLM_CONCURRENCY,
-    languages: Sequence[str] = (),
-    index: str = "",
-    limits: Limits | None = None,
-    folder: Path | None = None,
-    observe: Callable[[BatchReport], None] = lambda report: None,
-) -> Service:
-    """A service of real models, which are loaded when they are asked for. Raises UserError for what cannot be used."""
-    limits = limits or Limits()
-    models = SharedModels(
-        wrapper=wrapper,
-        device=device,
-        dtype=dtype,
-        quantization=quantization,
-        batch_size=limits.batch,
-        llm_timeout=llm_timeout,
-        llm_concurrency=llm_concurrency,
-    )
-    return Service(
-        models,
-        models.default_encoder,
-        limits=limits,
-        offer=offer_of(languages, llms[0]),
-        llms=llms,
-        adapters=adapters,
-        index=index,
-        folder=folder,
-        observe=observe,
-    )
 
 
 def service_of(
@@ -175,19 +125,26 @@ def service_of(
     folder: Path | None = None,
     observe: Callable[[BatchReport], None] = lambda report: None,
 ) -> Service:
-    """The service that the options of `add_service_options` ask for; `folder` is used if they name none."""
-    return open_service(
-        options.llm or (DEFAULT_LLM,),
-        adapters=options.adapter,
-        wrapper=options.wrapper,
-        device=options.device,
-        dtype=options.dtype,
+    """The service that the options of `add_service_options` ask for, with models that are loaded when they are asked
+    for; `folder` is used if they name none. Raises UserError for what cannot be used."""
+    limits, llms = limits_of(options.limit), options.llm or (DEFAULT_LLM,)
+    models = SharedModels(
+        options.wrapper,
+        options.device,
+        options.dtype,
         quantization=options.quantization,
-        llm_timeout=options.llm_timeout,
-        llm_concurrency=options.llm_concurrency,
-        languages=[code for code in options.languages.split(",") if code],
+        batch_size=limits.batch,
+        timeout=options.llm_timeout,
+        concurrency=options.llm_concurrency,
+    )
+    return Service(
+        models,
+        models.default_encoder,
+        limits=limits,
+        offer=offer_of([code for code in options.languages.split(",") if code], llms[0]),
+        llms=llms,
+        adapters=options.adapter,
         index=options.index,
-        limits=limits_of(options.limit),
         folder=Path(options.data) if options.data else folder,
         observe=observe,
     )

@@ -1,19 +1,25 @@
-"""Work that goes on while its user looks at its progress: building an index, translating a document."""
+"""Work in the background whose owner follows its progress: translating a document, building an index.
+
+A task is added and its upload read at once; then it waits for a thread, runs, and ends as done, failed or cancelled.
+"""
 
 from __future__ import annotations
 
 import logging
 import secrets
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 from rag_mt.base.errors import UserError
 from ui.server.limits import MissingError
+from ui.server.uploads import OwnFolder
 
 log = logging.getLogger("rag_mt")
 
@@ -23,16 +29,42 @@ Outcome = tuple[State, str]
 
 
 class CancelledTaskError(Exception):
-    """Raised inside a task whose user does not want it any more."""
+    """Raised inside a task that was cancelled."""
 
 
 @dataclass(eq=False)
-class Task:
-    """What can be seen of a task from any thread. `name` is what its owner calls it; `progress` is (done, all) in
-    sentences; `notes` tell what was left out or went wrong; `error` is one sentence, if it failed.
+class Watched:
+    """Something that changes while other threads follow it."""
 
-    `id` cannot be guessed. Ended means done, failed or cancelled. A `forgotten` one was deleted by its owner and is
-    there for nobody; its own thread cleans up after it.
+    _condition: threading.Condition = field(default_factory=threading.Condition, init=False, repr=False)
+    _version: int = field(default=0, init=False, repr=False)
+
+    def changed(self) -> None:
+        """Wake whoever follows."""
+        with self._condition:
+            self._version += 1
+            self._condition.notify_all()
+
+    def changes(self, every: float, ended: Callable[[], bool]) -> Iterator[None]:
+        """Yields at once and after each change, `every` seconds apart at least, the last time after the end."""
+        seen = -1
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda known=seen: self._version != known)  # type: ignore[misc]
+                seen, last = self._version, ended()
+            yield
+            if last:
+                return
+            time.sleep(every)
+
+
+@dataclass(eq=False)
+class Task(Watched):
+    """What any thread can see of a task. `name` is the owner's name for it; `progress` is (done, all) in sentences;
+    `notes` tell what was left out or went wrong; `error` is one sentence, if it failed.
+
+    `id` cannot be guessed. A task that is `forgotten` was deleted by its owner: nobody sees it any more, and its own
+    thread cleans up after it.
     """
 
     owner: str
@@ -44,103 +76,86 @@ class Task:
     error: str = ""
     notes: tuple[str, ...] = ()
     forgotten: bool = False
-    _news: threading.Condition = field(default_factory=threading.Condition, repr=False)
-    _version: int = 0
-    _unwanted: bool = False
+    _cancelled: bool = False
 
     @property
     def ended(self) -> bool:
         return self.state in ("done", "failed", "cancelled")
 
-    @property
-    def unwanted(self) -> bool:
-        """Whether it was cancelled; it may take a moment to end."""
-        return self._unwanted
-
     def cancel(self) -> None:
-        """Ask the task to end; nothing happens to one that has ended."""
-        with self._news:
-            self._unwanted = not self.ended
+        """Ask the task to end, which may take a moment; nothing happens to one that has ended."""
+        with self._condition:
+            self._cancelled = not self.ended
             if self.state == "waiting":
                 self.state = "cancelled"
         self.changed()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end; false if it has not come in time."""
-        with self._news:
-            return self._news.wait_for(lambda: self.ended, timeout)
+        with self._condition:
+            return self._condition.wait_for(lambda: self.ended, timeout)
 
     def updates(self, every: float = 0.1) -> Iterator[State]:
         """The state after each change of anything, `every` seconds apart at least, until the task has ended."""
-        seen = -1
-        while True:
-            with self._news:
-                self._news.wait_for(lambda known=seen: self._version != known)  # type: ignore[misc]
-                seen, state = self._version, self.state
-            yield state
-            if state in ("done", "failed", "cancelled"):
-                return
-            time.sleep(every)
+        for _ in self.changes(every, lambda: self.ended):
+            yield self.state
 
     def advance(self, number: int) -> None:
-        """So many more are done. Raises CancelledTaskError if the task is not wanted any more."""
-        if self._unwanted:
+        """So many more are done. Raises CancelledTaskError once the task was cancelled."""
+        if self._cancelled:
             raise CancelledTaskError(self.id)
         self.progress = (self.progress[0] + number, self.progress[1])
         self.changed()
 
-    def begin(self) -> bool:
-        """Go from waiting to running; false if it was cancelled before."""
-        with self._news:
-            if self.state != "waiting":
-                return False
-            self.state = "running"
-        self.changed()
-        return True
-
     def end(self, state: State, error: str = "") -> None:
-        """Take the last state."""
-        with self._news:
+        with self._condition:
             self.state, self.error = state, error
         self.changed()
 
-    def changed(self) -> None:
-        """Wake who follows the task."""
-        with self._news:
-            self._version += 1
-            self._news.notify_all()
-
-
-def outcome(task: Task, work: Callable[[], object], path: Path, fault: str) -> Outcome | None:
-    """Do the work of a task and return how it ended; None if the task was cancelled before it began. Errors name the
-    task instead of the `path` that it works on; `fault` is what the owner is told of an error of the program."""
-    if not task.begin():
-        return None
-    try:
-        work()
-    except (CancelledTaskError, CancelledError):
-        return "cancelled", ""
-    except UserError as error:
-        return "failed", str(error).replace(str(path), task.name)
-    except BaseException:  # a panic in Rust is no Exception: the task is to end all the same
-        log.exception(fault)
-        return "failed", f"{fault} (see the server's log)"
-    return "done", ""
+    def run(self, work: Callable[[], object], fault: str) -> Outcome | None:
+        """Do the work and return how it ended; None if the task was cancelled before it began. `fault` is what the
+        owner is told of an error of the program."""
+        with self._condition:
+            if self.state != "waiting":
+                return None
+            self.state = "running"
+        self.changed()
+        try:
+            work()
+        except (CancelledTaskError, CancelledError):
+            return "cancelled", ""
+        except UserError as error:
+            return "failed", str(error)
+        except BaseException:  # a panic in Rust is no Exception: the task is to end all the same
+            log.exception(fault)
+            return "failed", f"{fault} (see the server's log)"
+        return "done", ""
 
 
 TaskT = TypeVar("TaskT", bound=Task)
 
 
 class OwnedTasks(Generic[TaskT]):
-    """The tasks of all owners, the oldest first; nobody sees another owner's. Whoever adds or forgets one holds `lock`.
+    """The tasks of all owners, the oldest first; nobody sees another owner's. Each has a folder `folder/ID` while it
+    is there. Whoever looks for room and adds a task holds `lock`.
 
-    `kind` is what an error calls a task; `remove` deletes what a task has on disk when it is forgotten.
+    `kind` is what an error calls a task, `fault` what is said of an error of the program. `settle` is told, under the
+    lock, how a task ended (None: it was cancelled before it began) and gives it its last state.
     """
 
-    def __init__(self, kind: str, remove: Callable[[TaskT], object]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        fault: str,
+        folder: OwnFolder,
+        at_once: int,
+        settle: Callable[[TaskT, Outcome | None], object],
+    ) -> None:
         self.lock = threading.RLock()
-        self._kind, self._remove = kind, remove
+        self.folder = folder.path
+        self._kind, self._fault, self._settle = kind, fault, settle
         self._tasks: dict[str, TaskT] = {}
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=kind)
 
     def all(self) -> list[TaskT]:
         """The tasks of all owners, the forgotten ones too that still run."""
@@ -148,7 +163,6 @@ class OwnedTasks(Generic[TaskT]):
             return list(self._tasks.values())
 
     def of(self, owner: str) -> list[TaskT]:
-        """The tasks of an owner."""
         return [task for task in self.all() if task.owner == owner and not task.forgotten]
 
     def get(self, owner: str, id: str) -> TaskT:
@@ -159,17 +173,40 @@ class OwnedTasks(Generic[TaskT]):
         return task
 
     def add(self, task: TaskT) -> None:
+        """Take in a task whose folder is there or will be."""
         self._tasks[task.id] = task
+
+    def launch(
+        self, task: TaskT, check_room: Callable[[], object], prepare: Callable[[Path], Callable[[], object]]
+    ) -> TaskT:
+        """Add a task, and do in a thread the work that `prepare` returns when it has read the upload into the task's
+        folder. What `check_room` and `prepare` raise is raised here, and nothing is left of the task."""
+        with self.lock:
+            check_room()
+            self.add(task)
+        try:
+            folder = self.folder / task.id
+            folder.mkdir()
+            work = prepare(folder)
+        except BaseException:
+            self.forget(task)
+            raise
+        self._threads.submit(self._run, task, work)
+        return task
+
+    def _run(self, task: TaskT, work: Callable[[], object]) -> None:
+        outcome = task.run(work, self._fault)
+        with self.lock:
+            self._settle(task, outcome)
 
     def forget(self, task: TaskT) -> None:
         """Remove a task with what it has on disk."""
         with self.lock:
             self._tasks.pop(task.id, None)
-            self._remove(task)
+            shutil.rmtree(self.folder / task.id, ignore_errors=True)
 
     def delete(self, owner: str, id: str) -> None:
-        """Cancel a task and forget it; one that runs is removed by its own thread, and counts until then. Raises
-        MissingError if there is none of that id."""
+        """Cancel and forget a task; its thread removes one that runs, which counts until then. Raises MissingError."""
         with self.lock:
             task = self.get(owner, id)
             task.forgotten = True
@@ -177,14 +214,20 @@ class OwnedTasks(Generic[TaskT]):
             if task.ended:
                 self.forget(task)
 
+    def delete_all(self, owner: str) -> None:
+        for task in self.of(owner):
+            with suppress(MissingError):  # a build that has ended meanwhile is forgotten
+                self.delete(owner, task.id)
+
     def cancel(self) -> None:
-        """Cancel all tasks."""
         for task in self.all():
             task.cancel()
 
-    def wait(self, timeout: float) -> None:
-        """Wait for the ends of all tasks, `timeout` seconds at most in all."""
+    def stop(self, timeout: float) -> None:
+        """Begin no more tasks, cancel all, and wait for their ends, `timeout` seconds at most in all."""
         end = time.monotonic() + timeout
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.cancel()
         for task in self.all():
             task.wait(max(0.0, end - time.monotonic()))
 

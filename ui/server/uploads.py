@@ -1,26 +1,33 @@
-"""Uploaded files: names that are shown but never used as paths, and sizes that are known before anything is parsed."""
+"""Uploaded files: names that are shown but never used as paths, sizes that are known before anything is parsed, and
+folders that are removed once their process has ended."""
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import unicodedata
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path, PurePosixPath
 
+from filelock import FileLock
+
 from rag_mt.base.errors import UserError
+from rag_mt.base.paths import locked, release
 from rag_mt.formats.opening import open_bytes
 from rag_mt.formats.registry import COMPRESSED, SUFFIXES, check_content
 from ui.server.limits import LimitError, TooLargeError
 
 MOST_NAME_CHARS = 100
-_CHUNK = 1 << 16
+CHUNK = 1 << 16
 
 
 def shown_title(text: str) -> str:
-    """A name that a user gave, without characters that nobody sees, of at most MOST_NAME_CHARS; never empty."""
-    seen = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
-    return " ".join(seen.split())[:MOST_NAME_CHARS].strip(" .") or "unnamed"
+    """A user's name for something: no invisible characters, at most MOST_NAME_CHARS, never empty."""
+    visible = "".join(" " if c.isspace() else c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
+    return " ".join(visible.split())[:MOST_NAME_CHARS].strip(" .") or "unnamed"
 
 
 def shown_name(name: str) -> str:
@@ -38,31 +45,77 @@ def safe_suffix(name: str) -> str:
 
 def keep(source: Path, folder: Path, stem: str, name: str, most: int) -> Path:
     """Copy an upload to `folder/STEM` with the suffix of its `name`; raises LimitError if it holds more than `most`
-    bytes, packed or unpacked, and UserError if it cannot be read or is of a kind that is not."""
-    place = folder / f"{stem}{safe_suffix(name)}"
-    shutil.copyfile(source, place)
-    with named(place, name):
-        if unpacked_size(place, most) > most:
-            raise TooLargeError(f"{shown_name(name)} holds more than {most} bytes and no more are allowed: split it")
-        check_content(place, PurePosixPath(shown_name(name)))
-    return place
-
-
-def unpacked_size(path: Path, most: int) -> int:
-    """The number of bytes of the unpacked file; any number above `most` says that it is more."""
-    size = 0
-    with open_bytes(path) as stream:
-        while size <= most and (chunk := stream.read(_CHUNK)):
-            size += len(chunk)
-    return size
+    bytes, packed or unpacked, and UserError if it cannot be read or its format is not supported."""
+    copy, shown = folder / f"{stem}{safe_suffix(name)}", shown_name(name)
+    shutil.copyfile(source, copy)
+    with named(copy, shown):
+        size = 0
+        with open_bytes(copy) as stream:
+            while chunk := stream.read(CHUNK):
+                size += len(chunk)
+                if size > most:
+                    raise TooLargeError(f"{shown} holds more than {most} bytes and no more are allowed: split it")
+        check_content(copy, PurePosixPath(shown))
+    return copy
 
 
 @contextmanager
 def named(path: Path, name: str) -> Iterator[None]:
-    """Errors about the file `path` name it as its user does."""
+    """Errors about the file `path` call it `name`, as its user does."""
     try:
         yield
     except LimitError:
         raise
     except UserError as error:
-        raise UserError(str(error).replace(str(path), shown_name(name))) from error
+        raise UserError(str(error).replace(str(path), name)) from error
+
+
+class OwnFolder:
+    """A new folder in `parent`, named `prefix` and random letters, whose lock `.NAME.lock` the process holds as long as
+    it lives.
+
+    Folders there of the same prefix whose lock nobody holds any more are removed; before that `inherit` may move what
+    is to live on out of one (the first path) into the new folder (the second).
+    """
+
+    def __init__(
+        self, parent: Path, prefix: str, inherit: Callable[[Path, Path], object] = lambda left, new: None
+    ) -> None:
+        parent.mkdir(parents=True, exist_ok=True)
+        self.path = parent / f"{prefix}{secrets.token_hex(8)}"
+        try:  # before there is a folder to remove
+            self._lock = locked(_lock_file(self.path), wait=True)
+        except OSError:  # a file system without locks, where nothing is ever removed after a kill
+            self._lock = None
+        self.path.mkdir(mode=0o700)
+        self._end = weakref.finalize(self, _remove, self.path, self._lock)  # at the end of the process at the latest
+        prefix = escape(prefix)
+        locks = {path.with_name(path.name[1:].removesuffix(".lock")) for path in parent.glob(f".{prefix}*.lock")}
+        for left in locks.union(parent.glob(f"{prefix}*")) - {self.path}:
+            try:
+                lock = locked(_lock_file(left))
+            except OSError:  # another user's
+                continue
+            if lock is not None:  # its process has ended
+                if left.is_dir():
+                    inherit(left, self.path)
+                _remove(left, lock)
+
+    def close(self) -> None:
+        """Delete the folder with all that is in it."""
+        self._end()
+
+    def leave(self) -> None:
+        """Leave the folder to the next process that makes one of its prefix."""
+        if self._end.detach() and self._lock is not None:
+            self._lock.release()
+
+
+def _lock_file(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.lock")
+
+
+def _remove(folder: Path, lock: FileLock | None) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if lock is not None:
+        release(lock)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,6 +14,7 @@ from rag_mt.base.types import Hint, Sentence, Span, TranslatedText
 from rag_mt.text.splitting import rejoin, split
 from rag_mt.translation.tasks import SentenceTask
 from rag_mt.translation.translator import Translator
+from ui.server.tasks import Watched
 from ui.server.translators import Choice
 
 State = Literal["loading", "waiting", "translating", "done", "failed", "cancelled"]
@@ -34,11 +35,6 @@ class Order:
     switched_off: frozenset[str] = frozenset()
     background: bool = False
 
-    def shown(self, hints: Sequence[Hint]) -> tuple[Hint, ...]:
-        """The hints of a sentence that its prompt may show, strongest first."""
-        kept = [h for h in hints if h.hit.score >= self.least_score and hint_id(h) not in self.switched_off]
-        return tuple(kept[: self.max_hints])
-
 
 def hint_id(hint: Hint) -> str:
     """A short name for a hint that stays the same from one translation of a text to the next."""
@@ -48,7 +44,6 @@ def hint_id(hint: Hint) -> str:
 
 
 def named_fault(error: BaseException) -> str:
-    """An error by its kind and message."""
     return f"{type(error).__name__}: {error}"
 
 
@@ -65,16 +60,18 @@ class Item(SentenceTask):
         return not self.job.future.done()
 
     def shown(self, hints: Sequence[Hint]) -> Sequence[Hint]:
-        """The hints that the order leaves in."""
-        return self.job.order.shown(hints)
+        """The hints that the order leaves in, strongest first."""
+        order = self.job.order
+        left = [h for h in hints if h.hit.score >= order.least_score and hint_id(h) not in order.switched_off]
+        return left[: order.max_hints]
 
     def changed(self) -> None:
-        """Wake who follows the job."""
+        """Wake whoever follows the job."""
         self.job.changed()
 
 
 @dataclass(eq=False)
-class Job:
+class Job(Watched):
     """An accepted order. `future` gives its translation; cancelling either ends it between two tokens.
 
     `last_token` and `cancelled_at` are times of `time.monotonic()`: when the last token was computed for it, and when
@@ -88,19 +85,14 @@ class Job:
     last_token: float | None = None
     cancelled_at: float | None = None
     _spans: list[Span] = field(default_factory=list)
-    _news: threading.Condition = field(default_factory=threading.Condition)
-    _version: int = 0
 
     def __post_init__(self) -> None:
-        self.future.add_done_callback(self._ended)
+        self.future.add_done_callback(self._done)
 
     @property
     def state(self) -> State:
-        """How far the job is."""
         if self.future.done():
-            if self.future.cancelled():
-                return "cancelled"
-            return "failed" if self.future.exception() else "done"
+            return "cancelled" if self.future.cancelled() else "failed" if self.future.exception() else "done"
         if self.translator is None:
             return "loading"
         return "translating" if any(item.taken for item in self.items) else "waiting"
@@ -108,18 +100,17 @@ class Job:
     @property
     def text(self) -> str:
         """The translation as far as it is sure, up to the first sentence that is not done."""
-        if self.future.done() and not self.future.cancelled() and not self.future.exception():
+        if self.state == "done":
             return self.future.result().text
-        made, pieces = self.items, []
-        for item in made:
+        pieces: list[str] = []
+        for item in self.items:
             pieces.append(item.begun)
             if item.translation is None:
                 break
-        whole = self.order.text
         if not pieces:
             return ""
-        end = self._spans[len(pieces) - 1].end
-        return rejoin(whole[:end], self._spans[: len(pieces)], pieces)
+        spans = self._spans[: len(pieces)]
+        return rejoin(self.order.text[: spans[-1].end], spans, pieces)
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -131,58 +122,39 @@ class Job:
         return self.future.cancel()
 
     def result(self, timeout: float | None = None) -> TranslatedText:
-        """The translation, waited for; raises its UserError, `concurrent.futures.CancelledError` if it was cancelled,
-        and TimeoutError."""
+        """The translation, waited for; raises its error, `concurrent.futures.CancelledError` or TimeoutError."""
         return self.future.result(timeout)
 
     def updates(self, every: float = 0.05) -> Iterator[str]:
         """`text` after each change, `every` seconds apart at least, until the job has ended in any way."""
-        seen = -1
-        while True:
-            with self._news:
-                self._news.wait_for(lambda known=seen: self._version != known or self.future.done())  # type: ignore[misc]
-                seen, ended = self._version, self.future.done()
-            if not self.future.cancelled() and not (ended and self.future.exception()):
+        for _ in self.changes(every, self.future.done):
+            if self.state not in ("failed", "cancelled"):
                 yield self.text
-            if ended:
-                return
-            time.sleep(every)
 
     def begin(self, translator: Translator) -> None:
         """Take the translator and cut the text into sentences."""
         text = self.order.text
-        spans = split(text, translator.source)
-        self._spans = spans
+        self._spans = split(text, translator.source)
         self.translator = translator  # before the sentences: whoever sees these may ask for it
-        self.items = [Item(translator, Sentence(span.of(text), translator.source), job=self) for span in spans]
+        self.items = [Item(translator, Sentence(span.of(text), translator.source), job=self) for span in self._spans]
         self.changed()
-
-    def changed(self) -> None:
-        """Wake who follows the job."""
-        with self._news:
-            self._version += 1
-            self._news.notify_all()
 
     def finish_if_complete(self) -> None:
         """Give out the translation once all its sentences are there."""
-        made = [item.translation for item in self.items if item.translation is not None]
-        if len(made) == len(self.items):
-            text = rejoin(self.order.text, self._spans, [t.text for t in made])
-            self._settle(lambda: self.future.set_result(TranslatedText(text, tuple(made))))
+        translations = [item.translation for item in self.items if item.translation is not None]
+        if len(translations) == len(self.items):
+            text = rejoin(self.order.text, self._spans, [t.text for t in translations])
+            with suppress(InvalidStateError):  # cancelled meanwhile
+                self.future.set_result(TranslatedText(text, tuple(translations)))
 
     def fail(self, error: BaseException) -> None:
         """End with an error; one that is no Exception (a panic in Rust, an exit) would end who waits: it is wrapped."""
         if not isinstance(error, Exception):
             error = RuntimeError(named_fault(error))
-        self._settle(lambda: self.future.set_exception(error))
+        with suppress(InvalidStateError):  # cancelled meanwhile
+            self.future.set_exception(error)
 
-    def _settle(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except InvalidStateError:  # cancelled meanwhile
-            return
-
-    def _ended(self, future: Future[TranslatedText]) -> None:
+    def _done(self, future: Future[TranslatedText]) -> None:
         if future.cancelled():
             self.cancelled_at = time.monotonic()
         self.changed()

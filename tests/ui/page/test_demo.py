@@ -15,10 +15,9 @@ import pytest
 
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
-from ui.page.choices import fitting_target, shown_language, source_entries, target_entries
 from ui.page.demo import demo, logins, main
-from ui.page.events import warm_choice
-from ui.page.page import build_page, launch
+from ui.page.menus import fitting_target, shown_language, source_entries, target_entries
+from ui.page.page import build_page, launch, warm_choice
 from ui.page.sessions import Sessions
 from ui.page.translating import AUTO
 from ui.server.languages import Offer, offer_of

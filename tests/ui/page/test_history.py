@@ -12,7 +12,7 @@ import pytest
 
 from rag_mt.base.types import Hint, Hit, Origin, Sentence, Skips, Span, TranslatedText, Translation
 from rag_mt.formats.registry import format_named
-from ui.page.history import EXPORTS, Entry, export, history_table
+from ui.page.sessions import EXPORTS, Entry, export, history_table
 
 
 def entry(text: str, translation: str, source: str = "de", target: str = "en") -> Entry:

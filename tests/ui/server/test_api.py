@@ -16,7 +16,7 @@ from libretranslatepy import LibreTranslateAPI
 from starlette.requests import Request
 
 from rag_mt.base.languages import _known
-from ui.server.access import ANONYMOUS, Keys
+from ui.server.limits import ANONYMOUS, Keys
 from ui.server.requests import client_of
 
 PO = 'msgid ""\nmsgstr ""\n\nmsgid "Das Haus."\nmsgstr ""\n'

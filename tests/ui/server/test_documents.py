@@ -17,9 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
-from ui.server.access import ANONYMOUS
-from ui.server.document_records import Document
-from ui.server.limits import BusyError, LimitError, MissingError
+from ui.server.documents import Document
+from ui.server.limits import ANONYMOUS, BusyError, LimitError, MissingError
 from ui.server.service import Service
 from ui.server.translators import Choice
 from ui.server.work import Order
@@ -202,7 +201,7 @@ def test_deleting_a_running_one_waits_for_nothing(
         service.documents.get("ann", document.id)
     with pytest.raises(BusyError):  # it counts until it has ended
         start(service, "b.txt", "Ein Satz.\n")
-    place = service.documents._folder / document.id
+    place = service.documents.folder / document.id
     assert place.is_dir()
     go_on.set()
     until(lambda: not place.exists())

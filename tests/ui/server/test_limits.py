@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from rag_mt.base.errors import UserError
-from ui.server import access
-from ui.server.access import ANONYMOUS, AccessError, Keys, Pace, read_keys
-from ui.server.limits import BusyError, LimitError, Limits, limits_of
+from ui.server import limits as limits_module
+from ui.server.limits import ANONYMOUS, AccessError, BusyError, Keys, LimitError, Limits, Pace, limits_of, read_keys
 from ui.server.serve import allowed_hosts, listening
 
 
@@ -54,7 +53,7 @@ def test_keys(tmp_path: Path) -> None:
 
 def test_the_pace_of_each_client(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(access.time, "monotonic", lambda: now)
+    monkeypatch.setattr(limits_module.time, "monotonic", lambda: now)
     pace = Pace(60)
     for _ in range(60):
         pace.ask("ann")

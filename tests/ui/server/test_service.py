@@ -11,7 +11,7 @@ import pytest
 
 from retrievers.registry import RETRIEVERS
 from tests.ui.conftest import WordEncoder
-from ui.page.choices import RETRIEVER_NAMES
+from ui.page.menus import RETRIEVER_NAMES
 from ui.server.translators import Choice
 from ui.server.work import Order
 

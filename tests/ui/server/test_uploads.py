@@ -1,7 +1,9 @@
-"""Names of uploads: what is shown, and what of them may be part of a path."""
+"""Uploads: what of their names is shown and may be part of a path, and folders that go with their process."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
-from ui.server.uploads import MOST_NAME_CHARS, keep, safe_suffix, shown_name, shown_title
+from ui.server.uploads import MOST_NAME_CHARS, OwnFolder, keep, safe_suffix, shown_name, shown_title
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,40 @@ def test_structured_files_are_refused_as_by_the_command_line(tmp_path: Path, nam
     with pytest.raises(UserError, match=rf"^{name} is a .* file, .* expected text \(.txt, .text\), tsv"):
         keep(upload, tmp_path, "source", name, 1000)
     assert keep(upload, tmp_path, "source", "notes.srt", 1000).read_text() == "Hallo"
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from ui.server.uploads import OwnFolder
+own = OwnFolder(Path(sys.argv[1]), "mine-")
+(own.path / "text").write_text("secret")
+print(own.path, flush=True)
+time.sleep(60)
+"""
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        assert (left / "text").is_file()
+        first = OwnFolder(tmp_path, "mine-")
+        assert left.is_dir()  # its process lives
+        process.kill()
+    second = OwnFolder(tmp_path, "mine-")
+    assert not left.exists()
+    assert first.path.is_dir()  # of this process
+    first.close()
+    second.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_else_is_touched(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "other-1").mkdir()
+    (tmp_path / "mine-file").write_text("x")
+    (tmp_path / "mine-link").symlink_to(tmp_path / "elsewhere")
+    OwnFolder(tmp_path, "mine-").close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "mine-file", "mine-link", "other-1"]

@@ -59,7 +59,7 @@ def test_an_index_is_built_listed_renamed_and_deleted(make_service: Any, upload:
     assert service.indexes.rename("ann", index.id, "My houses").name == "My houses"
     assert [i.name for i in service.indexes.of("ann")] == ["My houses"]
     service.indexes.delete("ann", index.id)
-    assert service.indexes.of("ann") == [] == service.indexes.builds("ann")
+    assert service.indexes.of("ann") == [] == service.indexes.builds.of("ann")
     with pytest.raises(MissingError, match="there is no index"):
         service.indexes.folder_of("ann", index.id)
     assert not list(service.indexes.folder.glob("*/*/*"))
@@ -79,12 +79,12 @@ def test_its_hints_are_shown_with_the_file_as_its_user_named_it(make_service: An
 def test_nobody_sees_or_touches_what_others_have(make_service: Any, upload: Any) -> None:
     service = make_service()
     index = built(service, "ann", "Secret", upload())
-    assert service.indexes.of("bob") == [] == service.indexes.builds("bob")
+    assert service.indexes.of("bob") == [] == service.indexes.builds.of("bob")
     for attempt in (
         lambda: service.indexes.get("bob", index.id),
         lambda: service.indexes.rename("bob", index.id, "Mine"),
         lambda: service.indexes.delete("bob", index.id),
-        lambda: service.indexes.get_build("bob", index.id),
+        lambda: service.indexes.builds.get("bob", index.id),
         lambda: service.choice("bob", "de", "en", index=index.id),
         lambda: service.indexes.get("ann", "../" + index.id),
     ):
@@ -138,7 +138,7 @@ def test_files_that_cannot_be_indexed(make_service: Any, upload: Any, name: str,
     with pytest.raises(UserError, match=said) as error:
         service.indexes.build("ann", "x", "en", [upload(name, content)], "sentence")
     assert "/" not in str(error.value).replace("/index", "")
-    assert service.indexes.of("ann") == [] == service.indexes.builds("ann")
+    assert service.indexes.of("ann") == [] == service.indexes.builds.of("ann")
 
 
 def test_limits(make_service: Any, upload: Any) -> None:
@@ -166,7 +166,7 @@ def test_a_build_can_be_cancelled(make_service: Any, upload: Any, monkeypatch: p
     assert build.wait(20)
     assert build.state == "cancelled"
     service.indexes.delete("ann", build.id)
-    assert service.indexes.builds("ann") == [] == service.indexes.of("ann")
+    assert service.indexes.builds.of("ann") == [] == service.indexes.of("ann")
     end = time.monotonic() + 20  # those of a build that had not begun go when its turn comes
     while list(service.indexes.folder.glob(".uploads-*/*")):
         assert time.monotonic() < end, "uploads were left"
@@ -192,7 +192,7 @@ def test_a_retriever_without_an_index_is_refused_at_once(
     service = make_service()
     with pytest.raises(UserError, match=said):
         service.indexes.build("ann", "odd", "en", [upload()], retriever)
-    assert service.indexes.builds("ann") == []
+    assert service.indexes.builds.of("ann") == []
 
 
 def test_of_two_builds_of_one_name_at_once_one_is_refused(
@@ -250,9 +250,9 @@ def test_builds_that_have_ended_are_not_kept_for_ever(
 ) -> None:
     service = make_service(indexes=2, all_indexes=4)
     built(service, "ann", "good", upload())
-    assert service.indexes.builds("ann") == []  # it is among the indexes
+    assert service.indexes.builds.of("ann") == []  # it is among the indexes
     monkeypatch.setattr("ui.server.user_indexes.build_for", refused)
     for owner in ("ann", "bob", "eve"):
         for _ in range(3):
             assert service.indexes.build(owner, "odd", "en", [upload()], "sentence").wait(20)
-    assert [len(service.indexes.builds(owner)) for owner in ("ann", "bob", "eve")] == [0, 2, 2]
+    assert [len(service.indexes.builds.of(owner)) for owner in ("ann", "bob", "eve")] == [0, 2, 2]

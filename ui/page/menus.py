@@ -1,11 +1,28 @@
-"""What the lists of the page offer: languages by their native names, systems, the user's indexes."""
+"""What the page offers to choose from: languages by their native names, systems, the user's indexes, example texts."""
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
+from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.languages import Language, language
-from retrievers.registry import retriever_spec
+from rag_mt.text.splitting import split
+from retrievers.registry import RETRIEVERS
 from ui.page.translating import AUTO
 from ui.server.service import Service
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE_SENTENCES = 2
+"""How much of an example is offered: a few seconds of work for a small machine."""
+SUBJECTS = {
+    "news": "News",
+    "travel": "Travel",
+    "health": "Health",
+    "economy": "Economy",
+    "culture": "Culture",
+    "help": "Product help",
+}
 
 Entries = list[tuple[str, str]]
 """What is shown, and the value behind it."""
@@ -54,35 +71,36 @@ def first_target(service: Service) -> str:
     return fitting_target(service, AUTO, "en")
 
 
-def retriever_entries(service: Service) -> Entries:
-    """The retrieval systems, after the one that fits the text that is searched."""
-    return [FITTING, *((RETRIEVER_NAMES.get(name, name), name) for name in service.retrievers)]
-
-
-def index_retriever_entries(service: Service) -> Entries:
-    """The retrieval systems that an index can be built for, the default first."""
-    return [entry for entry in retriever_entries(service) if entry[1] and retriever_spec(entry[1]).needs_index]
-
-
-def adapter_entries(service: Service) -> Entries:
-    """The adapters of the language models, the default first."""
-    return [(ADAPTER_NAMES.get(name, name), name) for name in service.adapters]
+def retriever_entries() -> Entries:
+    """The retrieval systems, the default first."""
+    names = sorted(RETRIEVERS, key=lambda name: name != DEFAULT_RETRIEVER)
+    return [(RETRIEVER_NAMES.get(name, name), name) for name in names]
 
 
 def index_entries(service: Service, owner: str, target: str) -> Entries:
     """The default text and the owner's indexes in the target language."""
-    indexes = [index for index in service.indexes.of(owner) if index.language == target]
-    return [
-        SAMPLE,
-        *((f"{index.name} ({index.retriever}, {index.sentences} sentences)", index.id) for index in indexes),
+    return [SAMPLE] + [
+        (f"{index.name} ({index.retriever}, {index.sentences} sentences)", index.id)
+        for index in service.indexes.of(owner)
+        if index.language == target
     ]
-
-
-def own_index_entries(service: Service, owner: str) -> Entries:
-    """All of the owner's indexes."""
-    return [(f"{index.name} ({language(index.language).native})", index.id) for index in service.indexes.of(owner)]
 
 
 def _entries(codes: list[str]) -> Entries:
     languages = sorted((language(code) for code in codes), key=lambda known: known.native.casefold())
     return [(shown_language(known), known.code) for known in languages]
+
+
+@cache
+def example(subject: str, code: str) -> str:
+    """The first sentences of the subject's text in a language that `example_languages` has."""
+    text = (EXAMPLES / f"{subject}.{code}.txt").read_text(encoding="utf-8")
+    spans = split(text, code)[:EXAMPLE_SENTENCES]
+    return text[spans[0].start : spans[-1].end]
+
+
+def example_languages() -> set[str]:
+    """The codes of the languages that every subject has a text in."""
+    return set.intersection(
+        *({path.name.split(".")[1] for path in EXAMPLES.glob(f"{subject}.*.txt")} for subject in SUBJECTS)
+    )

@@ -1,14 +1,23 @@
-"""The marked source text, the origins and the table of hints."""
+"""Hints as they are marked in the source text and in the translation, their origins and their table."""
 
 from __future__ import annotations
 
 import re
 
+import pytest
+
 from rag_mt.base.types import Hint, Hit, Origin, Prompt, Sentence, Span, Translation
 from rag_mt.translation.translator import Translator
 from tests.ui.conftest import RuleLLM, RuleRetriever
-from ui.page.highlight import highlighted, hint_table, origins
-from ui.page.shown import ShownHint, shown_hints
+from ui.page.hint_markup import (
+    ShownHint,
+    highlighted,
+    hint_table,
+    origins,
+    output_pane,
+    shown_hints,
+    used_places,
+)
 from ui.server.translators import Choice
 from ui.server.work import Item, Job, Order
 
@@ -85,3 +94,41 @@ def test_a_hostile_file_name_is_text() -> None:
 def test_the_table_says_why_it_is_empty() -> None:
     assert "No hint was trusted" in hint_table(TEXT, (), "en")
     assert "will be marked" in hint_table("", (), "en")
+
+
+def brought(number: int, phrase: str, used: bool | None = True, whole: bool = False) -> ShownHint:
+    source = "Der Rat tagt."
+    hit = Hit(Sentence(phrase, "en", Origin("a.txt", 1)), Span(0, len(phrase)), 0.5)
+    span = Span(0, len(source)) if whole else Span(4, 7)
+    return ShownHint(number, span, source, Hint(span, hit), used)
+
+
+@pytest.mark.parametrize(
+    ("text", "hints", "places"),
+    [
+        ("The council meets.", [brought(1, "council")], [("council", 1)]),
+        ("The Council meets.", [brought(1, "council")], [("Council", 1)]),
+        ("The councils meet the council.", [brought(1, "council")], [("council", 1)]),
+        ("The council meets.", [brought(1, "council", used=False)], []),
+        ("The council meets.", [brought(1, "The council meets.", whole=True)], []),
+        ("The city council.", [brought(1, "council"), brought(2, "city council")], [("city council", 2)]),
+        ("a council, a council", [brought(1, "council"), brought(2, "council")], [("council", 1), ("council", 2)]),
+        ("市议会今天开会", [brought(1, "议会")], [("议会", 1)]),
+        ("In der STRASSE.", [brought(1, "Straße")], [("STRASSE", 1)]),
+        ("a (b) c", [brought(1, "(b)")], [("(b)", 1)]),
+    ],
+)
+def test_where_used_phrases_stand(text: str, hints: list[ShownHint], places: list[tuple[str, int]]) -> None:
+    found = sorted(used_places(text, hints), key=lambda place: place[0])
+    assert [(span.of(text), hint.number) for span, hint in found] == places
+
+
+def test_the_pane_is_escaped_and_says_its_language() -> None:
+    page = output_pane('<b>"x"</b> council', "ar", [brought(3, "council")])
+    assert "<b>" not in page and 'data-copy="&lt;b&gt;&quot;x&quot;&lt;/b&gt; council"' in page
+    assert 'lang="ar" dir="auto"' in page and 'data-hint="3"' in page
+
+
+def test_the_pane_without_a_translation_has_nothing_to_copy() -> None:
+    assert "data-copy" not in output_pane("", "en")
+    assert 'aria-busy="true"' in output_pane("", "en", busy=True)

@@ -1,0 +1,153 @@
+"""The layout of the translation itself: languages, texts, examples, settings, hints, and the tabs about the result."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import Any
+
+import gradio as gr
+
+from ui.page import menus
+from ui.page.markup import message
+from ui.page.translating import AUTO, Asked, View, empty_view
+from ui.server.service import Service
+
+ALL_HINTS = 32
+"""As many as a prompt ever shows."""
+
+SWITCHES = """element.addEventListener('click', (event) => {
+  const pressed = event.target.closest('[data-switch]');
+  if (pressed) trigger('toggle', {hint: Number(pressed.dataset.switch)});
+});"""
+"""Tells the server which hint's switch was pressed."""
+
+LEGEND = (
+    '<p class="mt-legend"><span><b class="mt-hint mt-used">phrase<sup>✓</sup></b> used word for word</span>'
+    '<span><b class="mt-hint mt-unused">phrase</b> shown to the model</span>'
+    '<span><b class="mt-hint mt-off">phrase<sup>✕</sup></b> switched off</span>'
+    "<span>Press a phrase to see where it came from.</span></p>"
+)
+
+FAST: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+"""Events that the server answers at once."""
+LONG: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden", "api_visibility": "private"}
+"""Events that follow work until it ends; the engine's queue is the one that counts."""
+
+
+def html_part(value: str | None, **options: Any) -> Any:
+    """A part of the page that is drawn as HTML of ours, in our own styles."""
+    return gr.HTML(value or "", apply_default_css=False, padding=False, **options)
+
+
+class Layout:
+    """The parts that events read and write, drawn from top to bottom; other tabs may be added to `tabs`."""
+
+    def __init__(self, service: Service, llm: str) -> None:
+        """`llm` is the language model that is chosen at first."""
+        begin = empty_view(menus.first_target(service))
+        with gr.Row(elem_classes="mt-languages"):
+            self.source = gr.Dropdown(
+                menus.source_entries(service), value=AUTO, label="From", elem_id="from", filterable=True, min_width=90
+            )
+            self.swap = gr.Button("⇄", elem_id="swap", elem_classes="mt-swap", scale=0, min_width=44)
+            self.target = gr.Dropdown(
+                menus.target_entries(service, AUTO),
+                value=menus.first_target(service),
+                label="To",
+                elem_id="to",
+                filterable=True,
+                min_width=90,
+            )
+        with gr.Row(elem_classes="mt-panes"):
+            with gr.Column(min_width=280):
+                self.text = gr.Textbox(
+                    label=f"Text to translate, up to {service.limits.text_chars:,} characters",
+                    placeholder="Type or paste text, or choose an example below.",
+                    lines=8,
+                    max_lines=16,
+                    elem_id="source",
+                )
+            with gr.Column(min_width=280):
+                self.output = html_part(begin.output, elem_id="output")
+        with gr.Row(elem_classes="mt-actions"):
+            self.translate = gr.Button("Translate", variant="primary", elem_id="translate", scale=0, min_width=150)
+            self.stop = gr.Button("Stop", interactive=False, elem_id="stop", scale=0, min_width=90)
+            self.message = html_part(message("Ctrl + Enter translates, Esc stops."), elem_id="message")
+        with gr.Row(elem_classes="mt-examples", elem_id="examples"):
+            html_part('<span class="mt-examples-label">Examples</span>', elem_classes="mt-examples-head", min_width=80)
+            self.examples = {
+                subject: gr.Button(name, size="sm", scale=0, min_width=60, elem_id=f"example-{subject}")
+                for subject, name in menus.SUBJECTS.items()
+            }
+        with gr.Accordion("Settings", open=False, elem_id="settings"):
+            self._settings(service, llm)
+        with gr.Column(elem_classes="mt-card", elem_id="marked"):
+            html_part(f"<h2>Source text with its hints</h2>{LEGEND}")
+            self.marked = html_part(begin.source)
+            self.origins = html_part(begin.origins, js_on_load=SWITCHES, elem_id="origins")
+        with gr.Tabs() as self.tabs:
+            with gr.Tab("Hints", id="hints"):
+                self.table = html_part(begin.table, js_on_load=SWITCHES, elem_id="hints-table")
+            with gr.Tab("Prompt", id="prompt"):
+                self.prompt = html_part(begin.prompt, elem_id="prompts")
+            with gr.Tab("Compare", id="compare"):
+                self.compare = gr.Button("Translate without hints too", elem_id="compare", size="md")
+                self.comparison = html_part(begin.comparison, elem_id="comparison")
+
+    def _settings(self, service: Service, llm: str) -> None:
+        with gr.Row():
+            self.retriever = gr.Dropdown(
+                [menus.FITTING, *menus.retriever_entries()], value="", label="Retrieval", info="What looks for hints."
+            )
+            self.index = gr.Dropdown(
+                [menus.SAMPLE], value="", label="Text to search", info="Your own texts are added under “Your text”."
+            )
+        with gr.Row():
+            self.llm = gr.Dropdown(
+                list(service.llms), value=llm, label="Language model", info="What translates.", elem_id="llm"
+            )
+            self.adapter = gr.Dropdown(
+                [(menus.ADAPTER_NAMES.get(name, name), name) for name in service.adapters],
+                value=service.default_adapter(llm),
+                label="Adapter",
+                info="Tuned weights for the model.",
+                elem_id="adapter",
+            )
+        with gr.Row():
+            self.hints = gr.Slider(
+                0, ALL_HINTS, ALL_HINTS, step=1, label="Hints per sentence, at most", info=f"{ALL_HINTS} means all."
+            )
+            self.score = gr.Slider(
+                0,
+                1,
+                0,
+                step=0.01,
+                label="Least score of a hint",
+                info="0 leaves it to the index's own cut-off, below which nothing is shown.",
+            )
+
+    @property
+    def asked(self) -> list[Any]:
+        """The inputs of `asked_from`."""
+        named = (self.text, self.source, self.target, self.retriever, self.index, self.llm, self.adapter)
+        return [*named, self.hints, self.score]
+
+    @property
+    def views(self) -> list[Any]:
+        """The outputs of `updates`."""
+        html = (self.message, self.output, self.marked, self.origins, self.table, self.prompt, self.comparison)
+        return [*html, self.stop]
+
+
+def asked_from(*values: Any) -> Asked:
+    """The request in the values of `Layout.asked`."""
+    *names, hints, score = values
+    text, source, target, retriever, index, llm, adapter = (name or "" for name in names)
+    max_hints = None if hints >= ALL_HINTS else int(hints)
+    return Asked(text, source, target, retriever, index, llm, adapter, max_hints, float(score))
+
+
+def updates(view: View) -> list[Any]:
+    """A view for `Layout.views`."""
+    *html, running = astuple(view)
+    return [*(gr.skip() if part is None else part for part in html), gr.update(interactive=running)]
