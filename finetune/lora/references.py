@@ -39,8 +39,6 @@ PLACES = 8
 """Sentences of the index that are remembered for a phrase."""
 
 Phrase = tuple[str, ...]
-Place = tuple[int, str, int, int]
-"""A sentence with a phrase: its number and text, and where the phrase begins and ends in it."""
 
 
 class _Text(NamedTuple):
@@ -125,11 +123,11 @@ def right_hints(
         [tuple(word.casefold() for word in _words(target[begin:end])) for _, _, begin, end in spans.tolist()]
         for target, spans in zip(targets, aligned, strict=True)
     ]
-    places = _places({phrase for pair_phrases in phrases for phrase in pair_phrases}, index)
+    places = _places({phrase for pair_phrases in phrases for phrase in pair_phrases}, index, pairs[0].target_language)
     hints = []
-    for pair, spans, pair_phrases, left_out in zip(pairs, aligned, phrases, near, strict=True):
+    for spans, pair_phrases, left_out in zip(aligned, phrases, near, strict=True):
         hits = [
-            next((_hit(place, pair) for place in places.get(phrase, ()) if place[0] not in left_out), None)
+            next((hit for hit in places.get(phrase, ()) if hit.sentence.source.line - 1 not in left_out), None)
             for phrase in pair_phrases
         ]
         rows = np.array([n for n, hit in enumerate(hits) if hit], np.int64)
@@ -138,18 +136,12 @@ def right_hints(
     return hints
 
 
-def _hit(place: Place, pair: Pair) -> Hit:
-    number, text, begin, end = place
-    return Hit(Sentence(text, pair.target_language, Origin("", number + 1)), Span(begin, end), 1.0)
-
-
-def _places(phrases: Collection[Phrase], texts: Iterable[str]) -> dict[Phrase, list[Place]]:
-    """For each phrase up to `PLACES` sentences with it, without phrases that are in too many."""
-    counts: dict[Phrase, int] = defaultdict(int)
-    places: dict[Phrase, list[Place]] = defaultdict(list)
-    sentences = 0
-    for number, text in enumerate(texts):
-        sentences += 1
+def _places(phrases: Collection[Phrase], texts: Iterable[str], language: str) -> dict[Phrase, list[Hit]]:
+    """For each phrase where up to `PLACES` sentences have it, without phrases that are in too many."""
+    counts = Counter[Phrase]()
+    places: dict[Phrase, list[Hit]] = defaultdict(list)
+    number = 0
+    for number, text in enumerate(texts, 1):
         spans = word_spans(text).tolist()
         words = [text[a:b].casefold() for a, b in spans]
         for first, (begin, _) in enumerate(spans):
@@ -158,6 +150,7 @@ def _places(phrases: Collection[Phrase], texts: Iterable[str]) -> dict[Phrase, l
                 if phrase in phrases:
                     counts[phrase] += 1
                     if counts[phrase] <= PLACES:
-                        places[phrase].append((number, text, begin, spans[last][1]))
-    most = max(FREQUENT_LEAST, FREQUENT * sentences)
-    return {phrase: found for phrase, found in places.items() if counts[phrase] <= most}
+                        sentence = Sentence(text, language, Origin("", number))
+                        places[phrase].append(Hit(sentence, Span(begin, spans[last][1]), 1.0))
+    most = max(FREQUENT_LEAST, FREQUENT * number)
+    return {phrase: hits for phrase, hits in places.items() if counts[phrase] <= most}

@@ -34,7 +34,7 @@ from retrievers.encoders.encoder import padded
 class Tokens:
     """The tokens of an example: the prompt's, then from `response` on those of the answer and the end of text."""
 
-    ids: array[int]
+    ids: array[int]  # 4 bytes a token, where a tuple of Python's numbers takes about 36
     response: int
     direction: str
 
