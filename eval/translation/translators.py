@@ -22,10 +22,10 @@ from rag_mt.base.types import Hint, Hit, LanguageModel, Origin, Retriever, Sente
 from rag_mt.llm import open_llm
 from rag_mt.translation.translator import Translator
 from retrievers.ccpr.retriever import CcprRetriever
-from retrievers.dense import MAX_HINTS, longest_apart
+from retrievers.dense import MAX_HINTS, IndexRetriever, longest_apart
 from retrievers.encoders.alignment import EncoderAligner, Links
 from retrievers.index.search import Index
-from retrievers.registry import IndexRetriever, encoder_for
+from retrievers.registry import encoder_for
 
 Retrieve = Callable[[Sequence[Sentence]], list[tuple[Hint, ...]]]
 ENCODERS = 3

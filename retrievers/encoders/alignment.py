@@ -91,13 +91,13 @@ def _grow(links: set[tuple[int, ...]], *directions: set[tuple[int, ...]]) -> Non
     while now and free:
         point = heappop(now)
         for down, right in _NEIGHBOURS:
-            link = (point[0] + down, point[1] + right)
-            if link in free and (link[0] not in sources or link[1] not in targets):
-                take(link)
-                if link > point:
-                    heappush(now, link)
+            neighbour = (point[0] + down, point[1] + right)
+            if neighbour in free and (neighbour[0] not in sources or neighbour[1] not in targets):
+                take(neighbour)
+                if neighbour > point:
+                    heappush(now, neighbour)
                 else:
-                    later.append(link)
+                    later.append(neighbour)
         if not now:
             now, later = sorted(later), []
     for direction in directions:

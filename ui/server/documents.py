@@ -204,7 +204,7 @@ class Documents(OwnedTasks[Document]):
             part.open("wb") as file,
             compressed(file, output) as packed,
         ):
-            form.fill(path, side, order.choice.target, texts, packed)
+            form.fill(path, side, texts, packed)
         document.result = output
         document.notes += _notes(counts)
 
