@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import write_whole
 
 
 def check_outputs(names: Iterable[str]) -> None:
@@ -22,6 +22,4 @@ def write_outputs(names: Iterable[str], markdown: str, facts: Mapping[str, Any])
     """Write the Markdown, or the facts as JSON, by the ending of each name."""
     for name in names:
         as_json = Path(name).suffix == ".json"
-        with whole_file(Path(name)) as part:
-            text = json.dumps(facts, ensure_ascii=False, indent=1) + "\n" if as_json else markdown
-            part.write_text(text, encoding="utf-8")
+        write_whole(Path(name), json.dumps(facts, ensure_ascii=False, indent=1) + "\n" if as_json else markdown)

@@ -74,9 +74,11 @@ def searching(vectors: int) -> Iterator[str]:
     rng = np.random.default_rng(2)
     for form in ("exact", "ivf"):
         with TemporaryDirectory() as folder:
-            place = Path(folder) / form
-            build_index(place, texts, SyntheticUnits(), retriever="phrases", language="en", form=form, show=False)
-            index = open_index(place)
+            index_folder = Path(folder) / form
+            build_index(
+                index_folder, texts, SyntheticUnits(), retriever="phrases", language="en", form=form, show=False
+            )
+            index = open_index(index_folder)
             rows = rng.integers(0, len(index), SENTENCES * QUERIES)
             queries = np.split(index.reconstruct(rows), SENTENCES)
             cpu_time, cpu_hits = milliseconds(index, queries, 1), index.search(np.concatenate(queries), 1)[1]
@@ -111,11 +113,11 @@ def check(options: argparse.Namespace) -> int:
     card = torch.cuda.get_device_properties(0)
     print(f"{card.name}, {card.total_memory / 2**30:.0f} GiB; torch {torch.__version__}, faiss {faiss.__version__}")
     parts = {"loading": loading(options.llm), "search": searching(options.vectors), "LoRA": tuning(options.llm)}
-    ended = [told(name, lines) for name, lines in parts.items()]
+    ended = [came_to_end(name, lines) for name, lines in parts.items()]
     return OK if all(ended) else FAILED
 
 
-def told(name: str, lines: Iterator[str]) -> bool:
+def came_to_end(name: str, lines: Iterator[str]) -> bool:
     """Print the lines of a part, or why it stopped; says whether it came to its end."""
     try:
         for line in lines:

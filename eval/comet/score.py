@@ -49,14 +49,14 @@ def score(options: argparse.Namespace) -> int:
     triples = triples_of(folder)
     comet_python()  # a missing environment is told of before anything is scored
     facts, known = _earlier(output, _model(options.model)[0])
-    kept = sum(t in known for t in triples)
+    reused = sum(t in known for t in triples)
     block = _missing(triples, known) or triples[:1]  # at least one: it tells whether the weights are the same
     while block:
         answer = comet_scores(options.model, block, options.batch_size, options.quiet)
         used = {name: answer[name] for name in FACTS}
         if facts and used != facts:
             note(f"{output} has scores of other weights or of another version: all are made again")
-            known, kept = {}, 0
+            known, reused = {}, 0
         facts = used
         known.update(zip(block, answer["scores"], strict=True))
         rows = [{"src": t[0], "mt": t[1], "ref": t[2], "COMET": known[t]} for t in triples if t in known]
@@ -68,8 +68,8 @@ def score(options: argparse.Namespace) -> int:
     note_command(folder, command, time.perf_counter() - begin)
     mean = sum(known[t] for t in triples) / len(triples)
     note(f"{output}: {len(triples)} different translations, COMET by {facts['model']} {100 * mean:.2f} on average")
-    if kept:
-        note(f"{kept} of them were scored before")
+    if reused:
+        note(f"{reused} of them were scored before")
     return OK
 
 

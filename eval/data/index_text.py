@@ -20,7 +20,7 @@ from pathlib import Path
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import WMT16
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import write_whole
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.parallel import excluded_texts, letters_and_digits, read_corpus, training_file
 from rag_mt.text.words import word_spans
@@ -58,8 +58,7 @@ def write_text(options: argparse.Namespace) -> int:
         raise UserError(f"no sentence of {data}/train is of the domains {options.domains}: give other --domains")
     if options.limit and options.limit < count:
         sentences = [sentences[n] for n in sorted(random.Random(SEED).sample(range(count), options.limit))]
-    with whole_file(Path(options.output)) as path:
-        path.write_text("".join(f"{text}\n" for _, text in sentences), encoding="utf-8")
+    write_whole(Path(options.output), "".join(f"{text}\n" for _, text in sentences))
     for domain, share in Counter(domain for domain, _ in sentences).most_common():
         print(f"{domain}: {share} sentences")
     of = f" of {count}" if len(sentences) < count else ""

@@ -89,9 +89,9 @@ def fitted(hints: Hints, options: argparse.Namespace, index: Index) -> Confidenc
     features = [name for name in FEATURES if name != CHANCE or options.segmentation == "learned"]
     every = [pair for own in hints.values() for pair in own.values()]
     # Hits with other numbers are never shown: they teach nothing.
-    like = ~np.concatenate([answers.unlike for answers, _ in every])
-    table = {name: np.concatenate([answers.features[name] for answers, _ in every])[like] for name in features}
-    right = np.concatenate([judged.verdicts >= RIGHT for _, judged in every])[like]
+    teaching = ~np.concatenate([answers.unlike for answers, _ in every])
+    table = {name: np.concatenate([answers.features[name] for answers, _ in every])[teaching] for name in features}
+    right = np.concatenate([judged.verdicts >= RIGHT for _, judged in every])[teaching]
     about: dict[str, Any] = {
         "languages": sorted(hints),
         "half": "A",

@@ -113,8 +113,8 @@ def judged_answers(
             if segmentation != "learned":  # without the segmentation's chances among the features
                 asked = replace(asked, chances=None)
             for name in conditions:
-                found = answers(searched[name], texts, asked, own_references if name == OTHERS else None)
-                parts[name].append(replace(found, spans=found.spans + np.array([begin, 0, 0], np.int32)))
+                part = answers(searched[name], texts, asked, own_references if name == OTHERS else None)
+                parts[name].append(replace(part, spans=part.spans + np.array([begin, 0, 0], np.int32)))
     whole = {name: gathered(own) for name, own in parts.items()}
     return {name: (own, judged(data, own)) for name, own in whole.items()}
 
@@ -129,15 +129,15 @@ def gathered(parts: Sequence[Answers]) -> Answers:
     )
 
 
-def judged(data: Development, found: Answers) -> Judged:
+def judged(data: Development, hints: Answers) -> Judged:
     """The verdicts on the best hits, and the content words of the source that each hint covers."""
-    bounds = np.searchsorted(found.spans[:, 0], np.arange(len(data.sources) + 1)).tolist()
+    bounds = np.searchsorted(hints.spans[:, 0], np.arange(len(data.sources) + 1)).tolist()
     verdicts, covered, content = [np.zeros(0, np.int8)], [np.zeros(0, np.int64)], 0
     for number, (source, reference, links) in enumerate(zip(data.sources, data.references, data.links, strict=True)):
         rows = slice(bounds[number], bounds[number + 1])
-        spans = found.spans[rows, 1:]
-        verdicts.append(data.judge.verdicts(source, reference, links, spans, [h.text for h in found.hits[rows]]))
+        spans = hints.spans[rows, 1:]
+        verdicts.append(data.judge.verdicts(source, reference, links, spans, [h.text for h in hints.hits[rows]]))
         starts = [a for a, b in word_spans(source).tolist() if source[a:b].casefold() not in data.source_function]
         covered.append(np.searchsorted(starts, spans[:, 1]) - np.searchsorted(starts, spans[:, 0]))
         content += len(starts)
-    return Judged(found.spans, np.concatenate(verdicts), np.concatenate(covered), len(data.sources), content)
+    return Judged(hints.spans, np.concatenate(verdicts), np.concatenate(covered), len(data.sources), content)

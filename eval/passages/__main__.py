@@ -93,7 +93,7 @@ def evaluate(options: argparse.Namespace) -> int:
     for label, files in runs.items():
         # A run ranks the whole pool: it is not asked what it finds in another language alone.
         scorers = [run_scorer(collection, Path(file)) for file in files]
-        records = [evaluated(collection, {label: scorer}, None, alone=False)[0] for scorer in scorers]
+        records = [evaluated(collection, {"run": scorer}, None, alone=False)[0] for scorer in scorers]
         systems.append(System(label, records, (BM25,), settings_hash([file_sha256(Path(file)) for file in files])))
     facts = {
         "name": collection.name,

@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,11 @@ from scipy import stats
 from eval.metrics.formulas import mean_rows
 from eval.passages.runs import ANY, MEASURES, Record
 from eval.report.blocks import markdown_table
+from eval.report.tables import PAPERS
 from eval.significance import LEVEL, TRIALS, Comparison, compare, holm
 from rag_mt import __version__
 from rag_mt.base.fingerprints import settings_hash
 
-PAPERS = Path(__file__).parents[1] / "papers.toml"
 SAME, CROSS, ALONE, ALL = "same language", "cross-language", "one other language alone", "all languages"
 KINDS = (SAME, CROSS, ALONE)
 BIAS = ("first 20", "own first")

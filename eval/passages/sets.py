@@ -22,7 +22,7 @@ from rag_mt.base.console import note, progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.languages import language
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import whole_file, write_whole
 from rag_mt.base.types import Skips
 from rag_mt.formats.document_runs import document_runs, passages
 from rag_mt.formats.opening import read_lines
@@ -148,8 +148,7 @@ def cached(path: Path, key: str, settings: Mapping[str, Any], make: Callable[[],
     if path.is_file() and (contents := read_json(path))["settings"] == settings:
         return contents[key]
     contents = {"settings": settings, key: make()}
-    with whole_file(path) as part:
-        part.write_text(json.dumps(contents, ensure_ascii=False), encoding="utf-8")
+    write_whole(path, json.dumps(contents, ensure_ascii=False))
     return contents[key]
 
 

@@ -119,7 +119,7 @@ class Runs:
         """Each system against the baseline by each metric, on each direction and on what scores are averaged over, of
         which those directions count that both have."""
         sets = sorted({tuple(names) for names in self.averaged.values()} | {(name,) for name in self.directions})
-        made: dict[Compared, Comparison] = {}
+        comparisons: dict[Compared, Comparison] = {}
         for system in self.systems[1:]:
             for metric in self.metrics:
                 for names in sets:
@@ -127,8 +127,8 @@ class Runs:
                     theirs = [self.by_place[self.baseline, run.direction] for run in ours]
                     if ours:
                         rows, other = ([run.scores[metric].statistics for run in side] for side in (ours, theirs))
-                        made[system, names, metric] = compare(rows, other, ours[0].scores[metric].formula)
-        return made
+                        comparisons[system, names, metric] = compare(rows, other, ours[0].scores[metric].formula)
+        return comparisons
 
     def comparison(self, system: str, directions: Sequence[str], metric: str) -> Comparison | None:
         """The system against the baseline, None if they have no direction in common."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from rag_mt.translation.translator import Translator
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import MAX_HINTS, IndexRetriever, longest_apart
 from retrievers.encoders.alignment import EncoderAligner, Links
+from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.search import Index
-from retrievers.registry import encoder_for
+from retrievers.registry import encoder_for, encoder_key
 
 Retrieve = Callable[[Sequence[Sentence]], list[tuple[Hint, ...]]]
 ENCODERS = 3
@@ -68,7 +69,7 @@ class Models:
     def __init__(self) -> None:
         self._llm: LanguageModel | None = None
         self._llm_key: tuple[Any, ...] = ()
-        self.encoder = lru_cache(ENCODERS)(encoder_for)
+        self._encoders: dict[tuple[Any, ...], ModelEncoder] = {}
 
     def llm(self, run: Run) -> LanguageModel:
         """The language model of a run; another one is forgotten before it is loaded."""
@@ -78,6 +79,18 @@ class Models:
             names = ("device", "dtype", "quantization", "batch_size")
             self._llm = open_llm(name, **adapters._asdict(), **dict(zip(names, settings, strict=True)))
         return self._llm
+
+    def encoder(self, retriever: str, name: str | None, device: str, dtype: str) -> ModelEncoder:
+        """`encoder_for`; the `ENCODERS` that were used last are not loaded again, and one that must go goes before the
+        next is loaded."""
+        key = encoder_key(retriever, name, device, dtype)
+        encoder = self._encoders.pop(key, None)
+        if encoder is None:
+            if len(self._encoders) == ENCODERS:
+                del self._encoders[next(iter(self._encoders))]
+            encoder = encoder_for(retriever, name, device, dtype)
+        self._encoders[key] = encoder
+        return encoder
 
 
 def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -> Translator:

@@ -26,7 +26,7 @@ from eval.xpr.suite import PARTS, SETTINGS, Row, Sets, compared, score
 from rag_mt import __version__
 from rag_mt.base.console import OK, note, positive
 from rag_mt.base.defaults import DEFAULT_ENCODER
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import whole_file, write_whole
 from rag_mt.base.settings import shown_path
 
 log = logging.getLogger("rag_mt")
@@ -58,8 +58,6 @@ COMPARED: dict[str, tuple[Key, Key]] = {
     **{f"XPR less XPR {title}": (("ablations", "XPR"), ("ablations", title)) for title in ABLATIONS.values()},
 }
 """Differences that the report tells, where both rows are there, over the sets that both have."""
-
-
 OPTIONS = ("phrases", "models", "runs", "parts", "minutes", "encoder", "examples", "others", "dev_pairs")
 """The options that only this suite has."""
 
@@ -333,8 +331,7 @@ def write_report(report: Report, path: Path) -> None:
         counted = report.by_number("examples")
         drawn = bool(counted) and _plot(counted, picture)
         text = as_markdown(list(as_blocks(report, picture.name if drawn else None)))
-    with whole_file(path) as part:
-        part.write_text(text, encoding="utf-8")
+    write_whole(path, text)
 
 
 def _plot(systems: Mapping[str, Mapping[int, float]], path: Path) -> bool:

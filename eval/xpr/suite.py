@@ -29,7 +29,7 @@ from eval.xpr.mapping import unit
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.languages import WMT16
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import write_whole
 from rag_mt.base.types import Floats
 from rag_mt.text.words import word_spans
 from retrievers.xpr.examples import MANIFEST, ExampleSet, Rows, Split, open_examples
@@ -59,7 +59,8 @@ class Task:
     `candidates[s]`, of which the first `asked[s]` are the phrases of the pairs themselves.
 
     `answers[s][n]` are the phrases of side s that translate pair n. `concepts` (n,) are what the English phrases are
-    about, in all sets alike (`eval.data.concepts`); `several` (n,) says which pairs have a phrase of several words.
+    about, in all sets alike (`eval.data.phrase_pairs.concept`); `several` (n,) says which pairs have a phrase of
+    several words.
     """
 
     name: str
@@ -190,8 +191,7 @@ class Cells:
             "among_own": _text(answers.among_own),
             "seconds": round(time.monotonic() - begin, 1),
         }
-        with whole_file(path) as part:
-            part.write_text(json.dumps(contents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(contents, ensure_ascii=False, indent=1) + "\n")
         self.computed += 1
         log.info("%s, %s: %.1f %%", name, task.name, 100 * answers.among_all.mean())
         return Asked(answers.among_all, task.concepts, task.several)

@@ -40,7 +40,7 @@ from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, remembered_sha256
 from rag_mt.base.languages import language
-from rag_mt.base.paths import alone_in, whole_file
+from rag_mt.base.paths import alone_in, whole_file, write_whole
 from rag_mt.base.types import Skips
 from rag_mt.formats.parallel import (
     Corpus,
@@ -151,8 +151,7 @@ def _begin(folder: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | Non
 
 
 def _write_json(path: Path, contents: Any) -> None:
-    with whole_file(path) as part:
-        part.write_text(json.dumps(contents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(contents, ensure_ascii=False, indent=1) + "\n")
 
 
 def _read(job: Job, train: Path, skips: Skips) -> Corpus:

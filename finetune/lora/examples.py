@@ -156,8 +156,9 @@ def read_examples(paths: Sequence[Path]) -> list[Example]:
                 try:
                     examples.append(_from_record(json.loads(line)))
                 except (ValueError, KeyError, TypeError) as error:
-                    told = f"{path} has no example in line {number}: make it again with `python -m finetune.lora.data`"
-                    raise UserError(told) from error
+                    raise UserError(
+                        f"{path} has no example in line {number}: make it again with `python -m finetune.lora.data`"
+                    ) from error
     return examples
 
 

@@ -86,9 +86,11 @@ def read_plan(path: Path, runs: Path, groups: Sequence[str] = (), seeds: Sequenc
         raise UserError(f"{path} has two runs {sorted(twice)[0]!r}: give them different names")
 
     def planned(group: str, name: str, changes: Mapping[str, Any], seed: int) -> Run:
-        values = {key: json.dumps(value, ensure_ascii=False) for key, value in changes.items() if key != "config"}
-        filled = {key: text.replace("{runs}", str(runs)).replace("{seed}", str(seed)) for key, text in values.items()}
-        return Run(group, name, seed, Path(changes.get("config", config)), {**filled, "training.seed": str(seed)})
+        def filled(value: Any) -> Any:
+            return value.replace("{runs}", str(runs)).replace("{seed}", str(seed)) if isinstance(value, str) else value
+
+        texts = {k: json.dumps(filled(v), ensure_ascii=False) for k, v in changes.items() if k != "config"}
+        return Run(group, name, seed, Path(changes.get("config", config)), {**texts, "training.seed": str(seed)})
 
     return [planned(*run, seed) for seed in seeds or planned_seeds or () for run in chosen]
 

@@ -18,7 +18,7 @@ from finetune.mdpr.model import Towers
 from finetune.training.trainer import Group, Trainer
 from rag_mt import __version__
 from rag_mt.base.fingerprints import read_json, settings_hash
-from rag_mt.base.paths import cache_dir, whole_file
+from rag_mt.base.paths import cache_dir, write_whole
 
 
 class MdprTrainer(Trainer[MdprBatch[list[int]]]):
@@ -99,8 +99,7 @@ class MdprTrainer(Trainer[MdprBatch[list[int]]]):
         asked = [[s.language, s.queries, [sorted(ids) for ids in s.relevant], s.passages] for s in self.dev]
         path = cache_dir() / "mdpr-before" / f"{settings_hash([__version__, start, asked])}.json"
         if not path.is_file():
-            with whole_file(path) as part:
-                part.write_text(json.dumps(self.evaluate()) + "\n", encoding="utf-8")
+            write_whole(path, json.dumps(self.evaluate()) + "\n")
         scores: dict[str, float] = read_json(path)
         return scores
 

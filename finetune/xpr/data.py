@@ -37,7 +37,7 @@ from rag_mt.base.console import OK, Parser, positive, progress, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import remembered_hashes
 from rag_mt.base.languages import WMT16, language
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import write_whole
 from rag_mt.base.types import Origin, Sentence, Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.formats.parallel import Corpus, excluded_texts, read_corpus, training_file
@@ -82,8 +82,7 @@ def make(options: argparse.Namespace) -> int:
         counts = ", ".join(f"{len(examples.pairs(split))} {split}" for split in ("train", "dev", "test"))
         log.info("%s: %s pairs%s", output / pair, counts, "" if pair in missing else " (made before)")
     if options.report:
-        with whole_file(Path(options.report)) as part:
-            part.write_text("\n".join(sizes(sets)) + "\n", encoding="utf-8")
+        write_whole(Path(options.report), "\n".join(sizes(sets)) + "\n")
     return OK
 
 

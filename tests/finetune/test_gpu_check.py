@@ -4,7 +4,7 @@ import faiss
 import pytest
 import torch
 
-from finetune.gpu_check import main, searching, told
+from finetune.gpu_check import came_to_end, main, searching
 from rag_mt.base.errors import UserError
 
 
@@ -25,9 +25,9 @@ def test_a_part_that_stops_is_told(capsys):
         yield "one line"
         raise RuntimeError("no memory\nat all")
 
-    assert not told("search", part())
+    assert not came_to_end("search", part())
     assert capsys.readouterr().out == "one line\nsearch stopped: no memory\n"
-    assert told("loading", iter(["fine"]))
+    assert came_to_end("loading", iter(["fine"]))
 
 
 @pytest.mark.parametrize(("error", "line"), [(ValueError("odd"), "odd"), (AssertionError(), "AssertionError")])
@@ -36,7 +36,7 @@ def test_odd_errors_end_one_part_only(capsys, error, line):
         raise error
         yield
 
-    assert not told("LoRA", part())
+    assert not came_to_end("LoRA", part())
     assert capsys.readouterr().out == f"LoRA stopped: {line}\n"
 
 

@@ -280,8 +280,8 @@ def test_passages_in_one_language_have_no_tables_across_languages(files, opened,
 
 def test_a_run_without_one_of_the_languages(files, opened, capsys):
     (files / "a.run").write_text("q-en-0 Q0 en-0 1 0.5 x\n")
-    assert main(command(files, "--model", "none", "--run", f"own={files / 'a.run'}")) == 0
-    assert "| own |" in capsys.readouterr().out
+    assert main(command(files, "--model", "none", "--run", f"dense={files / 'a.run'}")) == 0
+    assert "| dense |" in capsys.readouterr().out
     (files / "b.run").write_text("7 Q0 en-0 1 0.5 x\n")
     assert main(command(files, "--model", "none", "--run", f"own={files / 'b.run'}")) == 2
     assert "ranks passages for no query of p" in capsys.readouterr().err

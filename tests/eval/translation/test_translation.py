@@ -241,6 +241,19 @@ def test_models_are_loaded_once(command: list[str], tmp_path: Path, monkeypatch:
     assert sorted(opened) == ["encoder", "llm"]
 
 
+def test_systems_with_one_model_share_its_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    from eval.translation import translators
+
+    monkeypatch.setattr(translators, "encoder_for", lambda *_: object())
+    models = translators.Models()
+    passage = models.encoder("passage", None, "cpu", "auto")
+    assert passage is models.encoder("hybrid", "", "cpu", "auto") is not models.encoder("ccpr", "", "cpu", "auto")
+    models.encoder("passage", None, "cpu", "auto")  # used last: it stays
+    for name in ("one", "two"):
+        models.encoder("sentence", name, "cpu", "auto")
+    assert models.encoder("passage", None, "cpu", "auto") is passage
+
+
 def test_a_system_has_a_cut_off_of_its_own(command: list[str], tmp_path: Path) -> None:
     options = ["--directions", "de-en", "--limit", "3", "--systems", "phrases,strict"]
     assert main([*command, *options, "--output", str(tmp_path)]) == 0

@@ -152,12 +152,12 @@ def test_wrong_plans(plan, capsys, change, more, message):
 def test_the_plan_of_the_report(monkeypatch):
     """Every run of the plan that comes with the project has possible settings."""
     monkeypatch.chdir(Path(__file__).parents[3])
-    runs = read_plan(Path("configs/mdpr-runs.toml"), Path("RUNS"))
+    runs = read_plan(Path("configs/mdpr-runs.toml"), Path('RU"NS'))
     assert len({item.folder for item in runs}) == len(runs) == 3 * 30
     by_name = {item.name: item.settings() for item in runs if item.seed == 2}
     assert by_name["ir"].training.semantic_weight == 0
     assert by_name["setting-5"].data.pairs == ("de-tr",)
-    assert by_name["titles"].model.start == "RUNS/sema.seed2"
+    assert by_name["titles"].model.start == 'RU"NS/sema.seed2'
     assert by_name["infoxlm-sema"].model.encoder == "microsoft/infoxlm-base"
     paper = Config.read(Path("configs/mdpr-paper.toml"))
     for item in runs:
