@@ -74,11 +74,9 @@ def searching(vectors: int) -> Iterator[str]:
     rng = np.random.default_rng(2)
     for form in ("exact", "ivf"):
         with TemporaryDirectory() as folder:
-            index_folder = Path(folder) / form
-            build_index(
-                index_folder, texts, SyntheticUnits(), retriever="phrases", language="en", form=form, show=False
-            )
-            index = open_index(index_folder)
+            path = Path(folder) / form
+            build_index(path, texts, SyntheticUnits(), retriever="phrases", language="en", form=form, show=False)
+            index = open_index(path)
             rows = rng.integers(0, len(index), SENTENCES * QUERIES)
             queries = np.split(index.reconstruct(rows), SENTENCES)
             cpu_time, cpu_hits = milliseconds(index, queries, 1), index.search(np.concatenate(queries), 1)[1]

@@ -188,7 +188,7 @@ def _groups(runs: Sequence[ReportRun]) -> dict[str, list[str]]:
         other = direction[0] if direction[1] == "en" else direction[1]
         return (WMT16.index(other) if other in WMT16 else len(WMT16), other)
 
-    directions = sorted({(source, target) for source, target in (run.facts["direction"] for run in runs)}, key=order)
+    directions = sorted(sorted({(a, b) for a, b in (run.facts["direction"] for run in runs)}), key=order)
     groups = {group: [f"{a}-{b}" for a, b in directions if direction_group(a, b) == group] for group in GROUPS}
     return {group: names for group, names in groups.items() if names}
 

@@ -139,8 +139,8 @@ def _begin(folder: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | Non
     path = folder / (MANIFEST if (folder / MANIFEST).is_file() else PLAN)
     try:
         known: Mapping[str, Any] = read_json(path)
-    except ValueError:
-        raise UserError(f"{path} is damaged: remove the folder {folder} and run again") from None
+    except (OSError, ValueError):
+        raise UserError(f"{path} is missing or damaged: remove the folder {folder} and run again") from None
     wanted = json.loads(json.dumps(settings))
     if different := differences({key: value for key, value in known.items() if key in wanted}, wanted):
         raise UserError(

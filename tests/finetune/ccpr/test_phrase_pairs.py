@@ -238,7 +238,7 @@ def test_damage_is_told_in_one_sentence(data: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"pairs-00001.arrow is damaged: remove it"):
         write_pairs(job, WordForWord(True), show=False)
     (job.folder / "plan.json").write_text("{")
-    with pytest.raises(UserError, match=r"plan.json is damaged: remove the folder"):
+    with pytest.raises(UserError, match=r"plan.json is missing or damaged: remove the folder"):
         write_pairs(job, WordForWord(True), show=False)
 
 
