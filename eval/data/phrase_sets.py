@@ -107,9 +107,9 @@ def phrase_set(
     chosen = sorted(different.values())
     lines = tuple(rows[n][0] for n in chosen)
     sources, targets = tuple(rows[n][1] for n in chosen), tuple(rows[n][2] for n in chosen)
-    found = [all_phrase_pairs(sources, targets, [own[n] for n in chosen], frequent, MAX_WORDS) for own in links]
+    by_aligner = [all_phrase_pairs(sources, targets, [own[n] for n in chosen], frequent, MAX_WORDS) for own in links]
     queries: list[tuple[int, ...]] = []
-    for number, aligned in enumerate(zip(*found, strict=True)):
+    for number, aligned in enumerate(zip(*by_aligner, strict=True)):
         common = set.intersection(*(set(map(tuple, spans.tolist())) for spans in aligned))
         queries += [(number, *spans) for spans in sorted(common)]
     every = np.array(queries, dtype=np.int32).reshape(-1, 5)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from simplemma import lemmatize
 
 from rag_mt.base.types import Floats
-from rag_mt.text.words import surface, word_spans
+from rag_mt.text.words import surface, word_spans, word_texts
 from retrievers.dense import MAX_HINTS, best_apart
 from retrievers.encoders.alignment import Links
 
@@ -37,18 +37,13 @@ in the phrases they are for; and the shares of hints by verdict: `strict`, `righ
 `wrong`, None where no hint is shown."""
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a text."""
-    return [text[a:b] for a, b in word_spans(text).tolist()]
-
-
 def function_words(texts: Sequence[str]) -> frozenset[str]:
     """The casefolded words that occur more than FUNCTION_SHARE times per text: they carry little content.
 
     The too frequent words of phrase extraction are no measure of that: they are counted in training data, where
     `password` and `country` are among them.
     """
-    counts = Counter(word.casefold() for text in texts for word in words_of(text))
+    counts = Counter(word.casefold() for text in texts for word in word_texts(text))
     return frozenset(word for word, n in counts.items() if n > FUNCTION_SHARE * len(texts) and n >= FUNCTION_LEAST)
 
 
@@ -70,7 +65,7 @@ class Judge:
             return WRONG
         if surface(phrase) == surface(reference[aligned[0, 0] : aligned[-1, 1]]):
             return STRICT
-        words = words_of(phrase), [reference[a:b] for a, b in aligned.tolist()]
+        words = word_texts(phrase), [reference[a:b] for a, b in aligned.tolist()]
         ours, theirs = (self.lemmas(w for w in side if w.casefold() not in self.function) for side in words)
         if not ours and not theirs:
             return RIGHT if self.lemmas(words[0]) == self.lemmas(words[1]) else WRONG

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.hints.verdicts import lemma, words_of
+from eval.hints.verdicts import lemma
 from eval.metrics.formulas import Rows, chrf, open_chrf
 from eval.translation.records import Record
 from prompts.answers import UNFINISHED
@@ -19,7 +19,7 @@ from prompts.safety import MARKS, one_line
 from rag_mt.base.languages import base_code
 from rag_mt.base.types import Hint
 from rag_mt.text.answers import takes_up, without_loop
-from rag_mt.text.words import surface
+from rag_mt.text.words import surface, word_texts
 
 FAULTS = ("no answer", "echo", "loop", "mark", "not ended", "went on", "more")
 """What can be wrong with an output: none could be read or it has no words; it is the source again; it repeats itself;
@@ -110,7 +110,7 @@ def stands_by_lemma(phrase: str, text: str, language: str) -> bool | None:
 
 @lru_cache(1 << 14)
 def _lemmas(text: str, language: str) -> tuple[str, ...]:
-    return tuple(lemma(word, language) for word in words_of(text))
+    return tuple(lemma(word, language) for word in word_texts(text))
 
 
 def covered(hints: Sequence[Hint], text: str) -> int:

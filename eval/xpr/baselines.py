@@ -27,7 +27,7 @@ from rag_mt.base.fingerprints import remembered_sha256, settings_hash
 from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Floats, Skips
 from rag_mt.formats.opening import read_lines
-from rag_mt.text.words import word_spans
+from rag_mt.text.words import word_texts
 from retrievers.xpr.examples import ExampleSet
 from retrievers.xpr.model import XprEncoder
 
@@ -51,7 +51,7 @@ Numbers = NDArray[np.int64]
 
 def words_of(text: str) -> list[str]:
     """The words of a text, casefolded."""
-    return [text[a:b].casefold() for a, b in word_spans(text).tolist()]
+    return [word.casefold() for word in word_texts(text)]
 
 
 def train_words(texts: Iterable[str], path: Path, training: Mapping[str, int]) -> None:

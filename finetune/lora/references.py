@@ -15,7 +15,7 @@ from finetune.lora.examples import Pair
 from rag_mt.base.console import progress
 from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span
 from rag_mt.formats.parallel import letters_and_digits
-from rag_mt.text.words import word_spans
+from rag_mt.text.words import word_spans, word_texts
 from retrievers.dense import MAX_HINTS, longest_apart
 from retrievers.encoders.alignment import Aligner
 
@@ -88,12 +88,8 @@ def nearly_equal_sentences(
     return near
 
 
-def _words(text: str) -> list[str]:
-    return [text[a:b] for a, b in word_spans(text).tolist()]
-
-
 def _read(text: str) -> _Text:
-    words = _words(text.casefold())
+    words = word_texts(text.casefold())
     return _Text(letters_and_digits(text), f" {' '.join(words)} ", frozenset(words))
 
 
@@ -119,7 +115,7 @@ def right_hints(
     links = aligner.align(list(zip(sources, targets, strict=True)))
     aligned = all_phrase_pairs(sources, targets, links, Frequent(), MAX_WORDS)
     phrases = [
-        [tuple(word.casefold() for word in _words(target[begin:end])) for _, _, begin, end in spans.tolist()]
+        [tuple(word.casefold() for word in word_texts(target[begin:end])) for _, _, begin, end in spans.tolist()]
         for target, spans in zip(targets, aligned, strict=True)
     ]
     places = _places({phrase for pair_phrases in phrases for phrase in pair_phrases}, index, pairs[0].target_language)

@@ -16,7 +16,7 @@ from eval.data.phrase_pairs import base_form, concept
 from finetune.xpr.sentences import Place, SentenceIndex, apart, other_phrases
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.opening import read_lines
-from rag_mt.text.words import surface, word_spans
+from rag_mt.text.words import surface, word_spans, word_texts
 from retrievers.xpr.examples import SPLITS, Rows, Side, Split, side_of
 
 MAX_WORDS = 6
@@ -134,7 +134,7 @@ def is_time(phrase: str) -> bool:
 def too_alike(one: str, other: str) -> bool:
     """Whether ROUGE-L, the words of their longest common subsequence over the words of either phrase, is above
     `ROUGE_MOST` for both (Lin, 2004)."""
-    a, b = ([text[s:e] for s, e in word_spans(text).tolist()] for text in (one.casefold(), other.casefold()))
+    a, b = (word_texts(text.casefold()) for text in (one, other))
     return common_subsequence(a, b) > ROUGE_MOST * max(len(a), len(b))
 
 

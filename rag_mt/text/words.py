@@ -41,6 +41,11 @@ def word_spans(text: str) -> NDArray[np.int32]:
     return np.array(spans, dtype=np.int32).reshape(-1, 2)
 
 
+def word_texts(text: str) -> list[str]:
+    """The words that `word_spans` finds."""
+    return [text[start:end] for start, end in word_spans(text).tolist()]
+
+
 def words_in(texts: Sequence[str], spans: NDArray[np.int32]) -> NDArray[np.int64]:
     """The number of words that begin in each of `spans`, (spans, 3) ascending text number, start, end."""
     bounds = np.searchsorted(spans[:, 0], np.arange(len(texts) + 1)).tolist()
