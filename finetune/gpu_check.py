@@ -1,4 +1,4 @@
-"""What a GPU does with rag_mt: quantized loading, search with faiss-gpu and steps of LoRA tuning, each tried and told.
+"""What a GPU does with rag_mt: quantized loading, search with faiss-gpu and steps of LoRA tuning, each tried.
 
     python -m finetune.gpu_check [--llm embedded:gemma-3-270m] [--vectors 1000000]
 

@@ -61,11 +61,11 @@ for step in $steps; do
       ;;
     ablations)
       for pair in $ablated; do
-        own=$(one "$pair")
-        train "ablation.sentences.$pair" xpr-embedded --set "$own" --set data.sentences=0
-        train "ablation.momentum.$pair" xpr-embedded --set "$own" --set training.momentum=0
-        train "ablation.head.$pair" xpr-embedded --set "$own" --set model.head=false
-        train "ablation.queue.$pair" xpr-embedded --set "$own" --set training.queue=1024
+        only=$(one "$pair")
+        train "ablation.sentences.$pair" xpr-embedded --set "$only" --set data.sentences=0
+        train "ablation.momentum.$pair" xpr-embedded --set "$only" --set training.momentum=0
+        train "ablation.head.$pair" xpr-embedded --set "$only" --set model.head=false
+        train "ablation.queue.$pair" xpr-embedded --set "$only" --set training.queue=1024
       done
       ;;
     layers)

@@ -29,7 +29,7 @@ from rag_mt.base.paths import write_whole
 SHOWN = 3
 """Examples of each kind from the sample corpus."""
 UNSAID = {"plain_adapter": "none"}
-"""What settings were that the facts of an older run do not have."""
+"""The values of settings that the facts of older runs do not name."""
 
 
 def report(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Systems to translators: models are loaded once for all systems and directions that share their settings.
+"""Translators of systems; models are loaded once for all systems and directions that share their settings.
 
 The hints of a system may be others than a retriever finds, to show what hints can do: none of the sentence's own
 (`shuffled`), all of them right (`oracle`), or the retrieved ones without the sentence's own translation.

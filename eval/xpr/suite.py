@@ -247,7 +247,7 @@ class Plan:
 
 class Sets:
     """The phrase sets of `--phrases`, or else of the sample corpus, the `names` of those to ask, their tasks, and the
-    results that are there. Raises UserError for options that cannot be."""
+    results that are there. Raises UserError for options that name what is not there."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options

@@ -1,5 +1,5 @@
-"""What the sentences of an index say of references: which nearly are them, so that a search goes on as if they were not
-there; and where the others have phrases of them, which are right hints."""
+"""Sentences of an index compared with references: those that are nearly equal, which a search leaves out, and those
+that have phrases of a reference, which make right hints."""
 
 from __future__ import annotations
 

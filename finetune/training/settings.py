@@ -164,8 +164,8 @@ def run_training(
 ) -> int:
     """Call `train` with the options, the settings and the command as it is recorded; returns the exit code.
 
-    `data` are the names of the options for data, by which the user's files are recorded. `--output` is the place of the
-    `model` (or adapter); with `trial`, which goes without data, there is another one (see `trial_folder`).
+    `data` are the names of the options for data, by which the user's files are recorded. The `model` (or adapter) is
+    written to `--output`; with `trial` the command also runs without data, and then needs none (see `trial_folder`).
     """
     place_help = f"the {model}'s folder; checkpoints lie in it too"
     parser.add_argument("--output", required=not trial, metavar="DIR", help=place_help)
