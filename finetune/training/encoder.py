@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -20,7 +22,7 @@ from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.paths import whole_file
-from rag_mt.models.adapters import TRAINING, WEIGHTS
+from rag_mt.models.adapters import CONFIG, TRAINING, WEIGHTS
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from retrievers.ccpr.model import ENCODER
 
@@ -133,13 +135,15 @@ def save_trained(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -
 
 
 def save_adapter(model: Any, settings: Any, folder: Path, metadata: dict[str, str] | None = None) -> None:
-    """Write a LoRA adapter as PEFT reads it, the weights in float16."""
+    """Write a LoRA adapter as PEFT reads it, the weights in float16, each of its files whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = get_peft_model_state_dict(model, save_embedding_layers=False)
     halves = {name: tensor.detach().to("cpu", torch.float16).contiguous() for name, tensor in tensors.items()}
     with whole_file(folder / WEIGHTS) as part:
         save_file(halves, part, metadata)
-    settings.save_pretrained(folder)
+    with whole_file(folder / CONFIG) as part, TemporaryDirectory() as scratch:
+        settings.save_pretrained(scratch)
+        shutil.copyfile(Path(scratch) / CONFIG, part)
 
 
 def fits_adapter(model: Any, weights: Weights) -> bool:
