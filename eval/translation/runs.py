@@ -73,7 +73,7 @@ def translate_run(run: Run, suite: Suite, models: Models, bar: Any, restart: boo
     else:
         journal = RecordJournal(run.file(JOURNAL), settings, restart)
         with closing(journal):
-            _pass(bar, journal.kept)
+            _pass(bar, journal.resumed)
             if journal.finished < count:
                 _translate(run, translator, journal, bar, settings)
             write_records(path, settings, journal.records())
@@ -96,10 +96,10 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
         SentenceTask(translator, Sentence(text, part.source, Origin(part.name, line)))
         for line, text in enumerate(part.sources, 1)
     ]
-    missing = [task for n, task in enumerate(tasks) if n not in journal.found]
+    missing = [task for n, task in enumerate(tasks) if n not in journal.earlier]
     begin = time.perf_counter()
     prepare(tasks if run.own.hints == "shuffled" else missing)  # whose hints are those of all other sentences
-    if not journal.found:  # the time of all sentences was noted before the first record
+    if not journal.earlier:  # the time of all sentences was noted before the first record
         note_time(times, RETRIEVAL, time.perf_counter() - begin, len(missing))
 
     def asked(task: SentenceTask) -> tuple[str, str]:

@@ -117,8 +117,8 @@ def make_examples(options: argparse.Namespace) -> int:
     else:
         output.parent.mkdir(parents=True, exist_ok=True)
         with closing(Journal(journal_path, origin, options.restart)) as journal:
-            if journal.kept:
-                note(f"{output}: kept the hints of {journal.kept} of {len(pairs)} pairs of the interrupted run")
+            if journal.resumed:
+                note(f"{output}: kept the hints of {journal.resumed} of {len(pairs)} pairs of the interrupted run")
             hints = retrieved(pairs, indexes, settings, journal)
         examples = examples_of(pairs, indexes.unit, hints, settings)
         write_examples(output, examples)

@@ -122,9 +122,9 @@ def generated_examples(
         "passages": settings_hash([passage.text for passage in chosen]),
     }
     with closing(RecordJournal(journal_path, settings, options.restart)) as journal:
-        answers = {number: record["answer"] for number, record in journal.found.items()}
+        answers = {number: record["answer"] for number, record in journal.earlier.items()}
         left = [number for number in range(len(chosen)) if number not in answers]
-        with progress(len(chosen), "passages", "asking", initial=journal.kept) as bar:
+        with progress(len(chosen), "passages", "asking", initial=journal.resumed) as bar:
             for begin in range(0, len(left), AT_ONCE):
                 numbers = left[begin : begin + AT_ONCE]
                 completions = complete(llm, [query_prompt(chosen[n].text, code, llm) for n in numbers], NEW_TOKENS)

@@ -200,8 +200,8 @@ def _translate_file(
             "batching": [options.batch_size, WINDOW],
         }
         journal = Journal(output.with_name(f"{output.name}.rag-mt-journal"), settings, options.restart)
-        if journal.kept:
-            note(f"{output}: kept {journal.kept} of {total} sentences of the interrupted job")
+        if journal.resumed:
+            note(f"{output}: kept {journal.resumed} of {total} sentences of the interrupted job")
     streaming = output is None and job.form.name == "text" and sys.stdout.isatty() and not options.show_hints
     live = Echo(sys.stdout.buffer) if streaming else None
     with closing(progress(total, "sentences", "translating", show=not options.quiet and not live)) as bar:

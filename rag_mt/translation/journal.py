@@ -23,7 +23,7 @@ class RecordJournal:
     """Finished records, JSON-able objects, by their number in the job, in an SQLite file.
 
     It also holds the job's settings: a journal of other settings is refused with what differs, unless `restart`
-    forgets it. `found` are the records of an earlier run, `kept` is their number, and `finished` counts those of this
+    forgets it. `earlier` are the records of an earlier run, `resumed` is their number, and `finished` counts those of this
     run too. No other process can use the file until `close` or the end of this process; what a crash cuts off is
     rolled back. Raises UserError, here and in `add_records`, where the file cannot be used.
     """
@@ -41,8 +41,8 @@ class RecordJournal:
         except BaseException:
             self.close()
             raise
-        self.found: dict[int, dict[str, Any]] = {number: json.loads(record) for number, record in rows}
-        self.kept = self.finished = len(self.found)
+        self.earlier: dict[int, dict[str, Any]] = {number: json.loads(record) for number, record in rows}
+        self.resumed = self.finished = len(self.earlier)
 
     def _opened(self, restart: bool) -> sqlite3.Connection:
         """The database with its tables, which no other process has."""
@@ -142,7 +142,7 @@ class Journal(RecordJournal):
 
         Raises UserError if it is one of another sentence, as after a change of how texts are split.
         """
-        record = self.found.pop(number, None)
+        record = self.earlier.pop(number, None)
         if record is not None and record["source"] != source.text:
             raise UserError(f"{self.path} holds translations of other sentences: use --restart to start over")
         return None if record is None else unpack(record, source)

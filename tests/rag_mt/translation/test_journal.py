@@ -60,7 +60,7 @@ def test_what_a_kill_interrupts_is_dropped_and_the_rest_kept(tmp_path: Path) -> 
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert path.stat().st_size > 100_000, "nothing was written before the kill"
     again = Journal(path, {"llm": "a"})
-    assert again.kept == 2
+    assert again.resumed == 2
     again.add([2, 3], done[2:])
     again.close()
     last = Journal(path, {"llm": "a"})
@@ -84,7 +84,7 @@ def test_a_damaged_journal_is_refused_in_a_sentence(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"out\.rag-mt-journal.*(--restart|delete it)"):
             list(RecordJournal(path, {"llm": "a"}).records())
         again = RecordJournal(path, {"llm": "a"}, restart=True)
-        assert again.kept == 0
+        assert again.resumed == 0
         again.close()
     with pytest.raises(UserError, match="cannot be used"):
         RecordJournal(tmp_path / "nowhere" / "journal", {})
