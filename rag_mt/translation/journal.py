@@ -23,8 +23,8 @@ class RecordJournal:
     """Finished records, JSON-able objects, by their number in the job, in an SQLite file.
 
     It also holds the job's settings: a journal of other settings is refused with what differs, unless `restart`
-    forgets it. `earlier` are the records of an earlier run, `resumed` is their number, and `finished` counts those of this
-    run too. No other process can use the file until `close` or the end of this process; what a crash cuts off is
+    forgets it. `earlier` are the records of an earlier run, `resumed` is their number, and `finished` counts those of
+    this run too. No other process can use the file until `close` or the end of this process; what a crash cuts off is
     rolled back. Raises UserError, here and in `add_records`, where the file cannot be used.
     """
 

@@ -112,7 +112,7 @@ def test_a_job_that_starts_over_can_go_on(tmp_path: Path) -> None:
     again.add_records([1], [{"text": "new"}])
     again.close()
     last = RecordJournal(path, {"llm": "b"})
-    assert last.found == {1: {"text": "new"}}
+    assert last.earlier == {1: {"text": "new"}}
     last.close()
 
 
@@ -122,4 +122,4 @@ def test_two_jobs_cannot_share_an_output(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="another process"):
         Journal(path, {"llm": "a"})
     first.close()
-    assert Journal(path, {"llm": "b"}, restart=True).kept == 0
+    assert Journal(path, {"llm": "b"}, restart=True).resumed == 0
