@@ -28,7 +28,7 @@ FORMAT = 2
 WRAPPERS = ("alpaca", "few-shot", "chat", "compact")
 MAX_HINTS = 32
 CONTEXT_CHARS = 100
-"""Characters of a hint's context or passage (CCPR section 6.3)."""
+"""Characters of a hint's context or passage (CCPR section 6.3), the ellipses around them included."""
 LONGEST_PASSAGE = 1200
 """Characters of a passage that a model is asked a question about."""
 LIKELY = 0.5
@@ -86,7 +86,7 @@ class PromptBuilder:
         """The prompt for one sentence with the hints that are worth showing and fit, in source order. `notes` count the
         hints that were left out and why. A prompt that is too long even without hints is returned with a note that says
         so; the sentence itself is never cut."""
-        ranked, left_out = chosen_hints(sentence.text, hints, self.unit)
+        ranked, left_out = chosen_hints(sentence.text, hints, self.unit, MAX_HINTS)
         prompt, excess_tokens = self._fitting(sentence, ranked)
         length = self._llm.context_length if self._llm is not None else 0
         window = f"the model's window of {length} tokens beside {self.max_new_tokens} new ones"
@@ -158,9 +158,7 @@ def resolved_wrapper(wrapper: str, source: str, target: str, llm: LanguageModel 
     return wrapper
 
 
-def chosen_hints(
-    text: str, hints: Sequence[Hint], unit: Unit, limit: int = MAX_HINTS
-) -> tuple[list[Hint], Counter[str]]:
+def chosen_hints(text: str, hints: Sequence[Hint], unit: Unit, limit: int) -> tuple[list[Hint], Counter[str]]:
     """The hints worth showing for the sentence `text`, strongest first, and how many were left out for which reason.
 
     Of hints with the same source text and phrase the strongest stays; of phrase hints whose source spans overlap

@@ -53,10 +53,10 @@ def remembered_sha256(path: Path) -> str:
 def _hashes() -> sqlite3.Connection:
     """The database of remembered hashes, made anew if it is damaged, in memory where it is unusable."""
     path = cache_dir() / "hashes.sqlite"
-    for place in (path, path, ":memory:"):
+    for name in (path, path, ":memory:"):
         database = None
         try:
-            database = sqlite3.connect(place, timeout=5)
+            database = sqlite3.connect(name, timeout=5)
             database.execute("CREATE TABLE IF NOT EXISTS files (path TEXT UNIQUE, state TEXT, sha256 TEXT)")
             return database
         except sqlite3.DatabaseError as error:

@@ -34,7 +34,7 @@ def read_settings(kind: type[T], path: Path, changes: Mapping[str, str], example
     Raises UserError for a file that is missing (`example` is one to try) or no TOML, and for settings that do not
     exist or are of another type.
     """
-    found = read_toml(path, "configuration", example)
+    table = read_toml(path, "configuration", example)
     sections = get_type_hints(kind)
     for name, text in changes.items():
         section, _, key = name.partition(".")
@@ -42,13 +42,13 @@ def read_settings(kind: type[T], path: Path, changes: Mapping[str, str], example
             value = tomllib.loads(f"x = {text}")["x"]
         except tomllib.TOMLDecodeError:
             value = text
-        own = found.setdefault(section, {})
-        if isinstance(own, dict):
-            own[key] = value
-    for section, values in found.items():
+        settings = table.setdefault(section, {})
+        if isinstance(settings, dict):
+            settings[key] = value
+    for section, values in table.items():
         if section not in sections or not isinstance(values, dict):
             raise UserError(f"{path} has no section [{section}] that is known: expected {', '.join(sections)}")
-    return kind(**{name: _section(path, name, part, found.get(name, {})) for name, part in sections.items()})
+    return kind(**{name: _section(path, name, part, table.get(name, {})) for name, part in sections.items()})
 
 
 def changes_of(texts: Sequence[str]) -> dict[str, str]:
@@ -61,11 +61,11 @@ def changes_of(texts: Sequence[str]) -> dict[str, str]:
 
 def shown_changes(texts: Sequence[str]) -> str:
     """The options that made such changes, for the record: files and folders by their last name."""
-    made = []
+    options = []
     for name, value in changes_of(texts).items():
         path = Path(value.strip("\"'"))
-        made.append(f" --set {name}={path.name if path.is_absolute() or path.exists() else value}")
-    return "".join(made)
+        options.append(f" --set {name}={path.name if path.is_absolute() or path.exists() else value}")
+    return "".join(options)
 
 
 def shown_path(text: str) -> str:
@@ -73,15 +73,15 @@ def shown_path(text: str) -> str:
     return Path(text).name if Path(text).is_absolute() else text
 
 
-def _section(path: Path, name: str, kind: Any, found: Mapping[str, Any]) -> Any:
+def _section(path: Path, name: str, kind: Any, settings: Mapping[str, Any]) -> Any:
     defaults = kind()
     types = get_type_hints(kind)
     known = [f.name for f in fields(kind)]
-    for key, value in found.items():
+    for key, value in settings.items():
         if key not in known:
             raise UserError(f"{path} sets {name}.{key}, which does not exist: expected one of {', '.join(known)}")
         _check_type(path, f"{name}.{key}", value, types[key], getattr(defaults, key))
-    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in found.items()})
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()})
 
 
 def _check_type(path: Path, name: str, value: Any, kind: Any, example: Any) -> None:

@@ -15,7 +15,7 @@ from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import alone_in, write_whole
 from rag_mt.base.types import NO_LETTERS, Sentence, Skips
 
 if TYPE_CHECKING:
@@ -151,7 +151,6 @@ def _encoded(
 
     Raises UserError if the folder holds those of a run with other settings, unless `--restart` forgets them.
     """
-    from rag_mt.base.paths import alone_in
     from rag_mt.formats.reading import input_stamp
     from retrievers.index.manifest import differences
     from retrievers.mining.sides import encoded_side
@@ -178,8 +177,7 @@ def _encoded(
                     f"the vectors in {work} are those of another run ({'; '.join(different)}): "
                     "give --restart to make them anew, or another folder with --work"
                 )
-        with whole_file(work / PLAN) as part:
-            part.write_text(json.dumps(plan, ensure_ascii=False, indent=2), encoding="utf-8")
+        write_whole(work / PLAN, json.dumps(plan, ensure_ascii=False, indent=2))
         sides = []
         for side, (folder, code, choice) in enumerate(zip(folders, codes, choices, strict=True)):
             chosen = choice.of(_read(options, side, code, Skips(shown=0)))

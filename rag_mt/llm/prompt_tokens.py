@@ -31,7 +31,7 @@ def chat_tuned(tokenizer: Any, config: Any, folder: Path | None) -> bool:
     own generation settings (else its configuration or tokenizer) say that it stops.
     """
     end = end_of_turn(tokenizer) if tokenizer.chat_template else None
-    return end is not None and end in _own_ends(tokenizer, config, folder)
+    return end is not None and end in _end_tokens(tokenizer, config, folder)
 
 
 def end_of_turn(tokenizer: Any) -> int | None:
@@ -43,7 +43,7 @@ def end_of_turn(tokenizer: Any) -> int | None:
     return ids[0] if ids else None
 
 
-def _own_ends(tokenizer: Any, config: Any, folder: Path | None) -> set[int]:
+def _end_tokens(tokenizer: Any, config: Any, folder: Path | None) -> set[int]:
     file = folder / "generation_config.json" if folder else None
     configured = read_json(file).get("eos_token_id") if file and file.is_file() else None
     ends = configured if configured is not None else getattr(config, "eos_token_id", None)

@@ -26,6 +26,7 @@ from rag_mt.base.types import (
     Translation,
 )
 from rag_mt.llm import open_llm
+from rag_mt.models.offline.embedded import PREFIX
 from rag_mt.models.weights import FOLDER
 from rag_mt.text.answers import placeholder_notes, takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
@@ -36,7 +37,6 @@ from retrievers.index.manifest import read_manifest
 from retrievers.registry import encoder_for, open_retriever, retriever_spec
 
 NONE, PLAIN = "none", "plain"
-EMBEDDED = "embedded:"
 """Without any hint a sentence is translated with the plain adapter: that for phrases, trained with hints, has a higher
 loss to English without them (reports/lora-training.md: 1.751, plain 1.742)."""
 HELD_BACK = 8
@@ -264,7 +264,7 @@ def chosen_adapters(adapter: str | None, llm: str, retriever: str, source: str, 
         return Adapters()
     if adapter != DEFAULT_ADAPTER:
         return Adapters(adapter)
-    if not llm.startswith(EMBEDDED):
+    if not llm.startswith(PREFIX):
         return Adapters()
     hinted, plain = (_shipped(llm, method, source, target) for method in (method_of(retriever), PLAIN))
     return Adapters(hinted, plain if hinted and plain != hinted else None)
@@ -272,5 +272,5 @@ def chosen_adapters(adapter: str | None, llm: str, retriever: str, source: str, 
 
 def _shipped(llm: str, method: str, source: str, target: str) -> str | None:
     group = direction_group(source, target).replace("_", "-")
-    folder = FOLDER / llm.removeprefix(EMBEDDED) / f"{method}.{group}"
+    folder = FOLDER / llm.removeprefix(PREFIX) / f"{method}.{group}"
     return str(folder) if folder.is_dir() else None

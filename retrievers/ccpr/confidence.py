@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json
-from rag_mt.base.paths import whole_file
+from rag_mt.base.paths import write_whole
 from rag_mt.base.types import Floats
 from rag_mt.text.words import word_spans
 
@@ -72,8 +72,7 @@ class Confidence:
         return np.where(unlike, 0, chances).astype(np.float32)
 
     def save(self, path: Path) -> None:
-        with whole_file(path) as part:
-            part.write_text(json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n")
 
     @staticmethod
     def load(path: Path) -> Confidence:

@@ -22,7 +22,7 @@ from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import file_sha256, read_json
 from rag_mt.base.languages import language as language_of
-from rag_mt.base.paths import alone_in, sync, whole_file
+from rag_mt.base.paths import alone_in, sync, write_whole
 from rag_mt.base.types import Sentence
 from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.index.manifest import FORMAT, MANIFEST, VECTORS, Manifest, differences, write_manifest
@@ -157,8 +157,7 @@ def _begin(building: Path, folder: Path, settings: Mapping[str, Any], restart: b
                 f"an interrupted build of index {folder} had other settings ({'; '.join(different)}): "
                 "build with those to go on, or give --restart to start over"
             )
-    with whole_file(building / PLAN) as part:
-        part.write_text(json.dumps(wanted, ensure_ascii=False, indent=2), encoding="utf-8")
+    write_whole(building / PLAN, json.dumps(wanted, ensure_ascii=False, indent=2))
 
 
 def _shards(

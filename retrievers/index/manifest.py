@@ -23,7 +23,7 @@ import pyarrow as pa
 from rag_mt.base.errors import UserError
 from rag_mt.base.fingerprints import read_json, settings_hash
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.paths import alone_in, whole_file
+from rag_mt.base.paths import alone_in, write_whole
 from rag_mt.base.types import Unit
 from retrievers.bm25 import TERM_FILES
 
@@ -130,8 +130,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write `manifest.json` with its own hash; an earlier one is replaced at once."""
     contents = manifest.as_dict()
     contents["hash"] = settings_hash(contents)
-    with whole_file(folder / MANIFEST) as part:
-        part.write_text(json.dumps(contents, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    write_whole(folder / MANIFEST, json.dumps(contents, ensure_ascii=False, indent=2, sort_keys=True) + "\n")
 
 
 def read_manifest(folder: Path) -> Manifest:

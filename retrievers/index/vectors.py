@@ -145,10 +145,10 @@ def write_vectors(path: Path, rows: Rows, form: str, work: Path) -> int:
         filled += np.bincount(assigned, minlength=index.nlist)
     # 3. The same as FAISS's lists: the numbers in memory (the vectors of 0 bytes with them), the vectors as views.
     inverted, views = lib.ArrayInvertedLists(index.nlist, 0), lib.MaybeOwnedVectorUInt8Vector()
-    nothing = lib.swig_ptr(np.zeros(1, dtype=np.uint8))
+    no_codes = np.zeros(1, dtype=np.uint8)
     for number, (low, high) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
         if low < high:
-            inverted.add_entries(number, high - low, lib.swig_ptr(ids[low:high]), nothing)
+            inverted.add_entries(number, high - low, lib.swig_ptr(ids[low:high]), lib.swig_ptr(no_codes))
         views.push_back(_view(codes[low:high]))
     inverted.code_size, inverted.codes = index.code_size, views
     index.replace_invlists(inverted, False)

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from prompts.builder import CONTEXT_CHARS
 from rag_mt.base.types import ELLIPSIS, Floats, Kind, Origin, Sentence, Skips, Span, Unit
 from rag_mt.formats.document_runs import is_heading
 from rag_mt.formats.format import Segment
@@ -27,9 +28,6 @@ PASSAGE_WORDS = 100
 """Words of a passage, as in DPR (Karpukhin et al. 2020)."""
 TITLE_REACH = 50
 """Lines that a title may stand for: a heading in a file that is no document must not name all that follows."""
-
-WINDOW_CHARS = 100
-"""Characters that a prompt quotes (CCPR section 6.3), the ellipses around them included."""
 
 P = TypeVar("P")
 _WORD = re.compile(r"\S+")
@@ -89,7 +87,7 @@ def _packed(sentences: Iterable[tuple[str, P]], words: int) -> Iterator[list[tup
         yield part
 
 
-def windows(text: str, span: Span, limit: int = WINDOW_CHARS) -> list[Span]:
+def windows(text: str, span: Span, limit: int = CONTEXT_CHARS) -> list[Span]:
     """The parts of a passage that can be quoted, in order: as many whole words as fit into `limit` less two ellipses,
     beginning at every word in the first third of the window before. A passage that fits is its only window; a word that
     does not fit is cut."""

@@ -160,7 +160,7 @@ def open_examples(folder: Path) -> ExampleSet:
     manifest = read_json(folder / MANIFEST)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise UserError(f"{folder} is of another format than {FORMAT}: make it again with {command}")
-    hashes = {name: own["sha256"] for name, own in manifest["files"].items()}
+    hashes = {name: file["sha256"] for name, file in manifest["files"].items()}
     whole = {name for name in hashes if (folder / name).is_file() and remembered_sha256(folder / name) == hashes[name]}
     if wrong := [name for name in hashes if name not in whole]:
         raise UserError(f"{folder} is damaged ({', '.join(wrong)}): make it again with {command}")

@@ -20,6 +20,7 @@ from rag_mt.text.words import token_words
 from retrievers.ccpr.model import ENCODER
 from retrievers.encoders.encoder import TransformerEncoder
 from retrievers.encoders.families import family_of
+from retrievers.units.unit import rows_by_text
 from retrievers.xpr.examples import Numbers, Rows, Side
 
 HEAD = "head.safetensors"
@@ -143,11 +144,8 @@ class XprEncoder(TransformerEncoder):
         span without tokens (beyond `max_tokens`) has zeros.
         """
         means = np.zeros((len(spans), self.hidden), dtype=np.float32)
-        order = np.argsort(spans[:, 0], kind="stable")
-        bounds = np.searchsorted(spans[order, 0], np.arange(len(texts) + 1))
-        with_spans = np.flatnonzero(np.diff(bounds)).tolist()
-        for number, text in zip(with_spans, self.states([texts[n] for n in with_spans], layer), strict=True):
-            rows = order[bounds[number] : bounds[number + 1]]
+        by_text = {number: rows for number, rows in enumerate(rows_by_text(spans, len(texts))) if len(rows)}
+        for rows, text in zip(by_text.values(), self.states([texts[n] for n in by_text], layer), strict=True):
             tokens = token_words(text.offsets, spans[rows, 1:])
             seen = tokens[:, 0] >= 0
             first, last = tokens[seen, 0], tokens[seen, 1]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder, Floats, Kind, Unit
 from rag_mt.text.words import surface, word_spans
-from retrievers.units.unit import MAX_WORDS, ngrams
+from retrievers.units.unit import MAX_WORDS, lettered, ngrams, unit_settings
 from retrievers.xpr.examples import Rows, Side, sentence_table
 from retrievers.xpr.model import SENTENCES, XprEncoder
 
@@ -51,16 +51,8 @@ class XprUnits:
             )
         self.encoder, self.max_words = encoder, max_words
         self.dimension = encoder.settings.hidden
-        self.settings: Mapping[str, Any] = {
-            "units": "xpr",
-            "encoder": encoder.id,
-            "fingerprint": encoder.fingerprint,
-            "layer": encoder.settings.layer,
-            "max_words": max_words,
-            "frequent_share": FREQUENT_SHARE,
-            "sentences": SENTENCES,
-            "pooled": POOLED,
-        }
+        limits = {"max_words": max_words, "frequent_share": FREQUENT_SHARE, "sentences": SENTENCES, "pooled": POOLED}
+        self.settings: Mapping[str, Any] = unit_settings("xpr", encoder, layer=encoder.settings.layer, **limits)
 
     def units(self, texts: Sequence[str], kind: Kind) -> tuple[Floats, Rows]:
         """Vectors of length 1 (units, hidden) and int32 (units, 3) text number, start, end, ordered by all three."""
@@ -86,10 +78,10 @@ class XprUnits:
         spans = [word_spans(text) for text in texts]
         words = np.concatenate([np.zeros((0, 3), np.int32), *(np.insert(s, 0, n, axis=1) for n, s in enumerate(spans))])
         casefolded = [texts[n][a:b].casefold() for n, a, b in words.tolist()]
-        lettered = np.array([any(map(str.isalpha, word)) for word in casefolded], dtype=bool)
+        has_letter = np.concatenate([np.zeros(0, bool), *map(lettered, texts, spans)])
         counts = Counter(casefolded)
         least = max(FREQUENT_LEAST, FREQUENT_SHARE * len(texts))
         frequent = np.array([counts[word] > least for word in casefolded], dtype=bool)
-        first, last = ngrams(words[:, 0], lettered, self.max_words)
+        first, last = ngrams(words[:, 0], has_letter, self.max_words)
         runs = np.stack([words[first, 0], words[first, 1], words[last, 2]], axis=1).astype(np.int32)
         return runs, frequent[first] | frequent[last]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from prompts.builder import PromptBuilder, chosen_hints
+from prompts.builder import PromptBuilder
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, Hint, Hit, Prompt, Sentence, Span, Unit
 
@@ -78,7 +78,7 @@ def test_hints_stand_in_source_order_without_duplicates_and_overlaps() -> None:
 
 
 def test_the_weakest_hints_go_first(monkeypatch) -> None:
-    monkeypatch.setattr(chosen_hints, "__defaults__", (2,))
+    monkeypatch.setattr("prompts.builder.MAX_HINTS", 2)
     prompt = PromptBuilder("de", "en", "chat").build(SOURCE, HINTS)
     assert [h.phrase for h in prompt.hints] == ["German Bundestag", "the new budget"]
     assert prompt.notes == ("hints left out: 1 beyond the limit of 2",)
