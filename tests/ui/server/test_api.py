@@ -304,6 +304,7 @@ def test_a_named_source_language_needs_no_other_thread(api: Any) -> None:
         ({"file": ("a.pdf", b"%PDF-1.7")}, {"source": "de", "target": "en"}, 400, "a.pdf looks like a PDF"),
         ({"file": ("a.txt", b"x")}, {"source": "de"}, 400, "missing target"),
         ({"other": (None, b"x")}, {"source": "de", "target": "en"}, 400, "missing file"),
+        ({"file": (None, b"Das Haus.")}, {"source": "de", "target": "en"}, 400, "missing file"),
         ({"file": ("a.txt", b"x" * 2_000_001)}, {"source": "de", "target": "en"}, 413, "at most 2000000"),
         ({"file": ("a.txt", b"x" * 2_100_000)}, {"source": "de", "target": "en"}, 413, "no more are allowed"),
     ],
