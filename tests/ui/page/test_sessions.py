@@ -112,9 +112,9 @@ def test_closing_an_unknown_page_does_nothing() -> None:
 def entry(text: str, translation: str, source: str = "de", target: str = "en") -> Entry:
     hit = Hit(Sentence("the council", target, Origin("a.txt", 3)), Span(4, 11), 0.9)
     hints = (Hint(Span(0, min(3, len(text))), hit),)
-    made = Translation(Sentence(text, source), translation, hints, "prompt", (True,))
+    sentence = Translation(Sentence(text, source), translation, hints, "prompt", (True,))
     when = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
-    return Entry(when, source, target, text, TranslatedText(translation, (made,)), "ccpr")
+    return Entry(when, source, target, text, TranslatedText(translation, (sentence,)), "ccpr")
 
 
 ENTRIES = [entry("Rat & <b>", "council & <b>"), entry("=1+1\x0b\nzwei", "مرحبا", "en", "ar")]
@@ -161,8 +161,8 @@ def test_jsonl_has_the_hints_and_where_they_came_from() -> None:
 
 
 def test_csv_opens_in_spreadsheets_without_computing_anything() -> None:
-    made = export(ENTRIES, "csv")
-    assert made.startswith("\ufeff")
-    rows = list(csv.DictReader(io.StringIO(made[1:], newline="")))
+    text = export(ENTRIES, "csv")
+    assert text.startswith("\ufeff")
+    rows = list(csv.DictReader(io.StringIO(text[1:], newline="")))
     assert [row["source"] for row in rows] == ["Rat & <b>", "'=1+1\x0b\nzwei"]
     assert rows[0]["used"] == "1"

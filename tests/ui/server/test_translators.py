@@ -22,8 +22,8 @@ def test_what_many_ask_for_at_once_is_loaded_once_and_in_turn(opener: Any) -> No
     translators = Translators(opener)
     choices = [Choice(code, "en", "phrases") for code in ("de", "cs", "fi")]
     with ThreadPoolExecutor(12) as pool:
-        made = list(pool.map(lambda n: translators.load(choices[n % 3]).result(5), range(24)))
-    assert len({id(translator) for translator in made}) == 3
+        loaded = list(pool.map(lambda n: translators.load(choices[n % 3]).result(5), range(24)))
+    assert len({id(translator) for translator in loaded}) == 3
     assert sorted(c.source for c in opener.opened) == ["cs", "de", "fi"]
     assert opener.most_at_once == 1
     assert {one.state for one in translators.states()} == {"ready"}
