@@ -70,7 +70,7 @@ MODELS = (f"untrained:{DEFAULT_ENCODER}", DEFAULT_PHRASE_MODEL)
 SAMPLE_QUERIES = 200
 FEW_DISTRACTORS = 1_000_000
 PHRASE_OPTIONS = ("pairs", "index", "distractors", "model", "layers", "queries", "dev_report")
-"""Those that the suite xpr does not read; the other suites do not read `eval.xpr.OPTIONS`."""
+"""Those that the suite xpr does not read; the other suites do not read `XPR_OPTIONS`."""
 
 PAPER = (
     ("XLM-R", 1.5, 0.0, 4.0, 1.8),

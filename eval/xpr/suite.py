@@ -59,8 +59,7 @@ class Task:
     `candidates[s]`, of which the first `asked[s]` are the phrases of the pairs themselves.
 
     `answers[s][n]` are the phrases of side s that translate pair n. `concepts` (n,) are what the English phrases are
-    about, in all sets alike (`eval.data.phrase_pairs.concept`); `several` (n,) says which pairs have a phrase of
-    several words.
+    about, in all sets alike (`concept`); `several` (n,) says which pairs have a phrase of several words.
     """
 
     name: str

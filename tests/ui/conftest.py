@@ -77,7 +77,7 @@ class RuleLLM:
         """All answers of some prompts, which are numbered from `first`."""
         self.calls.append(len(prompts))
         words = [self._answer(prompt) for prompt in prompts]
-        made = [""] * len(prompts)
+        answers = [""] * len(prompts)
         going = [n for n in range(len(prompts)) if queue.progress(first + n, "")]
         ended = [False] * len(prompts)
         for step in range(max_new_tokens):
@@ -88,14 +88,14 @@ class RuleLLM:
             self.rounds += 1
             left = []
             for n in going:
-                made[n] += words[n][step] if step < len(words[n]) else ""
+                answers[n] += words[n][step] if step < len(words[n]) else ""
                 ended[n] = step + 1 >= len(words[n])
-                wanted = queue.progress(first + n, made[n])
+                wanted = queue.progress(first + n, answers[n])
                 if wanted and not ended[n]:
                     left.append(n)
             going = left
             yield
-        for n, text in enumerate(made):
+        for n, text in enumerate(answers):
             queue.finish(first + n, Completion(text, len(text.split()), ended[n]))
 
     def _answer(self, prompt: Prompt) -> list[str]:

@@ -163,6 +163,7 @@ async def _form(request: Request, kind: type[Body]) -> AsyncIterator[tuple[Body,
         texts = {name: value for name, value in form.multi_items() if isinstance(value, str) and value}
         owner = owner or requests.owner_of(request, texts.get("api_key", ""))
         requests.check_unicode(*texts.values())
+        texts.pop("file", "")  # a text is no upload
         uploads = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
         names = [upload.filename or "unnamed" for upload in uploads]
         if "file" in kind.model_fields and len(uploads) > 1:

@@ -168,7 +168,8 @@ class Translators:
     def close(self, timeout: float | None = None) -> None:
         """Load nothing more; a load that runs is waited for, up to `timeout` seconds."""
         self._thread.shutdown(wait=False, cancel_futures=True)
-        wait([loading.future for loading in self.states() if loading.future], timeout)
+        futures = [loading.future for loading in self.states() if loading.future]
+        wait([future for future in futures if not future.done()], timeout)  # never for those that were cancelled
 
     def _load(self, choice: Choice) -> Translator:
         begin = time.perf_counter()

@@ -45,19 +45,19 @@ def shown() -> tuple[ShownHint, ...]:
 
 
 def test_hints_are_numbered_as_they_stand_in_the_text() -> None:
-    found = shown()
-    assert [(s.number, s.span.of(TEXT), s.used, s.off) for s in found] == [
+    hints = shown()
+    assert [(s.number, s.span.of(TEXT), s.used, s.off) for s in hints] == [
         (1, "Rat", True, False),
         (2, "Rat", None, True),
         (3, "<b>zahlt</b>", False, False),
     ]
-    assert found[1].span.start == TEXT.rindex("Rat")
+    assert hints[1].span.start == TEXT.rindex("Rat")
 
 
 def test_a_hint_that_is_shown_again_is_not_counted_twice() -> None:
     council = hint(4, 7, "council")
-    found = shown_hints(TEXT, [item(FIRST, council)], [ShownHint(1, Span(4, 7), FIRST, council)])
-    assert [s.off for s in found] == [False]
+    hints = shown_hints(TEXT, [item(FIRST, council)], [ShownHint(1, Span(4, 7), FIRST, council)])
+    assert [s.off for s in hints] == [False]
 
 
 def test_the_source_text_is_whole_escaped_and_marked() -> None:
@@ -71,9 +71,9 @@ def test_the_source_text_is_whole_escaped_and_marked() -> None:
 
 def test_of_overlapping_hints_the_first_is_marked_and_all_are_listed() -> None:
     both = [hint(0, 7, "the council"), hint(4, 12, "council meets")]
-    found = shown_hints(FIRST, [item(FIRST, *both)])
-    assert highlighted(FIRST, found, "de").count("data-hint=") == 1
-    assert hint_table(FIRST, found, "en").count("data-hint-row=") == 2
+    hints = shown_hints(FIRST, [item(FIRST, *both)])
+    assert highlighted(FIRST, hints, "de").count("data-hint=") == 1
+    assert hint_table(FIRST, hints, "en").count("data-hint-row=") == 2
 
 
 def test_an_origin_tells_phrase_context_score_file_line_and_use() -> None:

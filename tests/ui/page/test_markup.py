@@ -62,8 +62,8 @@ def test_tagged_says_language_and_direction() -> None:
 
 
 def differing(left: str, right: str) -> tuple[list[str], list[str]]:
-    found = differences(left, right)
-    return [p.text for p in found[0] if p.differs], [p.text for p in found[1] if p.differs]
+    pieces = differences(left, right)
+    return [p.text for p in pieces[0] if p.differs], [p.text for p in pieces[1] if p.differs]
 
 
 @pytest.mark.parametrize(

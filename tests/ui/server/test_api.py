@@ -213,9 +213,9 @@ def test_a_file_as_a_job(api: Any) -> None:
     answer = api.get(begun["translatedFileUrl"])
     assert 'msgstr "DAS HAUS."' in answer.text
     assert 'filename="my.en.po"' in answer.headers["content-disposition"]
-    told = api.get(f"/translate_file/{begun['id']}").json()
-    assert (told["state"], told["done"], told["total"]) == ("done", 1, 1)
-    assert told["partial"] == [["Das Haus.", "DAS HAUS."]]
+    document = api.get(f"/translate_file/{begun['id']}").json()
+    assert (document["state"], document["done"], document["total"]) == ("done", 1, 1)
+    assert document["partial"] == [["Das Haus.", "DAS HAUS."]]
     assert api.get(f"/translate_file/{begun['id']}", params={"first": 1}).json()["partial"] == []
     assert api.delete(f"/translate_file/{begun['id']}").status_code == 204
     assert api.get(f"/translate_file/{begun['id']}").status_code == 404
@@ -229,9 +229,9 @@ def test_a_file_that_gave_way_to_another_is_missing(run_server: Any) -> None:
     with httpx.Client(base_url=running.url, timeout=20) as api:
         data = {"source": "de", "target": "en"}
         begun = api.post("/translate_file", files={"file": ("a.txt", "Das Haus.")}, data=data).json()
-        found = running.service.documents.get(ANONYMOUS, begun["id"])
-        assert found.wait(10)
-        found.result.unlink()  # as it is with a download that waits while the file gives way
+        document = running.service.documents.get(ANONYMOUS, begun["id"])
+        assert document.wait(10)
+        document.result.unlink()  # as it is with a download that waits while the file gives way
         answer = api.get(begun["translatedFileUrl"])
         assert (answer.status_code, "deleted" in answer.json()["error"]) == (404, True)
 
@@ -241,11 +241,11 @@ def test_a_job_is_cancelled(run_server: Any, slow: Callable[[float], Any]) -> No
     with httpx.Client(base_url=running.url, timeout=20) as api:
         lines = "".join(f"Zeile {n} von vielen Zeilen.\n" for n in range(300))
         begun = api.post("/translate_file", files={"file": ("a.txt", lines)}, data={"source": "de", "target": "en"})
-        place = f"/translate_file/{begun.json()['id']}"
-        until(lambda: api.get(place).json()["done"] > 0)
+        address = f"/translate_file/{begun.json()['id']}"
+        until(lambda: api.get(address).json()["done"] > 0)
         waited = api.get(begun.json()["translatedFileUrl"], params={"wait": 0})
         assert (waited.status_code, "running" in waited.json()["error"]) == (409, True)
-        assert api.delete(place).status_code == 204
+        assert api.delete(address).status_code == 204
         rounds = running.opener.llm.rounds
         time.sleep(0.3)
         assert running.opener.llm.rounds <= rounds + 1
@@ -263,11 +263,11 @@ def test_deleting_what_runs_waits_for_nothing(api: Any, monkeypatch: pytest.Monk
     form = {"language": "en", "retriever": "sentence"}
     begun = [api.post("/index", files={"files": (f"{n}.txt", "The dog.")}, data=form).json()["id"] for n in range(2)]
     until(lambda: api.get(f"/index/{begun[0]}").json()["state"] == "running")
-    asked = {"q": "Das Haus.", "source": "de", "target": "en"}
+    body = {"q": "Das Haus.", "source": "de", "target": "en"}
     with ThreadPoolExecutor(20) as pool:  # more than the server has threads
         deleted = [pool.submit(api.delete, f"/index/{begun[0]}") for _ in range(20)]
         assert sorted({answer.result().status_code for answer in deleted}) == [204, 404]
-    assert api.post("/translate", json=asked).json() == {"translatedText": "DAS HAUS."}
+    assert api.post("/translate", json=body).json() == {"translatedText": "DAS HAUS."}
     assert api.get(f"/index/{begun[0]}").status_code == 404
     assert api.delete(f"/index/{begun[1]}").status_code == 204
     assert api.get("/index").json() == []
@@ -278,9 +278,9 @@ def test_deleting_what_runs_waits_for_nothing(api: Any, monkeypatch: pytest.Monk
 
 
 def test_a_named_source_language_needs_no_other_thread(api: Any) -> None:
-    asked = {"q": "Das Haus.", "source": "de", "target": "en"}
+    body = {"q": "Das Haus.", "source": "de", "target": "en"}
     held, threads = threading.Event(), []
-    api.post("/translate", json=asked)
+    api.post("/translate", json=body)
 
     def hold() -> None:
         threads.append(1)
@@ -292,7 +292,7 @@ def test_a_named_source_language_needs_no_other_thread(api: Any) -> None:
     with ThreadPoolExecutor(40) as pool:
         waiting = [pool.submit(api.post, "/detect", data={"q": "Guten Tag"}) for _ in range(40)]
         until(lambda: len(threads) >= min(32, (os.cpu_count() or 1) + 4))  # all threads of the server are taken
-        assert api.post("/translate", json=asked).json() == {"translatedText": "DAS HAUS."}
+        assert api.post("/translate", json=body).json() == {"translatedText": "DAS HAUS."}
         held.set()
         assert {answer.result().status_code for answer in waiting} == {200}
 
@@ -304,6 +304,7 @@ def test_a_named_source_language_needs_no_other_thread(api: Any) -> None:
         ({"file": ("a.pdf", b"%PDF-1.7")}, {"source": "de", "target": "en"}, 400, "a.pdf looks like a PDF"),
         ({"file": ("a.txt", b"x")}, {"source": "de"}, 400, "missing target"),
         ({"other": (None, b"x")}, {"source": "de", "target": "en"}, 400, "missing file"),
+        ({"file": (None, b"Das Haus.")}, {"source": "de", "target": "en"}, 400, "missing file"),
         ({"file": ("a.txt", b"x" * 2_000_001)}, {"source": "de", "target": "en"}, 413, "at most 2000000"),
         ({"file": ("a.txt", b"x" * 2_100_000)}, {"source": "de", "target": "en"}, 413, "no more are allowed"),
     ],
@@ -322,15 +323,15 @@ def test_an_own_index(api: Any) -> None:
         data={"language": "en", "retriever": "sentence"},
     )
     assert begun.status_code == 202
-    place = f"/index/{begun.json()['id']}"
-    until(lambda: api.get(place).json()["state"] == "done")
-    assert api.get(place).json()["done"] == 3
-    assert api.patch(place, json={"name": "Häuser"}).json()["name"] == "Häuser"
+    address = f"/index/{begun.json()['id']}"
+    until(lambda: api.get(address).json()["state"] == "done")
+    assert api.get(address).json()["done"] == 3
+    assert api.patch(address, json={"name": "Häuser"}).json()["name"] == "Häuser"
     assert [own["name"] for own in api.get("/index").json()] == ["Häuser"]
     body = {"q": "The dog sleeps.", "source": "de", "target": "en", "hints": True, "index": begun.json()["id"]}
     (hint, *_) = api.post("/translate", json=body).json()["hints"]
     assert (hint["file"], hint["line"], hint["phrase"]) == ("houses.txt", 2, "The dog sleeps.")
-    assert api.delete(place).status_code == 204
+    assert api.delete(address).status_code == 204
     assert api.post("/translate", json=body).status_code == 404
     assert api.get("/index").json() == []
 
@@ -350,8 +351,8 @@ def test_the_language_model_and_adapter_may_be_chosen(run_server: Any) -> None:
         fields = described["application/json"]["schema"]["properties"]
         assert fields["llm"]["enum"] == ["", "first", "second"]
         assert fields["adapter"]["enum"] == ["", "mine", "auto", "none"]
-    made = [(choice.llm, choice.adapter) for choice in running.opener.opened]
-    assert made == [
+    models = [(choice.llm, choice.adapter) for choice in running.opener.opened]
+    assert models == [
         ("first", "mine"),  # the default adapter is made for the default model
         ("first", "none"),
         ("second", "auto"),
@@ -414,8 +415,8 @@ def test_fifty_clients_at_once(run_server: Any, slow: Callable[[float], Any]) ->
             body = {"q": f"Satz Nummer {n} ist da.", "source": "de", "target": "en"}
             return str(api.post("/translate", json=body).json()["translatedText"])
 
-        made = list(pool.map(ask, range(150)))
-    assert made == [f"SATZ NUMMER {n} IST DA." for n in range(150)]
+        answers = list(pool.map(ask, range(150)))
+    assert answers == [f"SATZ NUMMER {n} IST DA." for n in range(150)]
     assert max(running.opener.llm.calls) > 4
     assert sum(running.opener.llm.calls) == 150
 
@@ -482,9 +483,9 @@ def test_hanging_up_before_the_body_has_come_is_no_fault(
         head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\nContent-Length: 1000\r\n\r\n"
         line.sendall(head.encode() + sent)
     until(lambda: f'path="{path}"' in httpx.get(f"{running.url}/metrics").text)
-    told = httpx.get(f"{running.url}/metrics").text
-    assert f'rag_mt_requests_total{{method="POST",path="{path}",status="499"}} 1.0' in told
-    assert 'status="500"' not in told
+    metrics = httpx.get(f"{running.url}/metrics").text
+    assert f'rag_mt_requests_total{{method="POST",path="{path}",status="499"}} 1.0' in metrics
+    assert 'status="500"' not in metrics
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
@@ -520,9 +521,9 @@ def test_a_connection_lives_on_after_an_answer(run_server: Any) -> None:
 def test_methods_that_clients_make_up_are_not_counted_by_name(api: Any) -> None:
     for method in ("FROBNICATE", "PUT"):
         assert api.request(method, "/translate").status_code == 405
-    told = api.get("/metrics").text
-    assert "FROBNICATE" not in told
-    assert 'rag_mt_requests_total{method="PUT",path="/translate",status="405"} 1.0' in told
+    metrics = api.get("/metrics").text
+    assert "FROBNICATE" not in metrics
+    assert 'rag_mt_requests_total{method="PUT",path="/translate",status="405"} 1.0' in metrics
 
 
 @pytest.mark.parametrize(

@@ -235,9 +235,9 @@ def test_documents_outlive_the_server(make_service: Any, start: Any, slow: Any, 
     first.close(0.1)
     second = make_service(opener, folder=folder)
     assert [own.id for own in second.documents.of("ann")] == [done.id, running.id]
-    found = second.documents.get("ann", done.id)
-    assert (found.state, found.progress, found.notes, found.output_name) == ("done", (2, 2), done.notes, "done.en.txt")
-    assert found.result.read_text() == "EIN SATZ.\n123 \n"
+    later = second.documents.get("ann", done.id)
+    assert (later.state, later.progress, later.notes, later.output_name) == ("done", (2, 2), done.notes, "done.en.txt")
+    assert later.result.read_text() == "EIN SATZ.\n123 \n"
     lost = second.documents.get("ann", running.id)
     assert (lost.state, lost.error) == (
         "failed",

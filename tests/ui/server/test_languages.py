@@ -47,8 +47,8 @@ def detector() -> Detector:
 def test_the_examples_are_in_their_language(detector: Detector, code: str) -> None:
     lines = [line for path in sorted(EXAMPLES.glob(f"*.{code}.txt")) for line in path.read_text("utf-8").splitlines()]
     lines = [line for line in lines if len(line) > 40]
-    found = [detector.best(line) for line in lines]
-    assert sum(best is not None and best.code == code for best in found) >= 0.95 * len(lines)
+    detected = [detector.best(line) for line in lines]
+    assert sum(best is not None and best.code == code for best in detected) >= 0.95 * len(lines)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "123", "?!", "你好", "\x00", "\U0001f600"])
@@ -57,10 +57,10 @@ def test_what_says_nothing(detector: Detector, text: str) -> None:
 
 
 def test_confidences_are_ordered(detector: Detector) -> None:
-    found = detector.detect("Hyvää huomenta")
-    assert found[0].code == "fi"
-    assert [d.confidence for d in found] == sorted((d.confidence for d in found), reverse=True)
-    assert all(0 < d.confidence <= 1 for d in found)
+    detected = detector.detect("Hyvää huomenta")
+    assert detected[0].code == "fi"
+    assert [d.confidence for d in detected] == sorted((d.confidence for d in detected), reverse=True)
+    assert all(0 < d.confidence <= 1 for d in detected)
 
 
 def test_languages_that_are_not_known_are_left_out() -> None:

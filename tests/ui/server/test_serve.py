@@ -79,9 +79,9 @@ def test_mistakes_are_one_sentence(
     arguments: list[str], said: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["serve", "--data", str(tmp_path), *arguments]) == 2
-    told = capfd.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
+    stderr = capfd.readouterr().err
+    assert said in stderr
+    assert stderr.count("\n") == 1
     assert not list(tmp_path.rglob("*"))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,8 +22,8 @@ def test_what_many_ask_for_at_once_is_loaded_once_and_in_turn(opener: Any) -> No
     translators = Translators(opener)
     choices = [Choice(code, "en", "phrases") for code in ("de", "cs", "fi")]
     with ThreadPoolExecutor(12) as pool:
-        made = list(pool.map(lambda n: translators.load(choices[n % 3]).result(5), range(24)))
-    assert len({id(translator) for translator in made}) == 3
+        loaded = list(pool.map(lambda n: translators.load(choices[n % 3]).result(5), range(24)))
+    assert len({id(translator) for translator in loaded}) == 3
     assert sorted(c.source for c in opener.opened) == ["cs", "de", "fi"]
     assert opener.most_at_once == 1
     assert {one.state for one in translators.states()} == {"ready"}
@@ -105,3 +107,14 @@ def test_failures_are_not_remembered_for_ever() -> None:
         assert translators.load(Choice("de", "en", index=str(n))).exception(10)
     assert [one.choice.index for one in translators.states()] == ["2", "3", "4"]
     translators.close()
+
+
+def test_closing_waits_for_the_load_that_runs_and_for_no_other(opener: Any) -> None:
+    goes_on = threading.Event()
+    translators = Translators(lambda choice: goes_on.wait(20) and opener(choice))
+    first, second = [translators.load(Choice(code, "en", "phrases")) for code in ("de", "cs")]
+    threading.Timer(0.2, goes_on.set).start()
+    begin = time.monotonic()
+    translators.close(20)
+    assert time.monotonic() - begin < 10
+    assert first.done() and second.cancelled()

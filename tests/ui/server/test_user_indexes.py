@@ -69,8 +69,8 @@ def test_its_hints_are_shown_with_the_file_as_its_user_named_it(make_service: An
     service = make_service()
     index = built(service, "ann", "Houses", upload("../../<b>häuser</b>.txt"))
     choice = service.choice("ann", "de", "en", index=index.id)
-    made = service.engine.submit(Order(choice, "The old house stands on the hill.")).result(10)
-    (hint,) = made.sentences[0].hints[:1]
+    translated = service.engine.submit(Order(choice, "The old house stands on the hill.")).result(10)
+    (hint,) = translated.sentences[0].hints[:1]
     assert hint.phrase == "The old house stands on the hill."
     assert str(hint.hit.sentence.source) == "b>.txt:1"  # the last part of the path, in which `</b>` has a slash
     assert choice.retriever == "sentence"
