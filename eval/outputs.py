@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import write_whole
+from rag_mt.base.files import write_whole
 
 
 def check_outputs(names: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rag_mt.base.console import OK, Parser, run
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import whole_file
+from rag_mt.base.files import whole_file
 from rag_mt.base.types import Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.formats.parallel import letters_and_digits

@@ -17,9 +17,8 @@ import numpy as np
 
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import alone_in, cache_dir, settings_hash, sync
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.paths import alone_in, cache_dir, sync
 from rag_mt.base.types import Encoder, Origin, Sentence
 from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.retriever import CcprUnits

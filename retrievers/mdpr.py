@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 
 from rag_mt.base.defaults import DEFAULT_PASSAGE_MODEL
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Floats, Kind, TokenStates
 from rag_mt.models.trained import ModelSettings
-from retrievers.encoders.encoder import TransformerEncoder, open_encoder
-from retrievers.encoders.families import Family, Pooling, family_of
+from retrievers.encoders.encoder import Family, Pooling, TransformerEncoder, family_of, open_encoder
 
 
 @dataclass(frozen=True)

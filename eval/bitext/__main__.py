@@ -35,9 +35,8 @@ from rag_mt import __version__
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import cache_dir, settings_hash
 from rag_mt.base.languages import WMT16
-from rag_mt.base.paths import cache_dir
 from rag_mt.base.settings import shown_path
 from rag_mt.formats.reading import input_stamp
 from retrievers.mdpr import is_passage_model

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from eval.data.suites import sample_lines
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import whole_file
 from rag_mt.base.languages import WMT16
-from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.formats.parallel import Corpus, letters_and_digits, read_corpus, training_file

@@ -24,8 +24,7 @@ from eval.metrics.comet import FACTS, Triple, read_scores
 from eval.translation.records import RECORDS, command_line, finished_runs, note_command, read_records
 from rag_mt.base.console import OK, Parser, note, positive, run
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
-from rag_mt.base.paths import write_whole
+from rag_mt.base.files import read_json, write_whole
 
 VARIABLE = "RAG_MT_COMET"
 FOLDER = Path(__file__).parents[2] / ".venv-comet"

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import write_whole
 from rag_mt.base.languages import WMT16
-from rag_mt.base.paths import write_whole
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.parallel import excluded_texts, letters_and_digits, read_corpus, training_file
 from rag_mt.text.words import word_spans

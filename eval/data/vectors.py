@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rag_mt.base.console import progress
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Encoder, Floats, Kind, Unit
 from retrievers.index.search import Index
 

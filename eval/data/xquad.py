@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
+from rag_mt.base.files import read_json
 
 Part = Literal["train", "dev", "test"]
 LANGUAGES = ("en", "de", "ru", "ro", "tr")

@@ -34,8 +34,8 @@ from eval.report.blocks import markdown_table
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run, share
 from rag_mt.base.defaults import DEFAULT_PHRASE_MODEL
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import write_whole
 from rag_mt.base.languages import WMT16, base_code
-from rag_mt.base.paths import write_whole
 from retrievers.ccpr.confidence import CHANCE, FEATURES, Confidence, fit_confidence
 from retrievers.ccpr.model import open_phrase_encoder
 from retrievers.ccpr.retriever import Answers, CcprUnits

@@ -17,7 +17,7 @@ import torch
 from eval.metrics.formulas import Rows
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import folder_fingerprint
+from rag_mt.base.files import folder_fingerprint
 from rag_mt.base.languages import base_code
 from rag_mt.models.loading import FINGERPRINTED, quiet_loading, resolve_model
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from eval.metrics.formulas import Rows
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256, read_json, settings_hash
+from rag_mt.base.files import file_sha256, read_json, settings_hash
 
 Triple = tuple[str, str, str]
 """Source, translation and reference: a score belongs to its three texts, whatever the order of a file."""

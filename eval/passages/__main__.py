@@ -56,9 +56,8 @@ from rag_mt import __version__
 from rag_mt.base.console import OK, Parser, add_model_options, note, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256, settings_hash
+from rag_mt.base.files import cache_dir, file_sha256, settings_hash
 from rag_mt.base.languages import language
-from rag_mt.base.paths import cache_dir
 from rag_mt.base.types import Encoder
 from rag_mt.formats.reading import input_stamp
 from retrievers.bm25 import K1, B, Bm25Settings

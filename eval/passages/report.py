@@ -17,7 +17,7 @@ from eval.report.blocks import markdown_table
 from eval.report.tables import PAPERS
 from eval.significance import LEVEL, TRIALS, Comparison, compare, holm
 from rag_mt import __version__
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 
 SAME, CROSS, ALONE, ALL = "same language", "cross-language", "one other language alone", "all languages"
 KINDS = (SAME, CROSS, ALONE)

@@ -20,9 +20,8 @@ from eval.data.suites import sample_lines
 from eval.data.xquad import LANGUAGES, Part, read_xquad
 from rag_mt.base.console import note, progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json, settings_hash
+from rag_mt.base.files import read_json, settings_hash, whole_file, write_whole
 from rag_mt.base.languages import language
-from rag_mt.base.paths import whole_file, write_whole
 from rag_mt.base.types import Skips
 from rag_mt.formats.document_runs import document_runs, passages
 from rag_mt.formats.opening import read_lines

@@ -58,7 +58,7 @@ from rag_mt import __version__
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PHRASE_MODEL
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json, settings_hash
+from rag_mt.base.files import read_json, settings_hash
 from rag_mt.base.languages import WMT16
 from rag_mt.formats.parallel import letters_and_digits
 from retrievers.encoders.alignment import EncoderAligner

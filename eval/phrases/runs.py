@@ -21,7 +21,7 @@ from eval.phrases.search import TopSurfaces
 from eval.significance import Comparison, compare
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from rag_mt.base.languages import base_code
 from rag_mt.base.types import Floats, Kind
 from rag_mt.formats.parallel import letters_and_digits

@@ -24,7 +24,7 @@ from eval.metrics.bertscore import BATCH, open_scorer
 from rag_mt.base.console import OK, Parser, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import write_whole
+from rag_mt.base.files import write_whole
 from rag_mt.base.types import Skips
 from rag_mt.formats.opening import read_lines
 

@@ -24,7 +24,7 @@ from eval.significance import RESAMPLES, SEED, TRIALS
 from eval.translation.records import command_line
 from rag_mt.base.console import OK, Parser, note, positive, run
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import write_whole
+from rag_mt.base.files import write_whole
 
 SHOWN = 3
 """Examples of each kind from the sample corpus."""

@@ -25,7 +25,7 @@ from eval.translation.records import (
     scored,
 )
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
+from rag_mt.base.files import read_json
 from rag_mt.base.languages import WMT16, direction_group
 
 BASELINE = "plain"

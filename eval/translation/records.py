@@ -24,8 +24,7 @@ import numpy as np
 
 from eval.metrics.formulas import FORMULAS, Rows
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
-from rag_mt.base.paths import alone_in, whole_file, write_whole
+from rag_mt.base.files import alone_in, read_json, whole_file, write_whole
 from rag_mt.base.settings import shown_path
 from rag_mt.base.types import Completion, Metric, Origin, Sentence, Translation
 from rag_mt.translation.journal import pack, unpack

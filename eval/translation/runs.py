@@ -35,12 +35,10 @@ from eval.translation.records import (
     write_records,
 )
 from eval.translation.translators import Models, Run, open_translator
-from prompts.builder import FORMAT
-from prompts.templates import templates_hash
+from prompts.builder import FORMAT, templates_hash
 from rag_mt import __version__
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json, settings_hash
-from rag_mt.base.paths import write_whole
+from rag_mt.base.files import read_json, settings_hash, write_whole
 from rag_mt.base.types import Completion, LanguageModel, Origin, Prompt, Sentence
 from rag_mt.llm.routed import answering
 from rag_mt.llm.transformers_llm import ALGORITHM

@@ -33,7 +33,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from prompts.builder import WRAPPERS
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_toml
+from rag_mt.base.files import read_toml
 from rag_mt.base.languages import direction_group
 from rag_mt.models.adapters import checked_adapter
 from rag_mt.models.loading import DTYPES, Quantization

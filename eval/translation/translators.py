@@ -17,7 +17,7 @@ import numpy as np
 from eval.data.phrase_pairs import Frequent, all_phrase_pairs
 from eval.data.suites import Part, Suite
 from eval.translation.systems import System
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Hint, Hit, LanguageModel, Origin, Retriever, Sentence, Span, Unit
 from rag_mt.llm import open_llm
 from rag_mt.translation.translator import Translator

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from eval.significance import SEED
 from eval.xpr.mapping import SelfLearning, centre, normalised, procrustes, self_learned, unit
 from rag_mt.base.errors import DamagedFileError, UserError
-from rag_mt.base.fingerprints import remembered_sha256, settings_hash
-from rag_mt.base.paths import whole_file
+from rag_mt.base.files import remembered_sha256, settings_hash, whole_file
 from rag_mt.base.types import Floats, Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.text.words import word_texts

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from eval.xpr.baselines import Maps, States, Words
 from eval.xpr.suite import Plan, Row, Sets, System
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import folder_fingerprint, read_json, remembered_sha256, settings_hash
+from rag_mt.base.files import folder_fingerprint, read_json, remembered_sha256, settings_hash
 from rag_mt.base.types import Floats
 from rag_mt.models.adapters import TRAINING, adapter_fingerprint
 from rag_mt.models.adapters import WEIGHTS as ADAPTER

@@ -26,7 +26,7 @@ from eval.xpr.suite import PARTS, SETTINGS, Row, Sets, compared, score
 from rag_mt import __version__
 from rag_mt.base.console import OK, note, positive
 from rag_mt.base.defaults import DEFAULT_ENCODER
-from rag_mt.base.paths import whole_file, write_whole
+from rag_mt.base.files import whole_file, write_whole
 from rag_mt.base.settings import shown_path
 
 log = logging.getLogger("rag_mt")

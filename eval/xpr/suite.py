@@ -27,9 +27,8 @@ from eval.metrics.formulas import mean_rows
 from eval.significance import SEED, Comparison, Interval, compare, interval
 from eval.xpr.mapping import unit
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json, settings_hash
+from rag_mt.base.files import read_json, settings_hash, write_whole
 from rag_mt.base.languages import WMT16
-from rag_mt.base.paths import write_whole
 from rag_mt.base.types import Floats
 from rag_mt.text.words import word_spans
 from retrievers.xpr.examples import MANIFEST, ExampleSet, Rows, Split, open_examples

@@ -21,7 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from finetune.training.sampling import weighted_order
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
+from rag_mt.base.files import read_json
 from rag_mt.text.words import surface
 from retrievers.ccpr.model import Tokenised, tokenise
 from retrievers.encoders.encoder import padded

@@ -38,9 +38,8 @@ from eval.data.phrase_sets import counted
 from rag_mt.base.console import OK, Parser, add_model_options, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json, remembered_sha256
+from rag_mt.base.files import alone_in, read_json, remembered_sha256, whole_file, write_whole
 from rag_mt.base.languages import language
-from rag_mt.base.paths import alone_in, whole_file, write_whole
 from rag_mt.base.types import Skips
 from rag_mt.formats.parallel import (
     Corpus,

@@ -38,8 +38,7 @@ from rag_mt import __version__
 from rag_mt.base.console import OK, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256, read_json, settings_hash
-from rag_mt.base.paths import write_whole
+from rag_mt.base.files import file_sha256, read_json, settings_hash, write_whole
 from rag_mt.base.types import Skips
 from rag_mt.text.answers import takes_up
 from rag_mt.translation.journal import Journal

@@ -19,8 +19,7 @@ from finetune.held_out import held_out
 from finetune.lora.config import DataConfig
 from finetune.training.sampling import weighted_order
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256, read_json
-from rag_mt.base.paths import whole_file
+from rag_mt.base.files import file_sha256, read_json, whole_file
 from rag_mt.base.types import NOWHERE, Hint, Hit, Origin, Sentence, Skips, Span, Unit
 from rag_mt.formats.parallel import letters_and_digits, read_corpus, training_file
 from rag_mt.text.words import word_spans

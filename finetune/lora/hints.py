@@ -15,7 +15,7 @@ from finetune.lora.examples import Example, Pair
 from finetune.lora.references import nearly_equal_sentences, right_hints
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Hint, Translation, Unit
 from rag_mt.translation.journal import Journal

@@ -24,8 +24,7 @@ from torch.nn.functional import cross_entropy
 from finetune.lora.config import Config, ModelConfig
 from finetune.training.encoder import fits_adapter, save_adapter, started_from, with_adapter
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256, read_json
-from rag_mt.base.paths import whole_folder
+from rag_mt.base.files import file_sha256, read_json, whole_folder
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.adapters import CONFIG, WEIGHTS, checked_adapter
 from rag_mt.models.loading import LoadedLLM, choose_device, choose_dtype, load_llm

@@ -23,7 +23,7 @@ from prompts.builder import PromptBuilder
 from prompts.safety import Guard, one_line
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Prompt
 from rag_mt.llm.prompt_tokens import end_of_turn
 from rag_mt.llm.transformers_llm import TransformersLLM

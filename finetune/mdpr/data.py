@@ -39,7 +39,7 @@ from finetune.mdpr.relevance import (
 from finetune.training.sampling import weighted_order
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import whole_folder
+from rag_mt.base.files import whole_folder
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.parallel import excluded_texts, letters_and_digits, read_corpus, training_file
 from rag_mt.text.splitting import split

@@ -36,7 +36,7 @@ from prompts.builder import query_prompt, question_of
 from rag_mt.base.console import OK, Parser, add_model_options, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.document_runs import Document, document_runs, passages
 from rag_mt.formats.parallel import letters_and_digits, training_file

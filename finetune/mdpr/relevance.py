@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import whole_file
+from rag_mt.base.files import whole_file
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.opening import open_bytes, read_lines
 from rag_mt.formats.reading import PREFIX, hub_rows

@@ -29,7 +29,7 @@ from finetune.mdpr.model import weights_of
 from finetune.mdpr.train import MdprTrainer
 from rag_mt.base.console import OK, PARTLY, Parser, run
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json, read_toml
+from rag_mt.base.files import read_json, read_toml
 from rag_mt.models.adapters import TRAINING
 from retrievers.mdpr import passage_model_folder
 

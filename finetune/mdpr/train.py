@@ -17,8 +17,7 @@ from finetune.mdpr.dev import dev_scores, read_dev
 from finetune.mdpr.model import Towers
 from finetune.training.trainer import Group, Trainer
 from rag_mt import __version__
-from rag_mt.base.fingerprints import read_json, settings_hash
-from rag_mt.base.paths import cache_dir, write_whole
+from rag_mt.base.files import cache_dir, read_json, settings_hash, write_whole
 
 
 class MdprTrainer(Trainer[MdprBatch[list[int]]]):

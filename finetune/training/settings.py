@@ -13,9 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, g
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import cache_dir, settings_hash
 from rag_mt.base.languages import WMT16
-from rag_mt.base.paths import cache_dir
 from rag_mt.base.settings import changes_of, read_settings, shown_changes, shown_path
 
 LEAST_TOKENS = 8

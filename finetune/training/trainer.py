@@ -26,7 +26,7 @@ from finetune.training.settings import Optimisation
 from rag_mt import __version__
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import sync, whole_file, write_whole
+from rag_mt.base.files import sync, whole_file, write_whole
 from rag_mt.models.adapters import TRAINING, seen_before
 
 log = logging.getLogger("rag_mt")

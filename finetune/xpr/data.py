@@ -35,9 +35,8 @@ from finetune.xpr.wikixpr import SETTINGS as WIKIXPR
 from finetune.xpr.wikixpr import read_wikixpr, wikixpr_files
 from rag_mt.base.console import OK, Parser, positive, progress, run
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import remembered_hashes
+from rag_mt.base.files import remembered_hashes, write_whole
 from rag_mt.base.languages import WMT16, language
-from rag_mt.base.paths import write_whole
 from rag_mt.base.types import Origin, Sentence, Skips
 from rag_mt.formats.opening import read_lines
 from rag_mt.formats.parallel import Corpus, excluded_texts, read_corpus, training_file

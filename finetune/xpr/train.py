@@ -18,7 +18,7 @@ from finetune.training.gradients import Features, Loss, cached_backward
 from finetune.training.trainer import Group, Trainer
 from finetune.xpr.batches import Chunk, Collator, XprBatch, XprPool
 from finetune.xpr.config import Config
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from retrievers.xpr.model import XprHead, XprSettings
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from finetune.xpr.build import statistics
 from finetune.xpr.sentences import window
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import remembered_hashes
+from rag_mt.base.files import remembered_hashes
 from rag_mt.base.types import Origin, Sentence, Skips
 from rag_mt.formats.opening import MAX_CHARS, read_lines
 from retrievers.xpr.examples import SPLITS, ExampleSet, side_of, write_examples

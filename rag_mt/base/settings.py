@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_toml
+from rag_mt.base.files import read_toml
 
 T = TypeVar("T")
 

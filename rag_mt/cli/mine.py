@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from rag_mt.base.console import OK, PARTLY, add_model_options, note, positive, progress
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
+from rag_mt.base.files import alone_in, read_json, write_whole
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.paths import alone_in, write_whole
 from rag_mt.base.types import NO_LETTERS, Sentence, Skips
 
 if TYPE_CHECKING:

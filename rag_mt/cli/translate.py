@@ -28,9 +28,8 @@ from rag_mt.base.console import (
 )
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, SEARCHING
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256
+from rag_mt.base.files import file_sha256, whole_file
 from rag_mt.base.languages import language
-from rag_mt.base.paths import whole_file
 from rag_mt.base.types import ELLIPSIS, Skips, TranslatedText, Translation
 from rag_mt.formats.format import Format, Side
 

@@ -19,7 +19,7 @@ import openai
 
 from rag_mt.base.defaults import LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, Prompt, PromptQueue
 from rag_mt.llm.generation import first_stop, safe_length
 from rag_mt.llm.server_names import PREFIX, model_and_url, warn_of_open_key

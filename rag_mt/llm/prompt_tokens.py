@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rag_mt.base.fingerprints import read_json
+from rag_mt.base.files import read_json
 from rag_mt.base.types import Prompt
 
 SHORTEST_PREFIX = 16

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, LanguageModel, Prompt, PromptQueue
 from rag_mt.llm.transformers_llm import TransformersLLM
 

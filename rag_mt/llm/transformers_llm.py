@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, Prompt, PromptQueue
 from rag_mt.llm.cache import Prefix
 from rag_mt.llm.decoding import Admitted, compute_prefix, decode

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from transformers import PreTrainedModel
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json, remembered_sha256, settings_hash
+from rag_mt.base.files import read_json, remembered_sha256, settings_hash
 
 log = logging.getLogger("rag_mt")
 

@@ -31,7 +31,7 @@ from transformers import (
 
 from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_LLM
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import folder_fingerprint, settings_hash
+from rag_mt.base.files import folder_fingerprint, settings_hash
 from rag_mt.models.adapters import adapter_fingerprint, merge_adapter
 from rag_mt.models.errors import first_line, model_errors
 from rag_mt.models.offline.embedded import PREFIX, embedded_folder

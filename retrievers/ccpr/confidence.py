@@ -22,8 +22,7 @@ from anyascii import anyascii
 from numpy.typing import NDArray
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
-from rag_mt.base.paths import write_whole
+from rag_mt.base.files import read_json, write_whole
 from rag_mt.base.types import Floats
 from rag_mt.text.words import word_spans
 

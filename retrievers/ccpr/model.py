@@ -14,12 +14,11 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from rag_mt.base.defaults import DEFAULT_PHRASE_MODEL
-from rag_mt.base.fingerprints import remembered_sha256, settings_hash
+from rag_mt.base.files import remembered_sha256, settings_hash
 from rag_mt.models.loading import LoadedEncoder
 from rag_mt.models.trained import ModelSettings, save_head
 from rag_mt.text.words import token_words, word_spans
-from retrievers.encoders.encoder import BLANK, TransformerEncoder, batches, token_ids, visible_tokens
-from retrievers.encoders.families import family_of
+from retrievers.encoders.encoder import BLANK, TransformerEncoder, batches, family_of, token_ids, visible_tokens
 
 WEIGHTS = "heads.safetensors"
 ENCODER = "encoder"

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import settings_hash
+from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Encoder, Floats, Hint, Hit, Kind, Unit
 from rag_mt.text.words import surface, words_in
 from retrievers.ccpr.confidence import CHANCE, Confidence, back_features, search_features, string_features

@@ -20,9 +20,8 @@ from typing import Any
 
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256, read_json
+from rag_mt.base.files import alone_in, file_sha256, read_json, sync, write_whole
 from rag_mt.base.languages import language as language_of
-from rag_mt.base.paths import alone_in, sync, write_whole
 from rag_mt.base.types import Sentence
 from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.index.manifest import FORMAT, MANIFEST, VECTORS, Manifest, differences, write_manifest

@@ -21,9 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json, settings_hash
+from rag_mt.base.files import alone_in, read_json, settings_hash, write_whole
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.paths import alone_in, write_whole
 from rag_mt.base.types import Unit
 from retrievers.bm25 import TERM_FILES
 

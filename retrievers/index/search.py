@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256, remembered_sha256
+from rag_mt.base.files import file_sha256, remembered_sha256
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
 from retrievers.index.manifest import SCHEMA, SENTENCES, SPANS, VECTORS, Manifest, damaged, differences, read_manifest

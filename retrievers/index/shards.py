@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_mt.base.fingerprints import file_sha256, read_json
-from rag_mt.base.paths import whole_folder
+from rag_mt.base.files import file_sha256, read_json, whole_folder
 from rag_mt.base.types import Sentence
 from retrievers.index.manifest import SCHEMA, SENTENCES, SPANS
 from retrievers.units.unit import UnitMaker

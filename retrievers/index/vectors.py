@@ -25,7 +25,7 @@ from faiss.contrib.clustering import two_level_clustering
 from numpy.typing import NDArray
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import whole_file
+from rag_mt.base.files import whole_file
 from rag_mt.base.types import Floats, Unit
 from retrievers.index.manifest import Manifest, change_manifest
 from retrievers.index.search import MOST_LISTS, Index, map_index

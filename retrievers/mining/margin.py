@@ -20,7 +20,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from rag_mt.base.fingerprints import read_toml
+from rag_mt.base.files import read_toml
 from rag_mt.base.languages import base_code
 from rag_mt.base.types import Floats
 from retrievers.index.search import Index

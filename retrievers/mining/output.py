@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import whole_file
+from rag_mt.base.files import whole_file
 from rag_mt.base.types import Sentence
 from rag_mt.formats.lines import one_cell
 from rag_mt.formats.opening import compressed

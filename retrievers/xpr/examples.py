@@ -22,8 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256, read_json, remembered_sha256
-from rag_mt.base.paths import whole_folder
+from rag_mt.base.files import file_sha256, read_json, remembered_sha256, whole_folder
 from rag_mt.base.types import Sentence
 
 FORMAT = 1

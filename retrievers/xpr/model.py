@@ -12,14 +12,13 @@ from torch import nn
 
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import remembered_sha256, settings_hash
+from rag_mt.base.files import remembered_sha256, settings_hash
 from rag_mt.base.types import Floats
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from rag_mt.models.trained import ModelSettings, save_head
 from rag_mt.text.words import token_words
 from retrievers.ccpr.model import ENCODER
-from retrievers.encoders.encoder import TransformerEncoder
-from retrievers.encoders.families import family_of
+from retrievers.encoders.encoder import TransformerEncoder, family_of
 from retrievers.units.unit import rows_by_text
 from retrievers.xpr.examples import Numbers, Rows, Side
 

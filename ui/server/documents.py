@@ -16,8 +16,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
-from rag_mt.base.paths import whole_file
+from rag_mt.base.files import read_json, whole_file
 from rag_mt.base.types import Skips, TranslatedText
 from rag_mt.formats.format import Format, Segment, Side
 from rag_mt.formats.opening import compressed

@@ -59,7 +59,7 @@ def serve(options: argparse.Namespace) -> int:
         from ui.server.service import service_of
     except ModuleNotFoundError as error:
         raise UserError(f"{NEEDED} ({error.name} is missing)") from error
-    from rag_mt.base.paths import cache_dir
+    from rag_mt.base.files import cache_dir
 
     keys = Keys(read_keys(Path(options.api_keys)) if options.api_keys else ())
     metrics = Metrics()

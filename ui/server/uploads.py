@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from filelock import FileLock
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import locked, release
+from rag_mt.base.files import locked, release
 from rag_mt.formats.opening import open_bytes
 from rag_mt.formats.registry import COMPRESSED, SUFFIXES, check_content
 from ui.server.limits import LimitError, TooLargeError

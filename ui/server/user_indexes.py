@@ -16,9 +16,8 @@ from pathlib import Path
 
 from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_json
+from rag_mt.base.files import read_json, whole_file
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.paths import whole_file
 from rag_mt.base.types import Encoder, Sentence, Skips
 from rag_mt.formats.reading import read_sentences
 from retrievers.calibration import CALIBRATION_LINES, SAMPLE_CORPUS, SAMPLE_DROP, calibrate

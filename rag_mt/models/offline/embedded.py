@@ -22,8 +22,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256
-from rag_mt.base.paths import cache_dir, whole_folder
+from rag_mt.base.files import cache_dir, file_sha256, whole_folder
 from rag_mt.models.errors import model_errors
 
 log = logging.getLogger("rag_mt")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rag_mt.base.fingerprints import file_sha256
+from rag_mt.base.files import file_sha256
 from rag_mt.models.weights import FOLDER, shipped_models, shipped_with
 
 ROOT = Path(__file__).parents[3]

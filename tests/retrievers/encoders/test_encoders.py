@@ -23,8 +23,7 @@ from transformers import BertConfig, BertModel, XLMRobertaConfig, XLMRobertaMode
 from rag_mt.base.errors import UserError
 from rag_mt.models.loading import load_encoder, resolve_model
 from rag_mt.text.words import token_words, word_spans
-from retrievers.encoders.encoder import TransformerEncoder, open_encoder
-from retrievers.encoders.families import Family, family_of
+from retrievers.encoders.encoder import Family, TransformerEncoder, family_of, open_encoder
 
 TEXTS = [
     "Der Stadtrat hat am Dienstag den Bau einer neuen Brücke beschlossen.",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import alone_in
+from rag_mt.base.files import alone_in
 from rag_mt.base.types import Origin, Sentence
 from retrievers.index.build import SHARD_SECONDS, build_index
 from retrievers.index.search import open_index, verify_index

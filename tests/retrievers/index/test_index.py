@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256, settings_hash
+from rag_mt.base.files import file_sha256, settings_hash
 from rag_mt.base.types import Origin, Sentence, Span
 from retrievers.dense import search_each
 from retrievers.index.build import build_index

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import file_sha256
+from rag_mt.base.files import file_sha256
 from rag_mt.base.types import Sentence
 from retrievers.calibration import calibrate
 from retrievers.index import build

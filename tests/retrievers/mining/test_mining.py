@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.fingerprints import read_toml
+from rag_mt.base.files import read_toml
 from rag_mt.base.types import Encoder, Floats, Origin, Sentence, Skips
 from rag_mt.formats.format import Side
 from rag_mt.formats.registry import format_named

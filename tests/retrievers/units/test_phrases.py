@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rag_mt.base.types import Sentence
 from rag_mt.text.words import word_spans
 from retrievers.dense import MAX_HINTS, best_apart
-from retrievers.encoders.families import family_of
+from retrievers.encoders.encoder import family_of
 from retrievers.registry import build_for, open_retriever
 from retrievers.units.unit import NgramUnits, default_layer
 

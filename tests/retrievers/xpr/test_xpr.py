@@ -19,8 +19,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Sentence
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from rag_mt.text.words import surface
-from retrievers.encoders.encoder import TransformerEncoder
-from retrievers.encoders.families import Family
+from retrievers.encoders.encoder import Family, TransformerEncoder
 from retrievers.registry import build_for, encoder_for, maker_for, open_retriever
 from retrievers.xpr.examples import Side, sentence_table
 from retrievers.xpr.model import (

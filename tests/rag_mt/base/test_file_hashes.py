@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rag_mt.base import fingerprints
-from rag_mt.base.fingerprints import remembered_sha256
+from rag_mt.base import files
+from rag_mt.base.files import remembered_sha256
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_file_is_read_once(tmp_path: Path, cache: Path, monkeypatch: pytest.Mo
     path = tmp_path / "weights"
     path.write_bytes(b"a")
     assert remembered_sha256(path) == sha256(path)
-    monkeypatch.setattr(fingerprints, "file_sha256", lambda path: pytest.fail(f"{path} is read again"))
+    monkeypatch.setattr(files, "file_sha256", lambda path: pytest.fail(f"{path} is read again"))
     assert remembered_sha256(path) == sha256(path)
 
 
@@ -44,17 +44,17 @@ def test_what_keeps_size_and_time_is_read_again(tmp_path: Path, cache: Path) -> 
 
 
 def test_the_oldest_are_forgotten(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fingerprints, "REMEMBERED", 3)
-    files = [tmp_path / str(n) for n in range(5)]
-    for path in [*files, *files[:1] * 9]:
+    monkeypatch.setattr(files, "REMEMBERED", 3)
+    paths = [tmp_path / str(n) for n in range(5)]
+    for path in [*paths, *paths[:1] * 9]:
         path.write_text(str(path))
         remembered_sha256(path)
     assert [path.name for path in cache.iterdir()] == ["hashes.sqlite"]
     read: list[Path] = []
-    monkeypatch.setattr(fingerprints, "file_sha256", lambda path: read.append(path) or sha256(path))
-    for path in (files[0], files[4]):
+    monkeypatch.setattr(files, "file_sha256", lambda path: read.append(path) or sha256(path))
+    for path in (paths[0], paths[4]):
         assert remembered_sha256(path) == sha256(path)
-    assert read == [files[4]]
+    assert read == [paths[4]]
 
 
 @pytest.mark.parametrize("damage", [b"no database at all" * 99, b"SQLite format 3\0" + b"x" * 5000])

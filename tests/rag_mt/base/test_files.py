@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.paths import alone_in
+from rag_mt.base.files import alone_in
 
 ROOT = Path(__file__).parents[3]
 HOLD = """
 import sys, time
 from pathlib import Path
-from rag_mt.base.paths import alone_in
+from rag_mt.base.files import alone_in
 with alone_in(Path(sys.argv[1]), "test"):
     print("held", flush=True)
     time.sleep(60)
