@@ -125,9 +125,9 @@ def gold_set(
     """The set of human alignments; sure and possible links count alike."""
     rows, links = list[Row](), list[Links]()
     for line, pair in enumerate(pairs, 1):
-        texts, own = (pair.source, pair.target), word_links(pair, pair.possible)
+        texts, word_pairs = (pair.source, pair.target), word_links(pair, pair.possible)
         rows.append((line, *(texts[::-1] if english_first else texts)))
-        links.append(own[:, ::-1] if english_first else own)
+        links.append(word_pairs[:, ::-1] if english_first else word_pairs)
     return phrase_set(name, language, "human", rows, [links], frequent, limit)
 
 
@@ -185,8 +185,8 @@ def read_alignments(path: Path, rows: Sequence[Row]) -> list[Links]:
     for line, source, target in rows:
         if texts.get(line) != (source, target):
             raise UserError(f"{path} was made of another file (line {line} differs): make it again from the same data")
-        own, sizes = links[line], (len(word_spans(source)), len(word_spans(target)))
-        if len(own) and (own.min() < 0 or (own >= sizes).any()):
+        word_pairs, sizes = links[line], (len(word_spans(source)), len(word_spans(target)))
+        if len(word_pairs) and (word_pairs.min() < 0 or (word_pairs >= sizes).any()):
             raise UserError(f"{path} has a link out of the sentence in line {line}: make it again")
     return [links[line] for line, _, _ in rows]
 

@@ -198,7 +198,9 @@ def _notes(collection: Collection, options: argparse.Namespace, systems: Sequenc
         f"BM25 with k1 {options.k1:g} and b {options.b:g}, stemmed terms in Latin letters; RM3 with the settings usual "
         "in Anserini",
     ]
-    if alphas := "; ".join(_alpha(own, collection.codes) for own in systems if any(r.alphas for r in own.records)):
+    if alphas := "; ".join(
+        _alpha(system, collection.codes) for system in systems if any(r.alphas for r in system.records)
+    ):
         notes.append(f"hybrid: alpha by cross-validation in five folds of articles, mean over cells {alphas}")
     if collection.name == SAMPLE:
         notes.append(QUICK)

@@ -134,7 +134,7 @@ def _tables(report: Report) -> Iterator[str]:
                 for system in report.systems
             ]
             yield from _section(f"{measure}, {kind}", ["system", *titles], rows)
-    rows = [[own.name, *(_score(own, report.codes, ALL, measure) for measure in MEASURES)] for own in report.systems]
+    rows = [[s.name, *(_score(s, report.codes, ALL, measure) for measure in MEASURES)] for s in report.systems]
     title = "The passages of all languages are relevant (mean over query languages)"
     yield from _section(title, ["system", *MEASURES], rows)
     if CROSS in report.kinds:

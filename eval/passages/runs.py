@@ -263,7 +263,7 @@ def cross_validated(terms: Rankings, dense: Rankings, cell: Cell) -> tuple[Ranki
     relevant = {
         query: {passages[n]: 1 for n in np.flatnonzero(row)} for query, row in zip(cell.ids, cell.relevant, strict=True)
     }
-    precision = np.array([measured(own, cell.ids, passages, relevant, ["AP@100"])["AP@100"] for own in hybrids])
+    precision = np.array([measured(hybrid, cell.ids, passages, relevant, ["AP@100"])["AP@100"] for hybrid in hybrids])
     scores, ids, chosen = np.zeros_like(hybrids[0].scores), np.zeros_like(hybrids[0].ids), []
     for number in np.unique(fold).tolist():
         inside = fold == number

@@ -281,9 +281,9 @@ def _outcomes(phrase_set: PhraseSet, texts: Sequence[str], spans: Spans, search:
     inside = (first >= 0) & (first < len(spans))
     hits = np.full((len(first), 3), -1, dtype=np.int64)
     hits[inside] = spans[first[inside]]
-    place = {text: n for n, text in enumerate(texts)}
+    numbers = {text: n for n, text in enumerate(texts)}
     truth = phrase_set.queries[:, [0, 3, 4]].astype(np.int64)
-    truth[:, 0] = np.array([place[text] for text in phrase_set.targets], dtype=np.int64)[phrase_set.queries[:, 0]]
+    truth[:, 0] = np.array([numbers[text] for text in phrase_set.targets], dtype=np.int64)[phrase_set.queries[:, 0]]
     surfaces = np.array([hash(s) for s in phrase_set.surfaces], dtype=np.int64)
     # Surfaces of gaps are -1, which the number of a real surface may be too.
     ranked = np.where(best["number"] >= 0, best["surface"], ~surfaces[:, None])

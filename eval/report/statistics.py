@@ -102,7 +102,7 @@ def stands_by_lemma(phrase: str, text: str, language: str) -> bool | None:
     """Whether the words of a phrase stand side by side in a text, each in any form; None for a language without word
     lists."""
     try:
-        wanted, there = (_lemmas(own, base_code(language)) for own in (phrase, text))
+        wanted, there = (_lemmas(words, base_code(language)) for words in (phrase, text))
     except ValueError:
         return None
     return bool(wanted) and any(there[n : n + len(wanted)] == wanted for n in range(len(there) - len(wanted) + 1))

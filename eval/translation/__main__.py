@@ -112,12 +112,12 @@ def _score(runs: Sequence[Run], metrics_for: Callable[[str], list[Metric]], show
     scores: dict[tuple[str, str, str], float] = {}
     metrics: dict[str, list[Metric]] = {}
     with closing(progress(len(runs), "runs", "scoring", show=show)) as bar:
-        for own in sorted(runs, key=lambda own: own.part.target):
-            target = own.part.target
+        for one in sorted(runs, key=lambda one: one.part.target):
+            target = one.part.target
             if target not in metrics:
                 metrics = {target: metrics_for(target)}
-            for scored in score_run(own.file(SCORES), *_outputs(own), metrics[target]):
-                scores[own.system.name, own.part.name, scored.name] = scored.corpus
+            for scored in score_run(one.file(SCORES), *_outputs(one), metrics[target]):
+                scores[one.system.name, one.part.name, scored.name] = scored.corpus
             bar.update(1)
     return scores
 

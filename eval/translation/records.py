@@ -198,7 +198,7 @@ def read_scores(path: Path, outputs: str) -> list[Scored]:
         content = read_json(path)
         if content["outputs"] != outputs:
             return []
-        return [Scored(**{**own, "statistics": np.array(own["statistics"], np.float64)}) for own in content["metrics"]]
+        return [Scored(**{**row, "statistics": np.array(row["statistics"], np.float64)}) for row in content["metrics"]]
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError) as error:

@@ -184,9 +184,9 @@ def without_references(retriever: IndexRetriever, references: Sequence[str]) -> 
     numbers: dict[str, list[int]] = {}
     for number in range(index.manifest.sentences):
         numbers.setdefault(index.sentence(number).text, []).append(number)
-    own = [numbers.get(text, []) for text in references]
+    twins = [numbers.get(text, []) for text in references]
     more = {"without": settings_hash(list(references))}
-    return Adjusted(retriever, more, lambda texts: retriever.retrieve(texts, [own[s.source.line - 1] for s in texts]))
+    return Adjusted(retriever, more, lambda texts: retriever.retrieve(texts, [twins[s.source.line - 1] for s in texts]))
 
 
 class Fixed:

@@ -82,7 +82,7 @@ def task(examples: ExampleSet, split: Split, others: int, most: int | None = Non
     pairs = pairs[chosen]
     asked = [np.array(list(dict.fromkeys(pairs[:, side].tolist())), np.int64) for side in (0, 1)]
     candidates = [np.concatenate([own, examples.unpaired(side)[:others]]) for side, own in enumerate(asked)]
-    answers = [[own[n] for n in chosen] for own in (examples.answers(split, 0), examples.answers(split, 1))]
+    answers = [[side[n] for n in chosen] for side in (examples.answers(split, 0), examples.answers(split, 1))]
     texts = [[side.phrases[phrase] for phrase in pairs[:, n]] for n, side in enumerate(examples.sides)]
     words = np.array([[len(word_spans(text)) for text in own] for own in texts])
     concepts = np.array([concept(text) for text in texts[1]], dtype=np.str_)

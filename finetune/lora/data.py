@@ -81,9 +81,9 @@ def sample_data(settings: DataConfig, device: str) -> Data:
     indexes = Indexes({"en": folder}, retriever_spec(DEFAULT_RETRIEVER).unit, device)
     train = replace(settings, languages=languages, least_confidence=(), pairs=TRAIN_PAIRS, held_out=False)
     parts = []
-    for own in (train, replace(train.for_development, pairs=DEV_PAIRS, held_out=True)):
-        pairs = sampled_pairs(SAMPLE_CORPUS, "sample", "to-en", own, Skips(shown=0))
-        parts.append(examples_of(pairs, indexes.unit, retrieved(pairs, indexes, own), own))
+    for part in (train, replace(train.for_development, pairs=DEV_PAIRS, held_out=True)):
+        pairs = sampled_pairs(SAMPLE_CORPUS, "sample", "to-en", part, Skips(shown=0))
+        parts.append(examples_of(pairs, indexes.unit, retrieved(pairs, indexes, part), part))
     return Data(parts[0], parts[1], {"examples": "sentences of the sample corpus, for trying out only"})
 
 
