@@ -29,7 +29,7 @@ from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Sentence
-from rag_mt.llm import open_llm
+from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import complete
 from rag_mt.models.errors import first_line
 from rag_mt.models.loading import Quantization

@@ -72,6 +72,7 @@ FORMAT = 2
 """Part of a job's fingerprint: raise it when code, not wording, changes the prompts."""
 WRAPPERS = ("alpaca", "few-shot", "chat", "compact")
 MAX_HINTS = 32
+"""Hints per sentence (the CCPR authors' code)."""
 CONTEXT_CHARS = 100
 """Characters of a hint's context or passage (CCPR section 6.3), the ellipses around them included."""
 LONGEST_PASSAGE = 1200
@@ -260,7 +261,8 @@ def _hint_line(name: str, source_phrase: str, before: str, phrase: str, after: s
 
 
 def _question(wrapper: str, kind: str, source: str, target: str, fields: dict[str, str]) -> str:
-    """The text of a prompt; `kind` is the unit of its hints, or `plain` without any."""
+    """The text of a prompt; `kind` is the unit of its hints, or `plain` without any. `compact` prompts are filled into
+    the templates of few-shot ones, without the examples."""
     fields = fields | {"source_language": language(source).name, "target_language": language(target).name}
     if wrapper not in ("few-shot", "compact"):
         return filled(wrapper, {"task": filled(f"task.{kind}", fields)})

@@ -11,12 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from prompts.builder import MAX_HINTS
 from rag_mt.base.types import Floats, Hint, Hit, Sentence, Span
 from retrievers.index.search import Index, LeftOut
 from retrievers.units.unit import UnitMaker, rows_by_text
-
-MAX_HINTS = 32
-"""Hints per sentence (the CCPR authors' code)."""
 
 
 class Searched(Protocol):

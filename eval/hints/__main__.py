@@ -38,11 +38,11 @@ from rag_mt.base.files import write_whole
 from rag_mt.base.languages import WMT16, base_code
 from retrievers.ccpr.confidence import CHANCE, FEATURES, Confidence, fit_confidence
 from retrievers.ccpr.model import open_phrase_encoder
-from retrievers.ccpr.retriever import Answers, CcprUnits
+from retrievers.ccpr.retriever import BestHits, CcprUnits
 from retrievers.index.search import Index, open_index
 from retrievers.registry import confidence_for
 
-Hints = Mapping[str, Mapping[str, tuple[Answers, Judged]]]
+Hints = Mapping[str, Mapping[str, tuple[BestHits, Judged]]]
 """All possible hints by language and condition."""
 
 
@@ -87,10 +87,10 @@ def collect(options: argparse.Namespace, maker: CcprUnits, index: Index, half: s
 def fitted(hints: Hints, options: argparse.Namespace, index: Index) -> Confidence:
     """The confidence model of all hits that were judged."""
     features = [name for name in FEATURES if name != CHANCE or options.segmentation == "learned"]
-    every = [pair for own in hints.values() for pair in own.values()]
+    every = [pair for by_condition in hints.values() for pair in by_condition.values()]
     # Hits with other numbers are never shown: they teach nothing.
-    teaching = ~np.concatenate([answers.unlike for answers, _ in every])
-    table = {name: np.concatenate([answers.features[name] for answers, _ in every])[teaching] for name in features}
+    teaching = ~np.concatenate([hits.unlike for hits, _ in every])
+    table = {name: np.concatenate([hits.features[name] for hits, _ in every])[teaching] for name in features}
     right = np.concatenate([judged.verdicts >= RIGHT for _, judged in every])[teaching]
     about: dict[str, Any] = {
         "languages": sorted(hints),
@@ -115,10 +115,10 @@ def report(hints: Hints, confidence: Confidence, options: argparse.Namespace, da
     groups = {"all": list(hints)} | ({code: [code] for code in hints} if len(hints) > 1 else {})
     for condition in options.conditions:
         for group, codes in groups.items():
-            answers, parts = zip(*(hints[code][condition] for code in codes), strict=True)
-            judged = joined(parts)
-            trust = np.concatenate([confidence.of(own.features, own.unlike) for own in answers])
-            scores = np.concatenate([own.features["score"] for own in answers])
+            parts, verdicts = zip(*(hints[code][condition] for code in codes), strict=True)
+            judged = joined(verdicts)
+            trust = np.concatenate([confidence.of(hits.features, hits.unlike) for hits in parts])
+            scores = np.concatenate([hits.features["score"] for hits in parts])
             print(f"## {condition}, {group}: {judged.sentences} sentences, {len(judged.verdicts)} phrases asked\n")
             for kind, values, lines in (
                 ("confidence", levels, by_level(judged, trust, levels)),

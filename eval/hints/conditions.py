@@ -16,7 +16,7 @@ from eval.hints.verdicts import Judge, Judged, function_words
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Skips
 from rag_mt.text.words import word_spans
-from retrievers.ccpr.retriever import Answers, CcprUnits, Segmentation, answers, candidates
+from retrievers.ccpr.retriever import BestHits, CcprUnits, Segmentation, best_hits, candidates
 from retrievers.dense import Searched
 from retrievers.encoders.alignment import Links
 from retrievers.index.build import build_index
@@ -100,9 +100,9 @@ def reference_index(data: Development, maker: CcprUnits, like: Index) -> Iterato
 
 def judged_answers(
     data: Development, maker: CcprUnits, segmentation: Segmentation, index: Index, conditions: Sequence[str]
-) -> dict[str, tuple[Answers, Judged]]:
+) -> dict[str, tuple[BestHits, Judged]]:
     """For each condition all possible hints for the sentences, and what they are worth."""
-    parts: dict[str, list[Answers]] = {name: [] for name in conditions}
+    parts: dict[str, list[BestHits]] = {name: [] for name in conditions}
     with reference_index(data, maker, index) as references:
         searched: dict[str, Searched] = {INDEX: index, BOTH: Joined(index, references), OTHERS: references}
         numbers = {references.sentence(n).text: n for n in range(references.manifest.sentences)}
@@ -113,15 +113,15 @@ def judged_answers(
             if segmentation != "learned":  # without the segmentation's chances among the features
                 asked = replace(asked, chances=None)
             for name in conditions:
-                part = answers(searched[name], texts, asked, own_references if name == OTHERS else None)
+                part = best_hits(searched[name], texts, asked, own_references if name == OTHERS else None)
                 parts[name].append(replace(part, spans=part.spans + np.array([begin, 0, 0], np.int32)))
     whole = {name: gathered(own) for name, own in parts.items()}
     return {name: (own, judged(data, own)) for name, own in whole.items()}
 
 
-def gathered(parts: Sequence[Answers]) -> Answers:
-    """Answers one after the other."""
-    return Answers(
+def gathered(parts: Sequence[BestHits]) -> BestHits:
+    """The hits of all parts, one part after the other."""
+    return BestHits(
         np.concatenate([p.spans for p in parts]),
         tuple(hit for p in parts for hit in p.hits),
         {name: np.concatenate([p.features[name] for p in parts]) for name in parts[0].features},
@@ -129,7 +129,7 @@ def gathered(parts: Sequence[Answers]) -> Answers:
     )
 
 
-def judged(data: Development, hints: Answers) -> Judged:
+def judged(data: Development, hints: BestHits) -> Judged:
     """The verdicts on the best hits, and the content words of the source that each hint covers."""
     bounds = np.searchsorted(hints.spans[:, 0], np.arange(len(data.sources) + 1)).tolist()
     verdicts, covered, content = [np.zeros(0, np.int8)], [np.zeros(0, np.int64)], 0

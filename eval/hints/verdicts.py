@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from simplemma import lemmatize
 
+from prompts.builder import MAX_HINTS
 from rag_mt.base.types import Floats
 from rag_mt.text.words import surface, word_spans, word_texts
-from retrievers.dense import MAX_HINTS, best_apart
+from retrievers.dense import best_apart
 from retrievers.encoders.alignment import Links
 
 WRONG, PARTLY, RIGHT, STRICT = range(4)

@@ -40,7 +40,7 @@ from rag_mt import __version__
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, settings_hash, write_whole
 from rag_mt.base.types import Completion, LanguageModel, Origin, Prompt, Sentence
-from rag_mt.llm.routed import answering
+from rag_mt.llm.opening import answering
 from rag_mt.llm.transformers_llm import ALGORITHM
 from rag_mt.translation.journal import RecordJournal, check_settings
 from rag_mt.translation.tasks import SentenceTask, prepare, translate_all

@@ -17,12 +17,13 @@ import numpy as np
 from eval.data.phrase_pairs import Frequent, all_phrase_pairs
 from eval.data.suites import Part, Suite
 from eval.translation.systems import System
+from prompts.builder import MAX_HINTS
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Hint, Hit, LanguageModel, Origin, Retriever, Sentence, Span, Unit
-from rag_mt.llm import open_llm
+from rag_mt.llm.opening import open_llm
 from rag_mt.translation.translator import Translator
 from retrievers.ccpr.retriever import CcprRetriever
-from retrievers.dense import MAX_HINTS, IndexRetriever, longest_apart
+from retrievers.dense import IndexRetriever, longest_apart
 from retrievers.encoders.alignment import EncoderAligner, Links
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.search import Index

@@ -12,11 +12,12 @@ import numpy as np
 
 from eval.data.phrase_pairs import Frequent, all_phrase_pairs
 from finetune.lora.examples import Pair
+from prompts.builder import MAX_HINTS
 from rag_mt.base.console import progress
 from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span
 from rag_mt.formats.parallel import letters_and_digits
 from rag_mt.text.words import word_spans, word_texts
-from retrievers.dense import MAX_HINTS, longest_apart
+from retrievers.dense import longest_apart
 from retrievers.encoders.alignment import Aligner
 
 SHARED = 0.8

@@ -40,7 +40,7 @@ from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.document_runs import Document, document_runs, passages
 from rag_mt.formats.parallel import letters_and_digits, training_file
-from rag_mt.llm import open_llm
+from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import complete
 from rag_mt.text.splitting import split
 from rag_mt.text.words import words_of

@@ -106,8 +106,8 @@ class Generation:
     `unwanted`, or loops: an answer that loops is given up long before its limit. One that ended counts as `looped` too
     if a line of its text repeats itself and none of its prompt's `text` does, hints included.
 
-    A generation may begin with the `new_tokens` of another one before the second round of its loop, which are the last
-    ones of `prompt_ids` too; its next token is then not `barred`, the one that began that round.
+    A generation that leaves a loop begins with the `new_tokens` of the one that looped, up to the end of the loop's
+    first round (`prompt_ids` ends with them too). Its next token may be any but `barred`, which began the second round.
     """
 
     prompt_ids: tuple[int, ...]

@@ -95,23 +95,25 @@ class TransformersLLM:
         Where a batch does not fit into memory, the work goes on with batches of half its size. Raises UserError if not
         even one prompt fits.
         """
-        asked = _Asked(self, queue, max_new_tokens)
+        requests = _Requests(self, queue, max_new_tokens)
         room = self.batch_size
         while True:
             try:
-                for _ in decode(self.model, asked.admit, room, self._ends, self._pad):
-                    asked.settle()
+                for _ in decode(self.model, requests.admit, room, self._ends, self._pad):
+                    requests.settle()
                     yield
-                asked.settle()
+                requests.settle()
                 return
             except RuntimeError as error:
                 if not _is_lack_of_memory(error):
                     raise
-                if len(asked.running) == 1:
-                    raise UserError(self._too_large(len(asked.running[0].prompt.ids))) from error
-            room = (len(asked.running) + 1) // 2
-            log.warning("%d prompts at once do not fit into memory: going on with %d at once", len(asked.running), room)
-            asked.restart()
+                if len(requests.running) == 1:
+                    raise UserError(self._too_large(len(requests.running[0].prompt.ids))) from error
+            room = (len(requests.running) + 1) // 2
+            log.warning(
+                "%d prompts at once do not fit into memory: going on with %d at once", len(requests.running), room
+            )
+            requests.restart()
             self._make_room()
 
     def encode_prompt(self, prompt: Prompt, answer: str = "") -> EncodedPrompt:
@@ -177,7 +179,7 @@ class _Request:
     generation: Generation = field(init=False)
 
 
-class _Asked:
+class _Requests:
     """The prompts that a model has taken from a queue: `running` are computed, `again` wait to be begun again."""
 
     def __init__(self, llm: TransformersLLM, queue: PromptQueue, max_new_tokens: int) -> None:

@@ -25,7 +25,7 @@ from rag_mt.base.types import (
     TranslatedText,
     Translation,
 )
-from rag_mt.llm import open_llm
+from rag_mt.llm.opening import open_llm
 from rag_mt.models.offline.embedded import PREFIX
 from rag_mt.models.weights import FOLDER
 from rag_mt.text.answers import placeholder_notes, takes_up
@@ -37,8 +37,8 @@ from retrievers.index.manifest import read_manifest
 from retrievers.registry import encoder_for, open_retriever, retriever_spec
 
 NONE, PLAIN = "none", "plain"
-"""Without any hint a sentence is translated with the plain adapter: that for phrases, trained with hints, has a higher
-loss to English without them (reports/lora-training.md: 1.751, plain 1.742)."""
+"""No adapter; the adapter for sentences without hints, where that for phrases has a higher loss
+(reports/lora-training.md, to English: 1.751, plain 1.742)."""
 HELD_BACK = 8
 """Characters at the end of a streamed answer that wait, because a mark or a label may still begin there."""
 

@@ -125,19 +125,20 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Answers:
+class BestHits:
     """The best hit of each phrase that was looked up and found something: `spans` int32 (n, 3) text number, start, end;
-    `hits`, with the score of the search; `features` by name, arrays (n,); `unlike` (n,), numbers that differ."""
+    `hits`, with the score of the search; `features` by name, arrays (n,); `unlike` (n,), whether the numbers in hit and
+    phrase differ."""
 
     spans: NDArray[np.int32]
     hits: tuple[Hit, ...]
     features: dict[str, Floats]
     unlike: NDArray[np.bool_]
 
-    def take(self, rows: NDArray[np.int64]) -> Answers:
-        """The answers in these rows."""
+    def take(self, rows: NDArray[np.int64]) -> BestHits:
+        """Those in these rows."""
         features = {name: values[rows] for name, values in self.features.items()}
-        return Answers(self.spans[rows], tuple(self.hits[n] for n in rows.tolist()), features, self.unlike[rows])
+        return BestHits(self.spans[rows], tuple(self.hits[n] for n in rows.tolist()), features, self.unlike[rows])
 
 
 class CcprRetriever(IndexRetriever):
@@ -164,7 +165,7 @@ class CcprRetriever(IndexRetriever):
         return {**super().settings, "segmentation": self.segmentation, "confidence": confidence}
 
     def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
-        best = answers(self.index, texts, candidates(self.maker, texts, self.segmentation), without)
+        best = best_hits(self.index, texts, candidates(self.maker, texts, self.segmentation), without)
         trust = self.confidence.of(best.features, best.unlike)
         trusted = np.flatnonzero((trust > 0) & (trust >= (self.cut_off or 0)))
         best, trust = best.take(trusted), trust[trusted]
@@ -196,20 +197,20 @@ def with_themselves(maker: CcprUnits, texts: Sequence[str], spans: NDArray[np.in
     return (mixed / lengths).astype(np.float32, copy=False)
 
 
-def answers(
+def best_hits(
     index: Searched,
     texts: Sequence[str],
-    asked: Candidates,
+    phrases: Candidates,
     without: Sequence[LeftOut] | None = None,
     k: int = NEIGHBOURS,
-) -> Answers:
-    """Look up what is asked and describe the best hit of each; phrases without any hit are left out. `without[i]` is
-    what is left out of the index for text i."""
-    bounds = np.searchsorted(asked.spans[asked.asked, 0], np.arange(len(texts) + 1))
-    scores, ids = search_each(index, asked.queries, bounds, k, without)
-    # 1. The units (answers, k), best first, -1 where there is none, and a number for the surface of each.
+) -> BestHits:
+    """Look up those of the phrases that are asked for and describe the best hit of each; phrases without any hit are
+    left out. `without[i]` is what is left out of the index for text i."""
+    bounds = np.searchsorted(phrases.spans[phrases.asked, 0], np.arange(len(texts) + 1))
+    scores, ids = search_each(index, phrases.queries, bounds, k, without)
+    # 1. The units (phrases, k), best first, -1 where there is none, and a number for the surface of each.
     there = np.flatnonzero(ids[:, 0] >= 0)
-    rows, scores, ids = asked.asked[there], scores[there], ids[there]
+    rows, scores, ids = phrases.asked[there], scores[there], ids[there]
     units, places = np.unique(ids, return_inverse=True)
     known = {unit: index.hit(unit, 0.0) for unit in units.tolist() if unit >= 0}
     numbers: dict[str, int] = {}
@@ -218,13 +219,13 @@ def answers(
         replace(known[unit], score=score) for unit, score in zip(ids[:, 0].tolist(), scores[:, 0].tolist(), strict=True)
     )
     # 2. The features of the best.
-    spans = asked.spans[rows]
+    spans = phrases.spans[rows]
     queries = [(texts[n], a, b) for n, a, b in spans.tolist()]
     letters, unlike = string_features(queries, [(h.sentence.text, h.span.start, h.span.end) for h in hits])
     features = search_features(scores, np.array(surfaces, np.int64)[places.reshape(ids.shape)]) | letters
-    features |= back_features(index.reconstruct(ids[:, 0]), rows, asked.vectors, asked.spans)
+    features |= back_features(index.reconstruct(ids[:, 0]), rows, phrases.vectors, phrases.spans)
     features["names unlike, margin"] = features["names unlike"] * features["margin"]
-    if asked.chances is not None:
-        chance = np.clip(asked.chances[rows].astype(np.float64), 1e-6, 1 - 1e-6)
+    if phrases.chances is not None:
+        chance = np.clip(phrases.chances[rows].astype(np.float64), 1e-6, 1 - 1e-6)
         features[CHANCE] = np.log(chance / (1 - chance)).astype(np.float32)
-    return Answers(spans, hits, features, unlike)
+    return BestHits(spans, hits, features, unlike)

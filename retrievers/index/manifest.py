@@ -89,9 +89,9 @@ class Manifest:
         return {code: float(t["score"]) for code, t in self.thresholds.items() if t.get("scale") == scale}
 
     def cut_off_language(self, source: str, scale: str | None = None) -> str | None:
-        """The language whose cut-off holds for text in the language `source`: itself, with or without its region. Else
-        it is for scores the language with the highest cut-off, because what is not known is trusted the least, and for
-        confidences none. None too if there is no cut-off at all."""
+        """The language whose cut-off is used for texts in the language `source`: that language, with or without its
+        region. Where it has no cut-off, scores take the highest one (an unknown language is trusted least), and
+        confidences none: the answer is then None, as it is where nothing is stored."""
         cut_offs = self.cut_offs(scale)
         known = next((code for code in (source, base_code(source)) if code in cut_offs), None)
         return known or (None if scale else max(cut_offs, key=lambda code: cut_offs[code], default=None))

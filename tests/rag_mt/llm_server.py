@@ -18,8 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from rag_mt.base.types import Prompt
-from rag_mt.llm import TransformersLLM
 from rag_mt.llm.queue import complete
+from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm
 
 MODEL = "tiny"

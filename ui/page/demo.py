@@ -46,11 +46,11 @@ def demo(options: argparse.Namespace) -> int:
     try:
         from ui.page.page import build_page, launch
         from ui.page.sessions import Sessions
-        from ui.server.service import service_of
+        from ui.server.service import service_with
     except ModuleNotFoundError as error:
         raise UserError(f"{NEEDED} ({error.name} is missing)") from error
 
-    service = service_of(options)
+    service = service_with(options)
     # In a folder of the operator's, uploads stay; otherwise they go some time after their user.
     sessions = Sessions() if options.data else Sessions(service.delete_owner)
     sessions.keep_sweeping()

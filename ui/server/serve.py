@@ -56,14 +56,14 @@ def serve(options: argparse.Namespace) -> int:
         from ui.server.api import make_app
         from ui.server.limits import Keys, read_keys
         from ui.server.metrics import Metrics
-        from ui.server.service import service_of
+        from ui.server.service import service_with
     except ModuleNotFoundError as error:
         raise UserError(f"{NEEDED} ({error.name} is missing)") from error
     from rag_mt.base.files import cache_dir
 
     keys = Keys(read_keys(Path(options.api_keys)) if options.api_keys else ())
     metrics = Metrics()
-    service = service_of(options, cache_dir() / "server", metrics.observe)
+    service = service_with(options, cache_dir() / "server", metrics.observe)
     app = make_app(
         service,
         metrics=metrics,

@@ -120,7 +120,7 @@ def _offered(kind: str, name: str, names: Sequence[str]) -> str:
     return name
 
 
-def service_of(
+def service_with(
     options: argparse.Namespace,
     folder: Path | None = None,
     observe: Callable[[BatchReport], None] = lambda report: None,

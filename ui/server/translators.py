@@ -21,7 +21,8 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import LanguageModel
-from rag_mt.llm import RoutedLLM, TransformersLLM, open_llm
+from rag_mt.llm.opening import RoutedLLM, open_llm
+from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.translation.translator import Translator, chosen_adapters
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.registry import encoder_for, encoder_key

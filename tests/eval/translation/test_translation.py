@@ -37,7 +37,8 @@ from eval.translation.systems import read_systems
 from eval.translation.translators import Run, in_order
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Prompt
-from rag_mt.llm import TransformersLLM, open_llm
+from rag_mt.llm.opening import open_llm
+from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm
 from rag_mt.translation.journal import pack
 from rag_mt.translation.tasks import TaskQueue

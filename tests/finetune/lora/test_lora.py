@@ -20,7 +20,7 @@ from finetune.lora.references import nearly_equal
 from finetune.lora.train import LoraTrainer
 from finetune.training.trainer import continued
 from rag_mt.base.errors import UserError
-from rag_mt.llm import open_llm
+from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import complete
 from rag_mt.models.loading import load_llm
 

@@ -20,7 +20,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, Hint, Hit, Origin, Sentence, Span, Translation
 from rag_mt.cli import main as cli
 from rag_mt.cli import translate
-from rag_mt.llm import open_llm
+from rag_mt.llm.opening import open_llm
 from rag_mt.translation import translator
 from rag_mt.translation.journal import Journal
 from rag_mt.translation.tasks import SentenceTask

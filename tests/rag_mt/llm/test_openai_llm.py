@@ -18,10 +18,11 @@ import pytest
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, Prompt, Returning
-from rag_mt.llm import TransformersLLM, open_llm
 from rag_mt.llm.openai_llm import OpenAILLM
+from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import complete
 from rag_mt.llm.server_names import warn_of_open_key
+from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm
 from tests.rag_mt.coming import Coming, stream
 from tests.rag_mt.server_process import serving

@@ -12,9 +12,9 @@ from peft import LoraConfig, get_peft_model
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Hint, Hit, Prompt, Sentence, Span
-from rag_mt.llm import RoutedLLM, TransformersLLM, open_llm
+from rag_mt.llm.opening import RoutedLLM, answering, open_llm
 from rag_mt.llm.queue import complete
-from rag_mt.llm.routed import answering
+from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm
 from tests.rag_mt.coming import Coming, stream
 

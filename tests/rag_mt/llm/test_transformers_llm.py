@@ -13,10 +13,12 @@ import torch
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, Prompt
-from rag_mt.llm import TransformersLLM, decoding, open_llm
+from rag_mt.llm import decoding
 from rag_mt.llm.generation import LOOK_EVERY, NEVER_AGAIN, loop_at_end
+from rag_mt.llm.opening import open_llm
 from rag_mt.llm.prompt_tokens import shared_tokens
 from rag_mt.llm.queue import NO_ANSWER, PromptList, complete
+from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import LoadedLLM, load_llm
 from tests.rag_mt.coming import Coming, stream
 

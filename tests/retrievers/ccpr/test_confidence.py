@@ -33,7 +33,7 @@ from retrievers.ccpr.confidence import (
     string_features,
 )
 from retrievers.ccpr.model import PhraseHeads, PhraseSettings, open_phrase_encoder
-from retrievers.ccpr.retriever import ALL, ALONE, CcprRetriever, CcprUnits, answers, candidates
+from retrievers.ccpr.retriever import ALL, ALONE, CcprRetriever, CcprUnits, best_hits, candidates
 from retrievers.dense import DenseRetriever
 from retrievers.index.build import build_index
 from retrievers.index.manifest import CONFIDENCE
@@ -252,7 +252,7 @@ def test_other_numbers_are_never_shown(opened) -> None:
     for hint in hints:
         asked = numbers_of(hint.source_span.of("The new hospital opened in 2018 with great joy"))
         assert not asked or asked == numbers_of(hint.phrase)
-    found = answers(index, ["in 2018 with"], candidates(maker, ["in 2018 with"]))
+    found = best_hits(index, ["in 2018 with"], candidates(maker, ["in 2018 with"]))
     assert found.unlike.any()
 
 
@@ -261,7 +261,7 @@ def test_equal_surfaces_are_one_hit_with_its_best_context(opened) -> None:
     index, maker = opened
     asked = candidates(maker, [ENGLISH[3]])
     asked = replace(asked, queries=asked.vectors[asked.asked])  # as in their context alone
-    found = answers(index, [ENGLISH[3]], asked, k=200)
+    found = best_hits(index, [ENGLISH[3]], asked, k=200)
     row = [ENGLISH[3][a:b] for _, a, b in found.spans.tolist()].index("new hospital")
     assert found.hits[row].sentence.text == ENGLISH[3]
     scores, ids = index.search(asked.queries[row : row + 1], 200)

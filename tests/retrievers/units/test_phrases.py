@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from prompts.builder import MAX_HINTS
 from rag_mt.base.types import Sentence
 from rag_mt.text.words import word_spans
-from retrievers.dense import MAX_HINTS, best_apart
+from retrievers.dense import best_apart
 from retrievers.encoders.encoder import family_of
 from retrievers.registry import build_for, open_retriever
 from retrievers.units.unit import NgramUnits, default_layer

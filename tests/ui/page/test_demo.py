@@ -24,7 +24,7 @@ from ui.server.languages import Offer, offer_of
 from ui.server.limits import Limits
 from ui.server.serve import add_service_options, allowed_hosts, port
 from ui.server.service import Service
-from ui.server.service import service_of as service_from
+from ui.server.service import service_with as service_from
 
 
 def service_of(opener: Any, offer: Offer) -> Service:

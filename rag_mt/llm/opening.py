@@ -1,19 +1,68 @@
-"""Two language models behind one: prompts with hints are answered by one of them, those without by the other."""
+"""Language models by name (`open_llm`), and two of them behind one: prompts with hints are answered by the first, those
+without by the second (`RoutedLLM`)."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
+from rag_mt.base.defaults import DEFAULT_LLM, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, LanguageModel, Prompt, PromptQueue
+from rag_mt.llm.server_names import PREFIX
 from rag_mt.llm.transformers_llm import TransformersLLM
+from rag_mt.models.loading import Quantization, load_llm
 
 _ENDED = object()
+
+
+def open_llm(
+    name: str = DEFAULT_LLM,
+    *,
+    adapter: str | None = None,
+    plain_adapter: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    quantization: str = "none",
+    batch_size: int = 16,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    timeout: float = LLM_TIMEOUT,
+    concurrency: int = LLM_CONCURRENCY,
+) -> LanguageModel:
+    """The language model `name`: `openai:MODEL@URL`, or any model with `base_url`, is asked over HTTP; everything
+    else (hub id, folder, `embedded:NAME`) is loaded.
+
+    `batch_size`, `adapter`, `device`, `dtype` and `quantization` are for loaded models; a server has its own, and
+    `timeout` (seconds for an answer) and `concurrency` (requests at once) are for servers. With `plain_adapter`
+    prompts without hints are answered by the model with that adapter instead.
+    Raises UserError for a name, setting or server that cannot be used.
+    """
+    if base_url is not None or name.startswith(PREFIX):
+        try:
+            from rag_mt.llm.openai_llm import OpenAILLM
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"{name} needs a package that is not installed ({error.name}): pip install 'rag-mt[openai]'"
+            ) from error
+        return OpenAILLM(
+            name,
+            base_url,
+            api_key=api_key,
+            adapter=adapter or plain_adapter,
+            timeout=timeout,
+            concurrency=concurrency,
+        )
+
+    def load(adapter: str | None) -> TransformersLLM:
+        loaded = load_llm(name, adapter, device, dtype, cast(Quantization, quantization))
+        return TransformersLLM(loaded, batch_size, adapter)
+
+    return RoutedLLM(load(adapter), load(plain_adapter)) if plain_adapter else load(adapter)
 
 
 class RoutedLLM:
@@ -57,7 +106,7 @@ class RoutedLLM:
 
 
 class _Divided:
-    """A queue whose prompts are given to two lanes, each to that of the model which answers it."""
+    """Gives each prompt of a queue to the lane (the own queue) of the model that answers it."""
 
     def __init__(self, llm: RoutedLLM, queue: PromptQueue, lanes: Sequence[_Lane]) -> None:
         self.llm, self.queue, self.lanes = llm, queue, lanes
