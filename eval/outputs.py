@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import write_whole
+from rag_mt.base.files import write_json, write_whole
 
 
 def check_outputs(names: Iterable[str]) -> None:
@@ -21,5 +20,7 @@ def check_outputs(names: Iterable[str]) -> None:
 def write_outputs(names: Iterable[str], markdown: str, facts: Mapping[str, Any]) -> None:
     """Write the Markdown, or the facts as JSON, by the ending of each name."""
     for name in names:
-        as_json = Path(name).suffix == ".json"
-        write_whole(Path(name), json.dumps(facts, ensure_ascii=False, indent=1) + "\n" if as_json else markdown)
+        if Path(name).suffix == ".json":
+            write_json(Path(name), facts)
+        else:
+            write_whole(Path(name), markdown)

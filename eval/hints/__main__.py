@@ -20,7 +20,6 @@ fitted on half A in the same run.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,7 +33,7 @@ from eval.report.blocks import markdown_table
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, run, share
 from rag_mt.base.defaults import DEFAULT_PHRASE_MODEL
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import write_whole
+from rag_mt.base.files import write_json
 from rag_mt.base.languages import WMT16, base_code
 from retrievers.ccpr.confidence import CHANCE, FEATURES, Confidence, fit_confidence
 from retrievers.ccpr.model import open_phrase_encoder
@@ -131,8 +130,7 @@ def report(hints: Hints, confidence: Confidence, options: argparse.Namespace, da
                 rows += [about | {"value": value} | line for value, line in known.items()]
     if options.output:
         facts = {"system": name, "data": data, "minimum": confidence.minimum, "fitted": dict(confidence.fitted)}
-        text = json.dumps({**facts, "rows": rows}, indent=1, ensure_ascii=False)
-        write_whole(options.output, text + "\n")
+        write_json(options.output, {**facts, "rows": rows})
 
 
 def table(kind: str, lines: Mapping[float, Line]) -> str:

@@ -7,7 +7,6 @@ generates its own.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -38,7 +37,7 @@ from eval.translation.translators import Models, Run, open_translator
 from prompts.builder import FORMAT, templates_hash
 from rag_mt import __version__
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import read_json, settings_hash, write_whole
+from rag_mt.base.files import read_json, settings_hash, write_json
 from rag_mt.base.types import Completion, LanguageModel, Origin, Prompt, Sentence
 from rag_mt.llm.opening import answering
 from rag_mt.llm.transformers_llm import ALGORITHM
@@ -192,4 +191,4 @@ def _write_facts(run: Run, suite: Suite, translator: Translator, settings: Mappi
         "taken_over": len(records) - times[GENERATION]["sentences"],
         "outputs": outputs_sha256(records),
     }
-    write_whole(run.file(FACTS), json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
+    write_json(run.file(FACTS), facts)

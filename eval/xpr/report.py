@@ -4,7 +4,6 @@ options, and its report in Markdown and JSON, beside the numbers of the paper.""
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from eval.xpr.suite import PARTS, SETTINGS, Row, Sets, compared, score
 from rag_mt import __version__
 from rag_mt.base.console import OK, note, positive
 from rag_mt.base.defaults import DEFAULT_ENCODER
-from rag_mt.base.files import whole_file, write_whole
+from rag_mt.base.files import whole_file, write_json, write_whole
 from rag_mt.base.settings import shown_path
 
 log = logging.getLogger("rag_mt")
@@ -325,13 +324,12 @@ def as_dict(report: Report) -> dict[str, Any]:
 def write_report(report: Report, path: Path) -> None:
     """Write the report as `.json`, or as `.md` with the plot beside it as `.svg`."""
     if path.suffix == ".json":
-        text = json.dumps(as_dict(report), ensure_ascii=False, indent=1) + "\n"
+        write_json(path, as_dict(report))
     else:
         picture = path.with_suffix(".svg")
         counted = report.by_number("examples")
         drawn = bool(counted) and _plot(counted, picture)
-        text = as_markdown(list(as_blocks(report, picture.name if drawn else None)))
-    write_whole(path, text)
+        write_whole(path, as_markdown(list(as_blocks(report, picture.name if drawn else None))))
 
 
 def _plot(systems: Mapping[str, Mapping[int, float]], path: Path) -> bool:

@@ -8,7 +8,6 @@ small JSON file for each system and task, so that a stopped run goes on.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import math
 import time
@@ -27,7 +26,7 @@ from eval.metrics.formulas import mean_rows
 from eval.significance import SEED, Comparison, Interval, compare, interval
 from eval.xpr.mapping import unit
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import read_json, settings_hash, write_whole
+from rag_mt.base.files import read_json, settings_hash, write_json
 from rag_mt.base.languages import WMT16
 from rag_mt.base.types import Floats
 from rag_mt.text.words import word_spans
@@ -189,7 +188,7 @@ class Cells:
             "among_own": _text(answers.among_own),
             "seconds": round(time.monotonic() - begin, 1),
         }
-        write_whole(path, json.dumps(contents, ensure_ascii=False, indent=1) + "\n")
+        write_json(path, contents)
         self.computed += 1
         log.info("%s, %s: %.1f %%", name, task.name, 100 * answers.among_all.mean())
         return Asked(answers.among_all, task.concepts, task.several)

@@ -38,7 +38,7 @@ from eval.data.phrase_sets import counted
 from rag_mt.base.console import OK, Parser, add_model_options, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import alone_in, read_json, remembered_sha256, whole_file, write_whole
+from rag_mt.base.files import alone_in, read_json, remembered_sha256, whole_file, write_json
 from rag_mt.base.languages import language
 from rag_mt.base.types import Skips
 from rag_mt.formats.parallel import (
@@ -118,10 +118,10 @@ def write_pairs(job: Job, aligner: Aligner, show: bool = True) -> Mapping[str, A
             corpus = _read(job, train, skips)
             frequent = counted(corpus.sources, corpus.targets)
             source, target = settings["languages"]
-            _write_json(job.folder / FREQUENT, {source: sorted(frequent.source), target: sorted(frequent.target)})
+            write_json(job.folder / FREQUENT, {source: sorted(frequent.source), target: sorted(frequent.target)})
             counts = _write_shards(job, aligner, corpus, frequent, show)
             manifest = {**settings, "counts": counts, "skips": dict(skips.counts)}
-            _write_json(job.folder / MANIFEST, manifest)
+            write_json(job.folder / MANIFEST, manifest)
             for name in (PLAN, LINKS):
                 (job.folder / name).unlink(missing_ok=True)
     counts, left = manifest["counts"], Skips(counts=Counter(manifest["skips"])).summary()
@@ -133,7 +133,7 @@ def write_pairs(job: Job, aligner: Aligner, show: bool = True) -> Mapping[str, A
 def _begin(folder: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Compare the settings with those of what is in the folder; the manifest if all is done already."""
     if not (folder / MANIFEST).is_file() and not (folder / LINKS).is_file() and not any(folder.glob("pairs-*.arrow")):
-        _write_json(folder / PLAN, settings)
+        write_json(folder / PLAN, settings)
         return None
     path = folder / (MANIFEST if (folder / MANIFEST).is_file() else PLAN)
     try:
@@ -147,10 +147,6 @@ def _begin(folder: Path, settings: Mapping[str, Any]) -> Mapping[str, Any] | Non
             "give those to go on, another --output, or remove the folder"
         )
     return known if path.name == MANIFEST else None
-
-
-def _write_json(path: Path, contents: Any) -> None:
-    write_whole(path, json.dumps(contents, ensure_ascii=False, indent=1) + "\n")
 
 
 def _read(job: Job, train: Path, skips: Skips) -> Corpus:

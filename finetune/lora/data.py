@@ -38,7 +38,7 @@ from rag_mt import __version__
 from rag_mt.base.console import OK, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import file_sha256, read_json, settings_hash, write_whole
+from rag_mt.base.files import file_sha256, read_json, settings_hash, write_json
 from rag_mt.base.types import Skips
 from rag_mt.text.answers import takes_up
 from rag_mt.translation.journal import Journal
@@ -129,7 +129,7 @@ def make_examples(options: argparse.Namespace) -> int:
             "directions": counts(examples, hints.left_out),
             "skipped": dict(skips.counts),
         }
-        write_whole(manifest_path(output), json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+        write_json(manifest_path(output), manifest)
         journal_path.unlink()
         note(f"{output}: {len(examples)} examples; {skips.summary() or 'no pair was unusable'}")
     for direction, row in manifest["directions"].items():

@@ -39,7 +39,7 @@ from finetune.mdpr.relevance import (
 from finetune.training.sampling import weighted_order
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import whole_folder
+from rag_mt.base.files import whole_folder, write_json
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.parallel import excluded_texts, letters_and_digits, read_corpus, training_file
 from rag_mt.text.splitting import split
@@ -233,7 +233,7 @@ def prepare(options: argparse.Namespace) -> int:
             **write_sentences(folder, options, languages, connections, skips),
             "skipped": dict(skips.counts),
         }
-        (folder / MANIFEST).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(folder / MANIFEST, facts)
     for kind in KINDS:
         sys.stdout.write(f"{kind}: {', '.join(f'{name} {size}' for name, size in facts[kind].items())}\n")
     if skips.total:

@@ -26,7 +26,7 @@ from finetune.training.settings import Optimisation
 from rag_mt import __version__
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import sync, whole_file, write_whole
+from rag_mt.base.files import sync, whole_file, write_json
 from rag_mt.models.adapters import TRAINING, seen_before
 
 log = logging.getLogger("rag_mt")
@@ -298,7 +298,7 @@ class Trainer(ABC, Generic[Batch]):
             "curve": self.curve,
             **({} if self.before is None else {"started_from": self.before}),
         }
-        write_whole(self.output / TRAINING, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+        write_json(self.output / TRAINING, facts)
         points = continued(self.before, self.curve)
         plot_curve(points, self.output / "curve.svg", self.losses_shown, self.scores_shown, self.unit)
 

@@ -76,6 +76,11 @@ def write_whole(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON-able value as an indented text file that appears whole or not at all."""
+    write_whole(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """A temporary folder beside `path` that takes its place when the block ends without an error. Of two processes that

@@ -10,7 +10,6 @@ LANG.examples.npy     int32 (examples, 4): phrase, sentence, start and end of th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import file_sha256, read_json, remembered_sha256, whole_folder
+from rag_mt.base.files import file_sha256, read_json, remembered_sha256, whole_folder, write_json
 from rag_mt.base.types import Sentence
 
 FORMAT = 1
@@ -147,7 +146,7 @@ def write_examples(
                     writer.write_table(table)
         files = {p.name: {"size": p.stat().st_size, "sha256": file_sha256(p)} for p in sorted(part.iterdir())}
         contents = {"format": FORMAT, "languages": [s.language for s in sides], "name": name, **facts, "files": files}
-        (part / MANIFEST).write_text(json.dumps(contents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        write_json(part / MANIFEST, contents)
     return open_examples(folder)
 
 
