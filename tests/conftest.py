@@ -52,7 +52,8 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ends = [(token, special.index(token)) for token in ("<s>", "</s>")]
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
     names = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), special, strict=True))
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, cls_token="<s>", sep_token="</s>", **names)
+    more = {"cls_token": "<s>", "sep_token": "</s>", "model_max_length": 64}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names, **more)
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=len(fast),
