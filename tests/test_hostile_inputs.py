@@ -1,7 +1,7 @@
 """Hostile inputs: whatever a text of 4 kB holds, nothing that reads one takes more than a second of the processor.
 
-That is the slow form (`-m slow`). The ordinary one gives texts of 1,200 characters 0.4 s: what grows exponentially fails
-it too.
+That is the slow form (`-m slow`). The ordinary one gives texts of 1,200 characters 0.4 s, which is too little for
+whatever grows exponentially.
 """
 
 from __future__ import annotations
