@@ -18,12 +18,14 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 # A loaded machine draws slowly: that says nothing about the code.
 settings.register_profile("rag_mt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rag_mt")
+
+CORPUS = Path(__file__).parents[1] / "rag_mt" / "sample_corpus"
 
 if find_spec("playwright") is None:  # `make test` installs no browser; `make test-browser` does
     collect_ignore = ["browser"]
@@ -36,11 +38,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a random BERT of three layers and the embedded tokenizer."""
+    """A folder with a random BERT of three layers and a tokenizer of 4,000 pieces, of the kind and with the special
+    tokens of XLM-R's."""
     folder = tmp_path_factory.mktemp("tiny") / "bert"
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trainer = trainers.UnigramTrainer(
+        vocab_size=4000, special_tokens=special, unk_token="<unk>", show_progress=False, n_sub_iterations=1
+    )
+    tokenizer.train_from_iterator((path.read_text(encoding="utf-8") for path in CORPUS.glob("*.txt")), trainer)
+    ends = [(token, special.index(token)) for token in ("<s>", "</s>")]
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
+    names = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), special, strict=True))
+    more = {"cls_token": "<s>", "sep_token": "</s>", "model_max_length": 64}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names, **more)
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=250037,
+        vocab_size=len(fast),
         hidden_size=32,
         num_hidden_layers=3,
         num_attention_heads=2,
@@ -49,10 +65,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pad_token_id=1,
     )
     BertModel(config).save_pretrained(folder)
-    from rag_mt.models.loading import resolve_model  # after the environment is set
-
-    for file in resolve_model("embedded:e5-small").glob("*token*"):
-        (folder / file.name).write_bytes(file.read_bytes())
+    fast.save_pretrained(folder)
     return folder
 
 

@@ -33,8 +33,9 @@ import numpy as np
 import pyarrow as pa
 
 from eval.data.alignments import EflomalAligner
-from eval.data.phrase_pairs import FREQUENT_LEAST, FREQUENT_SHARE, MAX_WORDS, Frequent, all_phrase_pairs
+from eval.data.phrase_pairs import FREQUENT_LEAST, FREQUENT_SHARE, MAX_WORDS, Frequent
 from eval.data.phrase_sets import counted
+from finetune.ccpr.shards import write_shard
 from rag_mt.base.console import OK, Parser, add_model_options, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
@@ -50,7 +51,7 @@ from rag_mt.formats.parallel import (
     training_file,
 )
 from rag_mt.text.words import word_spans
-from retrievers.encoders.alignment import METHODS, Aligner, EncoderAligner, Links, Method, symmetrised
+from retrievers.encoders.alignment import METHODS, Aligner, EncoderAligner, Links, symmetrised
 from retrievers.index.manifest import differences
 
 log = logging.getLogger("rag_mt")
@@ -63,9 +64,6 @@ FEWEST_WORDS, MOST_WORDS = 3, 60
 """Sentences with fewer or more words make no phrase pairs."""
 EXCLUDE_HELP = """leave out pairs of which a side stands in a column of these files (tabs or ` ||| ` between columns),
 compared by casefolded letters and digits"""
-
-TEXT = pa.string()
-SCHEMA = pa.schema({"line": pa.int32(), "domain": TEXT, "source": TEXT, "target": TEXT, "spans": pa.list_(pa.int32())})
 
 
 @dataclass(frozen=True)
@@ -213,35 +211,6 @@ def _write_shards(job: Job, aligner: Aligner, corpus: Corpus, frequent: Frequent
         except (pa.ArrowInvalid, AttributeError):
             raise UserError(f"the shard {path} is damaged: remove it and run again") from None
     return dict(counts)
-
-
-def write_shard(
-    path: Path,
-    corpus: Corpus,
-    directions: Sequence[Sequence[Links]],
-    method: Method,
-    frequent: Frequent,
-    max_words: int,
-) -> int:
-    """Write the phrase pairs of some sentence pairs, with counts in the metadata of the schema; sentence pairs without
-    any are left out. Returns the number of all sentence pairs."""
-    links = symmetrised(directions[0], directions[1], method)
-    spans = all_phrase_pairs(corpus.sources, corpus.targets, links, frequent, max_words)
-    rows = [n for n, phrase_pairs in enumerate(spans) if len(phrase_pairs)]
-    counts = {
-        "sentences": len(corpus),
-        "pairs": len(rows),
-        "without phrase pairs": len(corpus) - len(rows),
-        "links": sum(map(len, links)),
-        "phrases": sum(map(len, spans)),
-    }
-    part = corpus.rows(rows)
-    columns = part.lines, part.domains, part.sources, part.targets, [spans[n].ravel() for n in rows]
-    schema = SCHEMA.with_metadata({key: str(count) for key, count in counts.items()})
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    with whole_file(path) as temporary, pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, schema) as out:
-        out.write_batch(pa.record_batch(arrays, schema=schema))
-    return len(corpus)
 
 
 def _learnt_links(job: Job, aligner: Aligner, corpus: Corpus) -> list[list[Links]]:

@@ -61,9 +61,10 @@ def test_each_kind_has_its_own_encoder_and_prefix(trained: Path, quick_encoder: 
 def test_the_shipped_model_finds_passages_in_another_language() -> None:
     model = open_mdpr(dtype="float32")
     assert model.id == DEFAULT_PASSAGE_MODEL == RETRIEVERS["passage"].encoder
-    asked, found = ((SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines() for code in ("de", "en"))
-    best = (model.encode(asked[:40], "query") @ model.encode(found, "passage").T).argmax(axis=1)
-    assert (best == np.arange(40)).mean() > 0.9
+    lines = [(SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines() for code in ("de", "en")]
+    asked, passages = lines[0][:30], lines[1][:90]
+    best = (model.encode(asked, "query") @ model.encode(passages, "passage").T).argmax(axis=1)
+    assert (best == np.arange(30)).mean() > 0.9
 
 
 def test_names(trained: Path, quick_encoder: Path) -> None:

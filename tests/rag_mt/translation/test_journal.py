@@ -36,7 +36,7 @@ def translations(draw: st.DrawFn) -> Translation:
     for text in draw(st.lists(texts, max_size=3)):
         end = draw(st.integers(0, len(text)))
         origin = Origin(draw(texts), draw(st.integers(0, 10**9)))
-        hit = Hit(Sentence(text, "en", origin), Span(0, end), draw(st.floats(-2, 2)))
+        hit = Hit(Sentence(text, "en", origin), Span(0, end), round(draw(st.floats(-2, 2)), 6))
         hints.append(Hint(Span(0, draw(st.integers(0, 17))), hit))
     used = tuple(draw(st.booleans()) for _ in hints)
     return Translation(

@@ -235,7 +235,7 @@ def test_queries_are_encoded_in_their_context(tiny: XprEncoder) -> None:
     np.testing.assert_allclose(tiny.project(tiny.example_states(TEXTS, spans, 2)), vectors, atol=1e-6)
     rows = {tuple(row): n for n, row in enumerate(spans.tolist())}
     one, other = (rows[tuple(row)] for row in places("interest rates")[:2].tolist())
-    assert float(vectors[one] @ vectors[other]) < 0.9999
+    assert np.abs(vectors[one] - vectors[other]).max() > 1e-4  # the same words among others
     empty, none = maker.units(["...", ""], "query")
     assert empty.shape == (0, 32) and none.shape == (0, 3)
 
