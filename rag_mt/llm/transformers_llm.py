@@ -15,7 +15,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, Prompt, PromptQueue
 from rag_mt.llm.cache import Prefix
-from rag_mt.llm.decoding import Admitted, compute_prefix, decode
+from rag_mt.llm.decoding import Admitted, compute_prefix, decode, lay_out_states
 from rag_mt.llm.generation import AnswerText, Generation
 from rag_mt.llm.prompt_tokens import EncodedPrompt, chat_tuned, control_tokens, encode_prompt
 from rag_mt.llm.queue import NO_ANSWER
@@ -71,6 +71,7 @@ class TransformersLLM:
         self._prefixes: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()
         self._encoded: OrderedDict[tuple[str, bool, int], EncodedPrompt] = OrderedDict()
         self._lock = threading.Lock()
+        lay_out_states(self.model)
 
     def count_tokens(self, prompt: Prompt) -> int:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
