@@ -62,9 +62,7 @@ class TransformersLLM:
         self.context_length = min(getattr(config, "max_position_embeddings", 0) or DEFAULT_CONTEXT, LARGEST_CONTEXT)
         self.reserved = control_tokens(self.tokenizer)
         self.has_chat_template = chat_tuned(self.tokenizer, config, loaded.folder)
-        self.fingerprint = settings_hash(
-            ["transformers", ALGORITHM, loaded.fingerprint, str(loaded.dtype), loaded.device.type, batch_size]
-        )
+        self.fingerprint = engine_fingerprint(loaded, loaded.fingerprint, batch_size)
         ends = self.model.generation_config.eos_token_id
         self._ends = frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
         self._pad: int = self.tokenizer.pad_token_id or 0
@@ -165,6 +163,11 @@ class TransformersLLM:
             f"{self.id} ran out of memory on one prompt of {tokens} tokens: use dtype bfloat16, quantization 4bit "
             "(CUDA), a smaller model or device cpu"
         )
+
+
+def engine_fingerprint(loaded: LoadedLLM, weights: str, batch_size: int) -> str:
+    """The fingerprint of a TransformersLLM, by that of its `weights`, on the device of `loaded` and in its format."""
+    return settings_hash(["transformers", ALGORITHM, weights, str(loaded.dtype), loaded.device.type, batch_size])
 
 
 @dataclass(eq=False)
