@@ -59,6 +59,7 @@ def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namesp
     gc.set_threshold(*COLLECTING)
     atexit.register(gc.freeze)  # at the end Python looks through all objects once more: for a second, and for nothing
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait burn a second core
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     handler = logging.StreamHandler()
