@@ -136,5 +136,6 @@ def _merged_plainly(model: PreTrainedModel, settings: Mapping[str, Any], folder:
         return False
     scale = settings["lora_alpha"] / settings["r"]
     for weight, a, b in changes:
-        weight += (b.to(weight.device, torch.float32) @ a.to(weight.device, torch.float32)) * scale
+        change = (b.to(weight.device, torch.float32) @ a.to(weight.device, torch.float32)) * scale
+        weight.copy_(weight.float() + change)  # in two steps: adding formats that differ takes half as long again
     return True
