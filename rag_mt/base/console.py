@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import logging
 import os
 import sys
@@ -16,6 +18,11 @@ from rag_mt.base.errors import UserError
 
 OK, PARTLY, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: all done; done but something was skipped or failed; the user must change something; stopped."""
+
+
+COLLECTING = (100_000, 50, 100)
+"""When Python looks for unreachable objects: seldom, because imports and loading make hundreds of thousands of objects
+that stay, and looking through them as often as is usual takes a sixth of a short command."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,7 +56,10 @@ def progress(total: int | None, unit: str, title: str, initial: int = 0, show: b
 
 def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """The exit code of a command; mistakes of the user become one sentence on stderr."""
+    gc.set_threshold(*COLLECTING)
+    atexit.register(gc.freeze)  # at the end Python looks through all objects once more: for a second, and for nothing
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait burn a second core
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     handler = logging.StreamHandler()

@@ -3,8 +3,9 @@ without by the second (`RoutedLLM`)."""
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -14,8 +15,9 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, LanguageModel, Prompt, PromptQueue
 from rag_mt.llm.server_names import PREFIX
-from rag_mt.llm.transformers_llm import TransformersLLM
-from rag_mt.models.loading import Quantization, load_llm
+from rag_mt.llm.transformers_llm import TransformersLLM, engine_fingerprint
+from rag_mt.models.adapters import trained_wrapper
+from rag_mt.models.loading import LoadedLLM, Quantization, fingerprint_with, load_llm
 
 _ENDED = object()
 
@@ -39,7 +41,7 @@ def open_llm(
 
     `batch_size`, `adapter`, `device`, `dtype` and `quantization` are for loaded models; a server has its own, and
     `timeout` (seconds for an answer) and `concurrency` (requests at once) are for servers. With `plain_adapter`
-    prompts without hints are answered by the model with that adapter instead.
+    prompts without hints are answered by the model with that adapter instead, which is loaded when the first comes.
     Raises UserError for a name, setting or server that cannot be used.
     """
     if base_url is not None or name.startswith(PREFIX):
@@ -58,11 +60,28 @@ def open_llm(
             concurrency=concurrency,
         )
 
-    def load(adapter: str | None) -> TransformersLLM:
-        loaded = load_llm(name, adapter, device, dtype, cast(Quantization, quantization))
-        return TransformersLLM(loaded, batch_size, adapter)
+    def load(adapter: str | None, sibling: LoadedLLM | None = None) -> LoadedLLM:
+        return load_llm(name, adapter, device, dtype, cast(Quantization, quantization), sibling)
 
-    return RoutedLLM(load(adapter), load(plain_adapter)) if plain_adapter else load(adapter)
+    loaded = load(adapter)
+    llm = TransformersLLM(loaded, batch_size, adapter)
+    if plain_adapter is None:
+        return llm
+    weights = fingerprint_with(loaded, plain_adapter, cast(Quantization, quantization))
+    plain = LaterLLM(
+        plain_adapter,
+        engine_fingerprint(loaded, weights, batch_size),
+        lambda: TransformersLLM(load(plain_adapter, loaded), batch_size, plain_adapter),
+    )
+    return RoutedLLM(llm, plain)
+
+
+class LaterLLM:
+    """A model with an adapter that is loaded when it is needed; what can be known of it without its weights."""
+
+    def __init__(self, adapter: str, fingerprint: str, load: Callable[[], TransformersLLM]) -> None:
+        self.adapter, self.fingerprint, self.load = adapter, fingerprint, load
+        self.trained_wrapper = trained_wrapper(adapter)
 
 
 class RoutedLLM:
@@ -72,19 +91,35 @@ class RoutedLLM:
     if they learnt from prompts of different shapes.
     """
 
-    def __init__(self, hinted: TransformersLLM, plain: TransformersLLM) -> None:
+    def __init__(self, hinted: TransformersLLM, plain: TransformersLLM | LaterLLM) -> None:
         if hinted.trained_wrapper and plain.trained_wrapper and hinted.trained_wrapper != plain.trained_wrapper:
             raise UserError(
                 f"the adapter {hinted.adapter} learnt from prompts of the shape {hinted.trained_wrapper} and that for "
                 f"sentences without hints, {plain.adapter}, from {plain.trained_wrapper}: name two of one shape"
             )
-        self.hinted, self.plain = self.models = hinted, plain
+        self.hinted, self._plain = hinted, plain
         self.id, self.model, self.tokenizer = hinted.id, hinted.model, hinted.tokenizer
         self.adapter, self.trained_wrapper = hinted.adapter, hinted.trained_wrapper
-        self.context_length = min(hinted.context_length, plain.context_length)
+        self.context_length = hinted.context_length  # the base's, and so that of both
         self.has_chat_template, self.reserved = hinted.has_chat_template, hinted.reserved
         self.fingerprint = settings_hash(["routed", hinted.fingerprint, plain.fingerprint])
-        _share_embeddings(plain.model, hinted.model)
+        self._lock = threading.Lock()
+        if isinstance(plain, TransformersLLM):
+            _share_embeddings(plain.model, hinted.model)
+
+    @property
+    def plain(self) -> TransformersLLM:
+        """The model for prompts without hints, loaded at its first use."""
+        with self._lock:
+            if isinstance(self._plain, LaterLLM):
+                self._plain = self._plain.load()
+                _share_embeddings(self.hinted.model, self._plain.model)
+            return self._plain
+
+    @property
+    def models(self) -> tuple[TransformersLLM, ...]:
+        """The models that are loaded."""
+        return (self.hinted, self._plain) if isinstance(self._plain, TransformersLLM) else (self.hinted,)
 
     def of(self, prompt: Prompt) -> TransformersLLM:
         """The model that answers a prompt."""
@@ -96,8 +131,8 @@ class RoutedLLM:
 
     def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
         """See `LanguageModel.answer`. Each model has a batch of its own; they take turns token by token."""
-        lanes = [_Lane(model) for model in self.models]
-        source = _Divided(self, queue, lanes)
+        lanes = [_Lane(lambda: self.hinted, self.hinted.batch_size), _Lane(lambda: self.plain, self.hinted.batch_size)]
+        source = _Divided(queue, lanes)
         while any(lane.busy for lane in lanes) or source.pull(self.hinted.batch_size):
             for lane in lanes:
                 if lane.busy:
@@ -106,34 +141,34 @@ class RoutedLLM:
 
 
 class _Divided:
-    """Gives each prompt of a queue to the lane (the own queue) of the model that answers it."""
+    """Gives each prompt of a queue to the lane (the own queue) of the model that answers it: to the first of `lanes` if
+    it has hints, else to the second."""
 
-    def __init__(self, llm: RoutedLLM, queue: PromptQueue, lanes: Sequence[_Lane]) -> None:
-        self.llm, self.queue, self.lanes = llm, queue, lanes
+    def __init__(self, queue: PromptQueue, lanes: Sequence[_Lane]) -> None:
+        self.queue, self.lanes = queue, lanes
         self._taken = 0
 
     def pull(self, most: int) -> bool:
         """Give out up to `most` prompts of the queue; return whether there were any."""
         prompts = self.queue.take(most)
         for prompt in prompts:
-            lane = next(lane for lane in self.lanes if lane.model is self.llm.of(prompt))
-            lane.waiting.append((self._taken, prompt))
+            self.lanes[0 if prompt.hints else 1].waiting.append((self._taken, prompt))
             self._taken += 1
         return bool(prompts)
 
     def pull_for(self, lane: _Lane, most: int) -> None:
         """The same for a lane that has nothing to take, unless as many prompts wait for the other one as it takes at
         once."""
-        if all(len(other.waiting) < other.model.batch_size for other in self.lanes if other is not lane):
+        if all(len(other.waiting) < other.batch_size for other in self.lanes if other is not lane):
             self.pull(most)
 
 
 class _Lane:
     """The prompts of one of the models as its queue: those that wait, with their numbers in the divided queue, and the
-    numbers of those that it has taken since it last had none."""
+    numbers of those that it has taken since it last had none. `model` gives the model, and may load it for that."""
 
-    def __init__(self, model: TransformersLLM) -> None:
-        self.model = model
+    def __init__(self, model: Callable[[], TransformersLLM], batch_size: int) -> None:
+        self.model, self.batch_size = model, batch_size
         self.waiting: deque[tuple[int, Prompt]] = deque()
         self._numbers: list[int] = []
         self._source: _Divided
@@ -148,7 +183,7 @@ class _Lane:
         """Compute one token of each prompt that the model answers."""
         if self._work is None:
             self._source, self._numbers = source, []
-            self._work = self.model.answer(self, max_new_tokens)
+            self._work = self.model().answer(self, max_new_tokens)
         if next(self._work, _ENDED) is _ENDED:
             self._work = None
 

@@ -15,7 +15,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, Prompt, PromptQueue
 from rag_mt.llm.cache import Prefix
-from rag_mt.llm.decoding import Admitted, compute_prefix, decode
+from rag_mt.llm.decoding import Admitted, compute_prefix, decode, lay_out_states
 from rag_mt.llm.generation import AnswerText, Generation
 from rag_mt.llm.prompt_tokens import EncodedPrompt, chat_tuned, control_tokens, encode_prompt
 from rag_mt.llm.queue import NO_ANSWER
@@ -62,15 +62,14 @@ class TransformersLLM:
         self.context_length = min(getattr(config, "max_position_embeddings", 0) or DEFAULT_CONTEXT, LARGEST_CONTEXT)
         self.reserved = control_tokens(self.tokenizer)
         self.has_chat_template = chat_tuned(self.tokenizer, config, loaded.folder)
-        self.fingerprint = settings_hash(
-            ["transformers", ALGORITHM, loaded.fingerprint, str(loaded.dtype), loaded.device.type, batch_size]
-        )
+        self.fingerprint = engine_fingerprint(loaded, loaded.fingerprint, batch_size)
         ends = self.model.generation_config.eos_token_id
         self._ends = frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
         self._pad: int = self.tokenizer.pad_token_id or 0
         self._prefixes: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()
         self._encoded: OrderedDict[tuple[str, bool, int], EncodedPrompt] = OrderedDict()
         self._lock = threading.Lock()
+        lay_out_states(self.model)
 
     def count_tokens(self, prompt: Prompt) -> int:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
@@ -164,6 +163,11 @@ class TransformersLLM:
             f"{self.id} ran out of memory on one prompt of {tokens} tokens: use dtype bfloat16, quantization 4bit "
             "(CUDA), a smaller model or device cpu"
         )
+
+
+def engine_fingerprint(loaded: LoadedLLM, weights: str, batch_size: int) -> str:
+    """The fingerprint of a TransformersLLM, by that of its `weights`, on the device of `loaded` and in its format."""
+    return settings_hash(["transformers", ALGORITHM, weights, str(loaded.dtype), loaded.device.type, batch_size])
 
 
 @dataclass(eq=False)

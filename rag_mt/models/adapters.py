@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from peft import PeftConfig, PeftModel, get_peft_model_state_dict
-from safetensors import safe_open
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from rag_mt.base.errors import UserError
@@ -17,6 +18,14 @@ from rag_mt.base.files import read_json, remembered_sha256, settings_hash
 log = logging.getLogger("rag_mt")
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+PLAIN_LORA = frozenset(
+    [
+        *("base_model_name_or_path", "inference_mode", "peft_type", "peft_version", "revision", "task_type"),
+        *("bias", "init_lora_weights", "lora_alpha", "lora_dropout", "r", "target_modules"),
+        *("megatron_core", "qalora_group_size"),
+    ]
+)
+"""Settings with which an adapter changes nothing but W + alpha / r * B A; where others are set, PEFT does the work."""
 TRAINING = "training.json"
 """What our training writes beside an adapter."""
 
@@ -68,10 +77,20 @@ def merge_adapter(model: PreTrainedModel, name: str, adapter: str, merge: bool =
     with equal layers that is only logged, because paths differ between machines.
     """
     folder = checked_adapter(adapter)
-    base = str(PeftConfig.from_pretrained(str(folder)).base_model_name_or_path or "")
-    misfit = (
-        f"the adapter {adapter} was made for {base or 'another model'} and does not fit {name}: name its base model"
-    )
+    settings = read_json(folder / CONFIG)
+    base = str(settings.get("base_model_name_or_path") or "")
+    if not (merge and _merged_plainly(model, settings, folder)):
+        misfit = f"the adapter {adapter} was made for {base or 'another model'} and does not fit {name}"
+        model = _with_peft(model, folder, merge, f"{misfit}: name its base model")
+    if base and Path(base).name != Path(name).name:
+        log.warning("the adapter %s names %s as its base and is used with %s", adapter, base, name)
+    return model
+
+
+def _with_peft(model: PreTrainedModel, folder: Path, merge: bool, misfit: str) -> PreTrainedModel:
+    """`merge_adapter` by the library; raises UserError with the sentence `misfit`."""
+    from peft import PeftModel, get_peft_model_state_dict
+
     with safe_open(folder / WEIGHTS, "pt") as file:
         stored = set(file.keys())
     try:
@@ -83,7 +102,40 @@ def merge_adapter(model: PreTrainedModel, name: str, adapter: str, merge: bool =
     expected = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
     if expected - stored or any("lora_" in key for key in stored - expected):
         raise UserError(misfit)
-    if base and Path(base).name != Path(name).name:
-        log.warning("the adapter %s names %s as its base and is used with %s", adapter, base, name)
     result: Any = adapted.merge_and_unload() if merge else adapted
     return cast(PreTrainedModel, result)
+
+
+def _merged_plainly(model: PreTrainedModel, settings: Mapping[str, Any], folder: Path) -> bool:
+    """Merge an adapter that is nothing but LoRA (Hu et al., 2022: W + alpha / r * B A) on linear layers, and return
+    True; for any other adapter, and where anything does not fit, change nothing and return False.
+
+    The weights become those that PEFT's merge gives, to the bit, without its wrapper around every layer.
+    """
+    targets = settings.get("target_modules")
+    plain = settings.get("peft_type") == "LORA" and settings.get("bias", "none") == "none"
+    plain = plain and isinstance(settings.get("init_lora_weights", True), bool)
+    more = [key for key, value in settings.items() if value and key not in PLAIN_LORA]
+    if not plain or more or not isinstance(targets, list):
+        return False
+    try:
+        stored = load_file(folder / WEIGHTS)
+    except SafetensorError:  # PEFT says it
+        return False
+    layers = {n: m for n, m in model.named_modules() if any(f".{n}".endswith(f".{target}") for target in targets)}
+    pairs = {n: [stored.pop(f"base_model.model.{n}.lora_{part}.weight", None) for part in "AB"] for n in layers}
+    changes: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+    for name, (a, b) in pairs.items():
+        layer = layers[name]
+        if type(layer) is not torch.nn.Linear or a is None or b is None:
+            return False
+        if a.shape != (settings["r"], layer.in_features) or b.shape != (layer.out_features, settings["r"]):
+            return False
+        changes.append((layer.weight.data, a, b))
+    if stored or not changes:
+        return False
+    scale = settings["lora_alpha"] / settings["r"]
+    for weight, a, b in changes:
+        change = (b.to(weight.device, torch.float32) @ a.to(weight.device, torch.float32)) * scale
+        weight.copy_(weight.float() + change)  # in two steps: adding formats that differ takes half as long again
+    return True

@@ -31,7 +31,7 @@ from transformers import (
 
 from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_LLM
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import folder_fingerprint, settings_hash
+from rag_mt.base.files import folder_fingerprint, read_json, settings_hash
 from rag_mt.models.adapters import adapter_fingerprint, merge_adapter
 from rag_mt.models.errors import first_line, model_errors
 from rag_mt.models.offline.embedded import PREFIX, embedded_folder
@@ -47,6 +47,8 @@ FINGERPRINTED = (".safetensors", ".json", ".model", ".txt", ".jinja")
 """Files that change a model's outputs: weights, settings, vocabularies (.txt, .model), chat templates."""
 ENDS_OF_TURN = ("<end_of_turn>", "<|im_end|>", "<|eot_id|>", "<|end|>")
 """What ends an answer in chat-tuned models beside the end-of-text token."""
+GENERAL_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
+"""The class that takes a tokenizer.json as it stands, by its names in transformers 5 and 4."""
 _LOADING = threading.RLock()
 """One load at a time: transformers sets models up through state of the whole process, and with two loads at once it
 takes tied weights for missing ones from then on."""
@@ -135,8 +137,10 @@ def load_llm(
     device: str = "auto",
     dtype: str = "auto",
     quantization: Quantization = "none",
+    sibling: LoadedLLM | None = None,
 ) -> LoadedLLM:
-    """Load a causal language model, with a PEFT adapter folder if one is given.
+    """Load a causal language model, with a PEFT adapter folder if one is given. `sibling` is the same model with
+    another adapter, whose tokenizer serves for both.
 
     The adapter is merged into unquantised weights (faster); quantised ones keep it beside them.
     `8bit` and `4bit` (NF4 with double quantisation, as in QLoRA: Dettmers et al., 2023) need CUDA and bitsandbytes.
@@ -152,11 +156,17 @@ def load_llm(
         options = {"quantization_config": quantized}
         model, missing = _load(AutoModelForCausalLM, name, folder, torch_device, torch_dtype, **options)
         _check_missing(name, missing)
-        tokenizer = _load_tokenizer(name, folder)
+        tokenizer = sibling.tokenizer if sibling else _load_tokenizer(name, folder)
         _set_generation(model, tokenizer)
         model = merge_adapter(model, name, adapter, merge=quantized is None) if adapter else model
     fingerprint = _fingerprint(folder, torch_dtype, quantization, adapter)
     return LoadedLLM(name, model.eval(), tokenizer, torch_device, torch_dtype, fingerprint, folder)
+
+
+def fingerprint_with(llm: LoadedLLM, adapter: str, quantization: Quantization = "none") -> str:
+    """The fingerprint that a loaded language model's base has with an adapter, which is not loaded. Raises UserError
+    if the folder `adapter` is no adapter."""
+    return _fingerprint(llm.folder or resolve_model(llm.name), llm.dtype, quantization, adapter)
 
 
 @contextmanager
@@ -214,7 +224,8 @@ def _check_missing(name: str, missing: list[str]) -> None:
 
 def _load_tokenizer(name: str, folder: Path) -> PreTrainedTokenizerBase:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        options: dict[str, Any] = {"added_tokens_decoder": {}} if _says_its_tokens(folder) else {}
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
     except (ImportError, OSError, MemoryError):
         raise  # said by model_errors
     except Exception as error:  # a damaged tokenizer.json ends in any class, the bare one included
@@ -228,6 +239,16 @@ def _load_tokenizer(name: str, folder: Path) -> PreTrainedTokenizerBase:
             "choose another model"
         )
     return tokenizer
+
+
+def _says_its_tokens(folder: Path) -> bool:
+    """Whether the folder's tokenizer is of the general class, which takes its added tokens from tokenizer.json itself.
+    Without any in its settings transformers reads that file once more for them, a second for 262,144 tokens."""
+    settings = folder / "tokenizer_config.json"
+    if not (settings.is_file() and (folder / "tokenizer.json").is_file()):
+        return False
+    stored = read_json(settings)
+    return stored.get("tokenizer_class") in GENERAL_TOKENIZERS and "added_tokens_decoder" not in stored
 
 
 def _set_generation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

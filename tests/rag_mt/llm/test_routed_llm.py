@@ -36,6 +36,12 @@ def routed(tiny_llm: Callable[..., Path], tmp_path_factory: pytest.TempPathFacto
     own.save_pretrained(str(folder))
     made = open_llm(base, plain_adapter=str(folder), device="cpu", dtype="float32", batch_size=2)
     assert isinstance(made, RoutedLLM)
+    fingerprint = made.fingerprint
+    complete(made, [PROMPTS[1]], 12)
+    assert made.models == (made.hinted,), "the other model is not loaded before it is needed"
+    complete(made, [PROMPTS[0]], 12)
+    assert made.models == (made.hinted, made.plain) and made.plain.tokenizer is made.hinted.tokenizer
+    assert RoutedLLM(made.hinted, made.plain).fingerprint == fingerprint == made.fingerprint
     for model, adapter in ((made.hinted, None), (made.plain, str(folder))):
         alone = open_llm(base, adapter=adapter, device="cpu", dtype="float32", batch_size=2)
         assert alone.fingerprint == model.fingerprint

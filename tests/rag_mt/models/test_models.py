@@ -20,6 +20,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import (
     AutoModelForCausalLM,
+    AutoTokenizer,
     BertConfig,
     BertModel,
     Gemma3ForCausalLM,
@@ -35,9 +36,11 @@ from transformers import (
 )
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import read_json
 from rag_mt.models import loading as models
+from rag_mt.models.adapters import _merged_plainly
 from rag_mt.models.errors import REASONS, model_errors
-from rag_mt.models.loading import choose_device, choose_dtype, load_encoder, load_llm, resolve_model
+from rag_mt.models.loading import _says_its_tokens, choose_device, choose_dtype, load_encoder, load_llm, resolve_model
 
 WORDS = ["<pad>", "<s>", "</s>", "<unk>", "<|im_end|>", "the", "cat", "sat", "on", "mat", "dog"]
 SIZES: dict[str, Any] = {"vocab_size": len(WORDS), "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -159,6 +162,31 @@ def test_adapter_is_merged_into_the_weights(folders: Folders) -> None:
     assert tuned.fingerprint != plain.fingerprint
 
 
+@pytest.mark.parametrize(("change", "plain"), [({}, True), ({"use_rslora": True}, False)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_plain_lora_is_merged_as_by_peft(
+    folders: Folders, copy_of: Callable[[Path], Path], dtype: torch.dtype, change: dict[str, Any], plain: bool
+) -> None:
+    adapter = copy_of(folders.adapter)
+    change_json(adapter / "adapter_config.json", **change)
+    ours, theirs = llama().to(dtype), llama().to(dtype)
+    before = {name: weight.clone() for name, weight in ours.state_dict().items()}
+    assert _merged_plainly(ours, read_json(adapter / "adapter_config.json"), adapter) is plain
+    expected = PeftModel.from_pretrained(theirs, str(adapter)).merge_and_unload().state_dict() if plain else before
+    assert all(torch.equal(weight, expected[name]) for name, weight in ours.state_dict().items())
+    assert plain == any(not torch.equal(weight, before[name]) for name, weight in ours.state_dict().items())
+
+
+def test_tokenizer_is_the_one_that_transformers_reads(folders: Folders) -> None:
+    """The added tokens of its file are taken from there, without a second look into it."""
+    ours = load_llm(str(folders.llama), device="cpu").tokenizer
+    theirs = AutoTokenizer.from_pretrained(folders.llama)
+    assert _says_its_tokens(folders.llama) and type(ours) is type(theirs)
+    assert ours.backend_tokenizer.to_str() == theirs.backend_tokenizer.to_str()
+    assert ours.special_tokens_map == theirs.special_tokens_map
+    assert ours.added_tokens_decoder == theirs.added_tokens_decoder
+
+
 def test_adapter_made_from_a_loaded_model_names_its_base(folders: Folders, tmp_path: Path) -> None:
     loaded = load_llm("embedded:smollm2-135m", device="cpu")
     adapted = get_peft_model(loaded.model, LoraConfig(r=1, target_modules=["q_proj"]))
@@ -277,9 +305,12 @@ def test_errors_that_nobody_foresaw_keep_their_traceback() -> None:
         raise ZeroDivisionError
 
 
+def change_json(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
 def change_config(folder: Path, **changes: Any) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | changes))
+    change_json(folder / "config.json", **changes)
 
 
 def without(file: str) -> Callable[[Path], None]:
