@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.figures import architecture, gains, speeds
+from eval.report.runs import read_runs
 from rag_mt.base.console import OK, Parser, note, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, write_json, write_whole
@@ -45,7 +46,7 @@ def figures(options: argparse.Namespace) -> int:
     """Write the numbers of runs, if given, and draw all figures."""
     if options.runs:
         options.numbers.mkdir(parents=True, exist_ok=True)
-        write_json(options.numbers / f"{GAINS}.json", gains.gains_of(options.runs))
+        write_json(options.numbers / f"{GAINS}.json", gains.gains_of(read_runs(options.runs)))
     options.output.mkdir(parents=True, exist_ok=True)
     pictures = drawn(options.numbers)
     for name, svg in pictures.items():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from eval.figures.drawing import COLOURS, INK, new_figure, svg_of
 from eval.metrics.formulas import Rows
-from eval.report.runs import ReportRun, Runs, read_runs
+from eval.report.runs import ReportRun, Runs
 from rag_mt.base.errors import UserError
 
 MOST_BINS, LEAST_IN_A_BIN = 5, 10
@@ -18,15 +17,14 @@ RESAMPLES, SEED = 2000, 12345
 TITLE = "Gain in chrF over translation without hints, by the score of the best hint of a sentence."
 
 
-def gains_of(folder: Path) -> dict[str, Any]:
-    """The numbers of the figure from the runs of a folder, JSON-able: for each system with hints the gain in sentence
+def gains_of(runs: Runs) -> dict[str, Any]:
+    """The numbers of the figure from some runs, JSON-able: for each system with hints the gain in sentence
     chrF over the baseline, in bins of equal size by the score of the best hint, with its 95 % interval over resamples
     of the sentences. Raises UserError where no system has enough sentences with hints."""
-    runs = read_runs(folder)
     systems = {system: bins for system in runs.systems[1:] if (bins := _bins(runs, system))}
     if not systems:
         raise UserError(
-            f"{folder} has no {LEAST_IN_A_BIN} sentences with hints of a system beside {runs.baseline}: translate more "
+            f"the runs have no {LEAST_IN_A_BIN} sentences with hints of another system than {runs.baseline}: make more "
             "with `python -m eval.translation --systems plain,ccpr --output RUNS`"
         )
     first = runs.facts

@@ -174,6 +174,8 @@ def _apart(output: Path, name: str) -> Path:
 
 
 def _translator(options: argparse.Namespace) -> Translator:
+    if not options.quiet:
+        note("loading models: some seconds, where a model or an index must be made first a minute or two")
     from rag_mt.translation.translator import Translator
 
     settings = "src tgt retriever llm index encoder adapter wrapper device dtype quantization batch_size max_new_tokens"
