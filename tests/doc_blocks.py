@@ -41,7 +41,8 @@ _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _MARKER = re.compile(r"<!-- (.+) -->$")
 _NEEDS_BASH = re.compile(r"^\s*(for|while|if|case|set)\b|<<|\$\(|`|\$\{", re.MULTILINE)
 _BAR = re.compile(r"\d+%\||\[\d\d:\d\d<|sentences/s|it/s\]")
-_TIMES = re.compile(r"\d+(\.\d+)? (ms|s)\b")
+_CHANGING = re.compile(r"\b\d+(\.\d+)? (ms|s)\b|\b[0-9a-f]{16,}\b")
+"""Times, and ids that are drawn."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def _marker(before: str) -> str:
-    last = before.rstrip("\n").rpartition("\n")[2].strip()
+    last = before.removesuffix("\n").rpartition("\n")[2].strip()
     match = _MARKER.match(last)
     return match[1] if match and match[1] in MARKERS else ""
 
@@ -270,7 +271,7 @@ def likeness(shown: str, real: str) -> float:
 
 
 def _normal(text: str) -> list[str]:
-    """The lines without progress bars, times and differences of spacing."""
+    """The lines without progress bars, times, ids and differences of spacing."""
     printed = [line.rpartition("\r")[2] for line in text.split("\n") if not _BAR.search(line.rpartition("\r")[2])]
-    printed = [" ".join(_TIMES.sub("TIME", line).split()) for line in printed]
+    printed = [" ".join(_CHANGING.sub("VARIES", line).split()) for line in printed]
     return [line for line in printed if line]
