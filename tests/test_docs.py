@@ -22,9 +22,10 @@ MANUAL = (
     "licences"
 ).split()
 TEXTS = [*pages(), *(path for path in (ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md") if path.exists())]
-MARKED = {marker: [page for page in pages() if any(b.marker == marker for b in blocks(page))] for marker in (
-    "run", "run: slow", "run: hub"
-)}
+MARKED = {
+    marker: [page for page in pages() if any(b.marker == marker for b in blocks(page))]
+    for marker in ("run", "run: slow", "run: hub")
+}
 
 
 @dataclass
@@ -67,9 +68,13 @@ def _serve_nobody(patch: pytest.MonkeyPatch) -> None:
     import gradio
     import uvicorn
 
-    from ui.page import demo
+    from ui.page import demo, page
     from ui.server import serve
 
+    launch = page.launch
+    patch.setattr(
+        page, "launch", lambda demo_page, limits, host, port, *rest: launch(demo_page, limits, host, 0, *rest)
+    )
     patch.setattr(serve, "listening", lambda host, port: socket.create_server(("127.0.0.1", 0)))
     patch.setattr(uvicorn.Server, "run", lambda self, sockets=None: None)
     patch.setattr(gradio.Blocks, "block_thread", lambda self: None)
@@ -140,7 +145,9 @@ def test_set_up_lines_are_those_of_the_makefile() -> None:
     """`make` and the lines that are given for it do the same; extras and targets are there."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    set_up = [line for page in pages() for block in blocks(page) if block.marker == "setup" for line in lines(block.code)]
+    set_up = [
+        line for page in pages() for block in blocks(page) if block.marker == "setup" for line in lines(block.code)
+    ]
     assert len(set_up) >= 5
     for line in set_up:
         command = line.partition(" #")[0].strip()

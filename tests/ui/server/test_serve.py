@@ -61,9 +61,7 @@ SERVED = [block for page in pages() for block in blocks(page) if block.marker ==
 
 
 @pytest.mark.parametrize("block", SERVED, ids=lambda block: f"{block.page.stem}-{block.line}")
-def test_served_blocks_of_the_manual(
-    server: tuple[str, subprocess.Popen[str]], examples: Path, block: Block
-) -> None:
+def test_served_blocks_of_the_manual(server: tuple[str, subprocess.Popen[str]], examples: Path, block: Block) -> None:
     url, _ = server
     result = run_bash(block.code.replace(ADDRESS, url), examples)
     assert result.code == 0, result.both
