@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import glob
 import io
 import os
 import re
@@ -199,10 +198,9 @@ def parsed(line: str, folder: Path) -> Command | None:
     )
     if not ours or any(re.fullmatch(r"[|&;<>]+", word) for word in words):
         return None
-    with contextlib.chdir(folder):
-        for word in words:
-            matches = sorted(glob.glob(word)) if re.search(r"[*?\[]", word) else []
-            command.words += matches or [word]
+    for word in words:
+        matches = sorted(folder.glob(word)) if re.search(r"[*?]", word) else []
+        command.words += [str(path.relative_to(folder)) for path in matches] or [word]
     return command
 
 

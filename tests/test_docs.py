@@ -17,10 +17,23 @@ import pytest
 from tests.doc_blocks import ALIKE, ROOT, Block, blocks, likeness, lines, one_sentence, pages, run, run_line
 
 README = ROOT / "README.md"
-MANUAL = (
-    "cli python http-api demo retrievers ccpr xpr passages mining tuning evaluation index-format architecture offline "
-    "licences"
-).split()
+MANUAL = [
+    "cli",
+    "python",
+    "http-api",
+    "demo",
+    "retrievers",
+    "ccpr",
+    "xpr",
+    "passages",
+    "mining",
+    "tuning",
+    "evaluation",
+    "index-format",
+    "architecture",
+    "offline",
+    "licences",
+]
 TEXTS = [*pages(), *(path for path in (ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md") if path.exists())]
 MARKED = {
     marker: [page for page in pages() if any(b.marker == marker for b in blocks(page))]
@@ -51,14 +64,15 @@ def shared_models() -> Iterator[None]:
     """Models are loaded once for all blocks that only read them; training loads its own. Servers stop at once."""
     from rag_mt.llm import opening
     from rag_mt.models import trained
+    from rag_mt.models.loading import load_encoder, load_llm
     from retrievers.encoders import encoder
     from retrievers.xpr import model
 
     with pytest.MonkeyPatch.context() as patch:
-        load_encoder = lru_cache(maxsize=8)(trained.load_encoder)
+        shared_encoder, shared_llm = lru_cache(maxsize=8)(load_encoder), lru_cache(maxsize=3)(load_llm)
         for module in (trained, encoder, model):
-            patch.setattr(module, "load_encoder", load_encoder)
-        patch.setattr(opening, "load_llm", lru_cache(maxsize=3)(opening.load_llm))
+            patch.setattr(module, "load_encoder", shared_encoder)
+        patch.setattr(opening, "load_llm", shared_llm)
         _serve_nobody(patch)
         yield
 
@@ -68,7 +82,7 @@ def _serve_nobody(patch: pytest.MonkeyPatch) -> None:
     import gradio
     import uvicorn
 
-    from ui.page import demo, page
+    from ui.page import page
     from ui.server import serve
 
     launch = page.launch
@@ -76,9 +90,10 @@ def _serve_nobody(patch: pytest.MonkeyPatch) -> None:
         page, "launch", lambda demo_page, limits, host, port, *rest: launch(demo_page, limits, host, 0, *rest)
     )
     patch.setattr(serve, "listening", lambda host, port: socket.create_server(("127.0.0.1", 0)))
-    patch.setattr(uvicorn.Server, "run", lambda self, sockets=None: None)
+    answer = uvicorn.Server.run  # Gradio's own server has no sockets given
+    patch.setattr(uvicorn.Server, "run", lambda server, sockets=None: None if sockets else answer(server))
     patch.setattr(gradio.Blocks, "block_thread", lambda self: None)
-    patch.setattr(demo.signal, "signal", lambda *arguments: None)
+    patch.setattr("signal.signal", lambda *arguments: None)
 
 
 @pytest.fixture(scope="module")
