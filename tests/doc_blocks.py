@@ -6,7 +6,7 @@ A marker stands on the line before a fence of `bash` or `python`:
     <!-- run: slow -->  run by the tests that are marked slow
     <!-- run: hub -->   needs a model hub, a GPU or the network: run too, and may end with exit code 2 and one sentence
     <!-- served -->     curl lines, run against a server
-    <!-- setup -->      installs or starts for good: compared with the Makefile and pyproject.toml, never run
+    <!-- setup -->      set-up lines only (see `SET_UP`)
     <!-- output -->     before a fence of `text` that follows a block: what that block prints
 """
 
@@ -29,12 +29,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rag_mt.base.errors import UserError
+
 ROOT = Path(__file__).parents[1]
 MARKERS = ("run", "run: slow", "run: hub", "served", "setup")
 PACKAGES = ("rag_mt", "retrievers", "prompts", "finetune", "eval", "ui")
 WRONG_USE = 2
 ALIKE = 0.8
 """The least `difflib` ratio of shown and real output: another processor may round a score or a word differently."""
+
+SET_UP = re.compile(
+    r"(make |git clone |cd |\. \S+activate|python3\.11 -m venv |(\S*python -m )?pip3? install |\.venv\S*/bin/)"
+)
+"""Lines that install: compared with the Makefile and pyproject.toml, and never run."""
 
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _MARKER = re.compile(r"<!-- (.+) -->$")
@@ -128,7 +135,7 @@ def _streams(stdin: bytes) -> Iterator[tuple[_Part, _Part, io.BytesIO]]:
 
 
 def _captured(action: Any, folder: Path, stdin: bytes = b"") -> Result:
-    """Call `action` in a folder; its return value or SystemExit is the exit code, any other error a traceback and 1."""
+    """Call `action` in a folder; its return value or SystemExit is the exit code, a UserError 2, another error 1."""
     with contextlib.chdir(folder), _streams(stdin) as (out, err, both):
         try:
             code = action()
@@ -137,6 +144,9 @@ def _captured(action: Any, folder: Path, stdin: bytes = b"") -> Result:
             if isinstance(code, str):
                 print(code, file=sys.stderr)
                 code = 1
+        except UserError as error:
+            print(error, file=sys.stderr)
+            code = WRONG_USE
         except Exception:
             traceback.print_exc()
             code = 1
@@ -245,6 +255,8 @@ def run(block: Block, folder: Path, namespace: dict[str, Any]) -> list[Result]:
         return [_captured(lambda: exec(compile(block.code, name, "exec"), namespace), folder)]
     results = []
     for line in [block.code] if _NEEDS_BASH.search(block.code) else lines(block.code):
+        if SET_UP.match(line):
+            continue
         results.append(run_line(line, folder))
         if results[-1].code and block.marker != "run: hub":
             break
