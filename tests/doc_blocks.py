@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_mt.base.errors import UserError
+from rag_mt.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 MARKERS = ("run", "run: slow", "run: hub", "served", "setup")
@@ -153,8 +154,10 @@ def _captured(action: Any, folder: Path, stdin: bytes = b"") -> Result:
     return Result(int(code or 0), *(stream.getvalue().decode("utf-8", "replace") for stream in (out, err, both)))
 
 
-def _run_module(name: str, arguments: Sequence[str]) -> None:
-    """`python -m NAME ARGUMENTS` in this process."""
+def _run_module(name: str, arguments: Sequence[str]) -> int | None:
+    """`rag-mt ARGUMENTS` or `python -m NAME ARGUMENTS` in this process."""
+    if name == "rag-mt":
+        return main(arguments)
     before = sys.argv
     sys.argv = [name, *arguments]
     try:
@@ -163,6 +166,7 @@ def _run_module(name: str, arguments: Sequence[str]) -> None:
             runpy.run_module(name, run_name="__main__", alter_sys=True)
     finally:
         sys.argv = before
+    return None
 
 
 @dataclass
@@ -177,8 +181,8 @@ class Command:
 
     @property
     def module(self) -> str:
-        """What `python -m` would run."""
-        return "rag_mt.cli.main" if self.words[0] == "rag-mt" else self.words[2]
+        """What runs: `rag-mt`, or what `python -m` would run."""
+        return "rag-mt" if self.words[0] == "rag-mt" else self.words[2]
 
     @property
     def arguments(self) -> list[str]:
