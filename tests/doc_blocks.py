@@ -46,7 +46,7 @@ SET_UP = re.compile(
 
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _MARKER = re.compile(r"<!-- (.+) -->$")
-_NEEDS_BASH = re.compile(r"^\s*(for|while|if|case|set)\b|<<|\$\(|`|\$\{", re.MULTILINE)
+_NEEDS_BASH = re.compile(r"^\s*(for|while|until|if|case|set)\b|\$\(|`|\$\{", re.MULTILINE)
 _BAR = re.compile(r"\d+%\||\[\d\d:\d\d<|sentences/s|it/s\]")
 _CHANGING = re.compile(r"\b\d+(\.\d+)? (ms|s)\b|\b[0-9a-f]{16,}\b")
 """Times, and ids that are drawn."""
@@ -191,7 +191,7 @@ class Command:
 
 def parsed(line: str, folder: Path) -> Command | None:
     """The command of a line, None if only bash can run it."""
-    if re.search(r"\$|~/", line):
+    if re.search(r"\$|~/|<<", line):
         return None
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
     lexer.commenters = ""
@@ -247,9 +247,19 @@ def run_bash(code: str, folder: Path) -> Result:
 
 
 def lines(code: str) -> list[str]:
-    """The commands of a bash block: continued lines joined, comments and empty lines left out."""
-    joined = re.sub(r"\\\n\s*", " ", code)
-    return [line for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    """The commands of a bash block: continued lines and the text that `<<` gives a command joined with it, comments and
+    empty lines left out."""
+    result: list[str] = []
+    end = ""
+    for line in re.sub(r"\\\n\s*", " ", code).splitlines():
+        if end:
+            result[-1] += f"\n{line}"
+            end = "" if line == end else end
+        elif line.strip() and not line.lstrip().startswith("#"):
+            result.append(line)
+            here = re.search(r"<<\s*['\"]?(\w+)", line)
+            end = here[1] if here else ""
+    return result
 
 
 def run(block: Block, folder: Path, namespace: dict[str, Any]) -> list[Result]:

@@ -240,6 +240,7 @@ def test_lines_run_as_bash_would(tmp_path: Path) -> None:
     results = run(Block(README, 1, "run", "bash", code), tmp_path, {})
     assert [result.code for result in results] == [0, 0, 0]
     assert re.fullmatch(r"\d+\.\S+\nno\n", results[-1].stdout)
+    assert lines("cat > x <<'END'\n# a\n\nEND\ncat x") == ["cat > x <<'END'\n# a\n\nEND", "cat x"]
     missing = run_line('echo "Hallo" | A=1 rag-mt translate --src de *.txt "?.txt" nothing.tsv', tmp_path)
     assert missing.code == 2
     assert one_sentence(missing)
