@@ -32,8 +32,8 @@ if find_spec("playwright") is None:  # `make test` installs no browser; `make te
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The README's commands first: they take minutes, for which no worker shall wait at the end."""
-    items.sort(key=lambda item: item.path.name != "test_readme.py")
+    """The commands of the manual first: they take minutes, for which no worker shall wait at the end."""
+    items.sort(key=lambda item: item.path.name != "test_docs.py")
 
 
 @pytest.fixture(scope="session")

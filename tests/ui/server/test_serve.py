@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import socket
 import subprocess
@@ -15,8 +14,18 @@ import httpx
 import pytest
 
 from rag_mt.cli.main import main
+from tests.doc_blocks import ALIKE, Block, blocks, likeness, pages, run_bash, run_line
 
-ROOT = Path(__file__).parents[3]
+ADDRESS = "http://127.0.0.1:5000"
+"""The server in the manual."""
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds what `rag-mt examples` writes."""
+    place = tmp_path_factory.mktemp("examples")
+    assert run_line("rag-mt examples", place).code == 0
+    return place
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +57,25 @@ def test_real_models(server: tuple[str, subprocess.Popen[str]]) -> None:
     assert httpx.get(f"{url}/health").json()["translators"] == {"de-en ccpr": "ready"}
 
 
-def test_the_lines_of_the_readme(server: tuple[str, subprocess.Popen[str]]) -> None:
+SERVED = [block for page in pages() for block in blocks(page) if block.marker == "served"]
+
+
+@pytest.mark.parametrize("block", SERVED, ids=lambda block: f"{block.page.stem}-{block.line}")
+def test_served_blocks_of_the_manual(server: tuple[str, subprocess.Popen[str]], examples: Path, block: Block) -> None:
     url, _ = server
-    (block,) = re.findall(r"<!-- served -->\n```bash\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-    lines = block.replace("http://127.0.0.1:5000", url).splitlines()
-    assert len(lines) >= 8
-    for line in lines:
-        done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True)
-        assert done.stdout.strip() and '"error"' not in done.stdout.replace('"error":""', ""), line
+    result = run_bash(block.code.replace(ADDRESS, url), examples)
+    assert result.code == 0, result.both
+    assert result.stdout.strip()
+    errors = '"error"' in result.stdout.replace('"error":""', "")
+    assert errors == (block.output is not None and '"error"' in block.output), result.both
+    if block.output is not None:
+        assert likeness(block.output, result.stdout.replace(url, ADDRESS)) >= ALIKE, f"{block}\n{result.stdout}"
+
+
+def test_what_the_manual_says_of_requests_is_tried() -> None:
+    routes = ("/translate ", "/detect", "/languages", "/translate_file", "/index", "/health", "/metrics", "/settings")
+    code = "".join(block.code for block in SERVED)
+    assert all(route in code for route in routes)
 
 
 def test_it_stops_when_it_is_told_to(server: tuple[str, subprocess.Popen[str]]) -> None:
