@@ -1,0 +1,155 @@
+"""The summary of the reports says what they say: its tables cell by cell, the numbers of its text by standing there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REPORTS = Path(__file__).parents[3] / "reports"
+PASSAGE_ROWS = {
+    "BM25": "BM25",
+    "`multilingual-e5-small`": "untrained",
+    "mDPR, loss of retrieval alone": "ir",
+    "and semantic contrastive loss (`mdpr-e5-small` is one of them)": "sema",
+    "the same and BM25 (hybrid)": "sema + BM25 (hybrid)",
+    "without pairs of Russian and Turkish: semantic loss": "part-sema",
+    "without pairs of Russian and Turkish: semantic and language contrastive loss": "part-sema-lang",
+}
+PASSAGE_COLUMNS = (
+    "MRR@100, same language",
+    "MRR@100, one other language alone",
+    "MRR@100, cross-language",
+)
+SETTINGS = (
+    "Without training pairs (the paper: unsupervised)",
+    "Supervised: trained on the pairs of the set",
+    "Zero-shot: trained on the pairs of de-en",
+    "Multilingual",
+)
+
+
+@cache
+def read(name: str) -> str:
+    return (REPORTS / name).read_text(encoding="utf-8")
+
+
+def section(name: str, heading: str) -> str:
+    """What stands below a heading that begins with these words, up to the next one of its level or a higher one."""
+    match = re.search(rf"^(#+) {re.escape(heading)}.*$", read(name), re.MULTILINE)
+    assert match, heading
+    below = read(name)[match.end() :]
+    following = re.search(rf"^#{{1,{len(match[1])}}} ", below, re.MULTILINE)
+    return below[: following.start()] if following else below
+
+
+def rows(text: str, head: str) -> dict[str, list[str]]:
+    """The rows of the first table whose head begins with this cell, by their own first cell."""
+    result: dict[str, list[str]] = {}
+    for line in text[text.index(f"| {head}".rstrip()) :].splitlines():
+        if not line.startswith("|"):
+            break
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        result[name.strip("`")] = cells
+    return result
+
+
+def first_number(cell: str) -> float:
+    match = re.search(r"[+-]?\d[\d,]*(\.\d+)?", cell)
+    assert match, cell
+    return float(match[0].replace(",", ""))
+
+
+def rounded(shown: str, exact: float) -> bool:
+    """Whether a number as it is shown is an exact one, rounded to the places that are shown."""
+    return abs(float(shown.replace(",", "")) - exact) <= 0.5 * 10.0 ** -len(shown.partition(".")[2]) + 1e-9
+
+
+def check(shown: Sequence[str], exact: Sequence[str]) -> None:
+    assert len(shown) == len(exact)
+    for a, b in zip(shown, exact, strict=True):
+        assert rounded(a.strip("*"), first_number(b)), f"{a} is shown for {b}"
+
+
+def test_phrases_of_ccpr() -> None:
+    shown = rows(section("summary.md", "Phrases found by CCPR"), "accuracy@1, strict surface")
+    exact = rows(read("phrases-gold.md"), "accuracy@1, %")
+    (untrained,), (trained,) = ([exact[name] for name in exact if name.startswith(s)] for s in ("untrained", "ccpr"))
+    check(shown["ccpr-e5-small"], trained[:4])
+    check(next(cells for name, cells in shown.items() if name.startswith("multilingual-e5")), untrained[:4])
+
+
+@pytest.mark.parametrize("column", range(4))
+def test_phrases_of_xpr(column: int) -> None:
+    shown = rows(section("summary.md", "Phrases found by XPR"), "")
+    text = section("xpr.md", SETTINGS[column])
+    exact, paper = rows(text, "system"), rows(text, "the paper")
+    for name in ("CLWE", "CLSE", "XPR"):
+        ours, brackets = next(cells for first, cells in shown.items() if first.startswith(name))[column].split()
+        systems = [cells for system, cells in exact.items() if system.split(",")[0] == name]
+        check([ours], [systems[0][-2]])
+        check([brackets.strip("()")], [next(cells for first, cells in paper.items() if first.startswith(name))[-1]])
+
+
+def test_passages() -> None:
+    shown = rows(section("summary.md", "Passages"), "MRR@100")
+    for label, system in PASSAGE_ROWS.items():
+        exact = [rows(section("passages.md", heading), "system")[system][-1] for heading in PASSAGE_COLUMNS]
+        exact.append(rows(section("passages.md", "Language bias"), "system")[system][0])
+        check(shown[label.strip("`")], exact)
+
+
+@pytest.mark.parametrize("system", ["plain", "sentence", "xpr", "ccpr"])
+def test_translation(system: str) -> None:
+    shown = rows(section("summary.md", "Translation"), "chrF")[system]
+    groups = [rows(section("wmt16.md", f"chrF, {group}"), "chrF")[system][:6] for group in ("X", "English")]
+    check(shown, [*groups[0], *groups[1]])
+
+
+@pytest.mark.parametrize("system", ["sentence", "xpr", "ccpr"])
+def test_differences_of_translation(system: str) -> None:
+    """With those in bold that both tests found significant."""
+    text = section("summary.md", "Translation")
+    shown = rows(text[text.index("| | chrF | BERTScore | COMET") :], "")[system]
+    gains = section("wmt16.md", "Gains over plain")
+    for metric, pair in zip(("chrF", "BERTScore", "COMET"), shown, strict=True):
+        for cell, group in zip(pair.split(", "), ("X -\\> English", "English -\\> X"), strict=True):
+            own = gains[gains.index(f"### {metric}\n") :]
+            line = next(line for line in own.splitlines() if line.startswith(f"| {system} | {group} |"))
+            gain, _, bootstrap, randomization = (part.strip() for part in line.strip("|").split("|")[2:6])
+            check([cell], [gain])
+            assert cell.startswith("**") == (float(bootstrap) < 0.05 and float(randomization) < 0.05), line
+
+
+def _prose_and_reports(text: str) -> Mapping[str, list[str]]:
+    """The numbers with a point in the prose below each report's name, up to the next one's; tables are left out, and
+    what stands nowhere else."""
+    result: dict[str, list[str]] = {}
+    for part in re.split(r"\n\n(?=\[[\w-]+\.md\])", text)[1:]:
+        name = re.match(r"\[([\w-]+\.md)\]", part)[1]  # type: ignore[index]
+        prose = part.split("For retrievers without a confidence model")[0]
+        prose = "\n".join(line for line in prose.splitlines() if not line.startswith(("|", "#")))
+        result.setdefault(name, []).extend(re.findall(r"(?<![\w.])\d+\.\d+(?![\w.])", prose))
+    return result
+
+
+PROSE = _prose_and_reports(read("summary.md"))
+ARITHMETIC = {"segmentation-ngrams.md": {"2.4"}}
+"""Ratios of numbers that stand beside them."""
+
+
+@pytest.mark.parametrize("name", PROSE)
+def test_numbers_of_the_text(name: str) -> None:
+    there = [float(number) for number in re.findall(r"\d+\.\d+", read(name))]
+    for number in PROSE[name]:
+        if number not in ARITHMETIC.get(name, ()):
+            assert any(rounded(number, exact) for exact in there), f"{number} does not stand in {name}"
+
+
+def test_every_report_is_in_the_index() -> None:
+    index = read("README.md")
+    for path in REPORTS.glob("*.md"):
+        assert path.name == "README.md" or f"({path.name})" in index, path.name
