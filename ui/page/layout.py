@@ -85,7 +85,7 @@ class Layout:
             html_part(f"<h2>Source text with its hints</h2>{LEGEND}")
             self.marked = html_part(begin.source)
             self.origins = html_part(begin.origins, js_on_load=SWITCHES, elem_id="origins")
-        with gr.Tabs() as self.tabs:
+        with gr.Tabs(overflow_behavior="wrap") as self.tabs:
             with gr.Tab("Hints", id="hints"):
                 self.table = html_part(begin.table, js_on_load=SWITCHES, elem_id="hints-table")
             with gr.Tab("Prompt", id="prompt"):
