@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 from rag_mt.base.defaults import DEFAULT_RETRIEVER
+from rag_mt.base.files import EXAMPLES
 from rag_mt.base.languages import Language, language
 from retrievers.registry import RETRIEVERS
 from ui.page.translating import AUTO
 from ui.server.service import Service
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 ROW = "row.tsv"
 """The texts of the examples row: a line per subject and a column per language, all lines of two short sentences whose
 phrases the sample index has."""
