@@ -130,7 +130,11 @@ def with_hints(hints: str) -> bytes:
         ({"q": 5, "source": "de", "target": "en"}, 400, "q is 5: expected a valid string or a valid list"),
         ({"q": "x", "source": "xx", "target": "en"}, 400, "'xx' is not offered"),
         ({"q": "x", "source": "de", "target": "fi"}, 400, "German is not translated into Finnish"),
-        ({"q": "x", "source": "de", "target": "en", "format": "pdf"}, 400, "format is \"pdf\": expected 'text' or 'html'"),
+        (
+            {"q": "x", "source": "de", "target": "en", "format": "pdf"},
+            400,
+            "format is \"pdf\": expected 'text' or 'html'",
+        ),
         ({"q": "x" * 5001, "source": "de", "target": "en"}, 400, "at most 5000"),
         ({"q": ["x"] * 51, "source": "de", "target": "en"}, 400, "at most 50"),
         ({"q": "x", "source": "de", "target": "en", "retriever": "magic"}, 400, "'magic'"),
