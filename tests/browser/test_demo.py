@@ -16,6 +16,7 @@ from tests.browser.visitor import Demo, Visitor
 pytestmark = pytest.mark.browser
 
 PHONE = ViewportSize(width=390, height=844)
+TABS = ("Hints", "Prompt", "Compare", "History", "Documents", "Your text")
 HINTED = "Nach einer angespannten Debatte bewilligte eine knappe Mehrheit zwölf Millionen Euro."
 """A sentence that the sample index has hints for."""
 Picture = Callable[[Page, str], None]
@@ -27,9 +28,11 @@ def test_an_example_is_translated_and_every_hint_says_where_it_came_from(
     page = visitor.page
     page.locator("#example-news").click()
     expect(page.locator("#source textarea")).to_have_value(re.compile("Hochwasser"))
+    expect(page.locator("#from input")).to_have_value("Detected: German")
     translation = visitor.translate()
     assert "bridge" in translation
     expect(page.locator("#state")).to_contain_text("ready")
+    expect(page.locator("#from input")).to_have_value("Detected: German")
 
     phrase = page.locator("#marked [data-hint]").first
     number = phrase.get_attribute("data-hint")
@@ -50,7 +53,7 @@ def test_an_example_is_translated_and_every_hint_says_where_it_came_from(
 
     visitor.open_tab("Prompt")
     shown = page.locator("#prompts pre").first.text_content() or ""
-    assert "Drei Wochen nach dem Hochwasser" in shown
+    assert "Nach einer angespannten Debatte" in shown
     (session,) = [s for s in demo.sessions.all() if s.history]
     assert shown == session.history[-1].translated.sentences[0].prompt
 
@@ -254,7 +257,7 @@ def test_every_control_has_a_name_for_screen_readers(visitor: Visitor) -> None:
     page = visitor.page
     visitor.write(HINTED)
     visitor.translate()
-    for tab in ("Hints", "Prompt", "Compare", "History", "Documents", "Your text"):
+    for tab in TABS:
         visitor.open_tab(tab)
         nameless = page.evaluate(
             """() => [...document.querySelectorAll('button, input, textarea, [role=switch], [role=tab]')]
@@ -273,6 +276,11 @@ def test_a_phone_shows_everything_without_scrolling_sideways(visit: Callable[...
     page.locator("#marked [data-hint]").first.click()
     expect(page.locator("[data-origin]:visible")).to_have_count(1)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    shown = page.locator("#from input")
+    expect(shown).to_have_value("Detected: German")
+    assert shown.evaluate("field => field.scrollWidth <= field.clientWidth"), "the language is cut"
+    for tab in TABS:
+        expect(page.get_by_role("tab", name=tab)).to_be_visible()
     page.evaluate("window.scrollTo(0, 0)")
     picture(page, "demo-phone")
 
@@ -305,6 +313,30 @@ def test_mistakes_are_told_in_a_sentence(visitor: Visitor) -> None:
     visitor.open_tab("Documents")
     page.locator("#document-start").click()
     expect(page.locator("#document-progress")).to_contain_text("There is no file")
+
+
+def test_a_file_that_is_too_large_is_refused_once(visitor: Visitor) -> None:
+    page = visitor.page
+    visitor.open_tab("Documents")
+    field = page.locator("#document-file input[type=file]")
+    field.set_input_files({"name": "book.txt", "mimeType": "text/plain", "buffer": b"a" * 21_000_000})
+    refusal = page.locator('[data-refusal="document-file"]')
+    expect(refusal).to_have_text("Not done: book.txt of 21 MB cannot be taken: choose at most 2 MB.")
+    page.locator("#document-start").click()
+    expect(page.locator("#document-progress")).to_have_text("No file yet.")
+    assert page.locator(".toast-body").count() == 0
+    field.set_input_files({"name": "page.txt", "mimeType": "text/plain", "buffer": b"Das Haus."})
+    expect(refusal).to_be_hidden()
+
+
+def test_the_detected_language_goes_with_its_text(visitor: Visitor) -> None:
+    shown = visitor.page.locator("#from input")
+    visitor.write("Der Stadtrat hat den Bau einer neuen Brücke beschlossen.")
+    expect(shown).to_have_value("Detected: German")
+    visitor.write("Kaupunginvaltuusto päätti rakentaa uuden sillan joen yli.")
+    expect(shown).to_have_value("Detected: Finnish")
+    visitor.write("")
+    expect(shown).to_have_value("Auto-detect")
 
 
 def test_the_languages_can_be_swapped_and_have_their_own_names(visitor: Visitor) -> None:

@@ -53,5 +53,5 @@ class Visitor:
         return self.page.locator("[data-copy]").get_attribute("data-copy") or ""
 
     def open_tab(self, name: str) -> None:
-        """Show a tab; on a narrow page it may be behind the button with three points."""
+        """Show a tab."""
         self.page.get_by_role("tab", name=name).click()

@@ -62,6 +62,34 @@
     }, 2000);
   };
 
+  // Files that are too large are refused here, in one sentence: the server would cut their upload off.
+  const refuse = (event, files) => {
+    const field = event.target.closest("#document-file, #index-files");
+    const notice = field && document.querySelector(`[data-refusal="${field.id}"]`);
+    if (!notice || !files || !files.length) return;
+    const bytes = [...files].reduce((sum, file) => sum + file.size, 0);
+    const most = Number(notice.dataset.mostBytes);
+    notice.hidden = bytes <= most;
+    if (notice.hidden) return;
+    const what = files.length > 1 ? `${files.length} files` : files[0].name;
+    notice.textContent = `Not done: ${what} of ${megabytes(bytes)} MB cannot be taken: choose at most ${megabytes(most)} MB.`;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    if (event.target.matches("input")) event.target.value = "";
+  };
+
+  const megabytes = (bytes) => String(Math.ceil(bytes / 1e5) / 10);
+
+  const stay = (event) => {
+    const start = event.target.closest("#document-start, #index-start");
+    const refusal = start && start.closest('[role="tabpanel"]').querySelector("[data-refusal]:not([hidden])");
+    if (refusal) event.stopImmediatePropagation(); // the reason stands there already
+  };
+
+  window.addEventListener("click", stay, true);
+  window.addEventListener("change", (event) => refuse(event, event.target.files), true);
+  window.addEventListener("drop", (event) => refuse(event, event.dataTransfer && event.dataTransfer.files), true);
+
   const press = (id) => {
     const button = document.getElementById(id);
     if (button && !button.disabled) button.click();

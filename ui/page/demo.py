@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from rag_mt.base.console import OK, Parser, note, run
-from rag_mt.base.defaults import DEFAULT_RETRIEVER
+from rag_mt.base.defaults import DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from ui.server.serve import add_service_options, allowed_hosts, port
 
@@ -45,6 +45,7 @@ def demo(options: argparse.Namespace) -> int:
     users = logins(options.auth)
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     try:
+        from ui.page.layout import EXPECT
         from ui.page.page import build_page, launch
         from ui.page.sessions import Sessions
         from ui.server.service import service_with
@@ -60,6 +61,8 @@ def demo(options: argparse.Namespace) -> int:
     try:
         hosts = allowed_hosts(options.host, options.allowed_host)
         url = launch(page, service.limits, options.host, options.port, users, hosts)
+        if DEFAULT_LLM in service.llms:
+            note(f"rag-mt: {EXPECT}")
         note(f"rag-mt: the demo is at {url} (stop it with Ctrl+C)")
         page.block_thread()
     finally:

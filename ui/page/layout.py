@@ -7,8 +7,9 @@ from typing import Any
 
 import gradio as gr
 
+from rag_mt.base.defaults import DEFAULT_LLM
 from ui.page import menus
-from ui.page.markup import message
+from ui.page.markup import escaped, message, sentence_case
 from ui.page.translating import AUTO, Asked, View, empty_view
 from ui.server.service import Service
 
@@ -28,6 +29,12 @@ LEGEND = (
     "<span>Press a phrase to see where it came from.</span></p>"
 )
 
+EXPECT = (
+    f"with the small model {DEFAULT_LLM} hints show where words come from; on average they do not improve its "
+    "translations (docs/demo.md)"
+)
+"""What to expect of hints, said on the page and when the demo starts."""
+
 FAST: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 """Events that the server answers at once."""
 LONG: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden", "api_visibility": "private"}
@@ -37,6 +44,13 @@ LONG: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden", "a
 def html_part(value: str | None, **options: Any) -> Any:
     """A part of the page that is drawn as HTML of ours, in our own styles."""
     return gr.HTML(value or "", apply_default_css=False, padding=False, **options)
+
+
+def _expectation(service: Service) -> str:
+    """What to expect of hints where the small model is offered, as HTML."""
+    if DEFAULT_LLM not in service.llms:
+        return ""
+    return f'<p class="mt-legend">{escaped(sentence_case(EXPECT))}</p>'
 
 
 class Layout:
@@ -82,10 +96,10 @@ class Layout:
         with gr.Accordion("Settings", open=False, elem_id="settings"):
             self._settings(service, llm)
         with gr.Column(elem_classes="mt-card", elem_id="marked"):
-            html_part(f"<h2>Source text with its hints</h2>{LEGEND}")
+            html_part(f"<h2>Source text with its hints</h2>{LEGEND}{_expectation(service)}")
             self.marked = html_part(begin.source)
             self.origins = html_part(begin.origins, js_on_load=SWITCHES, elem_id="origins")
-        with gr.Tabs() as self.tabs:
+        with gr.Tabs(overflow_behavior="wrap") as self.tabs:
             with gr.Tab("Hints", id="hints"):
                 self.table = html_part(begin.table, js_on_load=SWITCHES, elem_id="hints-table")
             with gr.Tab("Prompt", id="prompt"):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Mapping
 from functools import cache
 
 from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.files import EXAMPLES
 from rag_mt.base.languages import Language, language
-from rag_mt.text.splitting import split
 from retrievers.registry import RETRIEVERS
 from ui.page.translating import AUTO
 from ui.server.service import Service
 
-EXAMPLE_SENTENCES = 2
-"""How much of an example is offered: a few seconds of work for a small machine."""
+ROW = "row.tsv"
+"""The texts of the examples row: a line per subject and a column per language, all lines of two short sentences whose
+phrases the sample index has."""
 SUBJECTS = {
     "news": "News",
     "travel": "Travel",
@@ -48,9 +50,10 @@ def shown_language(known: Language) -> str:
     return known.native if known.native == known.name else f"{known.native} · {known.name}"
 
 
-def source_entries(service: Service) -> Entries:
-    """Detection first, then all source languages."""
-    return [DETECT, *_entries([known.code for known in service.offer.languages])]
+def source_entries(service: Service, detected: str = "") -> Entries:
+    """Detection first, with the language that was detected if there is one, then all source languages."""
+    first = (f"Detected: {language(detected).name}", AUTO) if detected else DETECT
+    return [first, *_entries([known.code for known in service.offer.languages])]
 
 
 def target_entries(service: Service, source: str) -> Entries:
@@ -91,15 +94,18 @@ def _entries(codes: list[str]) -> Entries:
 
 
 @cache
+def examples() -> Mapping[str, Mapping[str, str]]:
+    """The texts of the examples row by subject, in the order of `SUBJECTS`, and language."""
+    with (EXAMPLES / ROW).open(encoding="utf-8", newline="") as file:
+        rows = {row.pop("subject"): row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)}
+    return {subject: rows[subject] for subject in SUBJECTS}
+
+
 def example(subject: str, code: str) -> str:
-    """The first sentences of the subject's text in a language that `example_languages` has."""
-    text = (EXAMPLES / f"{subject}.{code}.txt").read_text(encoding="utf-8")
-    spans = split(text, code)[:EXAMPLE_SENTENCES]
-    return text[spans[0].start : spans[-1].end]
+    """The subject's text in a language that `example_languages` has."""
+    return examples()[subject][code]
 
 
 def example_languages() -> set[str]:
     """The codes of the languages that every subject has a text in."""
-    return set.intersection(
-        *({path.name.split(".")[1] for path in EXAMPLES.glob(f"{subject}.*.txt")} for subject in SUBJECTS)
-    )
+    return set.intersection(*(set(texts) for texts in examples().values()))

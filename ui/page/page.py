@@ -17,7 +17,15 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from ui.page.layout import FAST, LONG, Layout, asked_from, html_part, updates
 from ui.page.markup import escaped, message
-from ui.page.menus import example, example_languages, first_target, fitting_target, index_entries, target_entries
+from ui.page.menus import (
+    example,
+    example_languages,
+    first_target,
+    fitting_target,
+    index_entries,
+    source_entries,
+    target_entries,
+)
 from ui.page.sessions import Sessions, new_token
 from ui.page.tabs import documents_tab, history_tab, indexes_tab
 from ui.page.translating import AUTO, compare_views, empty_view, swapped, switched, translate_views
@@ -31,7 +39,7 @@ FONTS, MONO_FONTS = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"]
 THREADS = 100
 """Pages that can be followed at once: each one that waits for a translation keeps a thread."""
 LEAST_TO_DETECT = 12
-"""Characters below which a language is not guessed while the user types."""
+"""Characters below which no language is shown as detected."""
 HEAD = (
     '<div class="mt-head"><h1>rag_mt</h1><p>Translation by a language model that is shown how the target language '
     "already says it, and says where from.</p></div>"
@@ -109,12 +117,10 @@ def _connect_languages(service: Service, sessions: Sessions, layout: Layout) -> 
         entries = index_entries(service, sessions.of(request.session_hash).owner, target)
         return gr.update(choices=entries, value=index if index in [id for _, id in entries] else "")
 
-    def typed(text: str, source: str) -> Any:
-        detected = service.detector.best(text) if source == AUTO and len(text) >= LEAST_TO_DETECT else None
-        if detected is None:
-            return gr.skip()
-        known = language(detected.code)
-        return message(f"This looks like {known.native} ({known.name}).")
+    def detected(text: str) -> Any:
+        """The language of the text is told by the list's first entry, as long as the text is there."""
+        guess = service.detector.best(text) if len(text) >= LEAST_TO_DETECT else None
+        return gr.update(choices=source_entries(service, guess.code if guess else ""))
 
     def swap(request: gr.Request, text: str, source: str, target: str) -> list[Any]:
         new = swapped(service, sessions.of(request.session_hash), text, source, target)
@@ -130,7 +136,7 @@ def _connect_languages(service: Service, sessions: Sessions, layout: Layout) -> 
     target.change(target_changed, [target, index], index, **FAST)
     layout.llm.input(service.default_adapter, layout.llm, layout.adapter, **FAST)
     index.input(lambda: "", None, layout.retriever, **FAST)  # the one that the index was built for
-    text.input(typed, [text, source], layout.message, trigger_mode="always_last", **FAST)
+    text.change(detected, text, source, trigger_mode="always_last", **FAST)
     layout.swap.click(swap, [text, source, target], [source, target, text, *layout.views], **FAST)
 
 

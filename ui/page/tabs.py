@@ -76,6 +76,13 @@ def history_tab(sessions: Sessions, translated: Any) -> None:
         button.click(exporter(name), None, file, **FAST).then(None, file, None, js=SAVE)
 
 
+def _refusal(field: str, most_bytes: int) -> str:
+    """Where the page says that what was chosen in a field is too large."""
+    return (
+        f'<p class="mt-message mt-wrong" role="alert" hidden data-refusal="{field}" data-most-bytes="{most_bytes}"></p>'
+    )
+
+
 def _start_and_stop(
     sessions: Sessions, label: str, name: str, tasks_of: Callable[[str], Sequence[Task]]
 ) -> tuple[gr.Button, gr.Button]:
@@ -107,6 +114,7 @@ def documents_tab(service: Service, sessions: Sessions, layout: Layout) -> list[
         with gr.Row():
             with gr.Column(min_width=260):
                 upload = gr.File(label="File to translate", elem_id="document-file", height=140)
+                html_part(_refusal("document-file", service.limits.file_bytes))
                 column = gr.Textbox(
                     label="Column",
                     info="Only for TSV and JSONL: a number from 1, or a name.",
@@ -182,6 +190,7 @@ def indexes_tab(service: Service, sessions: Sessions, layout: Layout) -> list[An
                 upload = gr.File(
                     label="Files in the target language", file_count="multiple", elem_id="index-files", height=140
                 )
+                html_part(_refusal("index-files", service.limits.index_bytes))
                 with gr.Row():
                     name = gr.Textbox(label="Name", placeholder="my text", max_length=100, elem_id="index-name")
                     code = gr.Dropdown(

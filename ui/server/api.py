@@ -134,7 +134,8 @@ async def translate(request: Request, service: ServiceOf) -> bodies.TranslateAns
 @router.get("/", include_in_schema=False)
 async def home() -> dict[str, str]:
     """For whoever opens the address in a browser."""
-    return {"name": "rag_mt", "version": __version__, "docs": "/docs", "languages": "/languages"}
+    pages = {"docs": "/docs", "translate": "/translate", "languages": "/languages", "health": "/health"}
+    return {"name": "rag_mt", "version": __version__, **pages}
 
 
 @router.get("/languages", summary="The languages and what each is translated into")

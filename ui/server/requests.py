@@ -102,12 +102,36 @@ def checked(kind: type[Body], fields: dict[str, Any]) -> Body:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        path = [str(part) for part in first["loc"] if part in kind.model_fields or part in HintOptions.model_fields]
-        name = ".".join(path) or "body"
+        first, *more = error.errors(include_url=False)
+        field = str(first["loc"][0])
+        option = str(first["loc"][-1]) if field == "hints" and len(first["loc"]) > 2 else ""
         if first["type"] == "missing":
-            raise UserError(f"Invalid request: missing {name} parameter") from None
-        raise UserError(f"Invalid request: {name}: {first['msg']}") from None
+            raise UserError(f"Invalid request: missing {field} parameter") from None
+        if first["type"] == "extra_forbidden":
+            raise UserError(f"Invalid request: {field} has no {_shown(option)}: expected {HINTS}") from None
+        expected = [e["msg"].removeprefix("Input should be ") for e in (first, *more) if e["loc"][0] == field]
+        if field == "hints":
+            expected = [_range(option) if option else f"true, false or {HINTS}"]
+        name = f"{field}.{option}" if option else field
+        raise UserError(
+            f"Invalid request: {name} is {_shown(first['input'])}: expected {' or '.join(expected)}"
+        ) from None
+
+
+HINTS = "an object with " + " and ".join(HintOptions.model_fields)
+
+
+def _range(option: str) -> str:
+    """What an option of the hints may be, in words."""
+    schema = HintOptions.model_json_schema()["properties"][option]
+    number = "a whole number" if schema["type"] == "integer" else "a number"
+    return f"{number} from {schema['minimum']:g} to {schema['maximum']:g}"
+
+
+def _shown(value: Any) -> str:
+    """The beginning of a value of a request, as JSON."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def check_unicode(*texts: str) -> None:

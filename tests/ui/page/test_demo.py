@@ -86,6 +86,7 @@ def test_the_command_is_documented() -> None:
 
 def test_languages_have_their_own_names(service: Service) -> None:
     assert source_entries(service)[0] == ("Auto-detect", AUTO)
+    assert source_entries(service, "de")[0] == ("Detected: German", AUTO)
     assert ("Čeština · Czech", "cs") in source_entries(service)
     assert [code for _, code in target_entries(service, "de")] == ["en"]
     assert len(target_entries(service, AUTO)) == 7
@@ -116,6 +117,15 @@ def test_a_page_without_english(opener: Any) -> None:
     parts = {getattr(block, "elem_id", ""): block for block in page.blocks.values()}
     assert [parts[name].value for name in ("to", "index-language")] == ["de", "de"]
     made.close(0)
+
+
+def test_what_to_expect_of_hints_is_said_where_the_small_model_is_offered(service: Service, opener: Any) -> None:
+    other = Service(opener, lambda name: None, limits=Limits(), offer=offer_of(), llms=["large"])  # type: ignore[arg-type,return-value]
+    for made, said in ((service, True), (other, False)):
+        page = build_page(made, Sessions(), made.llms[0])
+        parts = [str(getattr(block, "value", "")) for block in page.blocks.values()]
+        assert any("do not improve its translations" in part for part in parts) is said
+    other.close(0)
 
 
 def test_the_settings_offer_what_the_operator_named(opener: Any) -> None:

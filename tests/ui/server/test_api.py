@@ -15,6 +15,7 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 from starlette.requests import Request
 
+from rag_mt import __version__
 from rag_mt.base.languages import _known
 from ui.server.limits import ANONYMOUS, Keys
 from ui.server.requests import client_of
@@ -115,30 +116,38 @@ def test_hints_are_told_when_they_are_asked_for(api: Any) -> None:
     assert [len(own) for own in several["hints"]] == [1, 1]
 
 
+def with_hints(hints: str) -> bytes:
+    """A request whose `hints` are this JSON."""
+    return b'{"q": "x", "source": "de", "target": "en", "hints": %b}' % hints.encode()
+
+
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
         ({"q": "x", "target": "en"}, 400, "missing source parameter"),
         ({"source": "de", "target": "en"}, 400, "missing q parameter"),
         ({"q": "", "source": "de", "target": "en"}, 400, "missing q parameter"),
-        ({"q": 5, "source": "de", "target": "en"}, 400, "q: "),
+        ({"q": 5, "source": "de", "target": "en"}, 400, "q is 5: expected a valid string or a valid list"),
         ({"q": "x", "source": "xx", "target": "en"}, 400, "'xx' is not offered"),
         ({"q": "x", "source": "de", "target": "fi"}, 400, "German is not translated into Finnish"),
-        ({"q": "x", "source": "de", "target": "en", "format": "pdf"}, 400, "format"),
+        (
+            {"q": "x", "source": "de", "target": "en", "format": "pdf"},
+            400,
+            "format is \"pdf\": expected 'text' or 'html'",
+        ),
         ({"q": "x" * 5001, "source": "de", "target": "en"}, 400, "at most 5000"),
         ({"q": ["x"] * 51, "source": "de", "target": "en"}, 400, "at most 50"),
         ({"q": "x", "source": "de", "target": "en", "retriever": "magic"}, 400, "'magic'"),
         ({"q": "x", "source": "de", "target": "en", "index": "abc"}, 404, "no index 'abc'"),
         ({"q": "x", "source": "de", "target": "en", "llm": "gpt2"}, 400, "choose one of embedded:gemma-3-270m"),
         ({"q": "x", "source": "de", "target": "en", "adapter": "../x"}, 400, "choose one of auto, none"),
-        ({"q": "x", "source": "de", "target": "en", "hints": {"max": -1}}, 400, "hints"),
-        ({"q": "x", "source": "de", "target": "en", "hints": {"max": 33}}, 400, "hints.max: Input should be less than"),
-        ({"q": "x", "source": "de", "target": "en", "hints": "maybe"}, 400, "hints: Input should be a valid boolean"),
-        (
-            b'{"q": "x", "source": "de", "target": "en", "hints": {"max": 1e99}}',
-            400,
-            "hints.max: Input should be a valid",
-        ),
+        (with_hints('{"max": -1}'), 400, "hints.max is -1: expected a whole number from 0 to 32"),
+        (with_hints('{"max": 33}'), 400, "hints.max is 33: expected a whole number from 0 to 32"),
+        (with_hints('{"max": 1e99}'), 400, "hints.max is 1e+99: expected a whole number from 0 to 32"),
+        (with_hints('{"max": 1e999}'), 400, "hints.max is Infinity: expected a whole number from 0 to 32"),
+        (with_hints('{"least_score": 2}'), 400, "hints.least_score is 2: expected a number from 0 to 1"),
+        (with_hints('{"most": 2}'), 400, 'hints has no "most": expected an object with max and least_score'),
+        (with_hints('"maybe"'), 400, 'hints is "maybe": expected true, false or an object with max and least_score'),
         ({"q": "x", "source": "de", "target": "e" * 36}, 400, "is not offered"),
         (b"{", 400, "no JSON"),
         (b"[" * 100_000, 400, "no JSON"),
@@ -157,7 +166,8 @@ def test_mistakes_are_told_in_one_sentence(api: Any, body: Any, status: int, sai
 
 def test_the_address_alone_tells_where_to_read_on(api: Any) -> None:
     answer = api.get("/")
-    assert (answer.status_code, answer.json()["docs"]) == (200, "/docs")
+    assert (answer.status_code, answer.json()["version"]) == (200, __version__)
+    assert api.get(answer.json()["docs"]).status_code == 200 and answer.json()["translate"] == "/translate"
 
 
 def test_what_clients_call_languages_is_not_remembered(api: Any) -> None:
