@@ -69,7 +69,12 @@ def write_text(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(
-        prog="python -m eval.data.index_text", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m eval.data.index_text",
+        description=__doc__,
+        examples=[
+            "--data examples/data --output english.txt",
+            "--data DATA --output english.txt --domains news,wiki --limit 100000",
+        ],
     )
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv[.xz]")

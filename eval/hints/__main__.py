@@ -146,7 +146,14 @@ def table(kind: str, lines: Mapping[float, Line]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(prog="python -m eval.hints", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(
+        prog="python -m eval.hints",
+        description=__doc__,
+        examples=[
+            "--data DATA --pairs PAIRS --index INDEX --model MODEL --fit MODEL/confidence.json",
+            "--data DATA --pairs PAIRS --index INDEX --output hints.json",
+        ],
+    )
     add = parser.add_argument
     add("--data", required=True, type=Path, metavar="DIR", help="folder with dev/XX-en.tsv")
     pairs = "output of `python -m finetune.ccpr.pairs`: XX-en.dev.jsonl"

@@ -240,7 +240,15 @@ def _command(options: argparse.Namespace) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(prog="python -m eval.passages", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(
+        prog="python -m eval.passages",
+        description=__doc__,
+        examples=[
+            "",
+            "--suite xquad --data DATA --model mdpr=MODEL --output RUNS",
+            "--passages P.tsv --queries Q.tsv --qrels QRELS --lang de --output RUNS",
+        ],
+    )
     add: Callable[..., Any] = parser.add_argument
     add("--suite", choices=["xquad"], default="xquad", help="default: xquad")
     add("--data", metavar="DIR", help="folder with retrieval/ and train/")

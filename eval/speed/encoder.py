@@ -82,7 +82,11 @@ def report(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = Parser(prog="python -m eval.speed.encoder", description=__doc__)
+    parser = Parser(
+        prog="python -m eval.speed.encoder",
+        description=__doc__,
+        examples=["", "--file my.txt --sentences 256"],
+    )
     parser.add_argument("--encoder", default=DEFAULT_ENCODER)
     parser.add_argument("--sentences", type=positive, default=256)
     parser.add_argument("--rounds", type=positive, default=3)

@@ -173,7 +173,15 @@ def _size(index: Index) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = Parser(prog="python -m eval.speed.index", description=__doc__)
+    parser = Parser(
+        prog="python -m eval.speed.index",
+        description=__doc__,
+        examples=[
+            "--synthetic 1000000",
+            "INDEX --queries examples/news.de.txt --src de",
+            "INDEX --queries examples/news.de.txt --src de --whole",
+        ],
+    )
     parser.add_argument("index", nargs="?", metavar="INDEX", help="folder of an index")
     parser.add_argument("--synthetic", type=positive, default=0, help="number of synthetic vectors, instead of INDEX")
     parser.add_argument("--queries", metavar="FILE", help="text to search with, one sentence per line")

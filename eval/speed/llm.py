@@ -110,7 +110,11 @@ def report(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = Parser(prog="python -m eval.speed.llm", description=__doc__)
+    parser = Parser(
+        prog="python -m eval.speed.llm",
+        description=__doc__,
+        examples=["", "--batch 1,16,64 --device cuda"],
+    )
     parser.add_argument("--llm", default=DEFAULT_LLM)
     parser.add_argument("--batch", type=batch_sizes, default=[1, 16], help="batch sizes, such as 1,16")
     parser.add_argument("--prompts", type=positive, default=16)

@@ -58,7 +58,11 @@ def report(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = Parser(prog="python -m eval.speed.pipeline", description=__doc__)
+    parser = Parser(
+        prog="python -m eval.speed.pipeline",
+        description=__doc__,
+        examples=["--src de examples/news.de.txt --retriever ccpr"],
+    )
     add_text_options(parser, retriever="sentence")
     parser.add_argument("--index")
     parser.add_argument("--adapter", default=DEFAULT_ADAPTER, help="PEFT adapter, auto (ours) or none (default: auto)")

@@ -126,7 +126,11 @@ def report(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = Parser(prog="python -m eval.speed.server", description=__doc__)
+    parser = Parser(
+        prog="python -m eval.speed.server",
+        description=__doc__,
+        examples=["--src de examples/news.de.txt --clients 16"],
+    )
     add_text_options(parser, retriever="ccpr")
     parser.add_argument("--clients", type=positive, default=16)
     parser.add_argument("--limit", type=positive, default=48, help="sentences (default: 48)")

@@ -312,7 +312,14 @@ def _aligner(options: argparse.Namespace) -> Aligner:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser("python -m finetune.ccpr.pairs", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(
+        "python -m finetune.ccpr.pairs",
+        description=__doc__,
+        examples=[
+            "--data examples/data --pairs de-en --aligner encoder --output PAIRS",
+            "--data DATA --pairs de-en,cs-en --output PAIRS",
+        ],
+    )
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
     add("--pairs", required=True, metavar="XX-en,...", help="language pairs")

@@ -179,7 +179,15 @@ def counts(examples: Sequence[Example], left_out: Sequence[int]) -> dict[str, di
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = settings_parser("lora.data", __doc__, Config)
+    parser = settings_parser(
+        "lora.data",
+        __doc__,
+        Config,
+        examples=[
+            "--config lora-embedded --data examples/data --group to-en --method plain --output plain.to-en.jsonl",
+            "--config lora-embedded --data DATA --group to-en --method phrase --index en=INDEX --output hints.jsonl",
+        ],
+    )
     parser.add_argument("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv or dev/XX-en.tsv")
     parser.add_argument("--part", choices=PARTS, default="train", help="default: train")
     parser.add_argument("--group", choices=GROUPS, required=True, help="into English or from English")

@@ -19,7 +19,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--port", type=port, default=5000, help="port to listen at (default: 5000)")
     add("--api-keys", metavar="FILE", help="keys, one a line, of which requests need one (default: none needed)")
     add("--cors", action="append", default=[], metavar="ORIGIN", help="origin whose pages may ask; may be repeated")
-    add("--patience", type=positive, default=10, metavar="S", help="seconds to finish in when it is stopped (10)")
+    add("--patience", type=positive, default=10, metavar="S", help="seconds to finish in when it is stopped")
     add_service_options(parser, "the cache")
 
 
