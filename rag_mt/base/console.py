@@ -8,8 +8,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn
 
 from tqdm import tqdm
 
@@ -30,10 +30,10 @@ class HelpFormatter(argparse.HelpFormatter):
 
     def __init__(self, prog: str) -> None:
         width = min(shutil.get_terminal_size().columns, WIDEST_HELP)
-        super().__init__(prog, max_help_position=26, width=width - 2)
+        super().__init__(as_called(prog), max_help_position=26, width=width - 2)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        paragraphs = re.split(r"\n\s*\n", text.strip("\n"))
+        paragraphs = re.split(r"\n\s*\n", as_called(text).strip("\n"))
         return "\n\n".join(
             paragraph
             if _AS_WRITTEN.search(paragraph)
@@ -42,7 +42,7 @@ class HelpFormatter(argparse.HelpFormatter):
         )
 
     def _get_help_string(self, action: argparse.Action) -> str:
-        text = action.help or ""
+        text = as_called(action.help or "")
         default = _shown_default(action)
         if not default or "default" in text:
             return text
@@ -61,27 +61,25 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one sentence and whose help ends with `examples`, each the arguments of a
     call that it understands."""
 
-    renamed: tuple[str, str] | None = None
-    """How commands are called otherwise than they say: the beginning they have, and the one that the user typed."""
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """What commands are called by the user instead of the beginnings that they have by themselves."""
 
-    def __init__(
-        self, prog: str | None = None, *, description: str | None = None, examples: Sequence[str] = (), **options: Any
-    ) -> None:
-        super().__init__(
-            self._called(prog) if prog else None,
-            description=self._called(description) if description else None,
-            **{"formatter_class": HelpFormatter, **options},
-        )
+    def __init__(self, prog: str | None = None, *, examples: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(prog, **{"formatter_class": HelpFormatter, **options})
         self.examples = [f"{self.prog} {example}".strip() for example in examples]
         if examples:
             self.epilog = "\n".join(["examples:", *(f"  {example}" for example in self.examples)])
 
-    @classmethod
-    def _called(cls, text: str) -> str:
-        return text.replace(*cls.renamed) if cls.renamed else text
-
     def error(self, message: str) -> NoReturn:
-        self.exit(WRONG_USE, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+        prog = as_called(self.prog)
+        self.exit(WRONG_USE, f"{prog}: {message}; see `{prog} --help`\n")
+
+
+def as_called(text: str) -> str:
+    """A text that names commands, with the names that the user calls them by (`Parser.renamed`)."""
+    for name, called in Parser.renamed.items():
+        text = re.sub(re.escape(name).replace(r"\ ", r"\s+"), called, text)
+    return text
 
 
 def note(text: str) -> None:
