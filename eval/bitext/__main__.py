@@ -192,8 +192,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--data", metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
     add("--sets", metavar="DIR", help="sets in BUCC's format, instead of --data")
-    add("--languages", default="de,ru", metavar="XX,XX", help="default: de,ru")
-    add("--models", nargs="+", default=[DEFAULT_ENCODER], metavar="NAME", help=f"default: {DEFAULT_ENCODER}")
+    add("--languages", default="de,ru", metavar="XX,XX", help="languages to pair with English")
+    add("--models", nargs="+", default=[DEFAULT_ENCODER], metavar="NAME", help="encoders")
     add("--size", type=positive, default=50_000, metavar="N", help="sentences of a test side")
     add("--training-size", type=positive, default=10_000, metavar="N", help="sentences of a training side")
     add("--seed", type=int, default=1, help="of the sets (default: 1)")

@@ -250,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ],
     )
     add: Callable[..., Any] = parser.add_argument
-    add("--suite", choices=["xquad"], default="xquad", help="default: xquad")
+    add("--suite", choices=["xquad"], default="xquad", help="what to ask for")
     add("--data", metavar="DIR", help="folder with retrieval/ and train/")
     add("--part", choices=["dev", "test"], default="dev", help="questions to ask (default: dev)")
     add("--distractors", type=count, default=DISTRACTORS, metavar="N", help=f"per language (default: {DISTRACTORS})")

@@ -306,7 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ],
     )
     add = parser.add_argument
-    add("--suite", choices=["gold", "silver", "dev", "xpr"], default="gold", help="default: gold")
+    add("--suite", choices=["gold", "silver", "dev", "xpr"], default="gold", help="what to ask for")
     add("--data", metavar="DIR", help="folder with align/ and dev/ (xpr: train/)")
     pairs_help = "output of `python -m finetune.ccpr.pairs` with eflomal: XX-en.dev.jsonl, XX-en/frequent.json"
     add("--pairs", metavar="DIR", help=pairs_help)

@@ -1,4 +1,4 @@
-"""Training and evaluation: `rag-mt train NAME` is `python -m finetune.NAME`, `rag-mt eval NAME` `python -m eval.NAME`."""
+"""Training and evaluation: `rag-mt train NAME` is `python -m finetune.NAME`, `rag-mt eval NAME` is of `eval`."""
 
 from __future__ import annotations
 
