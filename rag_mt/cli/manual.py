@@ -52,9 +52,10 @@ The translation goes to standard output or to `-o FILE`; hints, notes and the pr
 | PO | messages with an empty `msgstr` | `msgstr`, flagged `fuzzy` for review |
 | XLIFF 1.2, 2.x | units without a target | `target`, in a state that asks for review |
 
-A hint in JSONL has its phrase, context, score, file, line, and whether it was taken up. In a TSV file without `--column` it is the column whose header is the code or the name of the source language; where
-there is none the first column is translated, and a note names it. Other structured files (HTML, Markdown, YAML,
-`.properties`, `strings.xml`, CSV, ...) are refused: a translation line by line would damage them.
+A hint in JSONL has its phrase, context, score, file, line, and whether it was taken up. In a TSV file without
+`--column` it is the column whose header is the code or the name of the source language; where there is none the first
+column is translated, and a note names it. Other structured files (HTML, Markdown, YAML, `.properties`, `strings.xml`,
+CSV, ...) are refused: a translation line by line would damage them.
 
 A file that cannot be read does not stop the others: it is left out, and named. Lines that cannot be read (bad encoding,
 control characters, over-long) are reported with their number, passed through as they are and counted.

@@ -18,7 +18,7 @@ from rag_mt.cli.main import parser
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 
 
-class Parsed(Exception):
+class ParsedError(Exception):
     """A command has come to its parser, which is held here."""
 
 
@@ -28,13 +28,13 @@ def parsers(patch: pytest.MonkeyPatch) -> Iterator[Parser]:
     parse_args = Parser.parse_args
 
     def stop(self: Parser, *_: Any) -> None:
-        raise Parsed(self)
+        raise ParsedError(self)
 
     for room in modules.ROOMS.values():
         yield modules.parser(room)
         for name in modules.commands(room):
             patch.setattr(Parser, "parse_args", stop)
-            with pytest.raises(Parsed) as parsed:
+            with pytest.raises(ParsedError) as parsed:
                 modules.command_main(room, name, [])
             patch.setattr(Parser, "parse_args", parse_args)
             yield parsed.value.args[0]
