@@ -78,7 +78,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (
         "OSError",
         "",
-        "{name} cannot be read ({error}): check that the folder is whole and readable and the disk not full",
+        "{name} cannot be read ({error}): check that {path} is readable and the disk not full, or {again}",
     ),
 )
 """Exception class, named because the libraries add and move them between releases, a pattern in its message, and the
@@ -104,7 +104,7 @@ def _sentence(name: str, error: Exception, path: str) -> str | None:
     ancestry = {kind.__name__ for kind in type(error).__mro__}
     for kind, pattern, sentence in REASONS:
         if kind in ancestry and re.search(pattern, str(error), re.IGNORECASE):
-            return sentence.format(name=name, error=first_line(error), again=_again(path))
+            return sentence.format(name=name, error=first_line(error), path=path, again=_again(path))
     return None
 
 

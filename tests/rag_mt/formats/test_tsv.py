@@ -47,7 +47,7 @@ def filled(path: Path, side: Side, translations: list[str]) -> str:
         ("it\tde\nciao\tHallo\n", "2", ["Hallo"]),
         ("it\tde\nciao\tHallo\n", "1", ["ciao"]),
         ("id\tdeutsch\n7\tHallo\n", "2", ["Hallo"]),
-        ("id\tdeutsch\nsieben\tHallo\n", "", ["sieben"]),
+        ("id\tdeutsch\nsieben\tHallo\n", "", ["Hallo"]),
         ("id\ttitle\n7\tHallo\n", "Title", ["Hallo"]),
         ("\ufeffde\tit\r\nHallo\tciao\r\n", "", ["Hallo"]),
         ('"Er sagte ""ja""\t"\n', "", ['"Er sagte ""ja""']),
