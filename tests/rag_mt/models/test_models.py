@@ -269,7 +269,7 @@ def test_errors_of_the_hub_and_the_machine(monkeypatch: pytest.MonkeyPatch, erro
 
 def test_every_reason_is_one_whole_sentence() -> None:
     for _, _, sentence in REASONS:
-        text = sentence.format(name="o/m", error="why", path="/cache/o-m")
+        text = sentence.format(name="o/m", error="why", path="/cache/o-m", again="save it again")
         assert "o/m" in text and "\n" not in text and not text.endswith(".")
 
 
