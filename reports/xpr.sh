@@ -33,7 +33,7 @@ train() {
   echo "== $name" >&2
   local code=0
   timeout --signal=INT "${minutes}m" \
-    "$python" -m finetune.xpr --config "configs/$config.toml" --phrases "$phrases" --output "$models/$name" "$@" || code=$?
+    "$python" -m finetune.xpr --config "$config" --phrases "$phrases" --output "$models/$name" "$@" || code=$?
   if [ "$code" = 0 ]; then
     touch "$models/$name/finished"
   elif [ "$code" = 124 ] && [ -e "$models/$name/xpr.json" ]; then

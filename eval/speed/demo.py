@@ -3,8 +3,9 @@
     python -m eval.speed.demo --src de [--clicks 12] [--browser /usr/bin/chromium]
 
 Serves the demo on this machine, opens its page in Chromium without a window (package chromium, extra `browser`) and
-translates one sentence of `examples/` per click, with the defaults. Two clicks are not counted: they load and warm the
-models. The time is taken in the page, from the click on Translate until the first words of the translation stand there.
+translates one sentence of the sample texts per click, with the defaults. Two clicks are not counted: they load and warm
+the models. The time is taken in the page, from the click on Translate until the first words of the translation are in
+place.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from typing import Any
 from rag_mt.base.console import OK, Parser, note, positive, run
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import EXAMPLES
 from rag_mt.base.languages import language
 from rag_mt.text.splitting import split
-from ui.page.menus import EXAMPLES
 from ui.server.limits import Limits
 
 WARM_UP = 2

@@ -9,7 +9,7 @@ Suites: `wmt16`, the 12 directions of newstest2016 (DIR/test/XX-en.tsv, English 
 TMX file; and `sample`, 10 pairs per direction unless --limit says more, which shows that everything works and measures
 nothing.
 
-Systems are those of a TOML file (configs/systems.toml). Each run, a system on a direction, is a file
+Systems are those of a TOML file (`systems`, which ships, or your own). Each run, a system on a direction, is a file
 RUNS/SYSTEM/SRC-TGT.jsonl; the same command goes on where it was interrupted. `python -m eval.report RUNS` makes
 tables, tests of significance and plots of them.
 """
@@ -46,6 +46,7 @@ from rag_mt.base.console import INTERRUPTED, OK, Parser, note, positive, progres
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import direction_group
+from rag_mt.base.settings import config_file
 from rag_mt.base.types import Metric
 
 QUICK_LIMIT = 10
@@ -65,7 +66,7 @@ def evaluate(options: argparse.Namespace) -> int:
     """Translate and score; returns the exit code."""
     begin = time.perf_counter()
     suite = open_suite(options.suite, options.data, options.src, options.tgt, options.columns)
-    systems = read_systems(options.config, options.systems)
+    systems = read_systems(config_file(options.config), options.systems)
     directions = suite.chosen(options.directions)
     bertscore = (options.bertscore_model, options.bertscore_layer, options.bertscore_baselines)
     metrics_for = partial(open_metrics, options.metrics.split(","), bertscore=bertscore, comet=options.comet)
@@ -180,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--src", metavar="LANG", help="source language of a file of your own")
     add("--tgt", metavar="LANG", help="target language of a file of your own")
     add("--columns", metavar="A,B", help="source and target column of a TSV file (default: by header, else 1,2)")
-    add("--config", type=Path, metavar="FILE", help="file of systems (default: configs/systems.toml)")
+    add("--config", metavar="NAME|FILE", help=f"the systems (default: {EXAMPLE})")
     add("--systems", metavar="A,B", help="names of systems (default: all in the file)")
     add("--directions", metavar="A,B", help="directions such as de-en,en-de (default: all of the suite)")
     add("--limit", type=positive, metavar="N", help="translate a fixed sample of N pairs per direction (default: all)")

@@ -8,14 +8,15 @@
     retriever = "none"
 
     [systems.ccpr]
-    index = "../indexes/{tgt}"      # relative to this file; {src}, {tgt} and {group} are filled in
+    index = "../indexes/{tgt}"      # {src}, {tgt} and {group} are filled in
     adapter = { to_en = "../adapters/ccpr-to-en", from_en = "../adapters/ccpr-from-en" }
 
     [systems.upper]
     like = "ccpr"
     hints = "oracle"
 
-An `index` that is left out is the sample index. `hints` says what becomes of them: `retrieved`; `none`, to see what
+Paths are relative to the file, in one that comes with rag_mt to the current folder. An `index` that is left out is the
+sample index. `hints` says what becomes of them: `retrieved`; `none`, to see what
 dropping them changes; `shuffled`, each sentence gets those of others; `oracle`, phrases cut from the reference by word
 alignment.
 """
@@ -35,6 +36,7 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, DEFAULT_LLM, 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_toml
 from rag_mt.base.languages import direction_group
+from rag_mt.base.settings import folder_of_paths
 from rag_mt.models.adapters import checked_adapter
 from rag_mt.models.loading import DTYPES, Quantization
 from rag_mt.translation.translator import NONE, Adapters, chosen_adapters
@@ -45,7 +47,8 @@ from retrievers.registry import retriever_spec
 Group = Literal["to_en", "from_en", "other"]
 AtLeast0 = Annotated[int, Field(ge=0)]
 AtLeast1 = Annotated[int, Field(ge=1)]
-EXAMPLE = Path(__file__).parents[2] / "configs" / "systems.toml"
+EXAMPLE = "systems"
+"""The settings that ship, used unless others are named."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ def read_systems(path: Path, names: str | None = None) -> list[System]:
     Raises UserError for a file that is missing or no TOML, and for systems and settings that do not exist, are of
     another type or do not go together.
     """
-    sections = read_toml(path, "file of systems", EXAMPLE)
+    sections = read_toml(path, "file of systems", f"--config {EXAMPLE}")
     for section in sorted(sections.keys() - {"defaults", "systems"}):
         raise UserError(f"{path} has a section [{section}] that is not known: expected [defaults] and [systems.NAME]")
     tables = sections.get("systems", {})
@@ -169,7 +172,8 @@ def _joined(path: Path, tables: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, Any]) -> System:
-    """The system with these settings, of which its section sets its `own` itself; paths are relative to the file."""
+    """The system with these settings, of which its section sets its `own` itself; `folder_of_paths` tells where
+    its paths start."""
     known = [f.name for f in fields(System) if f.name != "name"]
     if unknown := [key for key in settings if key not in known]:
         raise UserError(f"{path} sets {unknown[0]} of {name}, which does not exist: expected one of {', '.join(known)}")
@@ -192,13 +196,15 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
             f"{path} sets segmentation of {name}, whose retriever is {system.retriever!r}: only ccpr has one"
         )
 
+    base = folder_of_paths(path)
+
     def placed(text: str) -> str:
-        return str(path.parent / Path(text).expanduser()) if text and text not in (DEFAULT_ADAPTER, NONE) else text
+        return str(base / Path(text).expanduser()) if text and text not in (DEFAULT_ADAPTER, NONE) else text
 
     places: dict[str, Any] = {key: placed(getattr(system, key)) for key in ("index", "plain_adapter")}
     for key in ("llm", "encoder", "align_encoder"):  # names unless there is such a folder
         text = getattr(system, key)
-        if text and (text.startswith(".") or (path.parent / text).is_dir()):
+        if text and (text.startswith(".") or (base / text).is_dir()):
             places[key] = placed(text)
     return replace(system, adapter={group: placed(text) for group, text in system.adapter.items()}, **places)
 

@@ -1,6 +1,6 @@
 """Train a cross-lingual contextualized phrase retriever (CCPR).
 
-    python -m finetune.ccpr --config configs/ccpr-embedded.toml --pairs PAIRS --output MODEL
+    python -m finetune.ccpr --config ccpr-embedded --pairs PAIRS --output MODEL
 
 PAIRS holds a folder of phrase pairs per language and the dev alignments for the scores during training (`python -m
 finetune.ccpr.pairs` makes both). A stopped run goes on from its last checkpoint. On several GPUs: `accelerate

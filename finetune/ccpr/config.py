@@ -61,7 +61,7 @@ class TrainingConfig(settings.Optimisation):
 class Config(settings.Settings):
     """All settings of a run."""
 
-    example = "configs/ccpr-embedded.toml"
+    example = "ccpr-embedded"
 
     model: ModelConfig
     data: DataConfig

@@ -1,6 +1,6 @@
 """Tune a language model for translation with hints: a LoRA adapter for one method and group of directions.
 
-    python -m finetune.lora --config configs/lora-embedded.toml --examples phrase.to-en.jsonl \\
+    python -m finetune.lora --config lora-embedded --examples phrase.to-en.jsonl \\
         --dev phrase.to-en.dev.jsonl --output ADAPTER [--merge FOLDER]
 
 `python -m finetune.lora.data` makes the examples. A stopped run goes on from its last checkpoint. On several GPUs:

@@ -112,7 +112,7 @@ class TrainingConfig(settings.Optimisation):
 class Config(settings.Settings):
     """All settings of a run."""
 
-    example = "configs/lora-embedded.toml"
+    example = "lora-embedded"
 
     model: ModelConfig
     data: DataConfig

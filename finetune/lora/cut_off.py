@@ -1,6 +1,6 @@
 """What hints are worth to adapters: their loss on development examples with and without them, by their least score.
 
-    python -m finetune.lora.cut_off ADAPTER ... --config configs/lora-embedded.toml --dev DEV.jsonl [--cut-offs 0.3,0.8]
+    python -m finetune.lora.cut_off ADAPTER ... --config lora-embedded --dev DEV.jsonl [--cut-offs 0.3,0.8]
 
 Only examples with hints count. Losses are natural logarithms per token of the answer; a cut-off whose loss is above
 that without hints shows hints that do harm.

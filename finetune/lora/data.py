@@ -1,6 +1,6 @@
 """Make the examples that a language model is tuned on: sentence pairs with the hints of one method.
 
-    python -m finetune.lora.data --config configs/lora-llama2.toml --data DIR --group to-en --method phrase \\
+    python -m finetune.lora.data --config lora-llama2 --data DIR --group to-en --method phrase \\
         --index en=INDEX --output phrase.to-en.jsonl
 
 The pairs (300 of each language by default) are drawn with a seed from those that no phrase retriever was trained on;

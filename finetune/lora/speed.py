@@ -1,6 +1,6 @@
 """Seconds per step of our LoRA tuning and of the plain recipe: random padded batches and the logits of all positions.
 
-    python -m finetune.lora.speed --config configs/lora-embedded.toml [--examples FILE ...] [--steps 5]
+    python -m finetune.lora.speed --config lora-embedded [--examples FILE ...] [--steps 5]
 
 Both take the same examples in batches of the same size, in the same number format with the same adapter, attention and
 optimiser; they run in turn, and the first step of each is left out. Without --examples they are some of the sample

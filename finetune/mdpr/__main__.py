@@ -1,6 +1,6 @@
 """Train a multilingual dual encoder for passages (mDPR).
 
-    python -m finetune.mdpr --config configs/mdpr-embedded.toml --prepared PREPARED --output MODEL
+    python -m finetune.mdpr --config mdpr-embedded --prepared PREPARED --output MODEL
 
 PREPARED is made by `python -m finetune.mdpr.data`. A stopped run goes on from its last checkpoint. On several GPUs:
 `accelerate launch -m finetune.mdpr ...`; each process takes its own batches.

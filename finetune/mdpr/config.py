@@ -72,7 +72,7 @@ class TrainingConfig(settings.Optimisation):
 class Config(settings.Settings):
     """All settings of a run."""
 
-    example = "configs/mdpr-embedded.toml"
+    example = "mdpr-embedded"
 
     model: ModelConfig
     data: DataConfig

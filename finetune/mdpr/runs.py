@@ -1,6 +1,6 @@
 """Make all trainings of the report on mDPR, one after the other.
 
-    python -m finetune.mdpr.runs --plan configs/mdpr-runs.toml --prepared PREPARED --output RUNS
+    python -m finetune.mdpr.runs --plan mdpr-runs --prepared PREPARED --output RUNS
 
 Each run is a folder of RUNS, as `python -m finetune.mdpr` writes it; a plan that is stopped goes on where it was, and
 finished runs are left as they are. At the end a table of the development scores is printed (`--table` prints it at any
@@ -30,12 +30,13 @@ from finetune.mdpr.train import MdprTrainer
 from rag_mt.base.console import OK, PARTLY, Parser, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, read_toml
+from rag_mt.base.settings import config_file
 from rag_mt.models.adapters import TRAINING
 from retrievers.mdpr import passage_model_folder
 
 log = logging.getLogger("rag_mt")
 
-EXAMPLE = "configs/mdpr-runs.toml"
+EXAMPLE = "mdpr-runs"
 SCORES = ("same", "cross", "mixed", "average")
 
 
@@ -46,7 +47,7 @@ class Run:
     group: str
     name: str
     seed: int
-    config: Path
+    config: str
     changes: Mapping[str, str]
 
     @property
@@ -62,7 +63,7 @@ class Run:
 
     def settings(self) -> Config:
         """The settings of the run; raises UserError for impossible ones."""
-        return Config.read(self.config, self.changes)
+        return Config.read(config_file(self.config), self.changes)
 
 
 def read_plan(path: Path, runs: Path, groups: Sequence[str] = (), seeds: Sequence[int] = ()) -> list[Run]:
@@ -72,7 +73,7 @@ def read_plan(path: Path, runs: Path, groups: Sequence[str] = (), seeds: Sequenc
     In a text `{runs}` stands for the folder of all runs and `{seed}` for the seed. Raises UserError for a plan of
     another form, an unknown group and two runs of one name.
     """
-    plan = read_toml(path, "plan", EXAMPLE)
+    plan = read_toml(path, "plan", f"--plan {EXAMPLE}")
     config, planned_seeds, known = (plan.get(key) for key in ("config", "seeds", "groups"))
     whole = isinstance(planned_seeds, list) and all(isinstance(seed, int) for seed in planned_seeds)
     if not isinstance(config, str) or not whole or not isinstance(known, dict) or not known:
@@ -90,7 +91,7 @@ def read_plan(path: Path, runs: Path, groups: Sequence[str] = (), seeds: Sequenc
             return value.replace("{runs}", str(runs)).replace("{seed}", str(seed)) if isinstance(value, str) else value
 
         texts = {k: json.dumps(filled(v), ensure_ascii=False) for k, v in changes.items() if k != "config"}
-        return Run(group, name, seed, Path(changes.get("config", config)), {**texts, "training.seed": str(seed)})
+        return Run(group, name, seed, changes.get("config", config), {**texts, "training.seed": str(seed)})
 
     return [planned(*run, seed) for seed in seeds or planned_seeds or () for run in chosen]
 
@@ -151,7 +152,7 @@ def work(options: argparse.Namespace) -> int:
     groups, seeds = (text.split(",") if text else [] for text in (options.groups, options.seeds))
     if not all(seed.isdecimal() for seed in seeds):
         raise UserError(f"--seeds {options.seeds!r} is no list of whole numbers: expected such as 1,2,3")
-    plan = read_plan(Path(options.plan), runs, groups, [int(seed) for seed in seeds])
+    plan = read_plan(config_file(options.plan), runs, groups, [int(seed) for seed in seeds])
     for item in plan:
         item.settings()  # a mistake in the last run is told before the first
     if options.list:
@@ -183,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         examples=["--prepared PREPARED --output RUNS --list", "--prepared PREPARED --output RUNS"],
     )
     add = parser.add_argument
-    add("--plan", default=EXAMPLE, metavar="FILE", help="the plan")
+    add("--plan", default=EXAMPLE, metavar="NAME|FILE", help="the plan")
     add("--prepared", required=True, metavar="DIR", help="made by `python -m finetune.mdpr.data`")
     add("--output", required=True, metavar="DIR", help="the folder of all runs")
     add("--groups", default="", metavar="G,G", help="of the plan (default: all)")

@@ -15,7 +15,7 @@ from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import cache_dir, settings_hash
 from rag_mt.base.languages import WMT16
-from rag_mt.base.settings import changes_of, read_settings, shown_changes, shown_path
+from rag_mt.base.settings import changes_of, config_file, read_settings, shown_changes, shown_path
 
 LEAST_TOKENS = 8
 """Fewer tokens hold no words beside a prefix and the marks of beginning and end."""
@@ -52,8 +52,8 @@ Row = tuple[str, Any, Rule]
 
 @dataclass(frozen=True)
 class Settings:
-    """The base of a training's `Config`, which has a field for each section, a dataclass with defaults; `example` is a
-    file to try."""
+    """The base of a training's `Config`, which has a field for each section, a dataclass with defaults; `example` is
+    the name of shipped ones to try."""
 
     example = ""
 
@@ -140,14 +140,14 @@ C = TypeVar("C", bound=Settings)
 def settings_parser(name: str, description: str | None, config: type[Settings], examples: Sequence[str] = ()) -> Parser:
     """A parser of `python -m finetune.NAME` with `--config` and `--set`, whose help ends with the examples."""
     parser = Parser(prog=f"python -m finetune.{name}", description=description, examples=examples)
-    parser.add_argument("--config", required=True, metavar="FILE", help=f"settings, such as {config.example}")
+    parser.add_argument("--config", required=True, metavar="NAME|FILE", help=f"settings, such as {config.example}")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
     return parser
 
 
 def read_config(options: argparse.Namespace, config: type[C], changes: Mapping[str, str] = {}) -> C:
     """The settings that `--config` and `--set` name, with `changes` on top (see `read_settings`)."""
-    return config.read(Path(options.config), {**changes_of(options.set), **changes})
+    return config.read(config_file(options.config), {**changes_of(options.set), **changes})
 
 
 def run_training(

@@ -1,6 +1,6 @@
 """Train a cross-lingual phrase retriever from example sentences (XPR).
 
-    python -m finetune.xpr --config configs/xpr-embedded.toml --phrases PHRASES --output MODEL
+    python -m finetune.xpr --config xpr-embedded --phrases PHRASES --output MODEL
 
 PHRASES holds a folder of phrase pairs with example sentences per language pair (`python -m finetune.xpr.data` makes
 it). A stopped run goes on from its last checkpoint. On several GPUs: `accelerate launch -m finetune.xpr ...`; each

@@ -70,7 +70,7 @@ class TrainingConfig(settings.Optimisation):
 class Config(settings.Settings):
     """All settings of a run."""
 
-    example = "configs/xpr-embedded.toml"
+    example = "xpr-embedded"
 
     model: ModelConfig
     data: DataConfig

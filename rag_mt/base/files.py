@@ -25,6 +25,9 @@ from filelock import FileLock, Timeout
 
 from rag_mt.base.errors import DamagedFileError, UserError
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
+"""The texts to try that come with rag_mt, `SUBJECT.LANGUAGE.txt`."""
+
 
 def cache_dir() -> Path:
     """The program's cache folder: `RAG_MT_CACHE` or the platform's user cache. Raises UserError where there is none and
@@ -216,7 +219,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_toml(path: Path, what: str, example: str | Path) -> dict[str, Any]:
-    """The parsed contents of a TOML file that a user named, which is to hold `what`, as `example` does. Raises
+    """The parsed contents of a TOML file that a user named, which is to hold `what`; `example` is one to try. Raises
     UserError for a file that is missing or no TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -16,6 +16,9 @@ from rag_mt.base.files import read_toml
 
 T = TypeVar("T")
 
+SHIPPED = Path(__file__).parents[1] / "configs"
+"""The settings that come with rag_mt, files `NAME.toml`."""
+
 WORDS = {
     "int_type": "a whole number",
     "float_type": "a number",
@@ -31,10 +34,10 @@ def read_settings(kind: type[T], path: Path, changes: Mapping[str, str], example
     """The settings `kind`, a dataclass of sections, themselves dataclasses, from a file with `changes`
     (`training.steps` -> `100`, values as in TOML) on top.
 
-    Raises UserError for a file that is missing (`example` is one to try) or no TOML, and for settings that do not
-    exist or are of another type.
+    Raises UserError for a file that is missing (`example` is the name of shipped ones to try) or no TOML, and
+    for settings that do not exist or are of another type.
     """
-    table = read_toml(path, "configuration", example)
+    table = read_toml(path, "configuration", f"--config {example}")
     sections = get_type_hints(kind)
     for name, text in changes.items():
         section, _, key = name.partition(".")
@@ -49,6 +52,30 @@ def read_settings(kind: type[T], path: Path, changes: Mapping[str, str], example
         if section not in sections or not isinstance(values, dict):
             raise UserError(f"{path} has no section [{section}] that is known: expected {', '.join(sections)}")
     return kind(**{name: _section(path, name, part, table.get(name, {})) for name, part in sections.items()})
+
+
+def shipped_configs() -> list[str]:
+    """The names of the settings that come with rag_mt, as `--config NAME` takes them."""
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def config_file(name: str) -> Path:
+    """The file of the settings `name`: a bare name is one of `shipped_configs`, all else a path. Raises UserError for a
+    bare name that does not ship; whether a path is there is told when it is read."""
+    if Path(name).name != name or Path(name).suffix == ".toml":
+        return Path(name).expanduser()
+    if name not in shipped_configs():
+        raise UserError(
+            f"no settings called {name!r} come with rag_mt: give a file such as {name}.toml, or one of "
+            f"{', '.join(shipped_configs())}"
+        )
+    return SHIPPED / f"{name}.toml"
+
+
+def folder_of_paths(path: Path) -> Path:
+    """The folder that the paths in a file of settings start from: the file's own; for settings that come with rag_mt
+    the current one."""
+    return Path() if path.resolve().parent == SHIPPED.resolve() else path.parent
 
 
 def changes_of(texts: Sequence[str]) -> dict[str, str]:

@@ -27,7 +27,7 @@ from rag_mt.base.types import (
 )
 from rag_mt.llm.opening import open_llm
 from rag_mt.models.offline.embedded import PREFIX
-from rag_mt.models.weights import FOLDER
+from rag_mt.models.weights import FOLDER, tell_if_left_out
 from rag_mt.text.answers import placeholder_notes, takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
@@ -266,6 +266,7 @@ def chosen_adapters(adapter: str | None, llm: str, retriever: str, source: str, 
         return Adapters(adapter)
     if not llm.startswith(PREFIX):
         return Adapters()
+    tell_if_left_out(llm)
     hinted, plain = (_shipped(llm, method, source, target) for method in (method_of(retriever), PLAIN))
     return Adapters(hinted, plain if hinted and plain != hinted else None)
 

@@ -6,12 +6,12 @@ import re
 import unicodedata
 from importlib import resources
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 
+from rag_mt.base.files import EXAMPLES
+
 LANGUAGES = ("en", "de", "cs", "fi", "ru", "ro", "tr")
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def lines(code: str) -> list[str]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 from rag_mt.base.defaults import DEFAULT_RETRIEVER
+from rag_mt.base.files import EXAMPLES
 from rag_mt.base.languages import Language, language
 from rag_mt.text.splitting import split
 from retrievers.registry import RETRIEVERS
 from ui.page.translating import AUTO
 from ui.server.service import Service
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 EXAMPLE_SENTENCES = 2
 """How much of an example is offered: a few seconds of work for a small machine."""
 SUBJECTS = {

@@ -1,12 +1,18 @@
-"""The weights that come with rag_mt: one folder each, all of them listed in `table.toml`."""
+"""The weights that come with rag_mt: one folder each, all of them listed in `table.toml`.
+
+The adapters of language models are a wheel of their own (`packaging/gemma`), and may be left out.
+"""
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+log = logging.getLogger("rag_mt")
 
 FOLDER = Path(__file__).parent
 TABLE = "table.toml"
@@ -34,3 +40,15 @@ def shipped_models() -> dict[str, ShippedModel]:
 def shipped_with(file: str) -> list[str]:
     """The names of the models that have this file: a kind of model is told by its settings file."""
     return [name for name, model in shipped_models().items() if file in model.sha256]
+
+
+@cache
+def tell_if_left_out(base: str) -> None:
+    """Log, once, if the table has models on top of `base` and none of them is installed."""
+    names = [name for name, model in shipped_models().items() if model.base == base]
+    if names and not any((FOLDER / name).is_dir() for name in names):
+        log.warning(
+            "the adapters of %s are not installed, so that it translates untuned: install the wheel rag_mt_gemma of this "
+            "version, which `make wheels` builds in the project's folder (Gemma Terms of Use)",
+            base,
+        )

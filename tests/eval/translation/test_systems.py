@@ -9,6 +9,7 @@ import pytest
 
 from eval.translation.systems import EXAMPLE, check_at, read_systems
 from rag_mt.base.errors import UserError
+from rag_mt.base.settings import config_file
 from rag_mt.translation import translator
 
 
@@ -132,7 +133,7 @@ def test_defaults_are_for_the_systems_that_can_have_them(tmp_path: Path) -> None
 def test_missing_systems_and_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="'b'"):
         read_systems(written(tmp_path, "[systems.a]\nretriever = 'none'"), "a,b")
-    with pytest.raises(UserError, match=r"systems\.toml"):
+    with pytest.raises(UserError, match="try --config systems"):
         read_systems(tmp_path / "none.toml")
 
 
@@ -161,7 +162,8 @@ def test_reports_name_folders_and_no_paths(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_shipped_files_are_sound() -> None:
-    names = [s.name for s in read_systems(EXAMPLE)]
+    names = [s.name for s in read_systems(config_file(EXAMPLE))]
     assert {"plain", "sentence", "ccpr"} <= set(names)
-    bounds = read_systems(EXAMPLE.with_name("wmt16.toml"))
+    bounds = read_systems(config_file("wmt16"))
     assert {s.hints for s in bounds} == {"retrieved", "none", "shuffled", "oracle"}
+    assert {s.index for s in bounds} >= {"", "indexes/ccpr.{tgt}"}, "in the current folder"

@@ -15,6 +15,7 @@ from finetune.ccpr.config import Config
 from finetune.ccpr.train import CcprTrainer
 from finetune.training.trainer import continued, load_checkpoint
 from rag_mt.base.errors import UserError
+from rag_mt.base.settings import SHIPPED
 from retrievers.ccpr.model import open_phrase_encoder
 from retrievers.ccpr.retriever import CcprUnits
 
@@ -235,7 +236,7 @@ def test_mistakes_are_one_sentence(tmp_path, config, pairs, change, message):
 
 
 def test_a_missing_configuration(tmp_path):
-    with pytest.raises(UserError, match=r"no configuration .*try configs/ccpr-embedded.toml"):
+    with pytest.raises(UserError, match=r"no configuration .*try --config ccpr-embedded"):
         Config.read(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("[model")
     with pytest.raises(UserError, match="is not a TOML file"):
@@ -243,7 +244,7 @@ def test_a_missing_configuration(tmp_path):
 
 
 def test_the_committed_configurations_are_valid():
-    found = sorted((Path(__file__).parents[3] / "configs").glob("ccpr-*.toml"))
+    found = sorted(SHIPPED.glob("ccpr-*.toml"))
     assert len(found) >= 3
     for path in found:
         Config.read(path)

@@ -20,6 +20,7 @@ from finetune.lora.references import nearly_equal
 from finetune.lora.train import LoraTrainer
 from finetune.training.trainer import continued
 from rag_mt.base.errors import UserError
+from rag_mt.base.settings import config_file
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import complete
 from rag_mt.models.loading import load_llm
@@ -317,15 +318,14 @@ def test_long_examples_are_told(tmp_path, config, files, capsys):
 @pytest.mark.slow
 def test_without_examples_the_sample_corpus_is_tried(tmp_path, tiny_llm, capsys):
     """With the real retriever over the real sample index."""
-    config = Path(__file__).parents[3] / "configs" / "lora-embedded.toml"
     more = ["--set", f"model.llm={tiny_llm('gemma3')}", "--set", 'data.languages=["de"]', "--set", "training.batch=4"]
     more += ["--set", "data.no_hints=0.0", "--output", str(tmp_path / "trial"), "--device", "cpu"]
-    assert main(["--config", str(config), "--max-steps", "2", *more]) == 0
+    assert main(["--config", "lora-embedded", "--max-steps", "2", *more]) == 0
     assert "trying out on sentences of the sample corpus" in capsys.readouterr().err
     facts = json.loads((tmp_path / "trial" / "training.json").read_text())
     assert facts["examples"] == "sentences of the sample corpus, for trying out only"
     assert facts["curve"][-1]["dev"] > 0
-    data = sample_data(Config.read(config, {"data.languages": '["de"]'}).data, "cpu")
+    data = sample_data(Config.read(config_file("lora-embedded"), {"data.languages": '["de"]'}).data, "cpu")
     assert sum(bool(e.hints) for e in data.train) > 5
     assert not {e.pair.source for e in data.train} & {e.pair.source for e in data.dev}
     for example in [*data.train, *data.dev]:

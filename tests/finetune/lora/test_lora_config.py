@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from finetune.lora.config import Config
 from rag_mt.base.errors import UserError
-from rag_mt.base.settings import changes_of
-
-CONFIGS = Path(__file__).parents[3] / "configs"
+from rag_mt.base.settings import SHIPPED, changes_of
 
 
 def test_the_defaults_are_those_of_the_paper(tmp_path):
     (tmp_path / "empty.toml").write_text("")
-    for path in (tmp_path / "empty.toml", CONFIGS / "lora-llama2.toml"):
+    for path in (tmp_path / "empty.toml", SHIPPED / "lora-llama2.toml"):
         config = Config.read(path)
         model, data, training = config.model, config.data, config.training
         assert (model.rank, model.alpha, model.dropout) == (16, 16, 0.05)
@@ -27,7 +23,7 @@ def test_the_defaults_are_those_of_the_paper(tmp_path):
 
 
 def test_the_committed_configurations_are_valid():
-    made = {path.stem: Config.read(path).model for path in CONFIGS.glob("lora-*.toml")}
+    made = {path.stem: Config.read(path).model for path in SHIPPED.glob("lora-*.toml")}
     assert {"lora-embedded", "lora-translation", "lora-llama2"} <= made.keys()
     assert made["lora-embedded"].llm == made["lora-translation"].llm == "embedded:gemma-3-270m"
 
@@ -65,7 +61,7 @@ def test_the_committed_configurations_are_valid():
 )
 def test_impossible_settings(change, message):
     with pytest.raises(UserError, match=message):
-        Config.read(CONFIGS / "lora-llama2.toml", changes_of([change]))
+        Config.read(SHIPPED / "lora-llama2.toml", changes_of([change]))
 
 
 @pytest.mark.parametrize("text", ["training.steps", "steps=3"])
@@ -78,5 +74,5 @@ def test_a_section_must_be_one(tmp_path):
     (tmp_path / "bad.toml").write_text("model = 3")
     with pytest.raises(UserError, match=r"no section \[model\]"):
         Config.read(tmp_path / "bad.toml")
-    with pytest.raises(UserError, match=r"no configuration .*try configs/lora-embedded.toml"):
+    with pytest.raises(UserError, match=r"no configuration .*try --config lora-embedded"):
         Config.read(tmp_path / "none.toml")

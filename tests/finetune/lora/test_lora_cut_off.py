@@ -53,7 +53,7 @@ def test_the_losses_are_the_trainers(tmp_path, tiny_llm, examples, capsys):
 def test_mistakes_are_told(tmp_path, examples, capsys):
     dev = tmp_path / "dev.jsonl"
     write_examples(dev, above(examples(5), 2.0))
-    arguments = ["nowhere", "--config", "configs/lora-embedded.toml", "--dev", str(dev)]
+    arguments = ["nowhere", "--config", "lora-embedded", "--dev", str(dev)]
     assert main(arguments) == 2
     assert "has no example with hints" in capsys.readouterr().err
     assert main([*arguments, "--cut-offs", "x"]) == 2

@@ -13,6 +13,7 @@ from finetune.mdpr import runs as mdpr_runs
 from finetune.mdpr.config import Config
 from finetune.mdpr.runs import main, read_plan, score_table
 from rag_mt.base.errors import UserError
+from rag_mt.base.settings import config_file
 
 PLAN = """
 config = "{config}"
@@ -149,17 +150,16 @@ def test_wrong_plans(plan, capsys, change, more, message):
     assert message in capsys.readouterr().err
 
 
-def test_the_plan_of_the_report(monkeypatch):
+def test_the_plan_of_the_report():
     """Every run of the plan that comes with the project has possible settings."""
-    monkeypatch.chdir(Path(__file__).parents[3])
-    runs = read_plan(Path("configs/mdpr-runs.toml"), Path('RU"NS'))
+    runs = read_plan(config_file("mdpr-runs"), Path('RU"NS'))
     assert len({item.folder for item in runs}) == len(runs) == 3 * 30
     by_name = {item.name: item.settings() for item in runs if item.seed == 2}
     assert by_name["ir"].training.semantic_weight == 0
     assert by_name["setting-5"].data.pairs == ("de-tr",)
     assert by_name["titles"].model.start == 'RU"NS/sema.seed2'
     assert by_name["infoxlm-sema"].model.encoder == "microsoft/infoxlm-base"
-    paper = Config.read(Path("configs/mdpr-paper.toml"))
+    paper = Config.read(config_file("mdpr-paper"))
     for item in runs:
         if item.group == "backbones":  # tuned as in the paper, not with the settings for two cores
             settings = item.settings()

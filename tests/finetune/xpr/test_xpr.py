@@ -20,6 +20,7 @@ from finetune.xpr.batches import Collator, XprPool
 from finetune.xpr.config import Config, TrainingConfig
 from finetune.xpr.train import XprTrainer
 from rag_mt.base.errors import UserError
+from rag_mt.base.settings import config_file
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from retrievers.xpr.examples import Side, sentence_table
 from retrievers.xpr.model import open_xpr
@@ -349,5 +350,5 @@ def test_wrong_settings_are_told(
 
 @pytest.mark.parametrize("name", ["xpr-embedded", "xpr-paper", "xpr-shipped"])
 def test_shipped_settings_are_valid(name: str) -> None:
-    found = Config.read(Path(__file__).parents[3] / "configs" / f"{name}.toml")
+    found = Config.read(config_file(name))
     assert found.data.sentences == 4 and found.training.temperature == 0.06

@@ -17,6 +17,7 @@ import polib
 import pytest
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import EXAMPLES
 from rag_mt.base.types import Completion, Hint, Hit, Origin, Sentence, Span, Translation
 from rag_mt.cli import main as cli
 from rag_mt.cli import translate
@@ -319,9 +320,7 @@ def test_an_empty_file_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_damaged_index_is_refused(tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = tmp_path / "index"
-    assert (
-        cli.main(["index", "build", str(index), str(ROOT / "examples" / "news.en.txt"), "--lang", "en", "--quiet"]) == 0
-    )
+    assert cli.main(["index", "build", str(index), str(EXAMPLES / "news.en.txt"), "--lang", "en", "--quiet"]) == 0
     with (index / "spans.npy").open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b"\x07")

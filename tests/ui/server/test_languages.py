@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import EXAMPLES
 from ui.server.languages import Detector, offer_of
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
 CODES = ("cs", "de", "en", "fi", "ro", "ru", "tr")
 
 
