@@ -101,6 +101,10 @@ def encoder_for(retriever: str, name: str | None = None, device: str = "auto", d
     return open_encoder(name, device, dtype)
 
 
+EncoderOpener = Callable[[str, str | None, str, str], ModelEncoder]
+"""Opens encoders as `encoder_for` does."""
+
+
 def encoder_key(retriever: str, name: str | None, device: str, dtype: str) -> tuple[Any, ...]:
     """What tells one encoder that `encoder_for` opens from another: systems open the same model in different ways."""
     spec = retriever_spec(retriever)

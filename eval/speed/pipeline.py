@@ -23,9 +23,9 @@ def report(options: argparse.Namespace) -> int:
     """Translate the sentences and print the share of each part."""
     size = options.batch_size
     warm_up, sentences = read_text(options, size, "one batch, the warm-up: give more text or a smaller --batch-size")
-    translator = Translator.from_pretrained(
-        src=options.src,
-        tgt=options.tgt,
+    translator = Translator(
+        options.src,
+        options.tgt,
         retriever=options.retriever,
         index=options.index,
         adapter=options.adapter,

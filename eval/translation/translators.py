@@ -109,14 +109,21 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         links = aligner.align(list(zip(part.sources, part.references, strict=True)))
         hints = oracle_hints(part.sources, part.references, links, part.target, own.oracle_words)
         fixed = Fixed(dict(enumerate(hints, 1)))
-        translator = Translator(part.source, part.target, fixed, llm, own.wrapper, own.max_new_tokens)
+        translator = Translator(
+            part.source,
+            part.target,
+            retriever=fixed,
+            llm=llm,
+            wrapper=own.wrapper,
+            max_new_tokens=own.max_new_tokens,
+        )
         aligned = settings_hash([dict(aligner.settings), aligner.method, "", part.sha256])
         translator.more_settings |= settings | {"oracle": [aligned, own.oracle_words]}
         return translator
     retriever = "none" if own.hints == "none" else own.retriever
-    translator = Translator.from_pretrained(
-        src=part.source,
-        tgt=part.target,
+    translator = Translator(
+        part.source,
+        part.target,
         retriever=retriever,
         llm=llm,
         index=(own.index or None) if retriever != "none" else None,

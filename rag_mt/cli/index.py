@@ -6,14 +6,15 @@ import argparse
 import json
 import sys
 import time
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rag_mt.base.console import OK, PARTLY, add_model_options, add_reading_options, note, positive, share
 from rag_mt.base.defaults import DEFAULT_RETRIEVER, SEARCHING
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.types import NO_LETTERS, Sentence, Skips
+from rag_mt.base.types import NO_LETTERS, Skips
 
 DESCRIPTION = """Build, inspect, verify and calibrate indexes.
 
@@ -41,42 +42,30 @@ sets how sure it must be."""
 CALIBRATE_EXAMPLES = ("my-index dev.de.txt --src de --drop 0.25", "my-index --src de --confidence 0.5")
 
 if TYPE_CHECKING:
-    from retrievers.encoders.encoder import ModelEncoder
-    from retrievers.index.manifest import Manifest
+    from rag_mt.translation.index import Index
 
 
 def build(options: argparse.Namespace) -> int:
     """`rag-mt index build`: target-language text into an index folder."""
-    from rag_mt.formats.reading import input_stamp, read_sentences
-    from retrievers.registry import build_for, encoder_for, retriever_spec, terms_for
-    from retrievers.units.passages import read_passages
+    from rag_mt.translation.index import Index
 
-    folder, skips = Path(options.folder), Skips()
-    code = language(options.lang).code
-    plan = {"files": [input_stamp(name) for name in options.files], "format": options.format, "column": options.column}
-    terms = {key: getattr(options, key) for key in ("k1", "b", "alpha") if getattr(options, key) is not None}
-    terms_for(options.retriever, **terms)  # a wrong one is told before an encoder is loaded
-    read = read_passages if retriever_spec(options.retriever).unit == "passage" else read_sentences
-    sentences = read(
-        options.files, code, format=options.format, column=options.column, split=not options.no_split, skips=skips
-    )
-    encoder = encoder_for(options.retriever, options.encoder, options.device, options.dtype)
-    how = {name: getattr(options, name) for name in ("replace", "restart", "form")}
-    manifest = build_for(
-        options.retriever, folder, sentences, encoder, code, plan=plan, show=not options.quiet, terms=terms, **how
-    )
-    note(f"{folder}: {manifest.describe()}")
-    if skips.counts:
-        note(skips.summary())
-    return PARTLY if set(skips.counts) - {NO_LETTERS} else OK
+    names = ("retriever", "encoder", "device", "dtype", "format", "column", "replace", "restart", "form")
+    settings: dict[str, Any] = {name: getattr(options, name) for name in names}
+    settings |= {key: getattr(options, key) for key in ("k1", "b", "alpha") if getattr(options, key) is not None}
+    split, show = not options.no_split, not options.quiet
+    index = Index.build(options.folder, options.files, language=options.lang, split=split, show=show, **settings)
+    note(index.describe())
+    if index.skips.counts:
+        note(index.skips.summary())
+    return PARTLY if set(index.skips.counts) - {NO_LETTERS} else OK
 
 
 def info(options: argparse.Namespace) -> int:
     """`rag-mt index info`: the manifest, readable or as JSON."""
-    from retrievers.index.search import open_index
+    from rag_mt.translation.index import Index
 
     begin = time.perf_counter()
-    manifest = open_index(Path(options.folder)).manifest
+    manifest = Index.open(options.folder).manifest
     milliseconds = (time.perf_counter() - begin) * 1000
     if options.json:
         print(json.dumps(manifest.as_dict(), ensure_ascii=False, indent=2))
@@ -97,70 +86,41 @@ def verify(options: argparse.Namespace) -> int:
 def calibrate(options: argparse.Namespace) -> int:
     """`rag-mt index calibrate`: store the score below which hints of a source language are not shown."""
     from rag_mt.formats.reading import read_sentences
-    from retrievers.calibration import calibrate_for
-    from retrievers.index.manifest import read_manifest
-    from retrievers.registry import confidence_for
 
-    if options.confidence is not None:
-        return _set_confidence(options)
-    if not options.files:
+    if options.confidence is None and not options.files:
         raise UserError("no development text is given: name a FILE to choose the cut-off on, or give --confidence")
-    skips, code = Skips(), language(options.src).code
-    sentences = read_sentences(options.files, code, format=options.format, column=options.column, skips=skips)
-    texts = [s.text for _, s in zip(range(options.limit), sentences, strict=False)]
-    if not texts:
-        raise UserError(f"no {language(code).name} sentence in {', '.join(options.files)}: expected development text")
-    folder = Path(options.folder)
-    encoder = _encoder_of(read_manifest(folder), options)
-    cut, judge = calibrate_for(folder, encoder, texts, code, options.drop), confidence_for(encoder, folder)
-    basis = f"({len(texts)} sentences, drop {options.drop:g})"
-    print(f"{folder}: hints for {language(code).name} below {cut:.4f} are dropped {basis}")
-    if judge and cut < judge.minimum:
-        note(
-            f"this shows weaker hints than the confidence model would by itself, from {judge.minimum:g} on: "
-            f"`rag-mt index calibrate {folder} --src {code} --confidence {judge.minimum:g}` goes back to that"
-        )
-    return OK
-
-
-def _set_confidence(options: argparse.Namespace) -> int:
-    """Store the confidence below which hints of a source language are not shown."""
-    from retrievers.calibration import set_confidence
-    from retrievers.index.search import open_index
-    from retrievers.registry import confidence_for
-
-    if options.files:
+    if options.confidence is not None and options.files:
         raise UserError("--confidence says what is shown, so that nothing is left to calibrate: give no FILE with it")
-    folder, code = Path(options.folder), language(options.src).code
-    index = open_index(folder)
-    encoder = _encoder_of(index.manifest, options)
-    if confidence_for(encoder, folder) is None:
-        raise UserError(
-            f"{encoder.id} has no confidence model: give development text instead of --confidence, or an index of ccpr"
+    source, index = language(options.src), _opened(options.folder, options)
+    if options.confidence is not None:
+        cut_off = index.calibrate(source.code, confidence=options.confidence)
+        print(f"{index.folder}: hints for {source.name} with a confidence below {cut_off:g} are dropped")
+        return OK
+    sentences = read_sentences(options.files, source.code, format=options.format, column=options.column, skips=Skips())
+    texts = [sentence.text for sentence in islice(sentences, options.limit)]
+    if not texts:
+        raise UserError(f"no {source.name} sentence in {', '.join(options.files)}: expected development text")
+    cut_off, least = index.calibrate(source.code, texts=texts, drop=options.drop), index.least_confidence
+    basis = f"({len(texts)} sentences, drop {options.drop:g})"
+    print(f"{index.folder}: hints for {source.name} below {cut_off:.4f} are dropped {basis}")
+    if least is not None and cut_off < least:
+        note(
+            f"this shows weaker hints than the confidence model would by itself, from {least:g} on: "
+            f"`rag-mt index calibrate {index.folder} --src {source.code} --confidence {least:g}` goes back to that"
         )
-    set_confidence(index, options.confidence, code)
-    print(f"{folder}: hints for {language(code).name} with a confidence below {options.confidence:g} are dropped")
     return OK
 
 
 def search(options: argparse.Namespace) -> int:
     """`rag-mt search`: the hints that sentences get, with score, context and origin."""
-    from retrievers.index.manifest import read_manifest
-    from retrievers.registry import open_retriever
-
-    folder = Path(options.index)
-    manifest = read_manifest(folder)
-    encoder = _encoder_of(manifest, options)
-    source = language(options.src).code
-    languages = {"source_language": source, "target_language": manifest.language}
-    retriever = open_retriever(manifest.retriever, folder, encoder, **languages, manifest=manifest)
+    index, source = _opened(options.index, options), language(options.src).code
     try:
         lines = options.text or sys.stdin.buffer.read().decode("utf-8").splitlines()
         texts = [text.strip() for text in lines if text.strip() and text.encode("utf-8")]
     except UnicodeError:
         origin = "the text to search for" if options.text else "standard input"
         raise UserError(f"{origin} is not valid UTF-8: convert it with `iconv -t utf-8`") from None
-    for text, hints in zip(texts, retriever.retrieve([Sentence(t, source) for t in texts]), strict=True):
+    for text, hints in zip(texts, index.search(texts, source), strict=True):
         for hint in hints:
             context = " ".join(hint.context().marked("[[", "]]").splitlines())
             print(
@@ -171,11 +131,11 @@ def search(options: argparse.Namespace) -> int:
     return OK
 
 
-def _encoder_of(manifest: Manifest, options: argparse.Namespace) -> ModelEncoder:
-    """The encoder that was asked for, or the one that the index was built with."""
-    from retrievers.registry import encoder_for
+def _opened(folder: str, options: argparse.Namespace) -> Index:
+    """The index, with the encoder that was asked for or the one that it was built with."""
+    from rag_mt.translation.index import Index
 
-    return encoder_for(manifest.retriever, options.encoder or manifest.encoder, options.device, options.dtype)
+    return Index.open(folder, encoder=options.encoder or None, device=options.device, dtype=options.dtype)
 
 
 def add_actions(index: argparse.ArgumentParser) -> None:

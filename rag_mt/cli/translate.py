@@ -26,7 +26,7 @@ from rag_mt.base.console import (
     progress,
     run,
 )
-from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, SEARCHING
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, SEARCHING
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, whole_file
 from rag_mt.base.languages import language
@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("inputs", nargs="*", metavar="TEXT_OR_FILE", help=input_help)
     add("--src", required=True, metavar="LANG", help="language of the input: a code such as de, or an English name")
     add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
-    retriever_help = f"what finds hints: none, {SEARCHING} (default: that of the index, or ccpr)"
+    retriever_help = f"what finds hints: none, {SEARCHING} (default: that of the index, or none)"
     add("--retriever", metavar="NAME", help=retriever_help)
     add("--index", metavar="DIR", help="index of target-language text (default: one of the sample corpus)")
     encoder_help = "encoder or phrase model: a name, a hub id or a folder (default: the index's)"
@@ -226,9 +226,12 @@ def _apart(output: Path, name: str) -> Path:
 def _translator(options: argparse.Namespace) -> Translator:
     from rag_mt.translation.translator import Translator
 
-    settings = "src tgt retriever llm index encoder adapter wrapper device dtype quantization batch_size max_new_tokens"
-    names = (*settings.split(), "llm_timeout", "llm_concurrency")
-    return Translator.from_pretrained(**{name: getattr(options, name) for name in names}, show=not options.quiet)
+    names = "index llm encoder adapter wrapper device dtype quantization batch_size max_new_tokens llm_timeout"
+    settings = {name: getattr(options, name) for name in (*names.split(), "llm_concurrency")}
+    retriever = options.retriever
+    if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some
+        retriever = DEFAULT_RETRIEVER
+    return Translator(options.src, options.tgt, retriever=retriever, **settings, show=not options.quiet)
 
 
 def _translate_file(

@@ -47,7 +47,7 @@ def read_sentences(
     sentence is asked for; UserError names the one that is wrong.
     """
     sources = segments_of(names, language, format=format, column=column, skips=skips)
-    return _sentences(sources, language, split, skips, max_chars)
+    return sentences_of(sources, language, split, skips, max_chars)
 
 
 def segments_of(
@@ -111,9 +111,14 @@ def _segments(
             yield False, hub_segments(path, side, skips)
 
 
-def _sentences(
-    sources: Iterable[tuple[bool, Iterable[Segment]]], language: str, split: bool, skips: Skips, max_chars: int
+def sentences_of(
+    sources: Iterable[tuple[bool, Iterable[Segment]]],
+    language: str,
+    split: bool,
+    skips: Skips,
+    max_chars: int = MAX_CHARS,
 ) -> Iterator[Sentence]:
+    """The sentences of sources as `segments_of` gives them (see `read_sentences`)."""
     for _, segments in sources:
         for segment in segments:
             text = segment.text

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import logging
+from collections.abc import Generator, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from prompts.answers import read_answer
 from prompts.builder import PromptBuilder, resolved_wrapper
-from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, LLM_CONCURRENCY, LLM_TIMEOUT
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, LLM_CONCURRENCY, LLM_TIMEOUT, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import direction_group, language
 from rag_mt.base.types import (
@@ -30,11 +32,13 @@ from rag_mt.models.offline.embedded import PREFIX
 from rag_mt.models.weights import FOLDER, tell_if_left_out
 from rag_mt.text.answers import placeholder_notes, takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
+from rag_mt.translation.index import Index
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
 from retrievers.calibration import default_index
-from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import read_manifest
-from retrievers.registry import encoder_for, open_retriever, retriever_spec
+from retrievers.registry import RETRIEVERS, EncoderOpener, encoder_for, open_retriever, retriever_spec
+
+log = logging.getLogger("rag_mt")
 
 NONE, PLAIN = "none", "plain"
 """No adapter; the adapter for sentences without hints, where that for phrases has a higher loss
@@ -46,8 +50,8 @@ HELD_BACK = 8
 class Translator:
     """Translates between two languages with one retriever, one prompt builder and one language model.
 
-        from rag_mt.translation.translator import Translator
-        translator = Translator.from_pretrained(src="de", tgt="en")
+        from rag_mt import Translator
+        translator = Translator("de", "en", retriever="ccpr")
         result = translator.translate("Der Stadtrat hat den Bau einer neuen Brücke beschlossen.")
         print(result.text)
         print([hint.phrase for hint in result.sentences[0].hints])
@@ -59,17 +63,103 @@ class Translator:
     def __init__(
         self,
         source: str,
-        target: str,
-        retriever: Retriever,
-        llm: LanguageModel,
+        target: str = "en",
+        *,
+        index: str | Path | Index | None = None,
+        retriever: str | Retriever | None = None,
+        llm: str | LanguageModel = DEFAULT_LLM,
+        encoder: str | None = None,
+        adapter: str | None = DEFAULT_ADAPTER,
         wrapper: str = "auto",
+        device: str = "auto",
+        dtype: str = "auto",
+        quantization: str = "none",
+        batch_size: int = 16,
         max_new_tokens: int = 256,
+        llm_timeout: float = LLM_TIMEOUT,
+        llm_concurrency: int = LLM_CONCURRENCY,
+        show: bool = False,
+        encoders: EncoderOpener = encoder_for,
     ) -> None:
-        self.source, self.target = source, target
-        self.retriever, self.llm = retriever, llm
+        """`source` and `target` are codes (`de`) or English names (`German`). Models are hub ids, local folders or
+        `embedded:NAME`, encoders also names of what comes with rag_mt.
+
+        `index` is a folder or an open `Index`, whose retriever and encoder are taken where no others are named. Without
+        an index, `retriever` looks into the sample index of the target language, which is built once and cached (`show`
+        shows its progress); without either there are no hints, which is logged. `retriever` and `llm` may also be ready
+        objects, to be shared between translators; what is named for loading them (`encoder`, `adapter`, `quantization`,
+        `batch_size`, `llm_timeout`, `llm_concurrency`) is then not used.
+
+        `llm` may be `openai:MODEL@URL` (`llm_timeout`: seconds for an answer, `llm_concurrency`: requests at once;
+        OPENAI_API_KEY is sent to that host). `adapter` is a folder, None, or `auto` for the ones that come with rag_mt,
+        if any (see `chosen_adapters`). `wrapper` is the prompt family, `device` and `dtype` say where and in what
+        encoder and language model compute, `max_new_tokens` is the length of the longest answer. `encoders` opens
+        encoders, so that several translators can share one.
+
+        Raises UserError for every name, language or index that cannot be used.
+        """
+        self.source, self.target = language(source).code, language(target).code
+        if self.source == self.target:
+            raise UserError(f"source and target are both {language(source).name}: give another source or target")
+        resolved_wrapper(wrapper, self.source, self.target, None)  # names are checked before minutes of loading
+        if isinstance(retriever, str | None):
+            retriever = self._opened(retriever, index, encoder, device, dtype, show, encoders)
+        elif index is not None or encoder is not None:
+            raise UserError(f"the retriever {retriever.name} is open already: leave index and encoder out, or name it")
+        if isinstance(llm, str):
+            adapters = chosen_adapters(adapter, llm, retriever, self.source, self.target)
+            llm = open_llm(
+                llm,
+                **adapters._asdict(),
+                device=device,
+                dtype=dtype,
+                quantization=quantization,
+                batch_size=batch_size,
+                timeout=llm_timeout,
+                concurrency=llm_concurrency,
+            )
+        self.retriever: Retriever = retriever
+        self.llm: LanguageModel = llm
         self.max_new_tokens = max_new_tokens
-        self.prompts = PromptBuilder(source, target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens)
+        self.prompts = PromptBuilder(
+            self.source, self.target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens
+        )
         self.more_settings: dict[str, Any] = {}
+
+    def _opened(
+        self,
+        name: str | None,
+        index: str | Path | Index | None,
+        encoder: str | None,
+        device: str,
+        dtype: str,
+        show: bool,
+        encoders: EncoderOpener,
+    ) -> Retriever:
+        """The retriever of that name, or that of the index, over the index or the sample index."""
+        folder = None if not index else index.folder if isinstance(index, Index) else Path(index)
+        if folder and name is not None and not retriever_spec(name).needs_index:
+            raise UserError(f"the retriever {name} searches no index, but {folder} is given: leave one of them out")
+        manifest = read_manifest(folder) if folder else None
+        if name is None and manifest is None:
+            if encoder is not None:
+                raise UserError(f"encoder {encoder} is given, but nothing that searches: name a retriever or an index")
+            log.info(
+                'translating without hints: retriever="ccpr" (--retriever ccpr) shows those of the sample index, and '
+                "index (--index DIR) those of your own text"
+            )
+        if isinstance(index, Index) and name in (None, index.retriever) and encoder in (None, index.encoder):
+            return index.open_retriever(self.source, self.target)
+        if manifest and name in (None, manifest.retriever):
+            encoder = encoder or manifest.encoder
+        name = name or (manifest.retriever if manifest else WITHOUT_INDEX)
+        opened = None
+        if retriever_spec(name).needs_index:
+            opened = encoders(name, encoder, device, dtype)
+            folder = folder or default_index(name, self.target, opened, show=show)
+        return open_retriever(
+            name, folder, opened, source_language=self.source, target_language=self.target, manifest=manifest
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -86,84 +176,26 @@ class Translator:
             **self.more_settings,
         }
 
-    @classmethod
-    def from_pretrained(
-        cls,
-        src: str,
-        tgt: str = "en",
-        retriever: str | None = None,
-        llm: str | LanguageModel = DEFAULT_LLM,
-        index: str | Path | None = None,
-        encoder: str | None = None,
-        adapter: str | None = DEFAULT_ADAPTER,
-        wrapper: str = "auto",
-        device: str = "auto",
-        dtype: str = "auto",
-        quantization: str = "none",
-        batch_size: int = 16,
-        max_new_tokens: int = 256,
-        llm_timeout: float = LLM_TIMEOUT,
-        llm_concurrency: int = LLM_CONCURRENCY,
-        show: bool = False,
-        encoders: Callable[[str, str | None, str, str], ModelEncoder] = encoder_for,
-    ) -> Translator:
-        """A translator from names: hub ids, local folders or `embedded:NAME`; what is not named is the index's own
-        retriever and encoder, or `ccpr` and the encoder of the retriever.
-
-        `llm` may also be `openai:MODEL@URL` (`llm_timeout`: seconds for an answer, `llm_concurrency`: requests at once;
-        OPENAI_API_KEY is sent to that host) or a ready LanguageModel; `adapter` is a folder, None, or `auto` for the
-        ones that come with rag_mt, if any (see `chosen_adapters`); `encoders` opens encoders, so that several
-        translators can share one.
-
-        Without `index` the sample index of the target language is built once and cached; `show` shows its progress.
-        Raises UserError for every name, language or index that cannot be used.
-        """
-        source, target = language(src).code, language(tgt).code
-        if source == target:
-            raise UserError(f"source and target are both {language(source).name}: give another src or tgt")
-        if index and retriever is not None and not retriever_spec(retriever).needs_index:
-            raise UserError(f"the retriever {retriever} searches no index, but {index} is given: leave one of them out")
-        resolved_wrapper(wrapper, source, target, None)  # names and folders are checked before minutes of loading
-        manifest = read_manifest(Path(index)) if index else None
-        if manifest:
-            retriever = retriever or manifest.retriever
-            if retriever == manifest.retriever:
-                encoder = encoder or manifest.encoder
-        retriever = retriever or DEFAULT_RETRIEVER
-        spec = retriever_spec(retriever)
-        folder: Path | None = None
-        encode = None
-        if spec.needs_index:
-            encode = encoders(retriever, encoder, device, dtype)
-            folder = Path(index) if index else default_index(retriever, target, encode, show=show)
-        opened = open_retriever(
-            retriever, folder, encode, source_language=source, target_language=target, manifest=manifest
-        )
-        if isinstance(llm, str):
-            adapters = chosen_adapters(adapter, llm, retriever, source, target)
-            llm = open_llm(
-                llm,
-                **adapters._asdict(),
-                device=device,
-                dtype=dtype,
-                quantization=quantization,
-                batch_size=batch_size,
-                timeout=llm_timeout,
-                concurrency=llm_concurrency,
-            )
-        return cls(source, target, opened, llm, wrapper, max_new_tokens)
-
-    @overload
-    def translate(self, text: str) -> TranslatedText: ...
-    @overload
-    def translate(self, text: list[str] | tuple[str, ...]) -> list[Translation]: ...
-    def translate(self, text: str | list[str] | tuple[str, ...]) -> TranslatedText | list[Translation]:
-        """Running text, which is split into sentences and keeps its spacing, or a list of sentences."""
+    def translate(self, text: str) -> TranslatedText:
+        """Running text, which is split into sentences and keeps its spacing."""
         if not isinstance(text, str):
-            return self.translate_sentences([Sentence(t, self.source) for t in text])
-        spans = split(text, self.source)
-        parts = self.translate_sentences([Sentence(s.of(text), self.source) for s in spans])
-        return TranslatedText(rejoin(text, spans, [p.text for p in parts]), tuple(parts))
+            raise UserError(
+                f"translate takes one text, not a {type(text).__name__}: give several texts to translate_batch"
+            )
+        return self.translate_batch([text])[0]
+
+    def translate_batch(self, texts: Sequence[str]) -> list[TranslatedText]:
+        """Several texts, each as by `translate`; all their sentences are retrieved for and generated as one call."""
+        if isinstance(texts, str):
+            raise UserError("translate_batch takes a list of texts, not one text: give that to translate")
+        spans = [split(text, self.source) for text in texts]
+        sentences = [Sentence(s.of(text), self.source) for text, own in zip(texts, spans, strict=True) for s in own]
+        translations = iter(self.translate_sentences(sentences))
+        parts = [tuple(islice(translations, len(own))) for own in spans]
+        return [
+            TranslatedText(rejoin(text, own, [p.text for p in part]), part)
+            for text, own, part in zip(texts, spans, parts, strict=True)
+        ]
 
     def stream(
         self, text: str, origin: Origin = NOWHERE, spans: Sequence[Span] | None = None
@@ -239,12 +271,13 @@ class Translator:
         return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok)
 
 
-def method_of(retriever: str) -> str:
+def method_of(retriever: str | Retriever) -> str:
     """The kind of adapter for a retriever's prompts: `plain`, `phrase` or `sentence` (which passages use too)."""
-    spec = retriever_spec(retriever)
-    if not spec.needs_index:
+    name = retriever if isinstance(retriever, str) else retriever.name
+    unit = retriever_spec(retriever).unit if isinstance(retriever, str) else retriever.unit
+    if name in RETRIEVERS and not RETRIEVERS[name].needs_index:
         return PLAIN
-    return "phrase" if spec.unit == "phrase" else "sentence"
+    return "phrase" if unit == "phrase" else "sentence"
 
 
 class Adapters(NamedTuple):
@@ -254,7 +287,7 @@ class Adapters(NamedTuple):
     plain_adapter: str | None = None
 
 
-def chosen_adapters(adapter: str | None, llm: str, retriever: str, source: str, target: str) -> Adapters:
+def chosen_adapters(adapter: str | None, llm: str, retriever: str | Retriever, source: str, target: str) -> Adapters:
     """The adapters for a language model, retriever and direction (language codes).
 
     `adapter` is a folder, which serves for all prompts, `none`, or `auto` for the ones that ship: embedded language

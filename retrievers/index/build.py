@@ -123,7 +123,9 @@ def _check_target(folder: Path, replace: bool) -> None:
     if not (folder / MANIFEST).is_file():
         raise UserError(f"{folder} holds other files and no index: give another folder")
     if not replace:
-        raise UserError(f"index {folder} exists already: give another folder, or --replace to build it anew")
+        raise UserError(
+            f"index {folder} exists already: give another folder, or --replace (replace=True) to build it anew"
+        )
 
 
 @contextmanager

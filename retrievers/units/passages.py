@@ -128,12 +128,13 @@ def read_passages(
     Files and formats are checked before the first passage is asked for; UserError names the one that is wrong.
     """
     files = segments_of(names, language, format=format, column=column, skips=skips)
-    return _passages(files, language, split, words)
+    return passages_of(files, language, split, words)
 
 
-def _passages(
-    files: Iterable[tuple[bool, Iterable[Segment]]], language: str, splitting: bool, words: int
+def passages_of(
+    files: Iterable[tuple[bool, Iterable[Segment]]], language: str, splitting: bool, words: int = PASSAGE_WORDS
 ) -> Iterator[Sentence]:
+    """The passages of sources as `segments_of` gives them (see `read_passages`)."""
     for are_lines, segments in files:
         if splitting and are_lines:
             yield from _of_lines(segments, language, words)

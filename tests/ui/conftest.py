@@ -181,7 +181,8 @@ class RuleOpener:
                 target_language=choice.target,
             )
         self.at_once -= 1
-        return Translator(choice.source, choice.target, retriever, llm, wrapper="compact", max_new_tokens=64)
+        options: dict[str, Any] = {"wrapper": "compact", "max_new_tokens": 64}
+        return Translator(choice.source, choice.target, retriever=retriever, llm=llm, **options)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from rag_mt.base.console import OK, Parser, note, run
+from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from ui.server.serve import add_service_options, allowed_hosts, port
 
@@ -52,7 +53,7 @@ def demo(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise UserError(f"{NEEDED} ({error.name} is missing)") from error
 
-    service = service_with(options)
+    service = service_with(options, retriever=DEFAULT_RETRIEVER)  # to see hints is what the demo is for
     # In a folder of the operator's, uploads stay; otherwise they go some time after their user.
     sessions = Sessions() if options.data else Sessions(service.delete_owner)
     sessions.keep_sweeping()

@@ -36,7 +36,12 @@ def add_service_options(parser: argparse.ArgumentParser, data: str) -> None:
     """The options of models, languages and limits, shared with the demo; `data` says where users' indexes are kept."""
     add = parser.add_argument
     add("--languages", default="", metavar="LIST", help="languages to offer, such as de,en (default: en and WMT16's)")
-    add("--index", default="", metavar="DIR", help="index to search for its language (default: the sample index)")
+    add(
+        "--index",
+        default="",
+        metavar="DIR",
+        help="index to search for its language (default: none; the sample index for a named retriever)",
+    )
     llm_help = "language model, as for rag-mt translate; of several, users choose: the first is the default"
     add("--llm", action="append", default=[], metavar="ID", help=llm_help)
     adapter_help = "PEFT adapter, auto (ours) or none; of several, users choose: the first is the default"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder
 from rag_mt.translation.translator import NONE
@@ -39,10 +39,13 @@ class Service:
         llms: Sequence[str] = (DEFAULT_LLM,),
         adapters: Sequence[str] = (),
         index: str = "",
+        retriever: str = WITHOUT_INDEX,
         folder: Path | None = None,
         observe: Callable[[BatchReport], None] = lambda report: None,
     ) -> None:
-        """`index` is what is searched for its language where no other is asked for; without it the sample index."""
+        """`index` is what is searched for its language where no other is asked for; where neither it nor a retriever
+        is, `retriever` looks into the sample index, if it searches one."""
+        self._retriever = retriever
         self._index, self._index_language, self._index_retriever = index, "", ""
         if index:
             from retrievers.index.manifest import read_manifest
@@ -93,7 +96,7 @@ class Service:
             retriever, folder = info.retriever, str(self.indexes.folder_of(owner, index))
         elif self._index and self._index_language == target and retriever in ("", self._index_retriever):
             retriever, folder = self._index_retriever, self._index
-        return Choice(source, target, retriever or DEFAULT_RETRIEVER, folder, adapter, llm)
+        return Choice(source, target, retriever or self._retriever, folder, adapter, llm)
 
     def delete_owner(self, owner: str) -> None:
         self.documents.delete_all(owner)
@@ -124,9 +127,11 @@ def service_with(
     options: argparse.Namespace,
     folder: Path | None = None,
     observe: Callable[[BatchReport], None] = lambda report: None,
+    retriever: str = WITHOUT_INDEX,
 ) -> Service:
     """The service that the options of `add_service_options` ask for, with models that are loaded when they are asked
-    for; `folder` is used if they name none. Raises UserError for what cannot be used."""
+    for. `folder` is used if they name none, and `retriever` where users name neither one nor an index. Raises UserError
+    for what cannot be used."""
     limits, llms = limits_of(options.limit), options.llm or (DEFAULT_LLM,)
     models = SharedModels(
         options.wrapper,
@@ -145,6 +150,7 @@ def service_with(
         llms=llms,
         adapters=options.adapter,
         index=options.index,
+        retriever=retriever,
         folder=Path(options.data) if options.data else folder,
         observe=observe,
     )

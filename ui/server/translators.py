@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from weakref import WeakValueDictionary
 
-from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import LanguageModel
@@ -36,11 +36,11 @@ State = Literal["not loaded", "loading", "ready", "failed"]
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What tells one translator from another. `index` is a folder, or empty for the sample index of the target
-    language; `adapter` and `llm` are as in `Translator.from_pretrained`."""
+    language; `adapter` and `llm` are as in `Translator`."""
 
     source: str
     target: str
-    retriever: str = DEFAULT_RETRIEVER
+    retriever: str = WITHOUT_INDEX
     index: str = ""
     adapter: str = DEFAULT_ADAPTER
     llm: str = DEFAULT_LLM
@@ -78,9 +78,9 @@ class SharedModels:
 
     def __call__(self, choice: Choice) -> Translator:
         with self._lock:
-            return Translator.from_pretrained(
-                src=choice.source,
-                tgt=choice.target,
+            return Translator(
+                choice.source,
+                choice.target,
                 retriever=choice.retriever,
                 llm=self._llm(choice),
                 index=choice.index or None,

@@ -50,7 +50,7 @@ def test_prompts_are_word_for_word_those_of_a_translation(examples, llm, chat_ll
     retriever = NoHints() if unit == "plain" else Given(own)
     if unit == "plain":
         own = [type(e)(e.pair, e.unit) for e in own]
-    translator = Translator("de", "en", retriever, model)
+    translator = Translator("de", "en", retriever=retriever, llm=model)
     prompts = ExamplePrompts(model)
     tasks = [SentenceTask(translator, e.pair.sentence) for e in own]
     prepare(tasks)

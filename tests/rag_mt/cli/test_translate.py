@@ -170,7 +170,7 @@ def test_jsonl_has_hints_with_provenance(tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     rows = [{"id": i, "text": line} for i, line in enumerate(LINES) if line]
     source.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows) + "not json\n", encoding="utf-8")
-    options = ["--src", "de", "--quiet", "--max-new-tokens", "8"]
+    options = ["--src", "de", "--retriever", "ccpr", "--quiet", "--max-new-tokens", "8"]
     assert translate.main([*options, "-o", str(out), str(source)]) == 1
     lines = out.read_text(encoding="utf-8").splitlines()
     assert lines[-1] == "not json"
@@ -212,9 +212,9 @@ MISTAKES = [
     (["--src", "de", "--retriever", "magic", "TEXT"], "'magic'"),
     (["--src", "de", "--index", "no-such-index", "TEXT"], "no-such-index"),
     (["--src", "de", "--llm", "no/such/model", "TEXT"], "no/such/model"),
-    (["--src", "de", "--encoder", "embedded:nothing", "TEXT"], "embedded:nothing"),
+    (["--src", "de", "--retriever", "ccpr", "--encoder", "embedded:nothing", "TEXT"], "embedded:nothing"),
     (["--src", "de", "--wrapper", "poem", "TEXT"], "'poem'"),
-    (["--src", "de", "--tgt", "is", "TEXT"], "Icelandic"),
+    (["--src", "de", "--tgt", "is", "--retriever", "ccpr", "TEXT"], "Icelandic"),
     (["--src", "de", "--retriever", "none", "--llm", "openai:m@http://127.0.0.1:9/v1", "TEXT"], "127.0.0.1:9"),
     (["--src", "de", "-o", "no-such-folder/out.txt", "TEXT"], "no-such-folder"),
     (["--src", "de", "-o", "TEXT", "TEXT"], "overwrite"),
@@ -274,7 +274,7 @@ def test_a_cache_that_cannot_be_made_is_named(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "file" / "cache"))
-    code, _, err = command(["--src", "de", "--quiet", str(text)], capsys)
+    code, _, err = command(["--src", "de", "--retriever", "ccpr", "--quiet", str(text)], capsys)
     assert code == 2
     assert "file/cache cannot be made (Not a directory)" in err and "RAG_MT_CACHE" in err.splitlines()[-1]
 

@@ -11,14 +11,14 @@ from rag_mt.formats.format import Segment
 from rag_mt.translation.jobs import MOST_NAMED, Counts, split_segments, translate_segments
 from rag_mt.translation.tasks import SentenceTask, longest_first, translate_all
 from rag_mt.translation.translator import Translator
-from retrievers.registry import NoHints
+from tests.ui.conftest import RuleLLM, RuleRetriever
 
 TEXT = "  Das Museum öffnet um zehn Uhr. Der Eintritt ist frei.\n\nWo ist der Bahnhof?\n"
 
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    return Translator.from_pretrained(src="de", tgt="en", retriever="sentence", dtype="float32", max_new_tokens=60)
+    return Translator("de", "en", retriever="sentence", dtype="float32", max_new_tokens=60)
 
 
 def test_running_text_keeps_its_spacing(translator: Translator) -> None:
@@ -46,7 +46,8 @@ def test_a_stream_knows_whether_the_answer_ended(translator: Translator, short: 
         pass
     assert task.completion is not None
     tokens = task.completion.tokens
-    exact = Translator("de", "en", translator.retriever, translator.llm, max_new_tokens=tokens - short)
+    ready = {"retriever": translator.retriever, "llm": translator.llm}
+    exact = Translator("de", "en", **ready, max_new_tokens=tokens - short)  # type: ignore[arg-type]
     stream = Returning(exact.stream_sentence(sentence))
     assert "".join(stream) == stream.value.text
     assert stream.value == exact.translate_sentences([sentence])[0]
@@ -54,18 +55,19 @@ def test_a_stream_knows_whether_the_answer_ended(translator: Translator, short: 
 
 def test_sentences_that_touch_are_streamed_apart(translator: Translator) -> None:
     text = "你好。再见。\n"
-    chinese = Translator("zh", "en", NoHints(), translator.llm, wrapper="compact", max_new_tokens=20)
+    chinese = Translator("zh", llm=translator.llm, wrapper="compact", max_new_tokens=20)
     assert "".join(chinese.stream(text)) == chinese.translate(text).text
 
 
 def test_blank_sentences_are_their_own_translation(translator: Translator) -> None:
-    first, second = translator.translate(["  ", "Guten Morgen."])
+    first, second = translator.translate_sentences([Sentence(text, "de") for text in ("  ", "Guten Morgen.")])
     assert (first.text, first.ok) == ("  ", True)
     assert second.ok
 
 
-def test_a_list_is_translated_sentence_by_sentence(translator: Translator) -> None:
-    made = translator.translate(["Guten Morgen.", "Die Zentralbank hat die Zinsen gesenkt."])
+def test_sentences_have_hints_with_their_origin(translator: Translator) -> None:
+    texts = ["Guten Morgen.", "Die Zentralbank hat die Zinsen gesenkt."]
+    made = translator.translate_sentences([Sentence(text, "de") for text in texts])
     assert [t.source.text for t in made] == ["Guten Morgen.", "Die Zentralbank hat die Zinsen gesenkt."]
     for translation in made:
         assert translation.ok
@@ -78,22 +80,61 @@ def test_a_list_is_translated_sentence_by_sentence(translator: Translator) -> No
 
 
 def test_settings_tell_translators_apart(translator: Translator) -> None:
-    plain = Translator("de", "en", translator.retriever, translator.llm, max_new_tokens=61)
+    plain = Translator("de", "en", retriever=translator.retriever, llm=translator.llm, max_new_tokens=61)
     assert plain.settings != translator.settings
 
 
 def test_the_same_languages_and_unknown_names_are_refused() -> None:
     with pytest.raises(UserError, match="'magic'"):
-        Translator.from_pretrained(src="de", retriever="magic")
+        Translator("de", retriever="magic")
     with pytest.raises(UserError, match="'xx'"):
-        Translator.from_pretrained(src="xx")
+        Translator("xx")
     with pytest.raises(UserError, match="source and target are both German"):
-        Translator.from_pretrained(src="de", tgt="German")
+        Translator("de", "German")
 
 
 def test_an_index_that_nothing_searches_is_refused() -> None:
     with pytest.raises(UserError, match="the retriever none searches no index, but /nowhere is given"):
-        Translator.from_pretrained(src="de", retriever="none", index="/nowhere")
+        Translator("de", retriever="none", index="/nowhere")
+
+
+def ruled() -> Translator:
+    """A translator without models, which answers in capitals."""
+    return Translator("de", retriever=RuleRetriever(), llm=RuleLLM(), wrapper="compact", max_new_tokens=64)
+
+
+def test_a_batch_gives_each_text_with_its_spacing_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["Das Haus ist alt.  Der Garten ist neu.\n", "", "Ja."]
+    translator = ruled()
+    calls, retrieve = [], translator.retriever.retrieve
+    monkeypatch.setattr(translator.retriever, "retrieve", lambda s: calls.append(len(s)) or retrieve(s))
+    results = translator.translate_batch(texts)
+    assert [result.text for result in results] == [text.upper() for text in texts]
+    assert [len(result.sentences) for result in results] == [2, 0, 1]
+    assert calls == [3]
+
+
+def test_a_list_and_a_text_are_not_confused() -> None:
+    with pytest.raises(UserError, match="translate_batch"):
+        ruled().translate(["Ja."])  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="give that to translate"):
+        ruled().translate_batch("Ja.")
+
+
+def test_without_index_and_retriever_there_are_no_hints_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "rag_mt"):
+        translator = Translator("de", llm=RuleLLM(), wrapper="compact")
+        Translator("de", retriever="none", llm=RuleLLM(), wrapper="compact")
+    assert translator.retriever.name == "none"
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "rag_mt"]
+    assert '"ccpr"' in line and "--retriever ccpr" in line and "--index" in line
+
+
+def test_what_would_not_be_used_is_refused() -> None:
+    with pytest.raises(UserError, match="encoder e5 is given, but nothing that searches"):
+        Translator("de", encoder="e5", llm=RuleLLM())
+    with pytest.raises(UserError, match="is open already"):
+        Translator("de", index="/nowhere", retriever=RuleRetriever(), llm=RuleLLM())
 
 
 def test_half_a_surrogate_pair_is_a_replacement_character(translator: Translator) -> None:

@@ -33,7 +33,7 @@ def hint(start: int, end: int, phrase: str, score: float = 0.5, before: str = "S
 def item(text: str, *hints: Hint, used: tuple[bool, ...] = ()) -> Item:
     sentence = Sentence(text, "de")
     translation = Translation(sentence, "x", hints, "prompt", used or (False,) * len(hints))
-    translator = Translator("de", "en", RuleRetriever(), RuleLLM(), wrapper="compact")
+    translator = Translator("de", "en", retriever=RuleRetriever(), llm=RuleLLM(), wrapper="compact")
     job = Job(Order(Choice("de", "en"), text))
     return Item(translator, sentence, Prompt("prompt", hints=hints), "", None, translation, job=job)
 

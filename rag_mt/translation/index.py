@@ -1,0 +1,223 @@
+"""An index of target-language text as one object: build it, open it, search it, and choose what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from typing import Any, overload
+
+from prompts.safety import encodable
+from rag_mt.base.defaults import DEFAULT_RETRIEVER
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import language as language_of
+from rag_mt.base.types import Hint, Origin, Retriever, Sentence, Skips
+from rag_mt.formats.format import Segment
+from rag_mt.formats.reading import input_stamp, segments_of, sentences_of
+from retrievers.calibration import DROP, calibrate_for, set_confidence
+from retrievers.encoders.encoder import ModelEncoder
+from retrievers.index.manifest import Manifest, read_manifest
+from retrievers.index.search import open_index
+from retrievers.registry import build_for, confidence_for, encoder_for, open_retriever, retriever_spec, terms_for
+from retrievers.units.passages import passages_of
+
+
+class Index:
+    """Target-language text in a folder, searched for the hints of sentences in any other language.
+
+        from rag_mt import Index
+        index = Index.build("my-index", texts=["The city council meets on Monday."], language="en")
+        for hint in index.search("Der Stadtrat tagt am Montag.", source="de"):
+            print(hint.phrase, hint.hit.score, hint.hit.sentence.source)
+
+    `skips` counts what was left out of the text when the index was built by this object. The encoder is loaded at the
+    first search, and once: a `Translator` that is given the index uses the same. Searching and translating may happen
+    in several threads.
+    """
+
+    def __init__(
+        self, folder: Path, manifest: Manifest, encoder: str, device: str = "auto", dtype: str = "auto"
+    ) -> None:
+        """See `build` and `open`, which make the objects."""
+        self.folder, self.manifest, self.skips = folder, manifest, Skips()
+        self._named = (encoder, device, dtype)
+        self._encoder: ModelEncoder | None = None
+        self._retrievers: dict[str, Retriever] = {}
+        self._opening = Lock()
+
+    @classmethod
+    def build(
+        cls,
+        folder: str | Path,
+        files: str | Path | Sequence[str | Path] = (),
+        *,
+        language: str,
+        texts: Iterable[str | Sentence] | None = None,
+        retriever: str = DEFAULT_RETRIEVER,
+        encoder: str | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        format: str = "auto",
+        column: str = "",
+        split: bool = True,
+        replace: bool = False,
+        restart: bool = False,
+        form: str = "auto",
+        show: bool = False,
+        **terms: float,
+    ) -> Index:
+        """Index text in `language` for a retriever: `files`, folders and `hf:` data sets, or `texts` in memory.
+
+        Texts and files are split into sentences (for passages into passages) unless `split` is false; a `Sentence`
+        among the texts keeps its origin. `format` and `column` say how files are read. `replace` puts the new index in
+        the place of an existing one; a build that was interrupted goes on where it stopped unless `restart` is true.
+        `form` is how vectors are searched (`exact`, `ivf`, `auto`), `terms` are the settings `k1`, `b` and `alpha` of
+        bm25 and hybrid, `show` shows a progress bar. Lines that cannot be used are logged and counted in `skips`.
+        Raises UserError for what cannot be read, found or written, and where nothing could be indexed.
+        """
+        folder, code, skips = Path(folder), language_of(language).code, Skips()
+        terms_for(retriever, **terms)  # a wrong one is told before an encoder is loaded
+        names = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
+        if bool(names) == (texts is not None):
+            raise UserError(f"index {folder} needs files or texts to be built of, and not both: give one of them")
+        plan: dict[str, Any] = {"format": format, "column": column}
+        if texts is None:
+            sources = segments_of(names, code, format=format, column=column, skips=skips)
+            plan = {"files": [input_stamp(name) for name in names], **plan}
+        else:
+            segments = _segments(texts)
+            sources = iter([(False, segments)])
+            plan["texts"] = sha256(repr(segments).encode("utf-8", "surrogatepass")).hexdigest()
+        if retriever_spec(retriever).unit == "passage":
+            sentences = passages_of(sources, code, split)
+        else:
+            sentences = sentences_of(sources, code, split, skips)
+        opened = encoder_for(retriever, encoder, device, dtype)
+        options: dict[str, Any] = {"replace": replace, "restart": restart, "form": form, "show": show}
+        manifest = build_for(retriever, folder, sentences, opened, code, terms, plan=plan, **options)
+        index = cls(folder, manifest, encoder or manifest.encoder, device, dtype)
+        index.skips, index._encoder = skips, opened
+        return index
+
+    @classmethod
+    def open(
+        cls, folder: str | Path, *, encoder: str | None = None, device: str = "auto", dtype: str = "auto"
+    ) -> Index:
+        """The index in a folder; `encoder` is another name (a local folder, say) of the one that it was built with.
+        Raises UserError for a folder without an index and for a damaged one."""
+        manifest = open_index(Path(folder)).manifest
+        return cls(Path(folder), manifest, encoder or manifest.encoder, device, dtype)
+
+    @property
+    def language(self) -> str:
+        """The code of the language of its text."""
+        return self.manifest.language
+
+    @property
+    def retriever(self) -> str:
+        """The name of the retriever that it was built for."""
+        return self.manifest.retriever
+
+    @property
+    def sentences(self) -> int:
+        """The number of sentences (or passages) in it."""
+        return self.manifest.sentences
+
+    @property
+    def encoder(self) -> str:
+        """The name of its encoder."""
+        return self._named[0]
+
+    @property
+    def least_confidence(self) -> float | None:
+        """The confidence from which on hints are shown where none is stored; None without a confidence model."""
+        model = confidence_for(self.opened_encoder(), self.folder)
+        return None if model is None else model.minimum
+
+    def describe(self) -> str:
+        """What it holds, in one line for people."""
+        return f"{self.folder}: {self.manifest.describe()}"
+
+    def __repr__(self) -> str:
+        return f"<Index {self.describe()}>"
+
+    def opened_encoder(self) -> ModelEncoder:
+        """Its encoder, which is loaded at the first call."""
+        with self._opening:
+            if self._encoder is None:
+                self._encoder = encoder_for(self.retriever, *self._named)
+            return self._encoder
+
+    def open_retriever(self, source: str, target: str | None = None) -> Retriever:
+        """Its retriever for sentences in a language; raises UserError if `target` is given and not its language."""
+        return open_retriever(
+            self.retriever,
+            self.folder,
+            self.opened_encoder(),
+            source_language=language_of(source).code,
+            target_language=target or self.language,
+        )
+
+    @overload
+    def search(self, text: str, source: str) -> list[Hint]: ...
+    @overload
+    def search(self, text: Sequence[str], source: str) -> list[list[Hint]]: ...
+    def search(self, text: str | Sequence[str], source: str) -> list[Hint] | list[list[Hint]]:
+        """The hints for a sentence in the language `source`, strongest first, or those for each of several sentences.
+        A sentence for which nothing is trusted has none (see `calibrate`)."""
+        if isinstance(text, str):
+            return self.search([text], source)[0]
+        code = language_of(source).code
+        retriever = self._retrievers.get(code)
+        if retriever is None:
+            retriever = self._retrievers[code] = self.open_retriever(code)
+        return [list(hints) for hints in retriever.retrieve([Sentence(encodable(t), code) for t in text])]
+
+    def calibrate(
+        self,
+        source: str,
+        *,
+        texts: Sequence[str] | None = None,
+        drop: float = DROP,
+        confidence: float | None = None,
+    ) -> float:
+        """Store the score under which hints for sentences in the language `source` are not shown, and return it.
+
+        It is the one under which the share `drop` of the hints for `texts` falls, which are sentences of that language
+        (of text like that to be translated, not translations of the index), or `confidence`, where a confidence model
+        judges the hints (ccpr). Translators that were opened before go on with the old one. Raises UserError if both
+        or neither are given, for texts without any hit, and for a confidence where there is no such model.
+        """
+        code = language_of(source).code
+        if (texts is None) == (confidence is None):
+            raise UserError("the cut-off is chosen on texts, or a confidence is given: give exactly one of the two")
+        if texts is not None:
+            if isinstance(texts, str):
+                raise UserError("texts is one text: give a list of sentences to calibrate on")
+            cut_off = calibrate_for(self.folder, self.opened_encoder(), list(texts), code, drop)
+        elif self.least_confidence is None:
+            raise UserError(
+                f"{self.encoder} has no confidence model: give development text instead of a confidence, or an index "
+                "of ccpr"
+            )
+        else:
+            assert confidence is not None
+            set_confidence(open_index(self.folder), confidence, code)
+            cut_off = float(confidence)
+        self.manifest = read_manifest(self.folder)
+        self._retrievers.clear()
+        return cut_off
+
+
+def _segments(texts: Iterable[str | Sentence]) -> list[Segment]:
+    """Texts as segments, which are numbered where they say nothing about their origin."""
+    if isinstance(texts, str):
+        raise UserError("texts is one text: give a list of texts to index")
+    segments = []
+    for number, text in enumerate(texts, 1):
+        sentence = text if isinstance(text, Sentence) else Sentence(text, "", Origin("texts", number))
+        if not isinstance(sentence.text, str):
+            raise UserError(f"text {number} is a {type(sentence.text).__name__}: expected text")
+        segments.append(Segment(sentence.text, sentence.source))
+    return segments

@@ -1,0 +1,84 @@
+"""The class Index: build, open, search, calibrate, and what is wrong in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rag_mt import Index, Translator, UserError
+from rag_mt.base.types import Origin, Sentence
+from tests.ui.conftest import RuleLLM
+
+TEXTS = ["The old house stands on the hill. A dog sleeps in the garden.", "12 %", "The train leaves at noon."]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory, quick_encoder: Path) -> Index:
+    folder = tmp_path_factory.mktemp("index") / "own"
+    return Index.build(folder, texts=TEXTS, language="English", retriever="sentence", encoder=str(quick_encoder))
+
+
+def test_an_index_that_is_built_is_the_one_that_is_opened(index: Index) -> None:
+    assert (index.language, index.retriever, index.sentences) == ("en", "sentence", 3)
+    assert index.skips.counts == {"no letters": 1}
+    opened = Index.open(index.folder)
+    assert (opened.manifest, opened.encoder) == (index.manifest, index.encoder)
+    assert "sentence index of English" in opened.describe()
+    (hint,) = opened.search("The train leaves at noon.", "de")
+    assert hint.phrase == "The train leaves at noon." and str(hint.hit.sentence.source) == "texts:3"
+    assert opened.search(["The train leaves at noon."], source="German") == [[hint]]
+    assert opened.search("Half \ud83d a pair.", "de"), "half a surrogate pair is searched as U+FFFD"
+
+
+def test_files_and_sentences_keep_their_origin(tmp_path: Path, quick_encoder: Path) -> None:
+    file = tmp_path / "news.txt"
+    file.write_text("The bridge is new.\n", "utf-8")
+    options = {"language": "en", "retriever": "sentence", "encoder": str(quick_encoder)}
+    of_file = Index.build(tmp_path / "one", file, **options)  # type: ignore[arg-type]
+    assert str(of_file.search("Brücke", "de")[0].hit.sentence.source) == f"{file}:1"
+    sentence = Sentence("The bridge is new.", "en", Origin("memo", 7))
+    of_text = Index.build(tmp_path / "two", texts=[sentence], **options)  # type: ignore[arg-type]
+    assert str(of_text.search("Brücke", "de")[0].hit.sentence.source) == "memo:7"
+    with pytest.raises(UserError, match="replace=True"):
+        Index.build(tmp_path / "two", file, **options)  # type: ignore[arg-type]
+
+
+def test_passages_of_texts(tmp_path: Path) -> None:
+    index = Index.build(
+        tmp_path / "i", texts=["The bank of the town raised its rates."], language="en", retriever="bm25"
+    )
+    assert "bank" in index.search("Die Bank", "de")[0].phrase
+
+
+def test_a_translator_shares_the_encoder_of_its_index(index: Index) -> None:
+    translator = Translator("de", "en", index=index, llm=RuleLLM(), wrapper="compact")
+    assert translator.retriever.maker.encoder is index.opened_encoder()  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match="the target language is German"):
+        Translator("en", "de", index=index, llm=RuleLLM())
+
+
+def test_a_cut_off_is_stored_and_holds_from_then_on(index: Index) -> None:
+    texts = [*TEXTS[::2], "Something else."]
+    scores = [hint.hit.score for hints in index.search(texts, "fi") for hint in hints]
+    cut_off = index.calibrate("Finnish", texts=texts, drop=0.9)
+    assert min(scores) < cut_off <= max(scores)
+    assert all(hint.hit.score >= cut_off for hints in index.search(texts, "fi") for hint in hints)
+    assert Index.open(index.folder).manifest.cut_off("fi") == cut_off
+
+
+def test_mistakes_are_one_sentence(index: Index, tmp_path: Path) -> None:
+    for texts, files in ((None, ()), (TEXTS, ["a.txt"])):
+        with pytest.raises(UserError, match="files or texts"):
+            Index.build(tmp_path / "x", files, texts=texts, language="en")
+    with pytest.raises(UserError, match="texts is one text"):
+        Index.build(tmp_path / "x", texts="One.", language="en")
+    with pytest.raises(UserError, match="nowhere"):
+        Index.open(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="exactly one"):
+        index.calibrate("de")
+    with pytest.raises(UserError, match="no confidence model"):
+        index.calibrate("de", confidence=0.5)
+    with pytest.raises(UserError, match="a list of sentences"):
+        index.calibrate("de", texts="Ein Satz.")
+    assert not (tmp_path / "x").exists()
