@@ -152,6 +152,9 @@ def default_index(
             if folder.exists():
                 log.warning("the sample index %s is damaged: it is made again", folder)
             index = _usable(unfinished / "index", maker)
+            if show:
+                name = language(code).name
+                log.info("making the sample index of %s for %s: once, up to a minute on two cores", name, retriever)
             if index is None:
                 sentences = [Sentence(text, code, Origin(f"{code}.txt", n)) for n, text in enumerate(texts[code], 1)]
                 options: dict[str, Any] = {"replace": True, "restart": True, "total": len(sentences), "show": show}

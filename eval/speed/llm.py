@@ -1,6 +1,6 @@
 """New tokens per second of our batched generation and of transformers' own `generate`, one prompt at a time.
 
-    python -m eval.speed.llm [--llm ID] [--batch 1,16] [--prompts 16] [--rounds 3] [--dtype auto]
+    python -m eval.speed.llm [--llm ID] [--batch 1,16] [--prompts 16] [--rounds 3] [--dtype auto] [--output FILE.json]
 
 Both read the same translation prompts (an instruction with examples that all of them share, then a sentence) with
 the same weights in the same number format, and stop at the same ends. They run in turn; loading is left out, and
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from transformers import StoppingCriteria
 
-from eval.speed.timing import by_turns
+from eval.speed.timing import add_output_option, by_turns, write_results
 from prompts.builder import PromptBuilder
 from rag_mt.base.console import OK, Parser, add_model_options, positive, run
 from rag_mt.base.defaults import DEFAULT_LLM
@@ -29,6 +29,9 @@ from rag_mt.llm.queue import complete
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import LoadedLLM, load_llm
 from retrievers.calibration import SAMPLE_CORPUS
+
+GENERATE, OURS = "Hugging Face generate", "rag_mt"
+"""The engines that are compared."""
 
 
 class StopAt(StoppingCriteria):
@@ -86,6 +89,7 @@ def report(options: argparse.Namespace) -> int:
     baseline = "generate, one by one"
     systems = {baseline: partial(one_by_one, loaded)}
     systems |= {f"ours, batch {size}": partial(batched, loaded, size) for size in options.batch}
+    engines = dict(zip(systems, [(GENERATE, 1), *((OURS, size) for size in options.batch)], strict=True))
     one_by_one(loaded, prompts[:1], 4)
     batched(loaded, options.batch[-1], prompts, 4)
     rounds = by_turns({name: partial(answer, prompts, limit) for name, answer in systems.items()}, options.rounds)
@@ -105,6 +109,19 @@ def report(options: argparse.Namespace) -> int:
             f"{name:22s}{rates[name]:8.1f} tokens/s {rates[name] / rates[baseline]:6.2f} x  {tokens[name]:5d} tokens, "
             f"{same} of {len(answers)} answers as one by one"
         )
+    results = [
+        {
+            "engine": engine,
+            "batch": size,
+            "tokens_per_second": round(rates[name], 2),
+            "tokens": tokens[name],
+            "seconds": [round(value, 3) for value in rounds[name][0]],
+        }
+        for name, (engine, size) in engines.items()
+    ]
+    facts = {"llm": llm.id.removeprefix("embedded:"), "dtype": dtype, "device": str(loaded.device)}
+    facts |= {"prompts": len(prompts), "prompt_tokens": round(length), "max_new_tokens": limit}
+    write_results(options.output, "python -m eval.speed.llm", facts, results)
     return OK
 
 
@@ -121,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
     parser.add_argument("--max-new-tokens", type=positive, default=64, metavar="N", help="longest answer")
     add_model_options(parser)
+    add_output_option(parser)
     return run(report, parser.parse_args(arguments))
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import platform
 import time
 from collections.abc import Callable, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 
+from rag_mt.base.console import note
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import write_json
 from rag_mt.base.languages import language
 from rag_mt.base.types import Sentence, Skips
 from rag_mt.formats.reading import read_sentences
@@ -39,6 +43,27 @@ def timed(seconds: dict[str, float], part: str, function: Callable[..., Any]) ->
         return output
 
     return call
+
+
+def add_output_option(parser: argparse.ArgumentParser) -> None:
+    """`--output`, where `write_results` writes."""
+    help_text = "also write what was measured to a JSON file, which `python -m eval.figures` draws"
+    parser.add_argument("--output", type=Path, metavar="FILE", help=help_text)
+
+
+def write_results(output: Path | None, command: str, facts: Mapping[str, Any], results: list[dict[str, Any]]) -> None:
+    """Write what a command measured, a row for each system, to a JSON file if one was asked for, with the facts that
+    hold for all rows and the versions of what was measured."""
+    if output is None:
+        return
+    import torch
+    import transformers
+
+    machine = {"processor": platform.machine(), "threads": torch.get_num_threads()}
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_json(output, {"command": command, **machine, **facts, "versions": versions, "results": results})
+    note(f"written to {output}")
 
 
 def add_text_options(parser: argparse.ArgumentParser, retriever: str) -> None:

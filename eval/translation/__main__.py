@@ -6,8 +6,9 @@
 
 Suites: `wmt16`, the 12 directions of newstest2016 (DIR/test/XX-en.tsv, English first, or without --data `hf:wmt16`);
 `dev`, the same directions of DIR/dev for choices (of the hub: its validation sets, another one for Turkish); a TSV or
-TMX file; and `sample`, 10 pairs per direction unless --limit says more, which shows that everything works and measures
-nothing.
+TMX file; and `sample`, the quick form, which shows that everything works and measures nothing: 5 pairs of de-en and
+en-de, a minute or two on two processor cores, unless --directions and --limit say more. How many sentences there are to
+translate, and about how long it takes, is said before it starts.
 
 Systems are those of a TOML file (`systems`, which ships, or your own). Each run, a system on a direction, is a file
 RUNS/SYSTEM/SRC-TGT.jsonl; the same command goes on where it was interrupted. `python -m eval.report RUNS` makes
@@ -49,7 +50,10 @@ from rag_mt.base.languages import direction_group
 from rag_mt.base.settings import config_file
 from rag_mt.base.types import Metric
 
-QUICK_LIMIT = 10
+QUICK_LIMIT, QUICK_DIRECTIONS = 5, "de-en,en-de"
+"""Of the sample corpus, where the user says nothing else."""
+SECONDS_PER_SENTENCE = 1.5
+"""Of the small model on two processor cores, for a first estimate of the quick form; the bar then goes by itself."""
 DEFAULTS: dict[str, Any] = {
     "suite": SAMPLE,
     "config": EXAMPLE,
@@ -67,7 +71,7 @@ def evaluate(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     suite = open_suite(options.suite, options.data, options.src, options.tgt, options.columns)
     systems = read_systems(config_file(options.config), options.systems)
-    directions = suite.chosen(options.directions)
+    directions = suite.chosen(options.directions or (QUICK_DIRECTIONS if suite.quick else None))
     bertscore = (options.bertscore_model, options.bertscore_layer, options.bertscore_baselines)
     metrics_for = partial(open_metrics, options.metrics.split(","), bertscore=bertscore, comet=options.comet)
     if not options.score_only:
@@ -99,6 +103,8 @@ def evaluate(options: argparse.Namespace) -> int:
 def _translate(runs: Sequence[Run], suite: Suite, options: argparse.Namespace) -> None:
     total = sum(len(own.part.sources) for own in runs)
     models, show = Models(), not options.quiet
+    if show:
+        note(to_translate(runs, suite.quick))
     with closing(progress(total, "sentences", "translating", show=show)) as bar:
         try:
             for own in in_order(runs):
@@ -106,6 +112,19 @@ def _translate(runs: Sequence[Run], suite: Suite, options: argparse.Namespace) -
         except KeyboardInterrupt:
             note("interrupted: what was finished is kept; the same command goes on there")
             raise SystemExit(INTERRUPTED) from None
+
+
+def to_translate(runs: Sequence[Run], quick: bool) -> str:
+    """A line that says how much there is to translate and, of the quick form, about how long it takes."""
+    count = sum(len(own.part.sources) for own in runs)
+    systems, directions = {own.system.name for own in runs}, {own.part.name for own in runs}
+    line = f"{count} sentences to translate: {len(systems)} systems, {', '.join(sorted(directions))}"
+    if not quick:
+        return f"{line}; the bar says how long it takes"
+    minutes = max(1, round(count * SECONDS_PER_SENTENCE / 60))
+    plural = "s" if minutes > 1 else ""
+    first = "; the first time a minute or two more, for the sample indexes"
+    return f"{line}; about {minutes} minute{plural} on two processor cores{first}"
 
 
 def _score(runs: Sequence[Run], metrics_for: Callable[[str], list[Metric]], show: bool) -> Scores:
@@ -183,8 +202,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--columns", metavar="A,B", help="source and target column of a TSV file (default: by header, else 1,2)")
     add("--config", metavar="NAME|FILE", help=f"the systems (default: {EXAMPLE})")
     add("--systems", metavar="A,B", help="names of systems (default: all in the file)")
-    add("--directions", metavar="A,B", help="directions such as de-en,en-de (default: all of the suite)")
-    add("--limit", type=positive, metavar="N", help="translate a fixed sample of N pairs per direction (default: all)")
+    add(
+        "--directions",
+        metavar="A,B",
+        help=f"directions such as de-en,en-de (default: all; of sample {QUICK_DIRECTIONS})",
+    )
+    add(
+        "--limit",
+        type=positive,
+        metavar="N",
+        help=f"a fixed sample of N pairs per direction (default: all; of sample {QUICK_LIMIT})",
+    )
     add("--seed", type=int, metavar="N", help=f"of the sample (default: {SEED})")
     add("--output", type=Path, metavar="RUNS", help="folder of the runs (default: runs/SUITE-LIMIT)")
     add("--restart", action="store_true", help="forget what earlier runs had finished")

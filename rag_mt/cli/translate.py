@@ -30,7 +30,8 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, whole_file
 from rag_mt.base.languages import language
-from rag_mt.base.types import ELLIPSIS, Skips, TranslatedText, Translation
+from rag_mt.base.types import ELLIPSIS, Skips, TranslatedText
+from rag_mt.cli.hints_shown import picture, score_kind, style_of_stderr
 from rag_mt.formats.format import Format, Side
 
 DESCRIPTION = """Translate text, files or standard input.
@@ -224,6 +225,8 @@ def _apart(output: Path, name: str) -> Path:
 
 
 def _translator(options: argparse.Namespace) -> Translator:
+    if not options.quiet:
+        note("loading models: some seconds, where a model or an index must be made first a minute or two")
     from rag_mt.translation.translator import Translator
 
     names = "index llm encoder adapter wrapper device dtype quantization batch_size max_new_tokens llm_timeout"
@@ -263,7 +266,7 @@ def _translate_file(
         else:
             texts = translate_segments(translator, job.segments, totals, journal, bar.update)
         if options.show_hints:
-            texts = _shown(texts, bar)
+            texts = _shown(texts, bar, score_kind(translator.retriever))
         try:
             if output is None:
                 job.form.fill(job.path, side, texts, cast(BinaryIO, live or sys.stdout.buffer))
@@ -281,29 +284,14 @@ def _translate_file(
         journal.finish()
 
 
-def _shown(texts: Iterator[TranslatedText], bar: Any) -> Iterator[TranslatedText]:
-    """The same texts; the hints of each are written to stderr as it passes."""
+def _shown(texts: Iterator[TranslatedText], bar: Any, kind: str) -> Iterator[TranslatedText]:
+    """The same texts; the hints of each, whose scores are of a kind, are drawn on stderr as it passes."""
+    style = style_of_stderr()
     for text in texts:
         bar.clear()
         for translation in text.sentences:
-            note(describe(translation))
+            note(picture(translation, kind, style))
         yield text
-
-
-def describe(translation: Translation) -> str:
-    """A sentence with its translation and hints for people: score, phrase, origin, context, whether taken up."""
-    source = translation.source.text
-    lines = [source, f"  = {translation.text}"]
-    for hint, used in zip(translation.hints, translation.used, strict=True):
-        phrase = "" if len(hint.source_span) == len(source) else f"{hint.source_span.of(source)} -> "
-        context = hint.context()
-        alone = context.text.removeprefix(ELLIPSIS).removesuffix(ELLIPSIS) == hint.phrase
-        whole_hit = len(hint.hit.span) == len(hint.hit.sentence.text)
-        shown = context.text if alone or whole_hit else f"{hint.phrase}   ({context.marked('[[', ']]')})"
-        shown = " ".join(shown.splitlines())
-        mark = "used" if used else "    "
-        lines.append(f"  {hint.hit.score:.3f} {mark} {phrase}{shown}   {hint.hit.sentence.source}")
-    return "\n".join([*lines, *(f"  note: {n}" for n in translation.notes)])
 
 
 def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:

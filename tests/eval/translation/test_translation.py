@@ -18,7 +18,7 @@ from peft import LoraConfig
 from sacrebleu.metrics.chrf import CHRF
 
 from eval.data.suites import open_suite
-from eval.translation.__main__ import main
+from eval.translation.__main__ import QUICK_LIMIT, main
 from eval.translation.records import (
     COMMANDS,
     FACTS,
@@ -420,11 +420,17 @@ def test_mistakes_are_one_sentence(
 def test_the_sample_corpus_says_that_it_measures_nothing(
     systems_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--config", str(systems_file), "--systems", "plain", "--directions", "de-en", "--quiet"]
+    options = ["--config", str(systems_file), "--systems", "plain"]
     assert main([*options, "--output", str(tmp_path)]) == 0
-    assert "quick form: measures nothing" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "quick form: measures nothing" in said
+    assert f"{2 * QUICK_LIMIT} sentences to translate: 1 systems, de-en, en-de; about 1 minute on two" in said
+    assert sorted(path.name for path in (tmp_path / "plain").glob("*-*.scores.json")) == [
+        "de-en.scores.json",
+        "en-de.scores.json",
+    ]
     facts = read_facts(tmp_path / "plain" / f"de-en{FACTS}")
-    assert facts["label"] == "quick form: measures nothing" and facts["sample"]["sentences"] == 10
+    assert facts["label"] == "quick form: measures nothing" and facts["sample"]["sentences"] == QUICK_LIMIT
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:

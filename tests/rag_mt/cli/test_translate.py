@@ -18,14 +18,13 @@ import pytest
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import EXAMPLES
-from rag_mt.base.types import Completion, Hint, Hit, Origin, Sentence, Span, Translation
+from rag_mt.base.types import Completion
 from rag_mt.cli import main as cli
 from rag_mt.cli import translate
 from rag_mt.llm.opening import open_llm
 from rag_mt.translation import translator
 from rag_mt.translation.journal import Journal
 from rag_mt.translation.tasks import SentenceTask
-from retrievers.units.passages import windows
 
 ROOT = Path(__file__).parents[3]
 KILLED = """
@@ -154,16 +153,6 @@ def test_mistakes_with_text_are_one_sentence(
 ) -> None:
     code, _, err = command(["--src", "de", *arguments], capsys)
     assert code == 2 and told in err and "rag-mt-" not in err and len(err.splitlines()) == 1
-
-
-def test_a_passage_is_shown_by_its_window_and_its_origin() -> None:
-    text = "The Town Bank\n" + "The town is old and its streets are narrow. " * 4
-    window = windows(text, Span(text.index("The town is"), len(text)))[0]
-    hit = Hit(Sentence(text, "en", Origin("bank.txt", 7)), window, 0.9)
-    hint = Hint(Span(0, 5), hit)
-    shown = translate.describe(Translation(Sentence("Frage", "de"), "Answer", (hint,), used=(False,))).splitlines()
-    assert shown[2].split() == f"0.900 {hint.context().text} bank.txt:7".split()
-    assert "Town Bank" not in shown[2] and len(hint.context().text) <= 100
 
 
 def test_jsonl_has_hints_with_provenance(tmp_path: Path) -> None:
