@@ -161,11 +161,15 @@ def report(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(prog="python -m eval.alignment", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(
+        prog="python -m eval.alignment",
+        description=__doc__,
+        examples=["--data DATA", "--data DATA --aligners eflomal --max-pairs 20000"],
+    )
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="folder with align/ and train/")
     add("--gold", action="store_true", help="the test sets in place of the development set")
-    add("--aligners", default="eflomal,encoder", help="default: eflomal,encoder")
+    add("--aligners", default="eflomal,encoder", metavar="A,B", help="aligners to judge")
     add("--max-pairs", type=positive, metavar="N", help="eflomal: training pairs (default: all)")
     add("--length", type=float, default=1.0, help="eflomal: relative number of iterations (default: 1)")
     add("--encoder", default=DEFAULT_ENCODER, help=f"encoder: its name (default: {DEFAULT_ENCODER})")

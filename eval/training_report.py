@@ -119,7 +119,9 @@ def report(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(
-        prog="python -m eval.training_report", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m eval.training_report",
+        description=__doc__,
+        examples=["BASE OTHER --output training.md"],
     )
     parser.add_argument("runs", nargs="+", metavar="FOLDER", help="folders of models or adapters, the base first")
     parser.add_argument("--output", metavar="FILE.md", help="write the table here too")

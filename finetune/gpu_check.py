@@ -130,7 +130,9 @@ def came_to_end(name: str, lines: Iterator[str]) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(
-        prog="python -m finetune.gpu_check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m finetune.gpu_check",
+        description=__doc__,
+        examples=["", "--llm MODEL --vectors 100000"],
     )
     parser.add_argument("--llm", default=DEFAULT_LLM, metavar="ID", help=f"language model (default: {DEFAULT_LLM})")
     parser.add_argument("--vectors", type=positive, default=1_000_000, metavar="N", help="in the index (default: 1 M)")

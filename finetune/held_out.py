@@ -47,7 +47,11 @@ def write_list(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(prog="python -m finetune.held_out", description=__doc__)
+    parser = Parser(
+        prog="python -m finetune.held_out",
+        description=__doc__,
+        examples=["--data examples/data --output held-out.tsv"],
+    )
     parser.add_argument("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
     parser.add_argument("--output", required=True, metavar="FILE", help="TSV: file, line number, columns of the line")
     return run(write_list, parser.parse_args(arguments))

@@ -180,14 +180,22 @@ def _interval(interval: Mapping[str, float]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    parser = Parser(prog="python -m eval.bitext", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(
+        prog="python -m eval.bitext",
+        description=__doc__,
+        examples=[
+            "",
+            "--data DATA --languages de,ru --models embedded:e5-small mdpr-e5-small --output bitext.md",
+            "--sets DIR --languages de,fr",
+        ],
+    )
     add = parser.add_argument
     add("--data", metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
     add("--sets", metavar="DIR", help="sets in BUCC's format, instead of --data")
-    add("--languages", default="de,ru", metavar="XX,XX", help="default: de,ru")
-    add("--models", nargs="+", default=[DEFAULT_ENCODER], metavar="NAME", help=f"default: {DEFAULT_ENCODER}")
-    add("--size", type=positive, default=50_000, metavar="N", help="sentences of a test side (50000)")
-    add("--training-size", type=positive, default=10_000, metavar="N", help="sentences of a training side (10000)")
+    add("--languages", default="de,ru", metavar="XX,XX", help="languages to pair with English")
+    add("--models", nargs="+", default=[DEFAULT_ENCODER], metavar="NAME", help="encoders")
+    add("--size", type=positive, default=50_000, metavar="N", help="sentences of a test side")
+    add("--training-size", type=positive, default=10_000, metavar="N", help="sentences of a training side")
     add("--seed", type=int, default=1, help="of the sets (default: 1)")
     kind_help = "what both sides are encoded as (default: query)"
     add("--kind", choices=("query", "passage"), default="query", help=kind_help)

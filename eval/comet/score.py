@@ -158,7 +158,9 @@ def comet_python() -> Path:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(
-        prog="python -m eval.comet.score", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m eval.comet.score",
+        description=__doc__,
+        examples=["RUNS --model Unbabel/wmt22-comet-da --output comet.json"],
     )
     parser.add_argument("runs", metavar="RUNS", help="folder of finished runs")
     parser.add_argument("--model", required=True, metavar="ID|FILE", help="the COMET model")

@@ -69,13 +69,18 @@ def write_text(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(
-        prog="python -m eval.data.index_text", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m eval.data.index_text",
+        description=__doc__,
+        examples=[
+            "--data examples/data --output english.txt",
+            "--data DATA --output english.txt --domains news,wiki --limit 100000",
+        ],
     )
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
     add("--output", required=True, metavar="FILE", help="one sentence per line")
     add("--side", default="en", metavar="XX", help="language of the text (default: en)")
-    add("--domains", default=DOMAINS, help=f"default: {DOMAINS}")
+    add("--domains", default=DOMAINS, metavar="A,B", help="domains to take")
     words_help = f"fewest words (default: {FEWEST_WORDS})"
     add("--words", type=positive, default=FEWEST_WORDS, metavar="N", help=words_help)
     add("--limit", type=positive, metavar="N", help="a sample of N sentences, always the same")

@@ -59,9 +59,7 @@ def figures(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(
-        prog="python -m eval.figures", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(prog="python -m eval.figures", description=__doc__, examples=["", "--runs RUNS --output figures"])
     add = parser.add_argument
     add("--runs", type=Path, metavar="RUNS", help="make the numbers of gain-by-similarity from these runs")
     add("--numbers", type=Path, default=NUMBERS, metavar="DIR", help=f"folder of the numbers (default: {NUMBERS})")

@@ -146,18 +146,25 @@ def table(kind: str, lines: Mapping[float, Line]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(prog="python -m eval.hints", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(
+        prog="python -m eval.hints",
+        description=__doc__,
+        examples=[
+            "--data DATA --pairs PAIRS --index INDEX --model MODEL --fit MODEL/confidence.json",
+            "--data DATA --pairs PAIRS --index INDEX --output hints.json",
+        ],
+    )
     add = parser.add_argument
     add("--data", required=True, type=Path, metavar="DIR", help="folder with dev/XX-en.tsv")
     pairs = "output of `python -m finetune.ccpr.pairs`: XX-en.dev.jsonl"
     add("--pairs", required=True, type=Path, metavar="DIR", help=pairs)
     add("--index", required=True, type=Path, metavar="DIR", help="index of text that is not development data")
     add("--model", metavar="NAME", help=f"phrase model (default: {DEFAULT_PHRASE_MODEL})")
-    add("--segmentation", choices=["learned", "ngrams"], default="learned", help="default: learned")
+    add("--segmentation", choices=["learned", "ngrams"], default="learned", help="what the phrases of a sentence are")
     add("--fit", type=Path, metavar="OUT.json", help="fit on half A and write the confidence model")
     add("--penalty", type=float, default=1.0, help="L2 penalty of the fit (default: 1)")
     add("--minimum", type=share, default=0.65, help="with --fit: see above (default: 0.65)")
-    add("--languages", metavar="XX,...", help=f"default: {','.join(WMT16)}")
+    add("--languages", metavar="XX,...", help=f"languages (default: {','.join(WMT16)})")
     add("--limit", type=positive, metavar="N", help="sentences per language, spread over the half")
     names = f"where hints come from: {', '.join(CONDITIONS)} (default: all; {OTHERS!r} are a small index)"
     add("--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS), metavar="NAME", help=names)

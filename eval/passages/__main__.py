@@ -240,9 +240,17 @@ def _command(options: argparse.Namespace) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(prog="python -m eval.passages", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(
+        prog="python -m eval.passages",
+        description=__doc__,
+        examples=[
+            "",
+            "--suite xquad --data DATA --model mdpr=MODEL --output RUNS",
+            "--passages P.tsv --queries Q.tsv --qrels QRELS --lang de --output RUNS",
+        ],
+    )
     add: Callable[..., Any] = parser.add_argument
-    add("--suite", choices=["xquad"], default="xquad", help="default: xquad")
+    add("--suite", choices=["xquad"], default="xquad", help="what to ask for")
     add("--data", metavar="DIR", help="folder with retrieval/ and train/")
     add("--part", choices=["dev", "test"], default="dev", help="questions to ask (default: dev)")
     add("--distractors", type=count, default=DISTRACTORS, metavar="N", help=f"per language (default: {DISTRACTORS})")

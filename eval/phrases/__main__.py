@@ -296,9 +296,17 @@ def _table(facts: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser(prog="python -m eval.phrases", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(
+        prog="python -m eval.phrases",
+        description=__doc__,
+        examples=[
+            "",
+            "--suite dev --data DATA --pairs PAIRS --index INDEX --output phrases.md",
+            "--suite xpr --phrases PHRASES --models MODELS --runs xpr-runs",
+        ],
+    )
     add = parser.add_argument
-    add("--suite", choices=["gold", "silver", "dev", "xpr"], default="gold", help="default: gold")
+    add("--suite", choices=["gold", "silver", "dev", "xpr"], default="gold", help="what to ask for")
     add("--data", metavar="DIR", help="folder with align/ and dev/ (xpr: train/)")
     pairs_help = "output of `python -m finetune.ccpr.pairs` with eflomal: XX-en.dev.jsonl, XX-en/frequent.json"
     add("--pairs", metavar="DIR", help=pairs_help)

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="python -m eval.quality.baselines",
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=["--data examples/data --output baselines --sentences 20"],
     )
     parser.add_argument("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv")
     parser.add_argument("--output", required=True, metavar="BASELINES", help="folder of the files LANG.tsv")

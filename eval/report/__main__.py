@@ -143,7 +143,9 @@ def _machine(run: ReportRun) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(
-        prog="python -m eval.report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m eval.report",
+        description=__doc__,
+        examples=["runs/sample-10", "RUNS --output report.md --html report.html"],
     )
     parser.add_argument("runs", type=Path, metavar="RUNS", help="folder of runs")
     parser.add_argument("--output", type=Path, metavar="FILE.md", help="write Markdown here (default: standard output)")

@@ -128,7 +128,11 @@ def report(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = Parser(prog="python -m eval.speed.demo", description=__doc__)
+    parser = Parser(
+        prog="python -m eval.speed.demo",
+        description=__doc__,
+        examples=["--src de --clicks 12"],
+    )
     parser.add_argument("--src", default="de", metavar="LANG", help="language of the sentences (default: de)")
     parser.add_argument("--clicks", type=positive, default=12, metavar="N", help="clicks that count (default: 12)")
     parser.add_argument("--browser", metavar="FILE", help="Chromium's program (default: chromium of this machine)")

@@ -82,10 +82,14 @@ def report(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = Parser(prog="python -m eval.speed.encoder", description=__doc__)
-    parser.add_argument("--encoder", default=DEFAULT_ENCODER)
-    parser.add_argument("--sentences", type=positive, default=256)
-    parser.add_argument("--rounds", type=positive, default=3)
+    parser = Parser(
+        prog="python -m eval.speed.encoder",
+        description=__doc__,
+        examples=["", "--file my.txt --sentences 256"],
+    )
+    parser.add_argument("--encoder", default=DEFAULT_ENCODER, metavar="ID", help="encoder")
+    parser.add_argument("--sentences", type=positive, default=256, metavar="N", help="sentences of each round")
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
     parser.add_argument("--file", help="text file, one sentence per line (default: the sample corpus)")
     return run(report, parser.parse_args(arguments))
 

@@ -173,14 +173,22 @@ def _size(index: Index) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = Parser(prog="python -m eval.speed.index", description=__doc__)
+    parser = Parser(
+        prog="python -m eval.speed.index",
+        description=__doc__,
+        examples=[
+            "--synthetic 1000000",
+            "INDEX --queries examples/news.de.txt --src de",
+            "INDEX --queries examples/news.de.txt --src de --whole",
+        ],
+    )
     parser.add_argument("index", nargs="?", metavar="INDEX", help="folder of an index")
     parser.add_argument("--synthetic", type=positive, default=0, help="number of synthetic vectors, instead of INDEX")
     parser.add_argument("--queries", metavar="FILE", help="text to search with, one sentence per line")
     parser.add_argument("--src", metavar="LANG", help="language of that text")
     parser.add_argument("--whole", action="store_true", help="time retrieval as a user sees it, in INDEX as it is")
-    parser.add_argument("--sentences", type=positive, default=100)
-    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--sentences", type=positive, default=100, metavar="N", help="sentences to search for")
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
     return run(report, parser.parse_args(arguments))
 
 

@@ -127,12 +127,16 @@ def report(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = Parser(prog="python -m eval.speed.llm", description=__doc__)
-    parser.add_argument("--llm", default=DEFAULT_LLM)
-    parser.add_argument("--batch", type=batch_sizes, default=[1, 16], help="batch sizes, such as 1,16")
-    parser.add_argument("--prompts", type=positive, default=16)
-    parser.add_argument("--rounds", type=positive, default=3)
-    parser.add_argument("--max-new-tokens", type=positive, default=64)
+    parser = Parser(
+        prog="python -m eval.speed.llm",
+        description=__doc__,
+        examples=["", "--batch 1,16,64 --device cuda"],
+    )
+    parser.add_argument("--llm", default=DEFAULT_LLM, metavar="ID", help="language model")
+    parser.add_argument("--batch", type=batch_sizes, default=[1, 16], metavar="N,N", help="batch sizes (default: 1,16)")
+    parser.add_argument("--prompts", type=positive, default=16, metavar="N", help="prompts of each round")
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
+    parser.add_argument("--max-new-tokens", type=positive, default=64, metavar="N", help="longest answer")
     add_model_options(parser)
     add_output_option(parser)
     return run(report, parser.parse_args(arguments))

@@ -58,12 +58,18 @@ def report(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = Parser(prog="python -m eval.speed.pipeline", description=__doc__)
+    parser = Parser(
+        prog="python -m eval.speed.pipeline",
+        description=__doc__,
+        examples=["--src de examples/news.de.txt --retriever ccpr"],
+    )
     add_text_options(parser, retriever="sentence")
-    parser.add_argument("--index")
+    parser.add_argument(
+        "--index", metavar="DIR", help="index of target-language text (default: one of the sample corpus)"
+    )
     parser.add_argument("--adapter", default=DEFAULT_ADAPTER, help="PEFT adapter, auto (ours) or none (default: auto)")
-    parser.add_argument("--limit", type=positive, default=64)
-    parser.add_argument("--batch-size", type=positive, default=16)
+    parser.add_argument("--limit", type=positive, default=64, metavar="N", help="sentences that count")
+    parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="sentences per model call")
     return run(report, parser.parse_args(arguments))
 
 

@@ -126,11 +126,15 @@ def report(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point."""
-    parser = Parser(prog="python -m eval.speed.server", description=__doc__)
+    parser = Parser(
+        prog="python -m eval.speed.server",
+        description=__doc__,
+        examples=["--src de examples/news.de.txt --clients 16"],
+    )
     add_text_options(parser, retriever="ccpr")
-    parser.add_argument("--clients", type=positive, default=16)
-    parser.add_argument("--limit", type=positive, default=48, help="sentences (default: 48)")
-    parser.add_argument("--rounds", type=positive, default=2, help="times that each is measured (default: 2)")
+    parser.add_argument("--clients", type=positive, default=16, metavar="N", help="clients at once")
+    parser.add_argument("--limit", type=positive, default=48, metavar="N", help="sentences")
+    parser.add_argument("--rounds", type=positive, default=2, metavar="N", help="times that each is measured")
     add_model_options(parser)
     return run(report, parser.parse_args(arguments))
 

@@ -68,11 +68,13 @@ def write_results(output: Path | None, command: str, facts: Mapping[str, Any], r
 
 def add_text_options(parser: argparse.ArgumentParser, retriever: str) -> None:
     """The files to translate, their languages and the retriever."""
-    parser.add_argument("files", nargs="+", metavar="FILE")
-    parser.add_argument("--src", required=True)
-    parser.add_argument("--tgt", default="en")
-    parser.add_argument("--column", default="")
-    parser.add_argument("--retriever", default=retriever)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="text in the source language")
+    parser.add_argument("--src", required=True, metavar="LANG", help="its language")
+    parser.add_argument("--tgt", default="en", metavar="LANG", help="language of the translation")
+    parser.add_argument("--column", default="", help="column of a TSV or field of a JSONL file")
+    parser.add_argument(
+        "--retriever", default=retriever, metavar="NAME", help="what finds hints, as for rag-mt translate"
+    )
 
 
 def read_text(options: argparse.Namespace, warm_up: int, too_few: str) -> tuple[list[Sentence], list[Sentence]]:

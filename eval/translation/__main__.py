@@ -186,7 +186,13 @@ def command_of(options: argparse.Namespace) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(
-        prog="python -m eval.translation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m eval.translation",
+        description=__doc__,
+        examples=[
+            "",
+            "--suite wmt16 --data DATA --limit 200 --systems plain,ccpr --output RUNS",
+            "--suite my.tsv --src de --tgt en --output RUNS",
+        ],
     )
     add = parser.add_argument
     add("--suite", metavar="NAME|FILE", help="sample, wmt16, dev, or a TSV or TMX file (default: sample)")

@@ -31,7 +31,12 @@ def train(options: argparse.Namespace, config: Config, command: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = settings_parser("ccpr", __doc__, Config)
+    parser = settings_parser(
+        "ccpr",
+        __doc__,
+        Config,
+        examples=["--config ccpr-embedded --pairs PAIRS --output MODEL"],
+    )
     parser.add_argument("--pairs", required=True, metavar="DIR", help="phrase pairs and dev alignments")
     return run_training(parser, Config, ["pairs"], train, arguments)
 

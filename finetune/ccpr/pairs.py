@@ -281,14 +281,21 @@ def _aligner(options: argparse.Namespace) -> Aligner:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser("python -m finetune.ccpr.pairs", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(
+        "python -m finetune.ccpr.pairs",
+        description=__doc__,
+        examples=[
+            "--data examples/data --pairs de-en --aligner encoder --output PAIRS",
+            "--data DATA --pairs de-en,cs-en --output PAIRS",
+        ],
+    )
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
     add("--pairs", required=True, metavar="XX-en,...", help="language pairs")
     add("--output", required=True, metavar="DIR", help="a folder per language pair is made here")
     add("--exclude", nargs="*", default=[], metavar="FILE", help=EXCLUDE_HELP)
-    add("--aligner", choices=["eflomal", "encoder"], default="eflomal", help="default: eflomal")
-    add("--symmetrisation", choices=METHODS, default=METHODS[-1], help=f"default: {METHODS[-1]}")
+    add("--aligner", choices=["eflomal", "encoder"], default="eflomal", help="what links the words")
+    add("--symmetrisation", choices=METHODS, default=METHODS[-1], help="how both directions are joined")
     add("--length", type=float, default=1.0, help="eflomal: relative number of iterations (default: 1)")
     add("--encoder", default=DEFAULT_ENCODER, help=f"encoder: its name (default: {DEFAULT_ENCODER})")
     add("--layer", type=int, default=6, help="encoder: hidden layer (default: 6)")

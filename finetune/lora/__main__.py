@@ -64,7 +64,15 @@ def tune(options: argparse.Namespace, config: Config, command: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = settings_parser("lora", __doc__, Config)
+    parser = settings_parser(
+        "lora",
+        __doc__,
+        Config,
+        examples=[
+            "--config lora-embedded --max-steps 5",
+            "--config lora-embedded --examples phrase.to-en.jsonl --dev phrase.to-en.dev.jsonl --output ADAPTER",
+        ],
+    )
     parser.add_argument("--examples", nargs="+", default=[], metavar="FILE", help="examples to train on")
     parser.add_argument("--dev", nargs="+", default=[], metavar="FILE", help="examples for the loss during training")
     parser.add_argument("--merge", metavar="DIR", help="also write the model with the adapter merged into it")

@@ -59,11 +59,16 @@ def measure(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = settings_parser("lora.cut_off", __doc__, Config)
+    parser = settings_parser(
+        "lora.cut_off",
+        __doc__,
+        Config,
+        examples=["ADAPTER --config lora-embedded --dev phrase.to-en.dev.jsonl --cut-offs 0.3,0.8"],
+    )
     parser.add_argument("adapters", nargs="+", metavar="ADAPTER", help="folders that `python -m finetune.lora` wrote")
     parser.add_argument("--dev", required=True, metavar="FILE", help="examples of `python -m finetune.lora.data`")
     parser.add_argument("--cut-offs", default=CUT_OFFS, metavar="C,...", help=f"least scores (default: {CUT_OFFS})")
-    parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     return run(measure, parser.parse_args(arguments))
 
 

@@ -179,16 +179,24 @@ def counts(examples: Sequence[Example], left_out: Sequence[int]) -> dict[str, di
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = settings_parser("lora.data", __doc__, Config)
+    parser = settings_parser(
+        "lora.data",
+        __doc__,
+        Config,
+        examples=[
+            "--config lora-embedded --data examples/data --group to-en --method plain --output plain.to-en.jsonl",
+            "--config lora-embedded --data DATA --group to-en --method phrase --index en=INDEX --output hints.jsonl",
+        ],
+    )
     parser.add_argument("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv or dev/XX-en.tsv")
-    parser.add_argument("--part", choices=PARTS, default="train", help="default: train")
+    parser.add_argument("--part", choices=PARTS, default="train", help="part of the data")
     parser.add_argument("--group", choices=GROUPS, required=True, help="into English or from English")
     parser.add_argument("--method", choices=METHODS, required=True, help="what the prompts show")
     parser.add_argument(
         "--index", action="append", default=[], metavar="LANG=DIR", help="index of a target language (repeatable)"
     )
     parser.add_argument("--pairs", type=positive, metavar="N", help="pairs per language (default: the settings')")
-    parser.add_argument("--output", "-o", required=True, metavar="FILE.jsonl")
+    parser.add_argument("--output", "-o", required=True, metavar="FILE.jsonl", help="file of the examples")
     parser.add_argument("--restart", action="store_true", help="begin anew and replace what is there")
     add_model_options(parser)
     return run(make_examples, parser.parse_args(arguments))

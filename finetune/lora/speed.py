@@ -84,10 +84,17 @@ def compare(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = settings_parser("lora.speed", __doc__, Config)
-    parser.add_argument("--examples", nargs="+", default=[], metavar="FILE", help="default: of the sample corpus")
+    parser = settings_parser(
+        "lora.speed",
+        __doc__,
+        Config,
+        examples=["--config lora-embedded --steps 5"],
+    )
+    parser.add_argument(
+        "--examples", nargs="+", default=[], metavar="FILE", help="examples to time (default: of the sample corpus)"
+    )
     parser.add_argument("--steps", type=positive, default=5, metavar="N", help="timed steps of each (default: 5)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     return run(compare, parser.parse_args(arguments))
 
 

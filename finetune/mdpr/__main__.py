@@ -35,7 +35,12 @@ def train(options: argparse.Namespace, config: Config, command: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = settings_parser("mdpr", __doc__, Config)
+    parser = settings_parser(
+        "mdpr",
+        __doc__,
+        Config,
+        examples=["--config mdpr-embedded --prepared PREPARED --output MODEL"],
+    )
     parser.add_argument("--prepared", required=True, metavar="DIR", help="made by `python -m finetune.mdpr.data`")
     return run_training(parser, Config, ["prepared"], train, arguments)
 

@@ -243,17 +243,21 @@ def prepare(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser("python -m finetune.mdpr.data", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(
+        "python -m finetune.mdpr.data",
+        description=__doc__,
+        examples=["--data DATA --output PREPARED"],
+    )
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="folder with train/, dev/, test/ and retrieval/")
     add("--output", required=True, metavar="PREPARED", help="the folder to make")
-    add("--languages", default="de,ru,ro,tr", metavar="LL,LL", help="beside English (default: %(default)s)")
-    connections_help = "pairs without English, made of equal English sides (default: %(default)s)"
+    add("--languages", default="de,ru,ro,tr", metavar="LL,LL", help="beside English")
+    connections_help = "pairs without English, made of equal English sides"
     add("--connections", default="de-ru,ru-tr,de-tr", metavar="LL-LL,...", help=connections_help)
     add("--relevance", action="append", default=[], metavar="NAME=FORMAT:PATH", help="see above")
     add("--dev", action="append", default=[], metavar="LL=FORMAT:PATH", help="in place of XQuAD's")
-    add("--pairs", type=positive, default=4000, metavar="N", help="of each pair of languages (%(default)s)")
-    add("--texts", type=positive, default=4000, metavar="N", help="of each language (%(default)s)")
+    add("--pairs", type=positive, default=4000, metavar="N", help="of each pair of languages")
+    add("--texts", type=positive, default=4000, metavar="N", help="of each language")
     add("--exclude", nargs="+", default=[], metavar="FILE", help="sentences that no pair may hold")
     add("--seed", type=int, default=1, help="of the random order of sentences (default: 1)")
     return run(prepare, parser.parse_args(arguments))

@@ -205,7 +205,9 @@ def _shortened(example: Example, count: int, rng: np.random.Generator) -> Exampl
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(
-        "python -m finetune.mdpr.queries", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        "python -m finetune.mdpr.queries",
+        description=__doc__,
+        examples=["--data DATA --language de --method titles --prepared PREPARED"],
     )
     add = parser.add_argument
     add("--language", required=True, metavar="LL", help="the language of questions and passages")
@@ -214,12 +216,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--data", metavar="DIR", help="folder with train/LL-en.tsv, whose documents are taken")
     add("--documents", metavar="FILE", help="documents instead: JSON lines, or an hf: data set")
     add("--limit", type=positive, default=2000, metavar="N", help="documents (default: 2000)")
-    add("--read", type=positive, default=MOST_DOCUMENTS, metavar="N", help="documents to choose from (%(default)s)")
-    add("--depth", type=positive, default=1000, metavar="N", help="BM25 hits per question (1000)")
-    add("--negatives", type=positive, default=30, metavar="N", help="of them that are kept (30)")
-    rank_help = "generated questions must find their passage\nby BM25 among the best N (20)"
+    add("--read", type=positive, default=MOST_DOCUMENTS, metavar="N", help="documents to choose from")
+    add("--depth", type=positive, default=1000, metavar="N", help="BM25 hits per question")
+    add("--negatives", type=positive, default=30, metavar="N", help="of them that are kept")
+    rank_help = "generated questions must find their passage by BM25 among the best N"
     add("--rank", type=positive, default=20, metavar="N", help=rank_help)
-    add("--llm", default=DEFAULT_LLM, help="the language model that asks (default: %(default)s)")
+    add("--llm", default=DEFAULT_LLM, help="the language model that asks")
     add("--adapter", metavar="DIR", help="its adapter (default: none)")
     add("--seed", type=int, default=1, help="of what is drawn (default: 1)")
     add("--restart", action="store_true", help="forget what an interrupted run generated")

@@ -178,14 +178,18 @@ def work(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = Parser("python -m finetune.mdpr.runs", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Parser(
+        "python -m finetune.mdpr.runs",
+        description=__doc__,
+        examples=["--prepared PREPARED --output RUNS --list", "--prepared PREPARED --output RUNS"],
+    )
     add = parser.add_argument
-    add("--plan", default=EXAMPLE, metavar="NAME|FILE", help="the plan (default: %(default)s)")
+    add("--plan", default=EXAMPLE, metavar="NAME|FILE", help="the plan")
     add("--prepared", required=True, metavar="DIR", help="made by `python -m finetune.mdpr.data`")
     add("--output", required=True, metavar="DIR", help="the folder of all runs")
     add("--groups", default="", metavar="G,G", help="of the plan (default: all)")
     add("--seeds", default="", metavar="N,N", help="instead of the plan's")
-    add("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    add("--device", default="auto", help="auto, cpu or cuda")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="name the runs and do nothing")
     instead.add_argument("--table", action="store_true", help="print the scores of what is finished")

@@ -137,11 +137,9 @@ class Optimisation:
 C = TypeVar("C", bound=Settings)
 
 
-def settings_parser(name: str, description: str | None, config: type[Settings]) -> Parser:
-    """A parser of `python -m finetune.NAME` with `--config` and `--set`."""
-    parser = Parser(
-        prog=f"python -m finetune.{name}", description=description, formatter_class=argparse.RawTextHelpFormatter
-    )
+def settings_parser(name: str, description: str | None, config: type[Settings], examples: Sequence[str] = ()) -> Parser:
+    """A parser of `python -m finetune.NAME` with `--config` and `--set`, whose help ends with the examples."""
+    parser = Parser(prog=f"python -m finetune.{name}", description=description, examples=examples)
     parser.add_argument("--config", required=True, metavar="NAME|FILE", help=f"settings, such as {config.example}")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
     return parser
@@ -169,7 +167,7 @@ def run_training(
     place_help = f"the {model}'s folder; checkpoints lie in it too"
     parser.add_argument("--output", required=not trial, metavar="DIR", help=place_help)
     parser.add_argument("--max-steps", type=positive, metavar="N", help="so many steps instead of the configured ones")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda (default: auto)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
 
     def training(options: argparse.Namespace) -> int:
         steps = {"training.steps": str(options.max_steps)} if options.max_steps else {}

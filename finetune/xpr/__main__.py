@@ -45,7 +45,12 @@ def train(options: argparse.Namespace, config: Config, command: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    parser = settings_parser("xpr", __doc__, Config)
+    parser = settings_parser(
+        "xpr",
+        __doc__,
+        Config,
+        examples=["--config xpr-embedded --max-steps 5", "--config xpr-embedded --phrases PHRASES --output MODEL"],
+    )
     parser.add_argument("--phrases", metavar="DIR", help="phrase pairs with example sentences")
     return run_training(parser, Config, ["phrases"], train, arguments, trial=True)
 

@@ -287,7 +287,12 @@ def _table(head: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(
-        prog="python -m finetune.xpr.data", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m finetune.xpr.data",
+        description=__doc__,
+        examples=[
+            "--data DATA --pairs de-en,cs-en --output PHRASES --report phrases.md",
+            "--pairs de-en --lexicon FILE --text de=FILE --text en=FILE --output PHRASES",
+        ],
     )
     add, wmt16 = parser.add_argument, ",".join(f"{code}-en" for code in WMT16)
     add("--pairs", default=wmt16, metavar="XX-en,...", help=f"language pairs (default: {wmt16})")

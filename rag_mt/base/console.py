@@ -7,9 +7,11 @@ import atexit
 import gc
 import logging
 import os
+import re
+import shutil
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn
 
 from tqdm import tqdm
 
@@ -19,6 +21,43 @@ from rag_mt.base.errors import UserError
 OK, PARTLY, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: all done; done but something was skipped or failed; the user must change something; stopped."""
 
+WIDEST_HELP = 120
+_AS_WRITTEN = re.compile(r"^([ \t]|[-|] ?\S)|^\w+:$", re.MULTILINE)
+"""What tells a paragraph of help that is not to be filled: an indented line, a list, a table, a heading."""
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """Help whose paragraphs are filled to the width, while lists, tables and indented lines stay as they are written,
+    and which names the default of every option that has one."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(shutil.get_terminal_size().columns, WIDEST_HELP)
+        super().__init__(as_called(prog), max_help_position=26, width=width - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = re.split(r"\n\s*\n", as_called(text).strip("\n"))
+        return "\n\n".join(
+            paragraph
+            if _AS_WRITTEN.search(paragraph)
+            else super(HelpFormatter, self)._fill_text(paragraph, width, indent)
+            for paragraph in paragraphs
+        )
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = as_called(action.help or "")
+        default = _shown_default(action)
+        if not default or "default" in text:
+            return text
+        return f"{text} (default: {default})" if text else f"default: {default}"
+
+
+def _shown_default(action: argparse.Action) -> str:
+    """An option's default as it would be typed, percent signs doubled as argparse wants them; empty if it has none."""
+    if not action.option_strings or action.nargs == 0 or action.default in (None, "", argparse.SUPPRESS):
+        return ""
+    values = action.default if isinstance(action.default, (list, tuple)) else [action.default]
+    return " ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values).replace("%", "%%")
+
 
 COLLECTING = (100_000, 50, 100)
 """When Python looks for unreachable objects: seldom, because imports and loading make hundreds of thousands of objects
@@ -26,10 +65,28 @@ that stay, and looking through them as often as is usual takes a sixth of a shor
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one sentence."""
+    """An argument parser whose errors are one sentence and whose help ends with `examples`, each the arguments of a
+    call that it understands."""
+
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """What commands are called by the user instead of the beginnings that they have by themselves."""
+
+    def __init__(self, prog: str | None = None, *, examples: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(prog, **{"formatter_class": HelpFormatter, **options})
+        self.examples = [f"{self.prog} {example}".strip() for example in examples]
+        if examples:
+            self.epilog = "\n".join(["examples:", *(f"  {example}" for example in self.examples)])
 
     def error(self, message: str) -> NoReturn:
-        self.exit(WRONG_USE, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+        prog = as_called(self.prog)
+        self.exit(WRONG_USE, f"{prog}: {message}; see `{prog} --help`\n")
+
+
+def as_called(text: str) -> str:
+    """A text that names commands, with the names that the user calls them by (`Parser.renamed`)."""
+    for name, called in Parser.renamed.items():
+        text = re.sub(re.escape(name).replace(r"\ ", r"\s+"), called, text)
+    return text
 
 
 def note(text: str) -> None:
@@ -88,7 +145,7 @@ def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namesp
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
     """`--format` and `--column` of the input files."""
-    parser.add_argument("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
+    parser.add_argument("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff")
     column_help = "column (number from 1, or name) of a TSV or field of a JSONL input"
     parser.add_argument("--column", default="", help=column_help)
 

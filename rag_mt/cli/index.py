@@ -16,6 +16,31 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import NO_LETTERS, Skips
 
+DESCRIPTION = """Build, inspect, verify and calibrate indexes.
+
+An index is a folder of text in the target language, whose sentences, phrases or passages are shown to the language
+model as hints."""
+EXAMPLES = ("build my-index letters/ manual.tmx --lang en", "info my-index", "verify my-index")
+SEARCH = (
+    "Show the hints that sentences would get from an index: score, source phrase, hint, the hint in its context, and "
+    "the file and line that it comes from, with tabs between them.",
+    ('--index my-index --src de "Der Stadtrat hat eine neue Brücke beschlossen."',),
+)
+"""What the verb says of itself, and calls of it."""
+BUILD = """Make an index of text in the target language, from files, folders of files and data sets of the hub.
+
+The text is split into sentences, and what the retriever searches is encoded and stored in the folder. An interrupted
+build goes on with the same command."""
+BUILD_EXAMPLES = ("my-index letters/ --lang en", "my-index glossary.tsv --lang de --column German --retriever sentence")
+INFO = "Tell what an index holds: language, retriever, encoder, numbers of sentences and vectors, and cut-offs."
+VERIFY = "Compare every byte of an index with the checksums of its manifest."
+CALIBRATE = """Store below which score hints for a source language are not shown.
+
+It is chosen on development text of that language, which need not be translated: so that a share of the best hits of its
+sentences is dropped (--drop). An index of ccpr has no need of it, because its model says how sure it is; --confidence
+sets how sure it must be."""
+CALIBRATE_EXAMPLES = ("my-index dev.de.txt --src de --drop 0.25", "my-index --src de --confidence 0.5")
+
 if TYPE_CHECKING:
     from rag_mt.translation.index import Index
 
@@ -117,14 +142,14 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     """The actions of `rag-mt index` with their options."""
     actions = index.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-    add = actions.add_parser("build", help="index target-language text", description=build.__doc__)
+    add = actions.add_parser("build", help="index target-language text", description=BUILD, examples=BUILD_EXAMPLES)
     add.set_defaults(run=build)
     add.add_argument("folder", metavar="DIR", help="folder of the new index")
     add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
-    add.add_argument("--lang", required=True, help="language of the text")
-    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, help=f"{SEARCHING} (default: ccpr)")
+    add.add_argument("--lang", required=True, metavar="LANG", help="language of the text")
+    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, metavar="NAME", help=SEARCHING)
     encoder_help = "encoder or phrase model: a name, a hub id or a folder (default: the retriever's)"
-    add.add_argument("--encoder", help=encoder_help)
+    add.add_argument("--encoder", metavar="ID", help=encoder_help)
     add.add_argument("--no-split", action="store_true", help="every line or cell is one sentence already")
     add.add_argument("--replace", action="store_true", help="put the new index in the place of an existing one")
     add.add_argument("--restart", action="store_true", help="forget the finished part of an interrupted build")
@@ -137,24 +162,30 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add_reading_options(add)
     add_model_options(add)
 
-    add = actions.add_parser("info", help="what an index holds", description=info.__doc__)
-    add.add_argument("folder", metavar="DIR")
+    add = actions.add_parser(
+        "info", help="what an index holds", description=INFO, examples=("my-index", "my-index --json")
+    )
+    add.add_argument("folder", metavar="DIR", help="folder of the index")
     add.add_argument("--json", action="store_true", help="the manifest as JSON")
     add.set_defaults(run=info)
 
-    add = actions.add_parser("verify", help="check every byte of an index", description=verify.__doc__)
-    add.add_argument("folder", metavar="DIR")
+    add = actions.add_parser("verify", help="check every byte of an index", description=VERIFY, examples=("my-index",))
+    add.add_argument("folder", metavar="DIR", help="folder of the index")
     add.set_defaults(run=verify)
 
-    add = actions.add_parser("calibrate", help="choose a score cut-off on dev text", description=calibrate.__doc__)
-    add.add_argument("folder", metavar="DIR")
+    add = actions.add_parser(
+        "calibrate", help="choose a score cut-off on dev text", description=CALIBRATE, examples=CALIBRATE_EXAMPLES
+    )
+    add.add_argument("folder", metavar="DIR", help="folder of the index")
     add.add_argument("files", nargs="*", metavar="FILE", help="development text in the source language")
     add.add_argument("--src", required=True, metavar="LANG", help="language of the development text")
-    add.add_argument("--drop", type=share, default=0.25, help="share of the hits to drop (default: 0.25)")
+    add.add_argument("--drop", type=share, default=0.25, metavar="SHARE", help="share of the hits to drop")
     confidence_help = "show hints of at least this confidence (ccpr), without any FILE"
     add.add_argument("--confidence", type=share, metavar="X", help=confidence_help)
-    add.add_argument("--limit", type=positive, default=1000, help="sentences to use (default: 1000)")
-    add.add_argument("--encoder", default="", help="default: the encoder that the index was built with")
+    add.add_argument("--limit", type=positive, default=1000, metavar="N", help="sentences to use")
+    add.add_argument(
+        "--encoder", default="", metavar="ID", help="encoder to use (default: the one that the index was built with)"
+    )
     add_reading_options(add)
     add_model_options(add)
     add.set_defaults(run=calibrate)
@@ -165,5 +196,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="*", metavar="TEXT", help="sentences (default: lines of standard input)")
     parser.add_argument("--index", required=True, metavar="DIR", help="index to search")
     parser.add_argument("--src", required=True, metavar="LANG", help="language of the sentences")
-    parser.add_argument("--encoder", default="", help="default: the encoder that the index was built with")
+    parser.add_argument(
+        "--encoder", default="", metavar="ID", help="encoder to use (default: the one that the index was built with)"
+    )
     add_model_options(parser)

@@ -1,39 +1,82 @@
-"""The `rag-mt` command: translate, build and inspect indexes, search them, mine sentence pairs."""
+"""The `rag-mt` command with all its verbs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from rag_mt import __version__
-from rag_mt.base.console import Parser, run
-from rag_mt.cli import index, mine, translate
+from rag_mt.base.console import WRONG_USE, Parser, run
+from rag_mt.cli import cache, examples, index, listing, mine, modules, translate
 from ui.page import demo
 from ui.server import serve
 
+DESCRIPTION = "Translate with a language model that is shown how the target language already says it."
+EXAMPLES = (
+    'translate --src de "Guten Morgen"',
+    "index build my-index letters/ --lang en",
+    "translate --src de --index my-index letter.de.txt -o letter.en.txt",
+)
+OVERVIEW = f"""rag-mt: {DESCRIPTION[0].lower()}{DESCRIPTION[1:]}
+
+  rag-mt translate --src de "Guten Morgen"     translate a text, files or standard input
+  rag-mt examples                              write texts and data to try all commands with
+  rag-mt demo                                  translate in a browser
+
+`rag-mt --help` names all commands, `rag-mt COMMAND --help` tells of one.
+"""
+
+
+def _told(verb: Any) -> tuple[str, tuple[str, ...]]:
+    """What a module says of its verb, and calls of it."""
+    return verb.DESCRIPTION, verb.EXAMPLES
+
 
 def parser() -> Parser:
-    """The whole command line."""
-    top = Parser(prog="rag-mt", description=__doc__)
-    top.add_argument("--version", action="version", version=__version__)
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    translate_help, index_help = "translate files or standard input", "build, inspect, verify and calibrate indexes"
-    for name, help_text, description, add_options, command in (
-        ("translate", translate_help, translate.DESCRIPTION, translate.add_options, translate.translate),
-        ("mine", "find translated sentence pairs in two texts", mine.__doc__, mine.add_options, mine.mine),
-        ("index", index_help, None, index.add_actions, None),
-        ("search", "show the hints for sentences", index.search.__doc__, index.add_search_options, index.search),
-        ("serve", "answer translation requests over HTTP", serve.serve.__doc__, serve.add_options, serve.serve),
-        ("demo", "translate in a browser", demo.demo.__doc__, demo.add_options, demo.demo),
+    """The whole command line, but for what stands behind `train NAME` and `eval NAME`."""
+    top = Parser(prog="rag-mt", description=DESCRIPTION, examples=EXAMPLES)
+    top.add_argument("--version", action="version", version=__version__, help="print the version")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    for name, help_text, (description, calls), add_options, command in (
+        (
+            "translate",
+            "translate text, files or standard input",
+            _told(translate),
+            translate.add_options,
+            translate.translate,
+        ),
+        ("index", "build, inspect, verify and calibrate indexes", _told(index), index.add_actions, None),
+        ("search", "show the hints for sentences", index.SEARCH, index.add_search_options, index.search),
+        ("mine", "find translated sentence pairs in two texts", _told(mine), mine.add_options, mine.mine),
+        ("serve", "answer translation requests over HTTP", _told(serve), serve.add_options, serve.serve),
+        ("demo", "translate in a browser", _told(demo), demo.add_options, demo.demo),
+        ("examples", "write sample texts and data", _told(examples), examples.add_options, examples.examples),
+        (
+            "list",
+            "list models, retrievers, languages, indexes, configs",
+            _told(listing),
+            listing.add_options,
+            listing.list_,
+        ),
+        ("cache", "show or clear what is kept to save time", _told(cache), cache.add_actions, None),
     ):
-        command_parser = commands.add_parser(name, help=help_text, description=description)
+        command_parser = commands.add_parser(name, help=help_text, description=description, examples=calls)
         command_parser.set_defaults(run=command)
         add_options(command_parser)
+    for name, room in modules.ROOMS.items():  # `main` sees to them; here they are named in the help
+        commands.add_parser(name, help=room.title[0].lower() + room.title[1:].rstrip("."))
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the `rag-mt` console script."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments:
+        sys.stderr.write(OVERVIEW)
+        return WRONG_USE
+    if arguments[0] in modules.ROOMS:
+        return modules.main(arguments[0], arguments[1:])
     options = parser().parse_args(arguments)
     return run(options.run, options)
 

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from retrievers.mining.margin import Threshold
     from retrievers.mining.sides import Choice
 
+DESCRIPTION = """Find pairs of sentences of two texts that are probably translations of each other.
+
+A pair scores by how far its cosine stands above the mean cosine of both sentences' nearest ones; each sentence is in
+one pair at most, the best ones first. An interrupted run goes on with the same command."""
+EXAMPLES = (
+    "german/ english/ --src de --tgt en -o pairs.tsv",
+    "de.txt en.txt --src de --tgt en --check-language -o pairs.tmx.gz",
+)
 PLAN = "mine.json"
 STRATEGIES = ("max", "intersection", "forward", "backward")
 """Those of `retrievers.mining.margin`, for the help text, which loads no libraries."""
@@ -37,14 +45,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", required=True, metavar="FILE", help="pairs.tsv or pairs.tmx (.gz, .xz or .zst may follow)")
     threshold = "least score of a pair (default: what was tuned for the encoder, else 1.04); 0 keeps all"
     add("--threshold", type=number, metavar="X", help=threshold)
-    add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help=f"default: {DEFAULT_ENCODER}")
+    add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help="encoder of both sides")
     neighbours = "neighbours in the score (default: as the threshold was tuned)"
     add("--neighbours", type=positive, metavar="K", help=neighbours)
     strategy = "pairs that one side proposes (forward: A), both (intersection) or either, best first (default: max)"
     add("--strategy", choices=STRATEGIES, default="max", help=strategy)
     add("--check-language", action="store_true", help="drop lines of which more words are known in the other language")
     add("--no-split", action="store_true", help="every line or cell is one sentence already")
-    add("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff (default: auto)")
+    add("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff")
     add("--column", default="", help="column of A, a TSV (number from 1, or name), or field of a JSONL")
     add("--second-column", default="", metavar="COLUMN", help="the same of B")
     add("--work", metavar="DIR", help="keep the vectors here for another run (default: beside FILE, until it is done)")

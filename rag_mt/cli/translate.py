@@ -1,4 +1,4 @@
-"""Translate files or standard input: `rag-mt translate --src de FILE`, or `python -m rag_mt.translate`."""
+"""Translate text, files or standard input: `rag-mt translate`, or `python -m rag_mt.translate`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,25 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, whole_file
 from rag_mt.base.languages import language
-from rag_mt.base.types import Skips, TranslatedText
+from rag_mt.base.types import ELLIPSIS, Skips, TranslatedText
 from rag_mt.cli.hints_shown import picture, score_kind, style_of_stderr
 from rag_mt.formats.format import Format, Side
 
-DESCRIPTION = "Translate files or standard input. An interrupted job with -o goes on with the same command."
+DESCRIPTION = """Translate text, files or standard input.
+
+What names a file that is there is a file, and so is what looks like a path (one word with a folder or with a known
+suffix such as .txt). All else is text, one line of output for each argument. Hints are not asked of the language
+model but found in an index of text in the target language (`rag-mt index build`).
+
+An interrupted job with -o goes on with the same command."""
+EXAMPLES = (
+    '--src de "Guten Morgen"',
+    "--src de letter.de.txt -o letter.en.txt",
+    "--src de --tgt en --index my-index --show-hints letter.de.txt",
+)
+STDIN, TEXT = "-", ""
+"""The names of inputs that are no files of the user's."""
+SEPARATORS = {"/", os.sep}
 
 if TYPE_CHECKING:
     from rag_mt.translation.jobs import Counts, SplitSegment
@@ -44,10 +58,12 @@ if TYPE_CHECKING:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """All options of the command; the default models are named where they are loaded."""
     add = parser.add_argument
-    add("files", nargs="*", metavar="FILE", help="files to translate (default: standard input)")
+    input_help = "text to translate, or files of it; - and nothing at all are standard input"
+    add("inputs", nargs="*", metavar="TEXT_OR_FILE", help=input_help)
     add("--src", required=True, metavar="LANG", help="language of the input: a code such as de, or an English name")
     add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
-    add("--retriever", help=f"what finds hints: none, {SEARCHING} (default: that of the index, or none)")
+    retriever_help = f"what finds hints: none, {SEARCHING} (default: that of the index, or none)"
+    add("--retriever", metavar="NAME", help=retriever_help)
     add("--index", metavar="DIR", help="index of target-language text (default: one of the sample corpus)")
     encoder_help = "encoder or phrase model: a name, a hub id or a folder (default: the index's)"
     add("--encoder", metavar="ID", help=encoder_help)
@@ -76,7 +92,7 @@ def translate(options: argparse.Namespace) -> int:
     skips = Skips()
     jobs: list[_FileJob] = []
     unreadable: list[UserError] = []
-    with _inputs(options.files, skips) as inputs:
+    with _inputs(options.inputs, skips) as inputs:
         outputs = _outputs(options.output, [name for _, name in inputs])
         from rag_mt.formats.registry import format_of
         from rag_mt.translation.jobs import Counts, split_segments
@@ -92,7 +108,7 @@ def translate(options: argparse.Namespace) -> int:
         if not jobs:
             raise unreadable[0]
         for reason in unreadable:
-            note(f"left out: {reason}")
+            note(f"left out: {str(reason).replace(skips.folder, '')}")
         translator = _translator(options)
         for job in jobs:
             _translate_file(translator, job, side, totals, options)
@@ -114,18 +130,27 @@ class _FileJob:
 
 @contextmanager
 def _inputs(names: Sequence[str], skips: Skips) -> Iterator[list[tuple[Path, str]]]:
-    """The input files with their names; standard input is spooled to a temporary file, which errors and skips do not
-    name."""
+    """The input files with their names. Text and standard input are put into a temporary folder, which errors and skips
+    do not name."""
+    texts = [name for name in names if not _names_file(name)]
+    if texts and len(texts) < len(names):
+        file = next(name for name in names if _names_file(name))
+        raise UserError(
+            f"{shown(texts[0])} is text and {file} names a file: give either text or files, and mind the spelling"
+        )
     with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
-        inputs, stdin = [], Path(folder) / "stdin"
-        for name in names or ["-"]:
-            path = stdin if name == "-" else Path(name)
-            if name == "-":
-                skips.folder = f"{folder}{os.sep}"
+        inputs, stdin, text = [], Path(folder) / "standard input", Path(folder) / "the text"
+        skips.folder = f"{folder}{os.sep}"
+        if texts:
+            text.write_bytes(b"".join(os.fsencode(line.rstrip("\r\n") + "\n") for line in texts))
+            inputs.append((text, TEXT))
+        for name in () if texts else names or [STDIN]:
+            path = stdin if name == STDIN else Path(name)
+            if name == STDIN:
                 if sys.stdin.isatty():
                     note("reading from the terminal: end with Ctrl-D")
-                with path.open("wb") as file:
-                    shutil.copyfileobj(sys.stdin.buffer, file)
+                with path.open("wb") as spool:
+                    shutil.copyfileobj(sys.stdin.buffer, spool)
             elif not path.exists():
                 raise UserError(
                     f"input file {name} does not exist: expected a path to a text, TSV, JSONL, TMX, PO or XLIFF file"
@@ -134,7 +159,32 @@ def _inputs(names: Sequence[str], skips: Skips) -> Iterator[list[tuple[Path, str
         try:
             yield inputs
         except UserError as error:
-            raise UserError(str(error).replace(str(stdin), "standard input")) from error
+            raise UserError(str(error).replace(skips.folder, "")) from error
+
+
+def _names_file(name: str) -> bool:
+    """Whether an argument is a file, or meant to be one: there is such a file, or it is one word with a folder or with
+    a suffix that files to translate have."""
+    if name == STDIN or (name and _exists(Path(name))):
+        return True
+    from rag_mt.formats.registry import COMPRESSED, STRUCTURED, SUFFIXES
+
+    path, known = Path(name), {*SUFFIXES, *STRUCTURED, *COMPRESSED}
+    one_word = bool(name) and not any(sign.isspace() for sign in name)
+    return one_word and (any(sign in name for sign in SEPARATORS) or path.suffix.lower() in known)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long for a name, or with a character that none has
+        return False
+
+
+def shown(text: str, most: int = 40) -> str:
+    """The beginning of a text in quotes, for a message of one line."""
+    line = " ".join(text.split())
+    return repr(line if len(line) <= most else f"{line[:most]}{ELLIPSIS}")
 
 
 def _outputs(output: str | None, names: Sequence[str]) -> list[Path | None]:
@@ -158,8 +208,9 @@ def _outputs(output: str | None, names: Sequence[str]) -> list[Path | None]:
         if not os.access(out.parent, os.W_OK):
             raise UserError(f"folder {out.parent} of -o {output} does not exist or cannot be written: choose another")
         return [_apart(out, names[0])]
-    if "-" in names:
-        raise UserError(f"standard input has no name for a file in {out}: give a file with -o {out / 'NAME'}")
+    for name, source in ((STDIN, "standard input"), (TEXT, "the text")):
+        if name in names:
+            raise UserError(f"{source} has no name for a file in {out}: give a file with -o {out / 'NAME'}")
     paths: list[Path | None] = [_apart(out / Path(name).name, name) for name in names]
     if len(set(paths)) < len(paths):
         raise UserError(f"two inputs have the same file name: translate them into different folders, not both to {out}")
@@ -168,7 +219,7 @@ def _outputs(output: str | None, names: Sequence[str]) -> list[Path | None]:
 
 def _apart(output: Path, name: str) -> Path:
     """The output path; raises UserError if it is the input file itself."""
-    if name != "-" and output.exists() and output.samefile(name):
+    if name not in (STDIN, TEXT) and output.exists() and output.samefile(name):
         raise UserError(f"-o {output} would overwrite the input {name}: give another file or folder")
     return output
 
@@ -268,6 +319,6 @@ def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `python -m rag_mt.translate`."""
-    parser = Parser(prog="python -m rag_mt.translate", description=DESCRIPTION)
+    parser = Parser(prog="python -m rag_mt.translate", description=DESCRIPTION, examples=EXAMPLES)
     add_options(parser)
     return run(translate, parser.parse_args(arguments))

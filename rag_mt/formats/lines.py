@@ -79,7 +79,7 @@ class _Text:
 
 class _Tsv(_Text):
     """Tables: the segments are the cells of a column that are not blank. Without `side.column` it is the column whose
-    header is the language's code or English name, else the first, which the log notes if there are more. The header of
+    header is the language's code, English or own name, else the first, which the log notes if there are more. That of
     the new column is the target's code, or `translation` where a column has that already."""
 
     name = "tsv"
@@ -92,7 +92,11 @@ class _Tsv(_Text):
             cells = line.text.split("\t") if line.text else []
             width = width or len(cells)
             if line.number == 1:
-                column, header = _column(file, side, cells, bool(skips.shown))
+                column, header = _column(file, side, cells)
+                if not side.column and skips.shown and len(cells) > 1 and not _is_of(side.language, cells[column]):
+                    name = f" ({cells[column].strip()[:40]})" if header else ""
+                    guess = "%s: none of its %d columns is named %s, so column 1%s is read: give another with --column"
+                    log.warning(guess, str(file).removeprefix(skips.folder), len(cells), side.language, name)
                 if header:
                     yield _Row(line, "", width, header)
                     continue
@@ -220,12 +224,17 @@ def _unless_blank(text: str | None) -> str:
     return text if text and not text.isspace() else ""
 
 
-def _column(file: Path, side: Side, first: list[str], warn: bool) -> tuple[int, bool]:
-    """The side's column, counted from 0, and whether the first line is a header; logs a guess, if it is to `warn`."""
+def _is_of(code: str, head: str) -> bool:
+    """Whether a cell is the name of a column in that language."""
+    known = language(code)
+    return head.strip().casefold() in {code.casefold(), base_code(code), known.name.casefold(), known.native.casefold()}
+
+
+def _column(file: Path, side: Side, first: list[str]) -> tuple[int, bool]:
+    """The side's column, counted from 0, and whether the first line is a header."""
     heads = [cell.strip().casefold() for cell in first]
-    names = {side.language.casefold(), base_code(side.language), language(side.language).name.casefold()}
     heading = all(" " not in head for head in heads)  # `source` beside a text of several words is a word to translate
-    header = heading and any(head in names | HEADS for head in heads)
+    header = heading and any(head in HEADS or _is_of(side.language, head) for head in heads)
     if side.column.isdecimal():
         column = int(side.column) - 1
         if column < 0:
@@ -240,11 +249,8 @@ def _column(file: Path, side: Side, first: list[str], warn: bool) -> tuple[int, 
             )
         return heads.index(wanted), True
     for column, head in enumerate(heads):
-        if head in names:
+        if _is_of(side.language, head):
             return column, True
-    if warn and len(heads) > 1:
-        guess = "%s: none of its %d columns is named %s, so the first one is read: give another with --column"
-        log.warning(guess, file, len(heads), side.language)
     return 0, header
 
 

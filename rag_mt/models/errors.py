@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import cache_dir
 
 EMBEDDED = "embedded:e5-small (encoder) and embedded:gemma-3-270m (language model) need no hub"
 OFFLINE = (
@@ -50,7 +51,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (
         "SafetensorError",
         "",
-        "a weight file of {name} is damaged ({error}): delete {path} and fetch or save the model again",
+        "a weight file of {name} is damaged ({error}): {again}",
     ),
     (
         "ValueError",
@@ -67,17 +68,17 @@ REASONS: tuple[tuple[str, str, str], ...] = (
     (
         "RuntimeError",
         r"size mismatch|mismatched|shape",
-        "the weights of {name} have other sizes than its config.json says: fetch or save the whole model again",
+        "the weights of {name} have other sizes than its config.json says: {again}",
     ),
     (
         "JSONDecodeError",
         "",
-        "a JSON file of {name} is damaged ({error}): delete {path} and fetch or save the model again",
+        "a JSON file of {name} is damaged ({error}): {again}",
     ),
     (
         "OSError",
         "",
-        "{name} cannot be read ({error}): check that the folder is whole and readable and the disk not full",
+        "{name} cannot be read ({error}): check that {path} is readable and the disk not full, or {again}",
     ),
 )
 """Exception class, named because the libraries add and move them between releases, a pattern in its message, and the
@@ -103,8 +104,15 @@ def _sentence(name: str, error: Exception, path: str) -> str | None:
     ancestry = {kind.__name__ for kind in type(error).__mro__}
     for kind, pattern, sentence in REASONS:
         if kind in ancestry and re.search(pattern, str(error), re.IGNORECASE):
-            return sentence.format(name=name, error=first_line(error), path=path)
+            return sentence.format(name=name, error=first_line(error), path=path, again=_again(path))
     return None
+
+
+def _again(path: str) -> str:
+    """What to do about a model whose files are damaged."""
+    if Path(path).is_relative_to(cache_dir() / "models"):
+        return f"delete {path}, as `rag-mt cache clear models` does, and it is made again at the next use"
+    return f"delete {path} and fetch or save the model again"
 
 
 def first_line(error: Exception, limit: int = 200) -> str:

@@ -14,6 +14,8 @@ from rag_mt.base.defaults import DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from ui.server.serve import add_service_options, allowed_hosts, port
 
+DESCRIPTION = "Serve a page to translate in, which shows the hints of every sentence, until it is stopped with Ctrl-C."
+EXAMPLES = ("", "--languages de,en --index my-index", "--port 0 --auth USER:PASSWORD")
 NEEDED = "the demo needs packages that are not installed: pip install 'rag-mt[demo]'"
 
 
@@ -73,7 +75,7 @@ def demo(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `python -m ui.demo`."""
-    parser = Parser(prog="python -m ui.demo", description=__doc__)
+    parser = Parser(prog="python -m ui.demo", description=DESCRIPTION, examples=EXAMPLES)
     add_options(parser)
     return run(demo, parser.parse_args(arguments))
 

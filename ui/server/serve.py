@@ -9,7 +9,16 @@ from pathlib import Path
 
 from rag_mt.base.console import OK, add_model_options, add_server_options, note, positive
 from rag_mt.base.errors import UserError
+from ui.server.limits import Limits
 
+DESCRIPTION = """Answer translation requests over HTTP, by LibreTranslate's contract, until it is stopped with Ctrl-C.
+
+`GET /docs` of the server tells of its requests; models are loaded at the first one that needs them."""
+EXAMPLES = (
+    "--languages de,en",
+    "--host 0.0.0.0 --api-keys keys.txt --limit text_chars=5000",
+    "--index my-index --port 5001",
+)
 NEEDED = "the server needs packages that are not installed: pip install 'rag-mt[serve]'"
 
 
@@ -19,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--port", type=port, default=5000, help="port to listen at (default: 5000)")
     add("--api-keys", metavar="FILE", help="keys, one a line, of which requests need one (default: none needed)")
     add("--cors", action="append", default=[], metavar="ORIGIN", help="origin whose pages may ask; may be repeated")
-    add("--patience", type=positive, default=10, metavar="S", help="seconds to finish in when it is stopped (10)")
+    add("--patience", type=positive, default=10, metavar="S", help="seconds to finish in when it is stopped")
     add_service_options(parser, "the cache")
 
 
@@ -42,7 +51,7 @@ def add_service_options(parser: argparse.ArgumentParser, data: str) -> None:
     add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
     add("--allowed-host", action="append", default=[], metavar="NAME", help="further name that the server is called by")
     add("--data", metavar="DIR", help=f"folder for the indexes that users build (default: {data})")
-    add("--limit", action="append", default=[], metavar="NAME=N", help="change a limit, such as text_chars=2000")
+    add("--limit", action="append", default=[], metavar="NAME=N", help=f"change a limit: {', '.join(vars(Limits()))}")
     add_model_options(parser)
 
 

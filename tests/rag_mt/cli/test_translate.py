@@ -113,6 +113,48 @@ def test_standard_input_and_no_retriever(
     assert "morning" in capfdbinary.readouterr().out.decode().casefold()
 
 
+def test_text_is_translated_line_by_line(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    options = ["--src", "de", "--retriever", "none", "--quiet", "--max-new-tokens", "12"]
+    assert translate.main([*options, "Guten Morgen.", "Das Haus ist alt.\n\nWo ist der Bahnhof?\n"]) == 0
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert len(lines) == 4 and "morning" in lines[0].casefold() and not lines[2] and all(lines[n] for n in (0, 1, 3))
+
+
+def test_what_is_a_file_and_what_is_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Guten Morgen").touch()
+    for name in ("Guten Morgen", "-", "gone.txt", "gone.tmx.gz", "gone/file", "gone.html"):
+        assert translate._names_file(name), name
+    for text in (
+        "Guten Tag",
+        "Hallo",
+        "Ende.",
+        "",
+        "Siehe README.md",
+        "und/oder nicht",
+        "x" * 5000,
+        "a\0b",
+        "zwei\nZeilen",
+    ):
+        assert not translate._names_file(text), text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["Guten Morgen", "-"], "'Guten Morgen' is text and - names a file"),
+        (["gone.txt"], "input file gone.txt does not exist: expected a path"),
+        (["Guten Morgen", "-o", "."], "the text has no name for a file"),
+        (["\udcff\udcfe"], "the text looks like UTF-16"),
+    ],
+)
+def test_mistakes_with_text_are_one_sentence(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = command(["--src", "de", *arguments], capsys)
+    assert code == 2 and told in err and "rag-mt-" not in err and len(err.splitlines()) == 1
+
+
 def test_jsonl_has_hints_with_provenance(tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     rows = [{"id": i, "text": line} for i, line in enumerate(LINES) if line]
@@ -190,7 +232,11 @@ def test_mistakes_are_one_sentence(
 
 @pytest.mark.parametrize(
     ("options", "data", "told"),
-    [([], b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "PNG image"), (["--format", "xliff"], b"no xml", "not well-formed")],
+    [
+        ([], b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "PNG image"),
+        (["--format", "xliff"], b"no xml", "not well-formed"),
+        (["--format", "tmx"], b'<tmx a="\n\n" a=""/>', "not well-formed"),
+    ],
 )
 def test_standard_input_is_named_in_errors(
     options: list[str], data: bytes, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -199,7 +245,17 @@ def test_standard_input_is_named_in_errors(
     code, _, err = command(["--src", "de", *options], capsys)
     assert code == 2
     assert told in err
-    assert "standard input" in err and "rag-mt-" not in err
+    assert "standard input" in err and "rag-mt-" not in err and len(err.splitlines()) == 1
+
+
+def test_a_guessed_column_of_standard_input_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"id\twording\n7\tHallo\n"), isatty=bool))
+    monkeypatch.setattr(translate, "_translator", lambda options: None)
+    monkeypatch.setattr(translate, "_translate_file", lambda *_: None)
+    code, _, err = command(["--src", "de", "--format", "tsv"], capsys)
+    assert code == 0 and "standard input: none of its 2 columns is named de, so column 1 (id) is read" in err
 
 
 def test_a_cache_that_cannot_be_made_is_named(

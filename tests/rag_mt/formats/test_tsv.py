@@ -47,7 +47,7 @@ def filled(path: Path, side: Side, translations: list[str]) -> str:
         ("it\tde\nciao\tHallo\n", "2", ["Hallo"]),
         ("it\tde\nciao\tHallo\n", "1", ["ciao"]),
         ("id\tdeutsch\n7\tHallo\n", "2", ["Hallo"]),
-        ("id\tdeutsch\nsieben\tHallo\n", "", ["sieben"]),
+        ("id\tdeutsch\nsieben\tHallo\n", "", ["Hallo"]),
         ("id\ttitle\n7\tHallo\n", "Title", ["Hallo"]),
         ("\ufeffde\tit\r\nHallo\tciao\r\n", "", ["Hallo"]),
         ('"Er sagte ""ja""\t"\n', "", ['"Er sagte ""ja""']),
@@ -129,10 +129,13 @@ def test_translations_share_a_column_whatever_the_rows_hold(tmp_path: Path) -> N
 
 
 def test_a_guessed_column_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = table(tmp_path, "id\tdeutsch\n7\tHallo\n")
+    file = table(tmp_path, "id\twording\n7\tHallo\n")
     list(TSV.segments(file, Side("de"), Skips()))
-    assert "none of its 2 columns is named de, so the first one is read: give another with --column" in caplog.text
+    assert "none of its 2 columns is named de, so column 1 (id) is read: give another with --column" in caplog.text
     caplog.clear()
     list(TSV.segments(file, Side("de", "2"), Skips()))
     list(TSV.segments(file, Side("de"), Skips(shown=0)))
+    assert not caplog.text
+    file = table(tmp_path, "id\tDeutsch\n7\tHallo\n")
+    assert [segment.text for segment in TSV.segments(file, Side("de"), Skips())] == ["Hallo"], "its own name"
     assert not caplog.text

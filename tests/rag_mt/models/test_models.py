@@ -15,6 +15,7 @@ import pytest
 import torch
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -296,7 +297,7 @@ def test_errors_of_the_hub_and_the_machine(monkeypatch: pytest.MonkeyPatch, erro
 
 def test_every_reason_is_one_whole_sentence() -> None:
     for _, _, sentence in REASONS:
-        text = sentence.format(name="o/m", error="why", path="/cache/o-m")
+        text = sentence.format(name="o/m", error="why", path="/cache/o-m", again="save it again")
         assert "o/m" in text and "\n" not in text and not text.endswith(".")
 
 
@@ -355,6 +356,22 @@ def test_damaged_folders(
     with pytest.raises(UserError, match=said) as raised:
         load_llm(str(folder), device="cpu")
     assert str(folder) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "error", [SafetensorError("header"), OSError("no config.json"), json.JSONDecodeError("?", "{", 1)]
+)
+def test_a_damaged_model_of_the_cache_is_made_again_by_clearing_it(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path))
+    folder = tmp_path / "models" / "e5-small-1"
+    with pytest.raises(UserError, match="rag-mt cache clear models") as raised, model_errors("embedded:e5", folder):
+        raise error
+    assert f"delete {folder}" in str(raised.value)
+    with pytest.raises(UserError) as raised, model_errors("mine", tmp_path / "mine"):
+        raise error
+    assert f"delete {tmp_path / 'mine'} and fetch" in str(raised.value) and "cache clear" not in str(raised.value)
 
 
 def test_models_for_another_job_are_refused(folders: Folders, tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""What there is: `rag-mt list models|retrievers|languages|indexes|configs`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from rag_mt.base.console import OK
+from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PASSAGE_MODEL, DEFAULT_PHRASE_MODEL, DEFAULT_XPR_MODEL
+from rag_mt.base.errors import UserError
+from rag_mt.base.files import cache_dir, read_json
+from rag_mt.base.languages import WMT16, language
+from rag_mt.cli.tables import Row, bytes_below, show
+
+DESCRIPTION = """List what can be named in other commands.
+
+- models: language models, encoders and trained weights that need no hub, with licence, and whether they are installed,
+  unpacked in the cache, and how large they are; any hub id or folder of a model can be named too
+- retrievers: what finds hints, and by which model
+- languages: those of the sample corpus and the trained weights; any other can be named by its code or English name
+- indexes: sample indexes in the cache, and those that the folders named, or the current one, are or hold
+- configs: settings that come with rag_mt, for `--config NAME` of `rag-mt train` and `rag-mt eval`"""
+EXAMPLES = ("models", "indexes my-indexes/ --json")
+
+RETRIEVERS = (
+    ("none", "nothing: translation without hints", ""),
+    ("sentence", "similar sentences", DEFAULT_ENCODER),
+    ("phrases", "spans of up to four words, by an encoder without training", DEFAULT_ENCODER),
+    ("ccpr", "phrases in their context (CCPR), by a trained model that knows how sure it is", DEFAULT_PHRASE_MODEL),
+    ("xpr", "phrases by example sentences (XPR)", DEFAULT_XPR_MODEL),
+    ("passage", "passages that tell of the same (mDPR)", DEFAULT_PASSAGE_MODEL),
+    ("bm25", "passages with the same words, for text in the same language", ""),
+    ("hybrid", "passages by mDPR and BM25 together", DEFAULT_PASSAGE_MODEL),
+)
+"""Name, what is found, and the model that finds it: `retrievers.registry` in words, without loading it."""
+
+
+def models() -> list[Row]:
+    """The embedded models, and the weights that come with rag_mt."""
+    from rag_mt.models import weights
+    from rag_mt.models.offline.embedded import EMBEDDED, PREFIX
+
+    rows: list[Row] = []
+    for name, spec in EMBEDDED.items():
+        unpacked = sorted(cache_dir().glob(f"models/{name}-{spec.sha256[:8]}-*"))
+        row = {"name": PREFIX + name, "purpose": spec.purpose, "licence": spec.licence}
+        row |= {"installed": find_spec(spec.module) is not None, "unpacked": bool(unpacked)}
+        rows.append(row | {"bytes": sum(map(bytes_below, unpacked)) if unpacked else spec.megabytes * 1_000_000})
+    for name, model in weights.shipped_models().items():
+        folder = weights.FOLDER / name
+        row = {"name": name, "purpose": model.job, "licence": model.licence}
+        rows.append(row | {"installed": folder.is_dir(), "unpacked": None, "bytes": bytes_below(folder)})
+    return rows
+
+
+def retrievers() -> list[Row]:
+    """The retrieval systems."""
+    return [{"name": name, "finds": finds, "model": model} for name, finds, model in RETRIEVERS]
+
+
+def languages() -> list[Row]:
+    """The languages that everything is there for."""
+    known = [language(code) for code in ("en", *WMT16)]
+    return [{"code": each.code, "name": each.name, "native": each.native} for each in known]
+
+
+def indexes(folders: Iterable[Path]) -> list[Row]:
+    """The sample indexes of the cache, and the indexes that the folders are or hold. Raises UserError for a folder that
+    does not exist."""
+    sample = cache_dir() / "indexes"
+    rows: list[Row] = []
+    for place in (sample, *folders):
+        if place != sample and not place.is_dir():
+            raise UserError(f"there is no folder {place}: name an index, or a folder that holds indexes")
+        below = sorted(place.iterdir()) if place.is_dir() else []
+        for folder in (place, *(path for path in below if path.is_dir())):
+            if not (folder / "manifest.json").is_file():
+                continue
+            manifest = read_json(folder / "manifest.json")
+            if not (isinstance(manifest, dict) and {"retriever", "language", "sentences"} <= manifest.keys()):
+                continue  # training data has manifests too
+            row = {"index": str(folder), "kind": "sample" if place == sample else "own"}
+            row |= {key: manifest[key] for key in ("language", "retriever", "sentences")}
+            rows.append(row | {"bytes": bytes_below(folder)})
+    return rows
+
+
+def configs() -> list[Row]:
+    """The settings that come with rag_mt."""
+    rows: list[Row] = []
+    for file in sorted(Path(str(files("rag_mt") / "configs")).glob("*.toml"), key=lambda path: path.stem):
+        begin = file.read_text(encoding="utf-8").split("\n[")[0]
+        remark = " ".join(line.lstrip("# ") for line in begin.splitlines() if line.startswith("#"))
+        rows.append({"name": file.stem, "purpose": re.split(r"(?<=[.:;]) ", remark)[0].rstrip(".:;")})
+    return rows
+
+
+LISTS: dict[str, Callable[[], list[Row]]] = {
+    "models": models,
+    "retrievers": retrievers,
+    "languages": languages,
+    "configs": configs,
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All options of the command."""
+    names = sorted([*LISTS, "indexes"])
+    parser.add_argument("what", choices=names, metavar="WHAT", help=", ".join(names))
+    parser.add_argument("folders", nargs="*", metavar="DIR", help="where to look for indexes (default: here)")
+    parser.add_argument("--json", action="store_true", help="print JSON, sizes in bytes")
+
+
+def list_(options: argparse.Namespace) -> int:
+    """Print one of the lists; returns the exit code."""
+    if options.folders and options.what != "indexes":
+        raise UserError(
+            f"{options.folders[0]} is no part of the {options.what}: only `rag-mt list indexes` looks there"
+        )
+    if options.what == "indexes":
+        rows = indexes(Path(name) for name in options.folders or ["."])
+    else:
+        rows = LISTS[options.what]()
+    show(rows, options.json, "there is none here: `rag-mt index build DIR FILE --lang LANG` makes one")
+    return OK

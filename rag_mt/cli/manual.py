@@ -1,0 +1,121 @@
+"""The manual of the command line: `python -m rag_mt.cli.manual > docs/cli.md` after any change of an option.
+
+The help of every command as it is printed, behind an introduction that stands here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
+from unittest.mock import patch
+
+from rag_mt.base.console import Parser
+from rag_mt.cli import modules
+from rag_mt.cli.main import parser
+
+WIDTH = 100
+
+INTRODUCTION = """\
+# The command line
+
+<!-- Written by `python -m rag_mt.cli.manual > docs/cli.md`; a test compares. -->
+
+`rag-mt COMMAND` and `python -m rag_mt COMMAND` are the same; every command tells of itself with `--help`, which is what
+stands [below](#rag-mt). `rag-mt train NAME` is `python -m finetune.NAME`, and `rag-mt eval NAME` is
+`python -m eval.NAME`: scripts of older days go on to work, and so does `python -m rag_mt.translate --src de FILE`.
+
+<!-- run -->
+```bash
+rag-mt list models
+rag-mt list retrievers
+rag-mt cache list
+```
+
+## What can be translated
+
+`rag-mt translate` takes text, files or standard input. An argument that names a file is a file; one that looks like a
+path (one word with a folder, or with a known suffix such as `.txt`) must be one; all else is text, and each argument
+gives its own line of output, or as many lines as it has. Text and files are not mixed in one command.
+
+The translation goes to standard output or to `-o FILE`; hints, notes and the progress bar go to standard error.
+
+| format | what is translated | what is written |
+|---|---|---|
+| text (`.txt`, also `.gz`, `.xz`, `.zst`) | every line, split into sentences | the same lines, spacing and line ends |
+| TSV | a column (`--column 2`, or by header name) | the row with the translation as a further column |
+| JSONL | a field (`--column`, or `text`, `source`, the language code) | the object with `translation` and `hints` |
+| TMX | the variants in the source language | both sides |
+| PO | messages with an empty `msgstr` | `msgstr`, flagged `fuzzy` for review |
+| XLIFF 1.2, 2.x | units without a target | `target`, in a state that asks for review |
+
+A hint in JSONL has its phrase, context, score, file, line, and whether it was taken up. In a TSV file without
+`--column` it is the column whose header is the code or the name of the source language; where there is none the first
+column is translated, and a note names it. Other structured files (HTML, Markdown, YAML, `.properties`, `strings.xml`,
+CSV, ...) are refused: a translation line by line would damage them.
+
+A file that cannot be read does not stop the others: it is left out, and named. Lines that cannot be read (bad encoding,
+control characters, over-long) are reported with their number, passed through as they are and counted.
+
+## Interrupted work
+
+A translation with `-o` that is interrupted (or killed) goes on with the same command after the last finished sentence
+and gives the same bytes as an uninterrupted one (save that in 16-bit number formats sentences of the batch that was cut
+off can differ by rounding). The same command goes on with `index build`, `mine`, training and evaluation too;
+`--restart` begins anew.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+| 0 | all went well |
+| 1 | something was skipped or could not be done, and was named |
+| 2 | you have to change something: one sentence says what |
+| 130 | interrupted |
+
+## The cache
+
+What takes long to make is kept: embedded models as they come out of their packages, the indexes of the sample corpus,
+checksums of large files. `rag-mt cache list` says where, how much and what; the environment variable `RAG_MT_CACHE`
+names another folder. `rag-mt cache clear` removes all that can be made again, `rag-mt cache clear models` only the
+models (as after a message about a damaged one), and `rag-mt cache clear server` what users of the server uploaded,
+which nothing else removes. To uninstall, clear both and then `pip uninstall rag_mt`.
+"""
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """The name of every command, as it is typed, and its help."""
+    for each in verbs(parser()):
+        if each.prog.split()[-1] not in modules.ROOMS:
+            yield each.prog, each.format_help()
+    for verb, room in modules.ROOMS.items():
+        yield f"rag-mt {verb}", modules.parser(room).format_help()
+        for name in modules.commands(room):
+            out = io.StringIO()
+            with redirect_stdout(out), suppress(SystemExit):
+                modules.command_main(room, name, ["--help"])
+            yield f"rag-mt {verb} {name}", out.getvalue()
+
+
+def verbs(top: argparse.ArgumentParser) -> Iterator[Parser]:
+    """A parser and all below it."""
+    assert isinstance(top, Parser)
+    yield top
+    for action in top._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from verbs(below)
+
+
+def manual() -> str:
+    """The whole page, the same on every machine with the same release of Python."""
+    with patch.dict(os.environ, COLUMNS=str(WIDTH)):
+        sections = [f"## {name}\n\n```text\n{text.rstrip()}\n```" for name, text in helps()]
+    return "\n\n".join([INTRODUCTION.rstrip(), *sections, ""]).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(manual())
