@@ -119,7 +119,7 @@ def report(options: argparse.Namespace) -> int:
         }
         for name, (engine, size) in engines.items()
     ]
-    facts = {"llm": llm.id.removeprefix("embedded:"), "dtype": dtype, "device": str(loaded.device)}
+    facts: dict[str, Any] = {"llm": llm.id.removeprefix("embedded:"), "dtype": dtype, "device": str(loaded.device)}
     facts |= {"prompts": len(prompts), "prompt_tokens": round(length), "max_new_tokens": limit}
     write_results(options.output, "python -m eval.speed.llm", facts, results)
     return OK

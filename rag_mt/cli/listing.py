@@ -47,7 +47,7 @@ def models() -> list[Row]:
     rows: list[Row] = []
     for name, spec in EMBEDDED.items():
         unpacked = sorted(cache_dir().glob(f"models/{name}-{spec.sha256[:8]}-*"))
-        row = {"name": PREFIX + name, "purpose": spec.purpose, "licence": spec.licence}
+        row: Row = {"name": PREFIX + name, "purpose": spec.purpose, "licence": spec.licence}
         row |= {"installed": find_spec(spec.module) is not None, "unpacked": bool(unpacked)}
         rows.append(row | {"bytes": sum(map(bytes_below, unpacked)) if unpacked else spec.megabytes * 1_000_000})
     for name, model in weights.shipped_models().items():
