@@ -284,7 +284,7 @@ def test_stuck_answers_go_on_differently(tiny: Tiny, turned: bool, monkeypatch: 
     monkeypatch.setattr(decoding, "TURNED_TOKENS", 1 if turned else 10**9)
     loaded, prompts, limit = tiny("gemma3"), prompts_of(HEAD)[:4], 110
     model: Any = loaded.model
-    assert decoding._can_turn(model) == turned
+    assert decoding._can_turn(model, 2) == turned
     tokenizer: Any = loaded.tokenizer
     model.generation_config.eos_token_id = []
     expected = [leaving_loops(loaded, prompt, limit) for prompt in prompts]
