@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from rag_mt.base.console import OK
 from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PASSAGE_MODEL, DEFAULT_PHRASE_MODEL, DEFAULT_XPR_MODEL
@@ -45,6 +46,7 @@ def models() -> list[Row]:
     from rag_mt.models.offline.embedded import EMBEDDED, PREFIX
 
     rows: list[Row] = []
+    row: dict[str, Any]
     for name, spec in EMBEDDED.items():
         unpacked = sorted(cache_dir().glob(f"models/{name}-{spec.sha256[:8]}-*"))
         row: Row = {"name": PREFIX + name, "purpose": spec.purpose, "licence": spec.licence}

@@ -64,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
     retriever_help = f"what finds hints: none, {SEARCHING} (default: that of the index, or none)"
     add("--retriever", metavar="NAME", help=retriever_help)
-    add("--index", metavar="DIR", help="index of target-language text (default: one of the sample corpus)")
+    add("--index", metavar="DIR", help="index of target-language text (default: the sample index, with --retriever)")
     encoder_help = "encoder or phrase model: a name, a hub id or a folder (default: the index's)"
     add("--encoder", metavar="ID", help=encoder_help)
     llm_help = "language model: a hub id, a folder, embedded:NAME or openai:MODEL@URL"
