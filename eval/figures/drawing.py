@@ -25,7 +25,7 @@ def new_figure(width: float, height: float, panels: int = 1) -> tuple[Any, list[
         from matplotlib.figure import Figure
     except ImportError:
         raise UserError("figures are drawn with matplotlib, which is missing: `pip install 'rag-mt[eval]'`") from None
-    look = {f"axes.{name}": INK for name in ("edgecolor", "labelcolor", "titlecolor")}
+    look: Any = {f"axes.{name}": INK for name in ("edgecolor", "labelcolor", "titlecolor")}
     look |= {"text.color": INK, "xtick.color": INK, "ytick.color": INK, "font.size": "10"}
     with matplotlib.rc_context(look):
         figure = Figure(figsize=(width, height), layout="constrained")
