@@ -14,7 +14,7 @@ STEPS = (
     ("translation", "with the origin\nof every hint", "rag_mt/translation"),
 )
 """What a sentence goes through: title, what it is, and the folder that does it."""
-INDEX = ("target-language text", "no translations needed"), ("index", "phrases, sentences\nor passages")
+INDEX = ("target text", "in one language: no\ntranslations needed"), ("index", "phrases, sentences\nor passages")
 """Where hints come from: what is indexed, and what the retriever searches."""
 SEARCHES = 1
 """The step that searches the index."""
@@ -32,7 +32,7 @@ def draw() -> str:
     step = WIDTH + GAP
     for n, (title, text, folder) in enumerate(STEPS):
         _box(axes, n * step, 0, title, text, COLOURS[0])
-        axes.text(n * step + WIDTH / 2, -0.16, f"{folder}/", ha="center", va="top", size=8)
+        axes.text(n * step + WIDTH / 2, -0.16, f"{folder}/", ha="center", va="top", size=8, color=INK)
         if n:
             _arrow(axes, (n * step - GAP, HEIGHT / 2), (n * step, HEIGHT / 2))
     high = HEIGHT + 0.55
@@ -40,7 +40,7 @@ def draw() -> str:
         _box(axes, n * step, high, title, text, COLOURS[1])
     _arrow(axes, (WIDTH, high + HEIGHT / 2), (step, high + HEIGHT / 2))
     _arrow(axes, (SEARCHES * step + WIDTH / 2, high), (SEARCHES * step + WIDTH / 2, HEIGHT))
-    axes.text(SEARCHES * step + WIDTH / 2 + 0.1, HEIGHT + 0.27, "hits", va="center", size=9, style="italic")
+    axes.text(SEARCHES * step + WIDTH / 2 + 0.1, HEIGHT + 0.27, "hits", va="center", size=9, style="italic", color=INK)
     axes.set_xlim(-0.05, len(STEPS) * step - GAP + 0.05)
     axes.set_ylim(-0.45, high + HEIGHT + 0.05)
     axes.set_aspect("equal")
@@ -54,9 +54,7 @@ def _box(axes: Any, left: float, low: float, title: str, text: str, colour: str)
     axes.add_patch(
         FancyBboxPatch((left, low), WIDTH, HEIGHT, boxstyle=style, facecolor=f"{colour}22", edgecolor=colour, lw=1.5)
     )
-    axes.text(
-        left + WIDTH / 2, low + HEIGHT * 0.74, title, ha="center", va="center", weight="bold", color=INK, size=9.5
-    )
+    axes.text(left + WIDTH / 2, low + HEIGHT * 0.74, title, ha="center", va="center", weight="bold", color=INK, size=9)
     axes.text(left + WIDTH / 2, low + HEIGHT * 0.34, text, ha="center", va="center", color=INK, size=8.5)
 
 

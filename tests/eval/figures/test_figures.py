@@ -57,12 +57,11 @@ def test_the_same_numbers_give_the_same_bytes_and_other_numbers_others() -> None
 
 
 def test_a_figure_has_the_colour_of_its_page() -> None:
-    svg = architecture.draw()
-    assert "currentColor" in svg and "prefers-color-scheme:dark" in svg
-    assert not re.search(r"fill: #(fff|ffffff|000|000000)\b", svg), "no background, no black text"
-    shown = texts(svg)
-    for title, _, _ in architecture.STEPS:
-        assert title in shown
+    for svg in (architecture.draw(), speeds.draw(SPEEDS), gains.draw(gains.gains_of(runs_of(40)))):
+        assert "prefers-color-scheme:dark" in svg and not re.search(r"fill: #(fff|ffffff)\b", svg), "no background"
+        lines = re.findall(r"<text [^>]*>", svg)
+        assert lines and all("fill: currentColor" in line for line in lines), "no text in a colour of its own"
+    assert {title for title, _, _ in architecture.STEPS} <= {*texts(architecture.draw())}
 
 
 def test_the_architecture_names_folders_that_exist() -> None:
