@@ -162,8 +162,8 @@ class Index:
     @overload
     def search(self, text: str, source: str) -> list[Hint]: ...
     @overload
-    def search(self, text: Sequence[str], source: str) -> list[list[Hint]]: ...
-    def search(self, text: str | Sequence[str], source: str) -> list[Hint] | list[list[Hint]]:
+    def search(self, text: list[str] | tuple[str, ...], source: str) -> list[list[Hint]]: ...
+    def search(self, text: str | list[str] | tuple[str, ...], source: str) -> list[Hint] | list[list[Hint]]:
         """The hints for a sentence in the language `source`, strongest first, or those for each of several sentences.
         A sentence for which nothing is trusted has none (see `calibrate`)."""
         if isinstance(text, str):
