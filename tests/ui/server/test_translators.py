@@ -76,7 +76,7 @@ def test_models_are_shared_as_long_as_they_are_used(monkeypatch: pytest.MonkeyPa
             self.name, self.options = name, options
 
     monkeypatch.setattr("ui.server.translators.open_llm", Model)
-    monkeypatch.setattr("ui.server.translators.Translator.from_pretrained", lambda **options: type("T", (), options)())
+    monkeypatch.setattr("ui.server.translators.Translator", lambda *languages, **options: type("T", (), options)())
     monkeypatch.setattr("ui.server.translators.encoder_for", Model)
     models = SharedModels(dtype="float32")
     first: Any = models(Choice("de", "en", "sentence", llm="some/model"))
