@@ -44,7 +44,9 @@ def test_every_file_of_the_packages_is_in_one_wheel() -> None:
     files = {file for file in matched({room: ["**/*"] for room in ROOMS}) if "/__pycache__/" not in file}
     assert not first & second
     assert first | second == files
-    assert second == {f"rag_mt/models/weights/{name}/{f}" for name in gemma_models() for f in shipped_models()[name].sha256}
+    assert second == {
+        f"rag_mt/models/weights/{name}/{f}" for name in gemma_models() for f in shipped_models()[name].sha256
+    }
 
 
 def gemma_models() -> list[str]:
