@@ -46,7 +46,6 @@ def models() -> list[Row]:
     from rag_mt.models.offline.embedded import EMBEDDED, PREFIX
 
     rows: list[Row] = []
-    row: dict[str, Any]
     for name, spec in EMBEDDED.items():
         unpacked = sorted(cache_dir().glob(f"models/{name}-{spec.sha256[:8]}-*"))
         row: Row = {"name": PREFIX + name, "purpose": spec.purpose, "licence": spec.licence}
