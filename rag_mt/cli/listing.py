@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from rag_mt.base.console import OK
 from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PASSAGE_MODEL, DEFAULT_PHRASE_MODEL, DEFAULT_XPR_MODEL
