@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -82,7 +83,7 @@ def _serve_nobody(patch: pytest.MonkeyPatch) -> None:
     import gradio
     import uvicorn
 
-    from ui.page import page
+    from ui.page import demo, page
     from ui.server import serve
 
     launch = page.launch
@@ -93,7 +94,7 @@ def _serve_nobody(patch: pytest.MonkeyPatch) -> None:
     answer = uvicorn.Server.run  # Gradio's own server has no sockets given
     patch.setattr(uvicorn.Server, "run", lambda server, sockets=None: None if sockets else answer(server))
     patch.setattr(gradio.Blocks, "block_thread", lambda self: None)
-    patch.setattr("signal.signal", lambda *arguments: None)
+    patch.setattr(demo, "signal", Mock())
 
 
 @pytest.fixture(scope="module")
