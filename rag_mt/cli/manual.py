@@ -42,6 +42,8 @@ path (one word with a folder, or with a known suffix such as `.txt`) must be one
 gives its own line of output, or as many lines as it has. Text and files are not mixed in one command.
 
 The translation goes to standard output or to `-o FILE`; hints, notes and the progress bar go to standard error.
+Without `--index`, `--retriever` and `--show-hints` it is made without hints, which a note says; `--show-hints` alone looks
+into the sample index with `ccpr`.
 
 | format | what is translated | what is written |
 |---|---|---|
