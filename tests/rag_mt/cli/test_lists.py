@@ -15,7 +15,6 @@ from rag_mt.cli.main import main
 from rag_mt.models.weights import shipped_models
 from retrievers.registry import RETRIEVERS
 
-
 MODEL, INDEX, TRIAL = "models/e5-0123abcd-2", "indexes/ccpr-en-0123456789ab", "trials/lora-0123abcd"
 
 
