@@ -46,13 +46,13 @@ def models() -> list[Row]:
     rows: list[Row] = []
     for name, spec in EMBEDDED.items():
         unpacked = sorted(cache_dir().glob(f"models/{name}-{spec.sha256[:8]}-*"))
-        row: Row = {"name": PREFIX + name, "purpose": spec.purpose, "licence": spec.licence}
-        row |= {"installed": find_spec(spec.module) is not None, "unpacked": bool(unpacked)}
-        rows.append(row | {"bytes": sum(map(bytes_below, unpacked)) if unpacked else spec.megabytes * 1_000_000})
+        count = sum(map(bytes_below, unpacked)) if unpacked else spec.megabytes * 1_000_000
+        state = {"installed": find_spec(spec.module) is not None, "unpacked": bool(unpacked), "bytes": count}
+        rows.append({"name": PREFIX + name, "purpose": spec.purpose, "licence": spec.licence, **state})
     for name, model in weights.shipped_models().items():
         folder = weights.FOLDER / name
-        row = {"name": name, "purpose": model.job, "licence": model.licence}
-        rows.append(row | {"installed": folder.is_dir(), "unpacked": None, "bytes": bytes_below(folder)})
+        state = {"installed": folder.is_dir(), "unpacked": None, "bytes": bytes_below(folder)}
+        rows.append({"name": name, "purpose": model.job, "licence": model.licence, **state})
     return rows
 
 
