@@ -59,9 +59,9 @@ def _shown_default(action: argparse.Action) -> str:
     return " ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values).replace("%", "%%")
 
 
-COLLECTING = (100_000, 50, 100)
-"""When Python looks for unreachable objects: seldom, because imports and loading make hundreds of thousands of objects
-that stay, and looking through them as often as is usual takes a sixth of a short command."""
+COLLECTING = 100_000
+"""After so many new objects Python looks for unreachable ones: seldom, because imports and loading make hundreds of
+thousands of objects that stay, and looking through them as often as is usual takes a sixth of a short command."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -113,7 +113,9 @@ def progress(total: int | None, unit: str, title: str, initial: int = 0, show: b
 
 def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """The exit code of a command; mistakes of the user become one sentence on stderr."""
-    gc.set_threshold(*COLLECTING)
+    collecting = gc.get_threshold()
+    gc.set_threshold(COLLECTING, *collecting[1:])
+    atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)  # at the end Python looks through all objects once more: for a second, and for nothing
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait burn a second core
@@ -141,6 +143,8 @@ def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namesp
         place = f"{error.filename}: " if error.filename else ""
         note(f"rag-mt: {place}{error.strerror or error}: check the path, its permissions and the free space")
         return WRONG_USE
+    finally:
+        gc.set_threshold(*collecting)
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:

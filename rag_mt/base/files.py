@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from rag_mt.base.errors import DamagedFileError, UserError
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-"""The texts to try that come with rag_mt, `SUBJECT.LANGUAGE.txt`."""
+"""The texts to try that come with rag_mt, `SUBJECT.LANGUAGE.txt`, and those of the demo's examples row."""
 
 
 def cache_dir() -> Path:

@@ -33,8 +33,9 @@ RECENT = 600
 
 @dataclass(frozen=True)
 class Kind:
-    """Things of one kind: what they are, and the patterns of their paths in the cache. What is `kept` is removed only
-    if it is named; what is written without a `lock` is taken to be in use as long as it changes."""
+    """Things of one kind: what they are, and the patterns of their paths in the cache, which hold nothing that a user
+    would call so. What is `kept` is removed only if it is named; what is written without a `lock` is taken to be in use
+    as long as it changes."""
 
     what: str
     patterns: tuple[str, ...]
@@ -42,11 +43,12 @@ class Kind:
     lock: bool = True
 
 
+HEX = "[0-9a-f]"
 KINDS = {
-    "models": Kind("embedded models, unpacked from their packages", ("models/*",)),
-    "indexes": Kind("sample indexes", ("indexes/*",)),
-    "hashes": Kind("sha256 of files that were read", ("hashes*",)),
-    "trials": Kind("models of trainings without --output", ("trials/*",), lock=False),
+    "models": Kind("embedded models, unpacked from their packages", (f"models/*-{8 * HEX}-*",)),
+    "indexes": Kind("sample indexes", (f"indexes/*-{12 * HEX}", f"indexes/*-{12 * HEX}.unfinished")),
+    "hashes": Kind("sha256 of files that were read", ("hashes.sqlite*",)),
+    "trials": Kind("models of trainings without --output", (f"trials/*-{8 * HEX}",), lock=False),
     "evaluations": Kind(
         "vectors and runs of evaluations", ("passage-runs/*", "xpr-sample/*", "mdpr-before/*", "bitext/*"), lock=False
     ),
@@ -105,8 +107,9 @@ def _remove(path: Path, kind: Kind) -> str:
     """Remove a file or folder; what keeps it from being removed, or an empty text."""
     locks = []
     try:
-        for name in (path.name, f"{path.name}.unfinished"):  # sample indexes are made in the second
-            place = path.with_name(f".{name}.lock")
+        # Sample indexes are made in the second; a server holds a lock beside what its users have.
+        own = [path.with_name(f".{name}.lock") for name in (path.name, f"{path.name}.unfinished")]
+        for place in path.parent.glob(".*.lock") if kind.kept else own:
             if place.exists():
                 lock = locked(place)
                 if lock is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from importlib.resources import files
 from pathlib import Path
 
 from rag_mt.base.console import OK
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import EXAMPLES as FOLDER
 from rag_mt.base.files import write_whole
 from rag_mt.base.languages import WMT16
 
@@ -27,13 +27,8 @@ NEWS_LINES = 56
 
 def example_files() -> dict[str, str]:
     """The contents of all files by their path in the folder."""
-    package = files("rag_mt")
-    texts = {
-        each.name: each.read_text(encoding="utf-8")
-        for each in (package / "examples").iterdir()
-        if each.name.endswith((".txt", ".md"))
-    }
-    corpus = package / "sample_corpus"
+    texts = {each.name: each.read_text(encoding="utf-8") for each in FOLDER.iterdir() if each.suffix in (".txt", ".md")}
+    corpus = FOLDER.with_name("sample_corpus")
     english = (corpus / "en.txt").read_text(encoding="utf-8").splitlines()
     for code in WMT16:
         other = (corpus / f"{code}.txt").read_text(encoding="utf-8").splitlines()

@@ -105,17 +105,21 @@ def right_to_left(text: str) -> bool:
     return any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in text)
 
 
-def clipped(text: str, columns: int, style: Style) -> str:
-    """The text, or as much of it as fits into so many columns with an ellipsis."""
+def clipped(text: str, columns: int, style: Style, end: bool = False) -> str:
+    """The text, or as much of its beginning (or `end`) as fits into so many columns with an ellipsis."""
     if width(text) <= columns:
         return text
     mark = style.one_of("…", ELLIPSIS)
     kept, room = "", columns - width(mark)
-    for cluster in iter_graphemes(text):
-        if width(kept + cluster) > room:
+    clusters = list(iter_graphemes(text))
+    for cluster in reversed(clusters) if end else clusters:
+        longer = cluster + kept if end else kept + cluster
+        if width(longer) > room:
             break
-        kept += cluster
-    return (kept + mark) if room >= 0 else ""
+        kept = longer
+    if room < 0:
+        return ""
+    return mark + kept if end else kept + mark
 
 
 def bar(share: float, style: Style) -> str:
@@ -150,7 +154,7 @@ def _hint_lines(
     painted = f"{style.painted(f'{number:2d}', '1')} {style.painted(drawn, '36')} {score}  {pair}"
     first = painted + style.painted(taken, "32")
     indent = " " * min(width(f"{number:2d} {drawn} "), 12)
-    origin = clipped(printable(str(hint.hit.sentence.source)), style.columns // 2, style)
+    origin = clipped(printable(str(hint.hit.sentence.source)), style.columns // 2, style, end=True)
     room = style.columns - width(indent) - (width(origin) + 2 if origin else 0)
     context = "" if whole_hit else _context(hint, room, style)
     second = "  ".join(filter(None, (context, style.painted(origin, "2"))))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -47,13 +46,13 @@ def models() -> list[Row]:
     rows: list[Row] = []
     for name, spec in EMBEDDED.items():
         unpacked = sorted(cache_dir().glob(f"models/{name}-{spec.sha256[:8]}-*"))
-        row: Row = {"name": PREFIX + name, "purpose": spec.purpose, "licence": spec.licence}
-        row |= {"installed": find_spec(spec.module) is not None, "unpacked": bool(unpacked)}
-        rows.append(row | {"bytes": sum(map(bytes_below, unpacked)) if unpacked else spec.megabytes * 1_000_000})
+        count = sum(map(bytes_below, unpacked)) if unpacked else spec.megabytes * 1_000_000
+        state = {"installed": find_spec(spec.module) is not None, "unpacked": bool(unpacked), "bytes": count}
+        rows.append({"name": PREFIX + name, "purpose": spec.purpose, "licence": spec.licence, **state})
     for name, model in weights.shipped_models().items():
         folder = weights.FOLDER / name
-        row = {"name": name, "purpose": model.job, "licence": model.licence}
-        rows.append(row | {"installed": folder.is_dir(), "unpacked": None, "bytes": bytes_below(folder)})
+        state = {"installed": folder.is_dir(), "unpacked": None, "bytes": bytes_below(folder)}
+        rows.append({"name": name, "purpose": model.job, "licence": model.licence, **state})
     return rows
 
 
@@ -91,11 +90,13 @@ def indexes(folders: Iterable[Path]) -> list[Row]:
 
 def configs() -> list[Row]:
     """The settings that come with rag_mt."""
+    from rag_mt.base.settings import config_file, shipped_configs
+
     rows: list[Row] = []
-    for file in sorted(Path(str(files("rag_mt") / "configs")).glob("*.toml"), key=lambda path: path.stem):
-        begin = file.read_text(encoding="utf-8").split("\n[")[0]
+    for name in shipped_configs():
+        begin = config_file(name).read_text(encoding="utf-8").split("\n[")[0]
         remark = " ".join(line.lstrip("# ") for line in begin.splitlines() if line.startswith("#"))
-        rows.append({"name": file.stem, "purpose": re.split(r"(?<=[.:;]) ", remark)[0].rstrip(".:;")})
+        rows.append({"name": name, "purpose": re.split(r"(?<=[.:;]) ", remark)[0].rstrip(".:;")})
     return rows
 
 

@@ -113,8 +113,7 @@ def _call(room: Room, name: str, arguments: Sequence[str]) -> int:
     try:
         return command_main(room, name, arguments)
     except ModuleNotFoundError as error:
-        extra = room.verb
         raise UserError(
             f"`rag-mt {room.verb} {name}` needs the package {error.name}, which is not installed: "
-            f"pip install 'rag-mt[{extra}]'"
+            f"pip install 'rag-mt[{room.verb}]'"
         ) from error

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -30,8 +27,9 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, whole_file
 from rag_mt.base.languages import language
-from rag_mt.base.types import ELLIPSIS, Skips, TranslatedText
+from rag_mt.base.types import Skips, TranslatedText
 from rag_mt.cli.hints_shown import picture, score_kind, style_of_stderr
+from rag_mt.cli.places import inputs_of, outputs_for
 from rag_mt.formats.format import Format, Side
 
 DESCRIPTION = """Translate text, files or standard input.
@@ -46,9 +44,6 @@ EXAMPLES = (
     "--src de letter.de.txt -o letter.en.txt",
     "--src de --tgt en --index my-index --show-hints letter.de.txt",
 )
-STDIN, TEXT = "-", ""
-"""The names of inputs that are no files of the user's."""
-SEPARATORS = {"/", os.sep}
 
 if TYPE_CHECKING:
     from rag_mt.translation.jobs import Counts, SplitSegment
@@ -92,8 +87,8 @@ def translate(options: argparse.Namespace) -> int:
     skips = Skips()
     jobs: list[_FileJob] = []
     unreadable: list[UserError] = []
-    with _inputs(options.inputs, skips) as inputs:
-        outputs = _outputs(options.output, [name for _, name in inputs])
+    with inputs_of(options.inputs, skips) as inputs:
+        outputs = outputs_for(options.output, [name for _, name in inputs])
         from rag_mt.formats.registry import format_of
         from rag_mt.translation.jobs import Counts, split_segments
 
@@ -126,102 +121,6 @@ class _FileJob:
     form: Format
     output: Path | None
     segments: list[SplitSegment]
-
-
-@contextmanager
-def _inputs(names: Sequence[str], skips: Skips) -> Iterator[list[tuple[Path, str]]]:
-    """The input files with their names. Text and standard input are put into a temporary folder, which errors and skips
-    do not name."""
-    texts = [name for name in names if not _names_file(name)]
-    if texts and len(texts) < len(names):
-        file = next(name for name in names if _names_file(name))
-        raise UserError(
-            f"{shown(texts[0])} is text and {file} names a file: give either text or files, and mind the spelling"
-        )
-    with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
-        inputs, stdin, text = [], Path(folder) / "standard input", Path(folder) / "the text"
-        skips.folder = f"{folder}{os.sep}"
-        if texts:
-            text.write_bytes(b"".join(os.fsencode(line.rstrip("\r\n") + "\n") for line in texts))
-            inputs.append((text, TEXT))
-        for name in () if texts else names or [STDIN]:
-            path = stdin if name == STDIN else Path(name)
-            if name == STDIN:
-                if sys.stdin.isatty():
-                    note("reading from the terminal: end with Ctrl-D")
-                with path.open("wb") as spool:
-                    shutil.copyfileobj(sys.stdin.buffer, spool)
-            elif not path.exists():
-                raise UserError(
-                    f"input file {name} does not exist: expected a path to a text, TSV, JSONL, TMX, PO or XLIFF file"
-                )
-            inputs.append((path, name))
-        try:
-            yield inputs
-        except UserError as error:
-            raise UserError(str(error).replace(skips.folder, "")) from error
-
-
-def _names_file(name: str) -> bool:
-    """Whether an argument is a file, or meant to be one: there is such a file, or it is one word with a folder or with
-    a suffix that files to translate have."""
-    if name == STDIN or (name and _exists(Path(name))):
-        return True
-    from rag_mt.formats.registry import COMPRESSED, STRUCTURED, SUFFIXES
-
-    path, known = Path(name), {*SUFFIXES, *STRUCTURED, *COMPRESSED}
-    one_word = bool(name) and not any(sign.isspace() for sign in name)
-    return one_word and (any(sign in name for sign in SEPARATORS) or path.suffix.lower() in known)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # too long for a name, or with a character that none has
-        return False
-
-
-def shown(text: str, most: int = 40) -> str:
-    """The beginning of a text in quotes, for a message of one line."""
-    line = " ".join(text.split())
-    return repr(line if len(line) <= most else f"{line[:most]}{ELLIPSIS}")
-
-
-def _outputs(output: str | None, names: Sequence[str]) -> list[Path | None]:
-    """Where each input's translation goes; None is standard output."""
-    if not output:
-        if len(names) > 1:
-            raise UserError(f"{len(names)} inputs cannot share standard output: give a folder for them with -o DIR")
-        return [None]
-    out = Path(output).resolve()  # a link stays, and what it points to is written
-    if output.endswith(("/", os.sep)) and not out.is_dir():
-        above = next(parent for parent in (out, *out.parents) if parent.exists())
-        if not (above.is_dir() and os.access(above, os.W_OK)):
-            raise UserError(f"-o {output} cannot be made a folder: {above} is a file or cannot be written")
-    elif not out.is_dir():
-        if len(names) > 1:
-            raise UserError(
-                f"-o {out} is not a folder: {len(names)} inputs need one; end its name with / to have it made"
-            )
-        if out.exists() and not out.is_file():
-            raise UserError(f"-o {output} is no file: leave -o out to write to standard output")
-        if not os.access(out.parent, os.W_OK):
-            raise UserError(f"folder {out.parent} of -o {output} does not exist or cannot be written: choose another")
-        return [_apart(out, names[0])]
-    for name, source in ((STDIN, "standard input"), (TEXT, "the text")):
-        if name in names:
-            raise UserError(f"{source} has no name for a file in {out}: give a file with -o {out / 'NAME'}")
-    paths: list[Path | None] = [_apart(out / Path(name).name, name) for name in names]
-    if len(set(paths)) < len(paths):
-        raise UserError(f"two inputs have the same file name: translate them into different folders, not both to {out}")
-    return paths
-
-
-def _apart(output: Path, name: str) -> Path:
-    """The output path; raises UserError if it is the input file itself."""
-    if name not in (STDIN, TEXT) and output.exists() and output.samefile(name):
-        raise UserError(f"-o {output} would overwrite the input {name}: give another file or folder")
-    return output
 
 
 def _translator(options: argparse.Namespace) -> Translator:

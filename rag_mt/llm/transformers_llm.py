@@ -24,7 +24,7 @@ from rag_mt.models.loading import LoadedLLM
 
 log = logging.getLogger("rag_mt")
 
-ALGORITHM = 7  # raised whenever the decoding below may give other outputs
+ALGORITHM = 8  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
 REMEMBERED_PROMPTS = 1024  # prompts that were counted and are not answered yet
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})

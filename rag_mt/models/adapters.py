@@ -116,7 +116,8 @@ def _merged_plainly(model: PreTrainedModel, settings: Mapping[str, Any], folder:
     plain = settings.get("peft_type") == "LORA" and settings.get("bias", "none") == "none"
     plain = plain and isinstance(settings.get("init_lora_weights", True), bool)
     more = [key for key, value in settings.items() if value and key not in PLAIN_LORA]
-    if not plain or more or not isinstance(targets, list):
+    rank, alpha = settings.get("r"), settings.get("lora_alpha")
+    if not plain or more or not isinstance(targets, list) or not (rank and alpha):
         return False
     try:
         stored = load_file(folder / WEIGHTS)
@@ -129,12 +130,12 @@ def _merged_plainly(model: PreTrainedModel, settings: Mapping[str, Any], folder:
         layer = layers[name]
         if type(layer) is not torch.nn.Linear or a is None or b is None:
             return False
-        if a.shape != (settings["r"], layer.in_features) or b.shape != (layer.out_features, settings["r"]):
+        if a.shape != (rank, layer.in_features) or b.shape != (layer.out_features, rank):
             return False
         changes.append((layer.weight.data, a, b))
     if stored or not changes:
         return False
-    scale = settings["lora_alpha"] / settings["r"]
+    scale = alpha / rank
     for weight, a, b in changes:
         change = (b.to(weight.device, torch.float32) @ a.to(weight.device, torch.float32)) * scale
         weight.copy_(weight.float() + change)  # in two steps: adding formats that differ takes half as long again

@@ -49,6 +49,8 @@ ENDS_OF_TURN = ("<end_of_turn>", "<|im_end|>", "<|eot_id|>", "<|end|>")
 """What ends an answer in chat-tuned models beside the end-of-text token."""
 GENERAL_TOKENIZERS = ("TokenizersBackend", "PreTrainedTokenizerFast")
 """The class that takes a tokenizer.json as it stands, by its names in transformers 5 and 4."""
+TOKENS_APART = ("special_tokens_map.json", "added_tokens.json")
+"""Where older releases of transformers wrote special and added tokens."""
 _LOADING = threading.RLock()
 """One load at a time: transformers sets models up through state of the whole process, and with two loads at once it
 takes tied weights for missing ones from then on."""
@@ -243,9 +245,12 @@ def _load_tokenizer(name: str, folder: Path) -> PreTrainedTokenizerBase:
 
 def _says_its_tokens(folder: Path) -> bool:
     """Whether the folder's tokenizer is of the general class, which takes its added tokens from tokenizer.json itself.
-    Without any in its settings transformers reads that file once more for them, a second for 262,144 tokens."""
+    Without any in its settings transformers reads that file once more for them, a second for 262,144 tokens, and the
+    files of TOKENS_APART, which count too."""
     settings = folder / "tokenizer_config.json"
     if not (settings.is_file() and (folder / "tokenizer.json").is_file()):
+        return False
+    if any((folder / name).is_file() for name in TOKENS_APART):
         return False
     stored = read_json(settings)
     return stored.get("tokenizer_class") in GENERAL_TOKENIZERS and "added_tokens_decoder" not in stored

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, overload
 
 from prompts.safety import encodable
@@ -44,7 +44,7 @@ class Index:
         self._named = (encoder, device, dtype)
         self._encoder: ModelEncoder | None = None
         self._retrievers: dict[str, Retriever] = {}
-        self._opening = Lock()
+        self._opening = RLock()
 
     @classmethod
     def build(
@@ -169,9 +169,10 @@ class Index:
         if isinstance(text, str):
             return self.search([text], source)[0]
         code = language_of(source).code
-        retriever = self._retrievers.get(code)
-        if retriever is None:
-            retriever = self._retrievers[code] = self.open_retriever(code)
+        with self._opening:
+            retriever = self._retrievers.get(code)
+            if retriever is None:
+                retriever = self._retrievers[code] = self.open_retriever(code)
         return [list(hints) for hints in retriever.retrieve([Sentence(encodable(t), code) for t in text])]
 
     def calibrate(
@@ -205,8 +206,9 @@ class Index:
             assert confidence is not None
             set_confidence(open_index(self.folder), confidence, code)
             cut_off = float(confidence)
-        self.manifest = read_manifest(self.folder)
-        self._retrievers.clear()
+        with self._opening:  # a search that is opening a retriever with the old one is done before
+            self.manifest = read_manifest(self.folder)
+            self._retrievers.clear()
         return cut_off
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
-from rag_mt.base.defaults import DEFAULT_LLM
+from rag_mt.base.defaults import DEFAULT_LLM, DEFAULT_RETRIEVER
 from tests.browser.visitor import PATIENCE, Demo, Visitor
 from ui.page.page import build_page, launch
 from ui.page.sessions import Sessions
@@ -54,7 +54,7 @@ def demo() -> Iterator[Demo]:
     """The demo as `python -m ui.demo` serves it, in this process: tests can look into the server."""
     limits = Limits()
     models = SharedModels()
-    service = Service(models, models.default_encoder, limits=limits, offer=offer_of())
+    service = Service(models, models.default_encoder, limits=limits, offer=offer_of(), retriever=DEFAULT_RETRIEVER)
     sessions = Sessions(service.delete_owner)
     page = build_page(service, sessions, DEFAULT_LLM)
     yield Demo(launch(page, limits, "127.0.0.1", 0), service, sessions)

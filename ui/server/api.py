@@ -219,7 +219,8 @@ def _order(
     """How to translate a text; None for one that is in the target language already."""
     if source == target:
         return None
-    choice = service.choice(owner, source, target, body.retriever, body.index, body.adapter, body.llm)
+    names = (body.retriever, body.index, body.adapter, body.llm)
+    choice = service.choice(owner, source, target, *names, with_hints=body.hints is not False)
     if isinstance(body.hints, bodies.HintOptions):
         return Order(choice, text, max_hints=body.hints.max, least_score=body.hints.least_score)
     return Order(choice, text)

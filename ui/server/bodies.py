@@ -12,7 +12,10 @@ from ui.server.tasks import State
 
 LLM = "The language model, of those that the server offers"
 ADAPTER = "The model's adapter, of those that the server offers"
-SEARCHING = "What finds hints; empty is that of the searched index, without one none: " + ", ".join(RETRIEVERS)
+SEARCHING = (
+    "What finds hints; empty is that of the searched index, without one none, or ccpr in the sample index where the "
+    "answer is to tell hints: " + ", ".join(RETRIEVERS)
+)
 INDEXED = "The retriever that will search it: " + ", ".join(
     name for name, spec in RETRIEVERS.items() if spec.needs_index
 )

@@ -40,7 +40,7 @@ def add_service_options(parser: argparse.ArgumentParser, data: str) -> None:
         "--index",
         default="",
         metavar="DIR",
-        help="index to search for its language (default: none; the sample index for a named retriever)",
+        help="index to search for its language (default: none; the sample index where hints are asked for)",
     )
     llm_help = "language model, as for rag-mt translate; of several, users choose: the first is the default"
     add("--llm", action="append", default=[], metavar="ID", help=llm_help)

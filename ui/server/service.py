@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, WITHOUT_INDEX
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder
 from rag_mt.translation.translator import NONE
@@ -77,9 +77,11 @@ class Service:
         index: str = "",
         adapter: str = "",
         llm: str = "",
+        with_hints: bool = False,
     ) -> Choice:
         """A translator by names that a user gave; what is empty is the default. `index` is the id of an index of the
-        owner, whose retriever is taken unless it is named `none`. Raises UserError for what is not offered."""
+        owner, whose retriever is taken unless it is named `none`. Who asks for an answer `with_hints` and names nothing
+        that finds them has those of the sample index. Raises UserError for what is not offered."""
         source, target = self.offer.known(source), self.offer.known(target)
         self.offer.check(source, target)
         llm = _offered("language model", llm or self.llms[0], self.llms)
@@ -96,7 +98,9 @@ class Service:
             retriever, folder = info.retriever, str(self.indexes.folder_of(owner, index))
         elif self._index and self._index_language == target and retriever in ("", self._index_retriever):
             retriever, folder = self._index_retriever, self._index
-        return Choice(source, target, retriever or self._retriever, folder, adapter, llm)
+        elif not retriever:
+            retriever = DEFAULT_RETRIEVER if with_hints and self._retriever == WITHOUT_INDEX else self._retriever
+        return Choice(source, target, retriever, folder, adapter, llm)
 
     def delete_owner(self, owner: str) -> None:
         self.documents.delete_all(owner)

@@ -105,6 +105,8 @@ class SharedModels:
         return self.encoder(retriever, None, self._device, self._dtype)
 
     def _llm(self, choice: Choice) -> LanguageModel:
+        """The language model of a choice. Where it is two, both are loaded before the first request: the limits count
+        them, and no user waits for the second in the middle of a text."""
         adapters = chosen_adapters(choice.adapter, choice.llm, choice.retriever, choice.source, choice.target)
         if adapters.plain_adapter is None:
             return self._with_adapter(choice.llm, adapters.adapter)

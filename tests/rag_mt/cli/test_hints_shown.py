@@ -41,6 +41,14 @@ def test_phrases_are_underlined_by_the_numbers_of_their_hints() -> None:
     assert len(lines) == 5
 
 
+def test_of_a_long_origin_the_end_is_shown() -> None:
+    of_news = hint(GERMAN, "Brücke", ENGLISH, "bridge")
+    origin = Origin("/a/folder/of/many/names" * 9 + "/own.txt", 12)
+    far = replace(of_news, hit=replace(of_news.hit, sentence=Sentence(ENGLISH, "en", origin)))
+    line = drawn(GERMAN, far)[4]
+    assert line.endswith("/own.txt:12") and "…" in line and width(line) <= USUAL
+
+
 def test_overlapping_phrases_have_lines_of_their_own() -> None:
     hints = [hint(GERMAN, phrase, ENGLISH, "bridge") for phrase in ("neue Brücke", "Brücke", "Der")]
     lines = drawn(GERMAN, *hints, used=False)

@@ -15,14 +15,17 @@ from rag_mt.cli.main import main
 from rag_mt.models.weights import shipped_models
 from retrievers.registry import RETRIEVERS
 
+MODEL, INDEX, TRIAL = "models/e5-0123abcd-2", "indexes/ccpr-en-0123456789ab", "trials/lora-0123abcd"
+
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache with something of every kind, and a file that is not the program's."""
+    """A cache with something of every kind, and folders beside that are not the program's."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("RAG_MT_CACHE", str(folder))
-    places = "models/e5 indexes/ccpr-en trials/lora bitext/de-en passage-runs/xquad server/indexes/uploads mine/notes"
-    for place in places.split():
+    mine = ["models/mine", "indexes/mine", "trials/mine"]
+    others = ["bitext/de-en", "passage-runs/xquad", "server/indexes/uploads"]
+    for place in [MODEL, INDEX, TRIAL, *others, *mine]:
         (folder / place).mkdir(parents=True)
         file = folder / place / "file"
         file.write_bytes(b"x" * 1000)
@@ -46,31 +49,45 @@ def test_what_can_be_made_again_is_cleared_and_uploads_only_by_name(
 ) -> None:
     assert main(["cache", "clear", "models"]) == 0
     assert capsys.readouterr().out == "models: 1 removed, 1.0 kB\n"
-    assert not (kept / "models" / "e5").exists() and (kept / "indexes" / "ccpr-en").exists()
+    assert not (kept / MODEL).exists() and (kept / INDEX).exists()
     assert main(["cache", "clear"]) == 0
     out = capsys.readouterr()
     assert "models: nothing to remove" in out.out and "rag-mt cache clear server" in out.err
-    assert sorted(path.name for path in kept.rglob("file")) == ["file", "file"]
-    assert (kept / "mine" / "notes" / "file").exists(), "not the program's"
+    left = sorted(str(path.parent.relative_to(kept)) for path in kept.rglob("file"))
+    assert left == ["indexes/mine", "models/mine", "server/indexes/uploads", "trials/mine"], "mine is not the program's"
     assert main(["cache", "clear", "server"]) == 0
-    assert not (kept / "server" / "indexes" / "uploads").exists() and (kept / "mine" / "notes" / "file").exists()
+    assert not (kept / "server" / "indexes" / "uploads").exists() and (kept / "indexes" / "mine").exists()
     assert main(["cache", "clear", "modles"]) == 2
     assert "no kind 'modles'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("lock", [".ccpr-en.lock", ".ccpr-en.unfinished.lock"])
-def test_what_another_process_works_on_stays(lock: str, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    held = locked(kept / "indexes" / lock)
+@pytest.mark.parametrize(
+    ("kind", "place", "lock"),
+    [
+        ("indexes", INDEX, ".ccpr-en-0123456789ab.lock"),
+        ("indexes", INDEX, ".ccpr-en-0123456789ab.unfinished.lock"),
+        ("server", "server/indexes/uploads", "..uploads-abc.lock"),
+    ],
+)
+def test_what_another_process_works_on_stays(
+    kind: str, place: str, lock: str, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = locked((kept / place).with_name(lock))
     assert held
     try:
-        assert main(["cache", "clear", "indexes"]) == 1
-        assert f"ccpr-en stays: process {os.getpid()} is working on it" in capsys.readouterr().err
-        assert (kept / "indexes" / "ccpr-en").exists()
+        assert main(["cache", "clear", kind]) == 1
+        assert f"{place} stays: process {os.getpid()} is working on it" in capsys.readouterr().err
+        assert (kept / place).exists()
     finally:
         release(held)
-    (kept / "trials" / "lora" / "checkpoint").touch()
-    assert main(["cache", "clear", "indexes", "trials"]) == 1, "a training has no lock, but writes"
-    assert not (kept / "indexes" / "ccpr-en").exists() and (kept / "trials" / "lora").exists()
+    assert main(["cache", "clear", kind]) == 0
+    assert not (kept / place).exists()
+
+
+def test_a_training_has_no_lock_and_stays_while_it_writes(kept: Path) -> None:
+    (kept / TRIAL / "checkpoint").touch()
+    assert main(["cache", "clear", "trials"]) == 1
+    assert (kept / TRIAL).exists()
 
 
 def test_sizes_are_readable() -> None:

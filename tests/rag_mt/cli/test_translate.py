@@ -20,7 +20,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import EXAMPLES
 from rag_mt.base.types import Completion
 from rag_mt.cli import main as cli
-from rag_mt.cli import translate
+from rag_mt.cli import places, translate
 from rag_mt.llm.opening import open_llm
 from rag_mt.translation import translator
 from rag_mt.translation.journal import Journal
@@ -124,7 +124,7 @@ def test_what_is_a_file_and_what_is_text(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Guten Morgen").touch()
     for name in ("Guten Morgen", "-", "gone.txt", "gone.tmx.gz", "gone/file", "gone.html"):
-        assert translate._names_file(name), name
+        assert places.names_file(name), name
     for text in (
         "Guten Tag",
         "Hallo",
@@ -136,7 +136,7 @@ def test_what_is_a_file_and_what_is_text(tmp_path: Path, monkeypatch: pytest.Mon
         "a\0b",
         "zwei\nZeilen",
     ):
-        assert not translate._names_file(text), text
+        assert not places.names_file(text), text
 
 
 @pytest.mark.parametrize(
@@ -380,7 +380,7 @@ def test_a_slash_at_the_end_of_an_output_means_a_folder(tmp_path: Path, capsys: 
 def test_outputs_that_cannot_be_are_refused(tmp_path: Path, output: str, names: list[str], message: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=message):
-        translate._outputs(f"{tmp_path}/{output}", names)
+        places.outputs_for(f"{tmp_path}/{output}", names)
 
 
 def test_a_journal_of_other_settings_is_refused(tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,7 +163,24 @@ def test_adapter_is_merged_into_the_weights(folders: Folders) -> None:
     assert tuned.fingerprint != plain.fingerprint
 
 
-@pytest.mark.parametrize(("change", "plain"), [({}, True), ({"use_rslora": True}, False)])
+NOT_PLAIN: list[dict[str, Any]] = [
+    {"use_rslora": True},
+    {"use_dora": True},
+    {"bias": "lora_only"},
+    {"modules_to_save": ["lm_head"]},
+    {"fan_in_fan_out": True},
+    {"alpha_pattern": {"v_proj": 4}},
+    {"rank_pattern": {"v_proj": 2}},
+    {"target_parameters": ["experts.gate_up_proj"]},
+    {"target_modules": ".*_proj"},
+    {"layers_to_transform": [0]},
+    {"init_lora_weights": "pissa"},
+    {"peft_type": "IA3"},
+    {"lora_alpha": None},
+]
+
+
+@pytest.mark.parametrize(("change", "plain"), [({}, True), *((change, False) for change in NOT_PLAIN)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_plain_lora_is_merged_as_by_peft(
     folders: Folders, copy_of: Callable[[Path], Path], dtype: torch.dtype, change: dict[str, Any], plain: bool
@@ -186,6 +203,16 @@ def test_tokenizer_is_the_one_that_transformers_reads(folders: Folders) -> None:
     assert ours.backend_tokenizer.to_str() == theirs.backend_tokenizer.to_str()
     assert ours.special_tokens_map == theirs.special_tokens_map
     assert ours.added_tokens_decoder == theirs.added_tokens_decoder
+
+
+def test_tokens_of_older_files_count_too(folders: Folders, copy_of: Callable[[Path], Path]) -> None:
+    folder = copy_of(folders.llama)
+    change_json(folder / "tokenizer_config.json", eos_token=None)
+    (folder / "special_tokens_map.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
+    assert load_llm(str(folder), device="cpu").tokenizer.eos_token == "<|im_end|>"
+    (folder / "special_tokens_map.json").rename(folder / "added_tokens.json")
+    (folder / "added_tokens.json").write_text(json.dumps({"<new>": len(WORDS)}))
+    assert load_llm(str(folder), device="cpu").tokenizer.convert_tokens_to_ids("<new>") == len(WORDS)
 
 
 def test_adapter_made_from_a_loaded_model_names_its_base(folders: Folders, tmp_path: Path) -> None:

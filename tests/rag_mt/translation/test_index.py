@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from rag_mt import Index, Translator, UserError
-from rag_mt.base.types import Origin, Sentence
+from rag_mt.base.types import Origin, Retriever, Sentence
 from tests.ui.conftest import RuleLLM
 
 TEXTS = ["The old house stands on the hill. A dog sleeps in the garden.", "12 %", "The train leaves at noon."]
@@ -65,6 +67,33 @@ def test_a_cut_off_is_stored_and_holds_from_then_on(index: Index) -> None:
     assert min(scores) < cut_off <= max(scores)
     assert all(hint.hit.score >= cut_off for hints in index.search(texts, "fi") for hint in hints)
     assert Index.open(index.folder).manifest.cut_off("fi") == cut_off
+
+
+def test_threads_open_a_retriever_once_and_none_keeps_an_old_cut_off(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, opened = [*TEXTS[::2], "Something else."], list[str]()
+    opening, go_on = Event(), Event()
+
+    def slowly(source: str) -> Retriever:
+        opened.append(source)
+        retriever = Index.open_retriever(index, source)  # with the cut-off of now
+        opening.set()
+        assert go_on.wait(10)
+        return retriever
+
+    monkeypatch.setattr(index, "open_retriever", slowly)
+    with ThreadPoolExecutor(3) as pool:
+        searches = [pool.submit(index.search, TEXTS[0], "tr") for _ in range(2)]
+        assert opening.wait(10)
+        calibrated = pool.submit(index.calibrate, "tr", texts=texts, drop=0.9)
+        wait([calibrated], 0.3)
+        go_on.set()
+        cut_off = calibrated.result(10)
+        for search in searches:
+            search.result(10)
+    assert len(opened) <= 2, "once, and if a search comes after the calibration once more"
+    assert all(hint.hit.score >= cut_off for hints in index.search(texts, "tr") for hint in hints)
 
 
 def test_mistakes_are_one_sentence(index: Index, tmp_path: Path) -> None:

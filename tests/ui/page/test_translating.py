@@ -19,7 +19,7 @@ TEXT = "Der Rat tagt heute. Der Zug wartet."
 
 @pytest.fixture
 def service(opener: Any) -> Iterator[Service]:
-    made = Service(opener, lambda name: None, limits=Limits(text_chars=200), offer=offer_of())  # type: ignore[arg-type,return-value]
+    made = Service(opener, lambda name: None, limits=Limits(text_chars=200), offer=offer_of(), retriever="ccpr")  # type: ignore[arg-type,return-value]
     yield made
     made.close(0)
 
@@ -205,7 +205,7 @@ def test_swapping_takes_the_translation_of_this_text_only(service: Service, sess
 
 def test_the_language_model_is_chosen_among_those_of_the_operator(opener: Any, session: Session) -> None:
     llms = ("first", "second")
-    made = Service(opener, lambda name: None, limits=Limits(), offer=offer_of(), llms=llms)  # type: ignore[arg-type,return-value]
+    made = Service(opener, lambda name: None, limits=Limits(), offer=offer_of(), llms=llms, retriever="ccpr")  # type: ignore[arg-type,return-value]
     last(translate_views(made, session, Asked(TEXT, "de", llm="second")))
     last(compare_views(made, session))
     assert [(c.retriever, c.llm) for c in opener.opened] == [("ccpr", "second"), ("none", "second")]

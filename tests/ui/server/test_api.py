@@ -116,6 +116,25 @@ def test_hints_are_told_when_they_are_asked_for(api: Any) -> None:
     assert [len(own) for own in several["hints"]] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("more", "retriever"),
+    [
+        ({}, "none"),
+        ({"hints": False}, "none"),
+        ({"hints": True}, "ccpr"),
+        ({"hints": {"max": 3}}, "ccpr"),
+        ({"hints": True, "retriever": "none"}, "none"),
+        ({"hints": True, "retriever": "sentence"}, "sentence"),
+    ],
+)
+def test_who_asks_for_hints_and_nothing_that_finds_them_has_those_of_the_sample_index(
+    more: dict[str, Any], retriever: str, api: Any
+) -> None:
+    answer = api.post("/translate", json={"q": "Das Haus.", "source": "de", "target": "en", **more})
+    assert answer.status_code == 200
+    assert [choice.retriever for choice in api.server.opener.opened] == [retriever]
+
+
 def with_hints(hints: str) -> bytes:
     """A request whose `hints` are this JSON."""
     return b'{"q": "x", "source": "de", "target": "en", "hints": %b}' % hints.encode()
@@ -189,7 +208,7 @@ def test_unknown_paths_and_methods(api: Any) -> None:
 def test_health_settings_and_metrics(api: Any) -> None:
     assert api.get("/health").json() == {"status": "ok", "translators": {}}
     api.post("/translate", json={"q": "Das Haus. Ja.", "source": "de", "target": "en"})
-    assert api.get("/health").json()["translators"] == {"de-en ccpr": "ready"}
+    assert api.get("/health").json()["translators"] == {"de-en none": "ready"}
     settings = api.get("/frontend/settings").json()
     assert (settings["charLimit"], settings["filesTranslation"]) == (5000, True)
     api.get("/nowhere/at/all")
