@@ -42,6 +42,8 @@ path (one word with a folder, or with a known suffix such as `.txt`) must be one
 gives its own line of output, or as many lines as it has. Text and files are not mixed in one command.
 
 The translation goes to standard output or to `-o FILE`; hints, notes and the progress bar go to standard error.
+Without `--index`, `--retriever` and `--show-hints` it is made without hints, which a note says; `--show-hints` alone
+looks into the sample index with `ccpr`.
 
 | format | what is translated | what is written |
 |---|---|---|
@@ -59,6 +61,42 @@ CSV, ...) are refused: a translation line by line would damage them.
 
 A file that cannot be read does not stop the others: it is left out, and named. Lines that cannot be read (bad encoding,
 control characters, over-long) are reported with their number, passed through as they are and counted.
+
+## Languages
+
+The language model and the retrievers that come with rag_mt know English with German, Czech, Finnish, Russian, Romanian
+and Turkish, in both directions. Between two of these six the language model is used without tuning. Other languages are
+named in the same way, by code or English name: hints in them need an index of yours (`--index`), and how well they are
+translated depends on the model.
+
+<!-- run: slow -->
+```bash
+rag-mt translate --src en --tgt fi --retriever sentence --show-hints examples/travel.en.txt
+```
+
+## Models and prompts
+
+- `--llm` takes `embedded:gemma-3-270m` (the default), `embedded:smollm2-135m`, a hub id (`meta-llama/Llama-2-7b-hf`), a
+  local folder, or a server: `openai:MODEL@http://localhost:8000/v1` (vLLM, llama.cpp, Ollama; extra `openai`).
+- `--adapter` takes the folder of a PEFT adapter, or `none`. By default it is the one that comes with rag_mt for this
+  model, retriever and direction, if there is one.
+- `--quantization 8bit` or `4bit` needs CUDA (extra `gpu`).
+- `--encoder` is told of in [retrievers](retrievers.md#an-encoder-of-your-own).
+
+The key in `OPENAI_API_KEY`, if it is set, is sent to the host that the address of a server names. `--llm-timeout` and
+`--llm-concurrency` are the seconds for an answer and the requests at once.
+
+`--wrapper` is the kind of prompt:
+
+- `alpaca` for base models that were tuned on it;
+- `few-shot`, with four example translations, for base models that were not tuned;
+- `chat` through the model's own template;
+- `compact`, `few-shot` without its examples, for small models that were tuned on it, as the embedded one is;
+- `auto` (the default): what the adapter was tuned on, if it says so; else `chat` for chat models, `alpaca` for other
+  models with an adapter, and for base models without one `few-shot` or, in languages without examples, `alpaca`.
+
+An answer that loops is taken back once, to the end of the loop's first round, and from there on says no run of five
+tokens again; what still goes wrong is named in a note.
 
 ## Interrupted work
 
