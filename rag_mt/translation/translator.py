@@ -141,9 +141,9 @@ class Translator:
         if folder and name is not None and not retriever_spec(name).needs_index:
             raise UserError(f"the retriever {name} searches no index, but {folder} is given: leave one of them out")
         manifest = read_manifest(folder) if folder else None
+        if encoder is not None and manifest is None and not retriever_spec(name or WITHOUT_INDEX).needs_index:
+            raise UserError(f"encoder {encoder} is given, but nothing that searches: name a retriever or an index")
         if name is None and manifest is None:
-            if encoder is not None:
-                raise UserError(f"encoder {encoder} is given, but nothing that searches: name a retriever or an index")
             log.info(
                 'translating without hints: retriever="ccpr" (--retriever ccpr) shows those of the sample index, and '
                 "index (--index DIR) those of your own text"
