@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
+import logging
 import os
 import re
 import runpy
@@ -47,7 +48,10 @@ SET_UP = re.compile(
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _MARKER = re.compile(r"<!-- (.+) -->$")
 _NEEDS_BASH = re.compile(r"^\s*(for|while|until|if|case|set)\b|\$\(|`|\$\{", re.MULTILINE)
-_BAR = re.compile(r"\d+%\||\[\d\d:\d\d<|sentences/s|it/s\]")
+_PROGRESS = re.compile(r"^[^|]*(\d+%\|.*?)?\[(\d+:)?\d\d:\d\d[<,][^\]]*\]|^loading models: .*")
+"""A progress bar, behind which the next output may stand in the same line where there is no terminal; what is said
+while models are loaded."""
+
 _CHANGING = re.compile(r"\b\d+(\.\d+)? (ms|s)\b|\b[0-9a-f]{16,}\b")
 """Times, and ids that are drawn."""
 
@@ -122,6 +126,8 @@ def _streams(stdin: bytes) -> Iterator[tuple[_Part, _Part, io.BytesIO]]:
     both = io.BytesIO()
     out, err = _Part(both), _Part(both)
     before = sys.stdin, sys.stdout, sys.stderr
+    logger = logging.getLogger("rag_mt")  # a command logs to the stderr of its time
+    logged = logger.handlers, logger.level
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
     sys.stdout = io.TextIOWrapper(out, encoding="utf-8", write_through=True)
     sys.stderr = io.TextIOWrapper(err, encoding="utf-8", write_through=True, errors="backslashreplace")
@@ -130,6 +136,8 @@ def _streams(stdin: bytes) -> Iterator[tuple[_Part, _Part, io.BytesIO]]:
         yield out, err, both
     finally:
         sys.stdin, sys.stdout, sys.stderr = before
+        logger.handlers = logged[0]
+        logger.setLevel(logged[1])
         for wrapper in wrappers:
             wrapper.flush()
             wrapper.detach()  # else the buffer would be closed with it
@@ -295,7 +303,7 @@ def likeness(shown: str, real: str) -> float:
 
 
 def _normal(text: str) -> list[str]:
-    """The lines without progress bars, times, ids and differences of spacing."""
-    printed = [line.rpartition("\r")[2] for line in text.split("\n") if not _BAR.search(line.rpartition("\r")[2])]
+    """The lines without progress, times, ids and differences of spacing."""
+    printed = [_PROGRESS.sub("", line.rpartition("\r")[2]) for line in text.split("\n")]
     printed = [" ".join(_CHANGING.sub("VARIES", line).split()) for line in printed]
     return [line for line in printed if line]

@@ -24,6 +24,7 @@ from finetune.training.trainer import CHECKPOINT
 from rag_mt.base.console import note
 from rag_mt.base.errors import UserError
 from rag_mt.models.adapters import WEIGHTS
+from rag_mt.models.loading import resolve_model
 
 
 def _check_place(output: Path) -> None:
@@ -44,6 +45,7 @@ def tune(options: argparse.Namespace, config: Config, command: str) -> None:
     output = Path(options.output or "")
     if options.output:
         _check_place(output)
+    resolve_model(config.model.llm)  # it is told at once where that cannot be had
     data = data_of(options.examples, options.dev, config.data, options.device)
     if not options.output:
         output = trial_folder(options, config, [str(example) for example in (*data.train, *data.dev)])

@@ -315,6 +315,12 @@ def test_long_examples_are_told(tmp_path, config, files, capsys):
     assert json.loads((tmp_path / "out" / "training.json").read_text())["examples_too_long"] == left_out
 
 
+def test_a_model_that_cannot_be_had_is_told_before_any_example_is_made(monkeypatch, capsys):
+    monkeypatch.setattr("finetune.lora.__main__.data_of", lambda *arguments: pytest.fail("examples were made"))
+    assert main(["--config", "lora-embedded", "--set", "model.llm=nobody/nothing", "--device", "cpu"]) == 2
+    assert "'nobody/nothing' is no folder here" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_without_examples_the_sample_corpus_is_tried(tmp_path, tiny_llm, capsys):
     """With the real retriever over the real sample index."""
