@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -18,8 +19,8 @@ def make_quick(file: Path) -> None:
     model = tokenizer["model"]
     if model["type"] == "BPE" and not model["continuing_subword_prefix"] and not model["end_of_word_suffix"]:
         merges = happening([(first, second) for first, second in model["merges"]], model["vocab"])
-        if not any(" " in token for pair in merges for token in pair):  # else a string would not say where to part it
-            model["merges"] = [" ".join(pair) for pair in merges]
+        blanks = any(" " in token for pair in merges for token in pair)  # a string would not say where to part it
+        model["merges"] = merges if blanks else [" ".join(pair) for pair in merges]
     file.write_text(json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
@@ -39,7 +40,7 @@ def _last_merge(token: str, ranks: Mapping[Pair, int]) -> Pair | None:
     """The merge that completes a token, if merging its characters gives it."""
     parts, pair = list(token), None
     while len(parts) > 1:
-        known = [(ranks[p], i) for i, p in enumerate(zip(parts, parts[1:], strict=False)) if p in ranks]
+        known = [(ranks[p], i) for i, p in enumerate(pairwise(parts)) if p in ranks]
         if not known:
             return None
         i = min(known)[1]
