@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PASSAGE_MODEL, DEFAULT_PHRASE_MODEL, DEFAULT_XPR_MODEL
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.types import Encoder, Hint, Retriever, Sentence, Unit
+from rag_mt.base.types import Encoder, Retriever, Sentence, Unit
 from retrievers.bm25 import Bm25Settings
 from retrievers.ccpr.confidence import Confidence, confidence_in
 from retrievers.ccpr.model import PhraseEncoder, is_phrase_model, open_phrase_encoder, phrase_model_folder
@@ -22,6 +22,7 @@ from retrievers.index.build import build_index
 from retrievers.index.manifest import CONFIDENCE, Manifest, read_manifest
 from retrievers.index.search import Index, open_index
 from retrievers.mdpr import is_passage_model, open_mdpr
+from retrievers.no_hints import NoHints
 from retrievers.passage import HybridSettings, PassageRetriever
 from retrievers.units.passages import PassageUnits
 from retrievers.units.unit import NgramUnits, SentenceUnits, UnitMaker
@@ -48,7 +49,7 @@ class RetrieverSpec:
 
 
 _SPECS = (
-    RetrieverSpec("none", "sentence"),
+    RetrieverSpec(NoHints.name, NoHints.unit),
     RetrieverSpec("sentence", "sentence", SentenceUnits),
     RetrieverSpec("phrases", "phrase", NgramUnits),
     RetrieverSpec("ccpr", "phrase", CcprUnits, DEFAULT_PHRASE_MODEL),
@@ -58,18 +59,6 @@ _SPECS = (
     RetrieverSpec("hybrid", "passage", PassageUnits, DEFAULT_PASSAGE_MODEL, HybridSettings),
 )
 RETRIEVERS = {spec.name: spec for spec in _SPECS}
-
-
-class NoHints:
-    """The retriever `none`: translation without hints."""
-
-    name = "none"
-    unit: Unit = "sentence"
-    settings: Mapping[str, Any] = {}
-
-    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
-        """An empty tuple per sentence."""
-        return [() for _ in sentences]
 
 
 def retriever_spec(name: str) -> RetrieverSpec:

@@ -77,7 +77,7 @@ def _scores_and_gains(runs: Runs, system: str) -> tuple[Rows, Rows, str]:
 
 def _kind(run: ReportRun) -> str:
     retriever = run.facts["settings"]["retriever"]
-    return {"ccpr": "confidence", "bm25": "BM25 score"}.get(retriever, "cosine")
+    return {"ccpr": "confidence", "bm25": "BM25 score", "hybrid": "hybrid score"}.get(retriever, "cosine")
 
 
 def draw(numbers: Mapping[str, Any]) -> str:

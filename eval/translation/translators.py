@@ -121,13 +121,14 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         translator.more_settings |= settings | {"oracle": [aligned, own.oracle_words]}
         return translator
     retriever = "none" if own.hints == "none" else own.retriever
+    searches = retriever != "none"
     translator = Translator(
         part.source,
         part.target,
         retriever=retriever,
         llm=llm,
-        index=(own.index or None) if retriever != "none" else None,
-        encoder=own.encoder or None,
+        index=(own.index or None) if searches else None,
+        encoder=(own.encoder or None) if searches else None,
         wrapper=own.wrapper,
         device=own.device,
         dtype=own.dtype,

@@ -6,9 +6,9 @@
      1 ██████▋   0.83 confidence  die neue Brücke → the new bridge  ✓ taken up
                  ... was waiting for [the new bridge] over ...  news.txt:12
 
-The bar of a confidence or a cosine is full at 1, that of a BM25 score at the highest one of the sentence. Columns are
-counted as a terminal counts them: wide characters take two, combining marks none. No line is wider than asked for. In a
-sentence with right-to-left letters, which terminals reorder, phrases stand in numbered brackets and not above lines.
+The bar of a BM25 score is full at the highest one of the sentence, all others at 1. Columns are counted as a terminal
+counts them: wide characters take two, combining marks none. No line is wider than asked for. In a sentence with
+right-to-left letters, which terminals reorder, phrases stand in numbered brackets and not above lines.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def score_kind(retriever: Retriever) -> str:
     """What the scores of a retriever's hits are."""
     if "confidence" in retriever.settings:
         return "confidence"
-    return "BM25" if retriever.name == "bm25" else "cosine"
+    return {"bm25": "BM25", "hybrid": "hybrid"}.get(retriever.name, "cosine")
 
 
 def picture(translation: Translation, kind: str, style: Style) -> str:

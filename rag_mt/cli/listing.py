@@ -51,8 +51,8 @@ def models() -> list[Row]:
         rows.append({"name": PREFIX + name, "purpose": spec.purpose, "licence": spec.licence, **state})
     for name, model in weights.shipped_models().items():
         folder = weights.FOLDER / name
-        state = {"installed": folder.is_dir(), "unpacked": None, "bytes": bytes_below(folder)}
-        rows.append({"name": name, "purpose": model.job, "licence": model.licence, **state})
+        row: Row = {"name": name, "purpose": model.job, "licence": model.licence}
+        rows.append({**row, "installed": folder.is_dir(), "unpacked": None, "bytes": bytes_below(folder)})
     return rows
 
 

@@ -199,8 +199,8 @@ class Index:
             cut_off = calibrate_for(self.folder, self.opened_encoder(), list(texts), code, drop)
         elif self.least_confidence is None:
             raise UserError(
-                f"{self.encoder} has no confidence model: give development text instead of a confidence, or an index "
-                "of ccpr"
+                f"the {self.retriever} index {self.folder} has no confidence model: give development text instead of a "
+                "confidence, or an index of ccpr"
             )
         else:
             assert confidence is not None

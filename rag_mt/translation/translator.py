@@ -6,7 +6,7 @@ import logging
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from prompts.answers import read_answer
 from prompts.builder import PromptBuilder, resolved_wrapper
@@ -32,11 +32,12 @@ from rag_mt.models.offline.embedded import PREFIX
 from rag_mt.models.weights import FOLDER, tell_if_left_out
 from rag_mt.text.answers import placeholder_notes, takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
-from rag_mt.translation.index import Index
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
-from retrievers.calibration import default_index
-from retrievers.index.manifest import read_manifest
-from retrievers.registry import RETRIEVERS, EncoderOpener, encoder_for, open_retriever, retriever_spec
+from retrievers.no_hints import NoHints
+
+if TYPE_CHECKING:  # what searches is imported when something is searched
+    from rag_mt.translation.index import Index
+    from retrievers.registry import EncoderOpener
 
 log = logging.getLogger("rag_mt")
 
@@ -79,7 +80,7 @@ class Translator:
         llm_timeout: float = LLM_TIMEOUT,
         llm_concurrency: int = LLM_CONCURRENCY,
         show: bool = False,
-        encoders: EncoderOpener = encoder_for,
+        encoders: EncoderOpener | None = None,
     ) -> None:
         """`source` and `target` are codes (`de`) or English names (`German`). Models are hub ids, local folders or
         `embedded:NAME`, encoders also names of what comes with rag_mt.
@@ -94,7 +95,7 @@ class Translator:
         OPENAI_API_KEY is sent to that host). `adapter` is a folder, None, or `auto` for the ones that come with rag_mt,
         if any (see `chosen_adapters`). `wrapper` is the prompt family, `device` and `dtype` say where and in what
         encoder and language model compute, `max_new_tokens` is the length of the longest answer. `encoders` opens
-        encoders, so that several translators can share one.
+        encoders instead of `encoder_for`, so that several translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
         """
@@ -134,29 +135,34 @@ class Translator:
         device: str,
         dtype: str,
         show: bool,
-        encoders: EncoderOpener,
+        encoders: EncoderOpener | None,
     ) -> Retriever:
         """The retriever of that name, or that of the index, over the index or the sample index."""
+        if not index and name in (None, WITHOUT_INDEX):
+            if encoder is not None:
+                raise UserError(f"encoder {encoder} is given, but nothing that searches: name a retriever or an index")
+            if name is None:
+                log.info(
+                    'translating without hints: retriever="ccpr" (--retriever ccpr) shows those of the sample index, '
+                    "and index (--index DIR) those of your own text"
+                )
+            return NoHints()
+        from rag_mt.translation.index import Index
+        from retrievers.calibration import default_index
+        from retrievers.index.manifest import read_manifest
+        from retrievers.registry import encoder_for, open_retriever, retriever_spec
+
         folder = None if not index else index.folder if isinstance(index, Index) else Path(index)
         if folder and name is not None and not retriever_spec(name).needs_index:
             raise UserError(f"the retriever {name} searches no index, but {folder} is given: leave one of them out")
         manifest = read_manifest(folder) if folder else None
-        if name is None and manifest is None:
-            if encoder is not None:
-                raise UserError(f"encoder {encoder} is given, but nothing that searches: name a retriever or an index")
-            log.info(
-                'translating without hints: retriever="ccpr" (--retriever ccpr) shows those of the sample index, and '
-                "index (--index DIR) those of your own text"
-            )
         if isinstance(index, Index) and name in (None, index.retriever) and encoder in (None, index.encoder):
             return index.open_retriever(self.source, self.target)
         if manifest and name in (None, manifest.retriever):
-            encoder = encoder or manifest.encoder
-        name = name or (manifest.retriever if manifest else WITHOUT_INDEX)
-        opened = None
-        if retriever_spec(name).needs_index:
-            opened = encoders(name, encoder, device, dtype)
-            folder = folder or default_index(name, self.target, opened, show=show)
+            name, encoder = manifest.retriever, encoder or manifest.encoder
+        assert name is not None  # without an index there is a name
+        opened = (encoders or encoder_for)(name, encoder, device, dtype)
+        folder = folder or default_index(name, self.target, opened, show=show)
         return open_retriever(
             name, folder, opened, source_language=self.source, target_language=self.target, manifest=manifest
         )
@@ -273,11 +279,13 @@ class Translator:
 
 def method_of(retriever: str | Retriever) -> str:
     """The kind of adapter for a retriever's prompts: `plain`, `phrase` or `sentence` (which passages use too)."""
-    name = retriever if isinstance(retriever, str) else retriever.name
-    unit = retriever_spec(retriever).unit if isinstance(retriever, str) else retriever.unit
-    if name in RETRIEVERS and not RETRIEVERS[name].needs_index:
+    if WITHOUT_INDEX in (retriever, getattr(retriever, "name", None)):
         return PLAIN
-    return "phrase" if unit == "phrase" else "sentence"
+    if isinstance(retriever, str):
+        from retrievers.registry import retriever_spec
+
+        return "phrase" if retriever_spec(retriever).unit == "phrase" else "sentence"
+    return "phrase" if retriever.unit == "phrase" else "sentence"
 
 
 class Adapters(NamedTuple):

@@ -16,7 +16,7 @@ from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm
 from rag_mt.translation.tasks import SentenceTask, prepare
 from rag_mt.translation.translator import Translator
-from retrievers.registry import NoHints
+from retrievers.no_hints import NoHints
 
 
 class Given:

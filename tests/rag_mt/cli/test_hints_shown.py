@@ -95,9 +95,9 @@ def test_a_passage_is_shown_by_its_window_and_its_origin() -> None:
 
 
 def test_scores_are_named_for_what_they_are() -> None:
-    kinds = [("ccpr", {"confidence": "1"}), ("bm25", {}), ("sentence", {})]
+    kinds = [("ccpr", {"confidence": "1"}), ("bm25", {}), ("sentence", {}), ("hybrid", {"alpha": 0.5})]
     retrievers = [SimpleNamespace(name=name, settings=settings) for name, settings in kinds]
-    assert [score_kind(retriever) for retriever in retrievers] == ["confidence", "BM25", "cosine"]  # type: ignore[arg-type]
+    assert [score_kind(r) for r in retrievers] == ["confidence", "BM25", "cosine", "hybrid"]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("encoding", "ascii_only"), [("utf-8", False), ("ascii", True), ("latin-1", True)])

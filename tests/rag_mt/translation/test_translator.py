@@ -131,8 +131,9 @@ def test_without_index_and_retriever_there_are_no_hints_and_the_log_says_so(capl
 
 
 def test_what_would_not_be_used_is_refused() -> None:
-    with pytest.raises(UserError, match="encoder e5 is given, but nothing that searches"):
-        Translator("de", encoder="e5", llm=RuleLLM())
+    for retriever in (None, "none"):
+        with pytest.raises(UserError, match="encoder e5 is given, but nothing that searches"):
+            Translator("de", encoder="e5", retriever=retriever, llm=RuleLLM())
     with pytest.raises(UserError, match="is open already"):
         Translator("de", index="/nowhere", retriever=RuleRetriever(), llm=RuleLLM())
 

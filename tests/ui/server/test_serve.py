@@ -45,7 +45,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subp
 
 def test_real_models(server: tuple[str, subprocess.Popen[str]]) -> None:
     url, _ = server
-    body = {"q": "Guten Morgen. Wo ist der Bahnhof?", "source": "auto", "target": "en", "hints": True}
+    text = "Wo ist der Bahnhof? Der Stadtrat hat den Bau einer neuen Brücke beschlossen."
+    body = {"q": text, "source": "auto", "target": "en", "hints": True}
     for _ in range(100):  # it listens before it accepts
         try:
             answer = httpx.post(f"{url}/translate", json=body, timeout=300).json()
@@ -54,7 +55,8 @@ def test_real_models(server: tuple[str, subprocess.Popen[str]]) -> None:
             time.sleep(0.1)
     assert "station" in answer["translatedText"].casefold()
     assert answer["detectedLanguage"]["language"] == "de"
-    assert httpx.get(f"{url}/health").json()["translators"] == {"de-en none": "ready"}
+    assert httpx.get(f"{url}/health").json()["translators"] == {"de-en ccpr": "ready"}
+    assert answer["hints"], "who asks for hints gets those of the sample index"
 
 
 def tells_error(answers: str) -> bool:
