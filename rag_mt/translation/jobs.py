@@ -12,7 +12,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from rag_mt.base.types import Returning, Sentence, Span, TranslatedText, Translation
 from rag_mt.formats.format import Segment
@@ -20,7 +20,9 @@ from rag_mt.formats.opening import BOM
 from rag_mt.text.splitting import rejoin, split
 from rag_mt.translation.journal import Journal
 from rag_mt.translation.tasks import SentenceTask, translate_all
-from rag_mt.translation.translator import Translator
+
+if TYPE_CHECKING:  # files are read before what loads models is imported
+    from rag_mt.translation.translator import Translator
 
 
 @dataclass(frozen=True, slots=True)

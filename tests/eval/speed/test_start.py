@@ -27,7 +27,12 @@ def test_medians_without_the_first_round(
 ) -> None:
     taken = iter([100.0] * 5 + [2.0, 0.5, 0.5, 4.0, 6.0] + [4.0, 0.5, 0.5, 6.0, 9.0])
     asked: list[list[str]] = []
-    monkeypatch.setattr(start, "cpu_seconds", lambda program: (asked.append(list(program)), next(taken))[1])
+
+    def seconds(program: list[str]) -> float:
+        asked.append(program)
+        return next(taken)
+
+    monkeypatch.setattr(start, "cpu_seconds", seconds)
     assert start.main(["--rounds", "2", "--output", str(tmp_path / "seconds.json")]) == 0
     written = read_json(tmp_path / "seconds.json")
     assert written["median"]["one sentence, none"] == 5 and written["median"][written["baseline"]] == 3
