@@ -223,12 +223,12 @@ def _alpha(system: System, codes: Sequence[str]) -> str:
 
 def _command(options: argparse.Namespace) -> str:
     """The command that made a report, with folders by their last name only: a report says nothing about a machine."""
-    parts = [f"--suite {options.suite}"]
+    parts = []  # of the quick form none
     if options.passages:
         parts = [f"--{name} {Path(getattr(options, name)).name}" for name in ("passages", "queries", "qrels")]
         parts.append(f"--lang {options.lang}")
     elif options.data:
-        parts.append(f"--data DATA --part {options.part} --distractors {options.distractors}")
+        parts.append(f"--suite {options.suite} --data DATA --part {options.part} --distractors {options.distractors}")
     for name in ("model", "against", "run"):
         for pair in getattr(options, name) or []:
             label, sign, folders = pair.partition("=")

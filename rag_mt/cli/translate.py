@@ -201,7 +201,7 @@ def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:
         share = 100 * counts.with_hints / counts.sentences
         note(
             f"hints: {counts.with_hints} of {counts.sentences} sentences ({share:.1f} %) were shown at least one; "
-            f"{counts.hints} hints in all, {counts.used} of them taken up word for word"
+            f"hints in all: {counts.hints}, taken up word for word: {counts.used}"
         )
     if skips.counts:
         note(f"{skips.summary()} (passed through as they are)")

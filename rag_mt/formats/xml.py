@@ -134,7 +134,13 @@ def _serialised(element: Any) -> str:
 
 def shell(element: Any) -> Any:
     """The element with its attributes and without content."""
-    return etree.Element(element.tag, element.attrib, nsmap=element.nsmap)
+    try:
+        return etree.Element(element.tag, element.attrib, nsmap=element.nsmap)
+    except ValueError:  # attributes of broken HTML may have names that XML does not allow, `<p` for instance
+        copy = deepcopy(element)
+        del copy[:]
+        copy.text = copy.tail = None
+        return copy
 
 
 def legal(text: str) -> str:

@@ -33,6 +33,8 @@ PIECES = st.lists(
         ('<p translate="no">So</p><p class="a notranslate">So</p>', [], None),
         ("<script>var a = 'wort';</script>da", ["da"], "<script>var a = 'wort';</script>DA"),
         ('Ein <img src="x"> Bild', ["Ein  Bild"], None),
+        ("<b<p>wort</b>", ["wort"], None),  # a name of an attribute that XML has not
+        ("<b <p>wort</b> da", ["wort da"], None),
         (
             "<!DOCTYPE html>\n<html><head><title>Titel</title></head><body><h1>Kopf</h1></body></html>",
             ["Titel", "Kopf"],
