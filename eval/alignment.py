@@ -4,12 +4,12 @@
 
 Prints precision, recall, F1 and AER of both aligners with every symmetrisation, and of what both agree on, on the
 development sentences of XL-WA (Martelli et al. 2023); `--gold` takes the test sets in their place (XL-WA, WPT 2003
-Romanian-English, English-French), for a report and for no choice. eflomal learns from the training file of the
+Romanian-English, English-French), for reports only, never for choices. eflomal learns from the training file of the
 language along with the sentences; for French there is none, and it sees these alone.
 
-Words are ours: punctuation is none, and gold links of punctuation are left out (how many is printed), which makes the
-scores other than published ones. Phrase pairs are the consistent spans of up to 6 words of the links and of the gold
-links, compared as equal spans.
+Words are split as everywhere in rag_mt: punctuation is no word, and gold links of punctuation are left out (how many is
+printed), so that the scores cannot be compared with published ones. Phrase pairs are the consistent spans of up to 6
+words of the links and of the gold links, compared as equal spans.
 """
 
 from __future__ import annotations

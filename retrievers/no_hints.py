@@ -1,4 +1,4 @@
-"""Translation without hints, which needs nothing of what searches."""
+"""Translation without hints: loads nothing that searching needs."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def score(options: argparse.Namespace) -> int:
     if output.is_dir():
         raise UserError(f"--output {output} is a folder: name a file for the scores, such as {output / 'comet.json'}")
     triples = triples_of(folder)
-    comet_python()  # a missing environment is told of before anything is scored
+    comet_python()  # a missing environment is reported before anything is scored
     facts, known = _earlier(output, _model(options.model)[0])
     reused = sum(t in known for t in triples)
     block = _missing(triples, known) or triples[:1]  # at least one: it tells whether the weights are the same

@@ -1,4 +1,4 @@
-"""What hints are worth by how near they are: the gain over translation without hints by the score of the best hit."""
+"""What hints are worth by the score of the best one: the gain over translation without hints."""
 
 from __future__ import annotations
 

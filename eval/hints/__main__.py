@@ -13,8 +13,8 @@ A hint is right if its content words have the same lemmas as the reference's wor
 eflomal, `XX-en.dev.jsonl`), strict if it is that very surface, partly right if at least half of its content lemmas are
 among theirs. Other wordings count as wrong, so that precision is understated.
 
---segmentation ngrams asks for all spans of up to four words instead of the segmentation's phrases; their confidence is
-fitted on half A in the same run.
+With --segmentation ngrams all spans of up to four words are asked for instead of the segmentation's phrases; their
+confidence is fitted on half A in the same run.
 """
 
 from __future__ import annotations

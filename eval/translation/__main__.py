@@ -76,7 +76,7 @@ def evaluate(options: argparse.Namespace) -> int:
     metrics_for = partial(open_metrics, options.metrics.split(","), bertscore=bertscore, comet=options.comet)
     if not options.score_only:
         check_at(systems, directions)
-        for target in sorted({target for _, target in directions}):  # what cannot be scored is told before the hours
+        for target in sorted({target for _, target in directions}):  # what cannot be scored is refused before the hours
             metrics_for(target)
     limit = options.limit or (QUICK_LIMIT if suite.quick else None)
     folder = options.output or Path(f"runs/{Path(suite.name).stem}-{limit or 'all'}")

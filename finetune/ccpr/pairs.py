@@ -7,7 +7,7 @@ The training data of CCPR (section 4.3) from word-aligned sentence pairs:
 reads `DIR/train/de-en.tsv[.xz]` (English, German and, if there, domain) and writes `PAIRS/de-en/`: `pairs-00000.arrow`
 and so on with the columns line, domain, source (German), target (English) and spans (flattened rows of start and end
 of the source phrase, start and end of the target phrase, in characters), `frequent.json` and `manifest.json`. Where
-there is a `DIR/dev/de-en.tsv`, its sentences are aligned along and their links written to `PAIRS/de-en.dev.jsonl`.
+there is a `DIR/dev/de-en.tsv`, its sentences are aligned too and their links written to `PAIRS/de-en.dev.jsonl`.
 A run that was interrupted goes on when it is started again.
 """
 

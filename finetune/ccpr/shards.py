@@ -1,4 +1,5 @@
-"""Shards of phrase pairs, written by processes that import no more than this: loading torch would take each seconds."""
+"""Shards of phrase pairs, written by processes that import no more than this: loading torch would cost each one
+seconds."""
 
 from __future__ import annotations
 

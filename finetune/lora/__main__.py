@@ -45,7 +45,7 @@ def tune(options: argparse.Namespace, config: Config, command: str) -> None:
     output = Path(options.output or "")
     if options.output:
         _check_place(output)
-    resolve_model(config.model.llm)  # it is told at once where that cannot be had
+    resolve_model(config.model.llm)  # a model that cannot be had is reported at once
     data = data_of(options.examples, options.dev, config.data, options.device)
     if not options.output:
         output = trial_folder(options, config, [str(example) for example in (*data.train, *data.dev)])

@@ -6,12 +6,12 @@ PREPARED then holds `relevance/NAME.jsonl` (questions, their passages and hard n
 sentences), `texts/LL.txt` (sentences of a language without translation), `dev/LL.jsonl` with `dev/LL.passages.jsonl`
 (questions and passages for the scores during training) and `manifest.json` (settings and counts).
 
-By default relevance data is the English training part of XQuAD (`DIR/retrieval/xquad.en.json`, and the same of the
-other languages). Published sets are read with `--relevance NAME=FORMAT:PATH` in their own formats, such as
-`nq=dpr:biencoder-nq-train.json.gz`, `msmarco=trec:FOLDER` or `mrtydi=jsonl:train.jsonl.gz`, development data likewise
-with `--dev LL=FORMAT:PATH`; where a set has no hard negatives they are BM25's best wrong passages. Sentences of
-development and test sets are left out of all training text, and those of `--exclude`, such as sets that `python -m
-eval.bitext` made of the same data.
+By default relevance data is the English training part of XQuAD (`DIR/retrieval/xquad.en.json`), and development data
+its development part in all languages (`xquad.XX.json`). Published sets are read with `--relevance NAME=FORMAT:PATH` in
+their own formats, such as `nq=dpr:biencoder-nq-train.json.gz`, `msmarco=trec:FOLDER` or `mrtydi=jsonl:train.jsonl.gz`,
+development data likewise with `--dev LL=FORMAT:PATH`; where a set has no hard negatives they are BM25's best wrong
+passages. Sentences of development and test sets are left out of all training text, and those of `--exclude`, such as
+sets that `python -m eval.bitext` made of the same data.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def work(options: argparse.Namespace) -> int:
         raise UserError(f"--seeds {options.seeds!r} is no list of whole numbers: expected such as 1,2,3")
     plan = read_plan(config_file(options.plan), runs, groups, [int(seed) for seed in seeds])
     for item in plan:
-        item.settings()  # a mistake in the last run is told before the first
+        item.settings()  # a mistake in the last run is reported before the first
     if options.list:
         for item in plan:
             state = "finished" if finished(item, prepared, runs) is not None else "to be made"

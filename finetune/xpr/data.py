@@ -4,8 +4,8 @@
 
 reads the lexicons `DIR/lexicon/NAME.xx-en.tsv[.xz]` (English, then the other language) and takes example sentences from
 both sides of `DIR/train/xx-en.tsv[.xz]` as monolingual text (English from all pairs): the examples of the two phrases
-of a pair are never each other's translations. Sentences of DIR/dev, DIR/test and DIR/align are left out. Of one's
-own files, which should not be translations of each other:
+of a pair are never each other's translations. Sentences of DIR/dev, DIR/test and DIR/align are left out. From
+your own files, which should not be translations of each other:
 
     python -m finetune.xpr.data --pairs xx-en --lexicon FILE --text xx=FILE --text en=FILE --output PHRASES
 

@@ -7,7 +7,7 @@ DEFAULT_XPR_MODEL = "xpr-e5-small"
 DEFAULT_RETRIEVER = "ccpr"
 """What an index is built for, and what finds hints in the sample index where hints are asked for."""
 WITHOUT_INDEX = "none"
-"""The retriever of who names neither an index nor a retriever: a small language model translates no better with hints
+"""The retriever where neither an index nor a retriever is named: a small language model translates no better with hints
 from the few sentences of the sample corpus."""
 DEFAULT_ADAPTER = "auto"
 """The one that comes with rag_mt for the language model, retriever and direction, if any."""

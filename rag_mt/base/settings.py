@@ -61,7 +61,7 @@ def shipped_configs() -> list[str]:
 
 def config_file(name: str) -> Path:
     """The file of the settings `name`: a bare name is one of `shipped_configs`, all else a path. Raises UserError for a
-    bare name that does not ship; whether a path is there is told when it is read."""
+    bare name that does not ship; a path that is not there is reported when it is read."""
     if Path(name).name != name or Path(name).suffix == ".toml":
         return Path(name).expanduser()
     if name not in shipped_configs():

@@ -1,4 +1,4 @@
-"""What the program keeps to save time, and how to be rid of it: `rag-mt cache list|clear`."""
+"""What the program keeps to save time, and how to remove it: `rag-mt cache list|clear`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import cache_dir, locked, release
 from rag_mt.cli.tables import Row, bytes_below, show, size
 
-DESCRIPTION = """Show or clear the cache: what the program keeps so as not to make it anew.
+DESCRIPTION = """Show or clear the cache: what the program keeps to save time.
 
 It is one folder: RAG_MT_CACHE if that is set, else the user's cache folder of this system. Everything in it is made
 again when it is needed, with one exception: what users of the server have uploaded. To uninstall rag_mt, clear it with
@@ -107,7 +107,7 @@ def _remove(path: Path, kind: Kind) -> str:
     """Remove a file or folder; what keeps it from being removed, or an empty text."""
     locks = []
     try:
-        # Sample indexes are made in the second; a server holds a lock beside what its users have.
+        # Sample indexes are made under the second name; a server holds a lock beside what its users have.
         own = [path.with_name(f".{name}.lock") for name in (path.name, f"{path.name}.unfinished")]
         for place in path.parent.glob(".*.lock") if kind.kept else own:
             if place.exists():

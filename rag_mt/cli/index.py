@@ -26,18 +26,18 @@ SEARCH = (
     "the file and line that it comes from, with tabs between them.",
     ('--index my-index --src de "Der Stadtrat hat eine neue Brücke beschlossen."',),
 )
-"""What the verb says of itself, and calls of it."""
+"""The description of the verb, and examples of it."""
 BUILD = """Make an index of text in the target language, from files, folders of files and data sets of the hub.
 
 The text is split into sentences, and what the retriever searches is encoded and stored in the folder. An interrupted
 build goes on with the same command."""
 BUILD_EXAMPLES = ("my-index letters/ --lang en", "my-index glossary.tsv --lang de --column German --retriever sentence")
-INFO = "Tell what an index holds: language, retriever, encoder, numbers of sentences and vectors, and cut-offs."
+INFO = "Show what an index holds: language, retriever, encoder, numbers of sentences and vectors, and cut-offs."
 VERIFY = "Compare every byte of an index with the checksums of its manifest."
-CALIBRATE = """Store below which score hints for a source language are not shown.
+CALIBRATE = """Store the score below which hints for a source language are not shown.
 
-It is chosen on development text of that language, which need not be translated: so that a share of the best hits of its
-sentences is dropped (--drop). An index of ccpr has no need of it, because its model says how sure it is; --confidence
+It is chosen on development text of that language, which needs no translation: so that a share of the best hits of its
+sentences is dropped (--drop). An index of ccpr needs no such text, because its model says how sure it is; --confidence
 sets how sure it must be."""
 CALIBRATE_EXAMPLES = ("my-index dev.de.txt --src de --drop 0.25", "my-index --src de --confidence 0.5")
 

@@ -31,8 +31,8 @@ RETRIEVERS = (
     ("phrases", "spans of up to four words, by an encoder without training", DEFAULT_ENCODER),
     ("ccpr", "phrases in their context (CCPR), by a trained model that knows how sure it is", DEFAULT_PHRASE_MODEL),
     ("xpr", "phrases by example sentences (XPR)", DEFAULT_XPR_MODEL),
-    ("passage", "passages that tell of the same (mDPR)", DEFAULT_PASSAGE_MODEL),
-    ("bm25", "passages with the same words, for text in the same language", ""),
+    ("passage", "passages about the same things (mDPR)", DEFAULT_PASSAGE_MODEL),
+    ("bm25", "passages that share names, numbers and loan words, without a model", ""),
     ("hybrid", "passages by mDPR and BM25 together", DEFAULT_PASSAGE_MODEL),
 )
 """Name, what is found, and the model that finds it: `retrievers.registry` in words, without loading it."""

@@ -24,7 +24,7 @@ OVERVIEW = f"""rag-mt: {DESCRIPTION[0].lower()}{DESCRIPTION[1:]}
   rag-mt examples                              write texts and data to try all commands with
   rag-mt demo                                  translate in a browser
 
-`rag-mt --help` names all commands, `rag-mt COMMAND --help` tells of one.
+`rag-mt --help` names all commands, `rag-mt COMMAND --help` explains one.
 """
 
 

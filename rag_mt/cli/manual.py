@@ -24,9 +24,9 @@ INTRODUCTION = """\
 
 <!-- Written by `python -m rag_mt.cli.manual > docs/cli.md`; a test compares. -->
 
-`rag-mt COMMAND` and `python -m rag_mt COMMAND` are the same; every command tells of itself with `--help`, which is what
-stands [below](#rag-mt). `rag-mt train NAME` is `python -m finetune.NAME`, and `rag-mt eval NAME` is
-`python -m eval.NAME`: scripts of older days go on to work, and so does `python -m rag_mt.translate --src de FILE`.
+`rag-mt COMMAND` and `python -m rag_mt COMMAND` are the same. Every command explains itself with `--help`; these texts
+stand [below](#rag-mt). `rag-mt train NAME` is `python -m finetune.NAME`, and `rag-mt eval NAME` is
+`python -m eval.NAME`; both forms work, and so does `python -m rag_mt.translate --src de FILE`.
 
 <!-- run -->
 ```bash
@@ -38,11 +38,11 @@ rag-mt cache list
 ## What can be translated
 
 `rag-mt translate` takes text, files or standard input. An argument that names a file is a file; one that looks like a
-path (one word with a folder, or with a known suffix such as `.txt`) must be one; all else is text, and each argument
-gives its own line of output, or as many lines as it has. Text and files are not mixed in one command.
+path (one word with a folder, or with a known suffix such as `.txt`) must name one; everything else is text, and each
+argument gives as many lines of output as it has lines. Text and files are not mixed in one command.
 
 The translation goes to standard output or to `-o FILE`; hints, notes and the progress bar go to standard error.
-Without `--index`, `--retriever` and `--show-hints` it is made without hints, which a note says; `--show-hints` alone
+Without `--index`, `--retriever` and `--show-hints` it is made without hints, and a note says so; `--show-hints` alone
 looks into the sample index with `ccpr`.
 
 | format | what is translated | what is written |
@@ -54,9 +54,9 @@ looks into the sample index with `ccpr`.
 | PO | messages with an empty `msgstr` | `msgstr`, flagged `fuzzy` for review |
 | XLIFF 1.2, 2.x | units without a target | `target`, in a state that asks for review |
 
-A hint in JSONL has its phrase, context, score, file, line, and whether it was taken up. In a TSV file without
-`--column` it is the column whose header is the code or the name of the source language; where there is none the first
-column is translated, and a note names it. Other structured files (HTML, Markdown, YAML, `.properties`, `strings.xml`,
+A hint in JSONL has its phrase, context, score, file, line, and whether it was taken up. Of a TSV file without
+`--column` the column is translated whose header is the code or the name of the source language; where there is none it
+is the first one, and a note names it. Other structured files (HTML, Markdown, YAML, `.properties`, `strings.xml`,
 CSV, ...) are refused: a translation line by line would damage them.
 
 A file that cannot be read does not stop the others: it is left out, and named. Lines that cannot be read (bad encoding,
@@ -81,7 +81,7 @@ rag-mt translate --src en --tgt fi --retriever sentence --show-hints examples/tr
 - `--adapter` takes the folder of a PEFT adapter, or `none`. By default it is the one that comes with rag_mt for this
   model, retriever and direction, if there is one.
 - `--quantization 8bit` or `4bit` needs CUDA (extra `gpu`).
-- `--encoder` is told of in [retrievers](retrievers.md#an-encoder-of-your-own).
+- `--encoder` is explained in [retrievers](retrievers.md#an-encoder-of-your-own).
 
 The key in `OPENAI_API_KEY`, if it is set, is sent to the host that the address of a server names. `--llm-timeout` and
 `--llm-concurrency` are the seconds for an answer and the requests at once.
@@ -95,8 +95,8 @@ The key in `OPENAI_API_KEY`, if it is set, is sent to the host that the address 
 - `auto` (the default): what the adapter was tuned on, if it says so; else `chat` for chat models, `alpaca` for other
   models with an adapter, and for base models without one `few-shot` or, in languages without examples, `alpaca`.
 
-An answer that loops is taken back once, to the end of the loop's first round, and from there on says no run of five
-tokens again; what still goes wrong is named in a note.
+An answer that loops is taken back once, to the end of the loop's first round, and from there on repeats no run of five
+tokens; what still goes wrong is named in a note.
 
 ## Interrupted work
 
@@ -120,7 +120,8 @@ What takes long to make is kept: embedded models as they come out of their packa
 checksums of large files. `rag-mt cache list` says where, how much and what; the environment variable `RAG_MT_CACHE`
 names another folder. `rag-mt cache clear` removes all that can be made again, `rag-mt cache clear models` only the
 models (as after a message about a damaged one), and `rag-mt cache clear server` what users of the server uploaded,
-which nothing else removes. To uninstall, clear both and then `pip uninstall rag_mt`.
+which stays otherwise. To uninstall, run `rag-mt cache clear`, `rag-mt cache clear server` and then
+`pip uninstall rag_mt rag_mt_gemma`.
 """
 
 

@@ -46,15 +46,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     threshold = "least score of a pair (default: what was tuned for the encoder, else 1.04); 0 keeps all"
     add("--threshold", type=number, metavar="X", help=threshold)
     add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help="encoder of both sides")
-    neighbours = "neighbours in the score (default: as the threshold was tuned)"
+    neighbours = "neighbours that enter a score (default: as the threshold was tuned)"
     add("--neighbours", type=positive, metavar="K", help=neighbours)
     strategy = "pairs that one side proposes (forward: A), both (intersection) or either, best first (default: max)"
     add("--strategy", choices=STRATEGIES, default="max", help=strategy)
-    add("--check-language", action="store_true", help="drop lines of which more words are known in the other language")
+    add("--check-language", action="store_true", help="drop lines with more words of the other language than their own")
     add("--no-split", action="store_true", help="every line or cell is one sentence already")
     add("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff")
     add("--column", default="", help="column of A, a TSV (number from 1, or name), or field of a JSONL")
-    add("--second-column", default="", metavar="COLUMN", help="the same of B")
+    add("--second-column", default="", metavar="COLUMN", help="column or field of B, likewise")
     add("--work", metavar="DIR", help="keep the vectors here for another run (default: beside FILE, until it is done)")
     add("--restart", action="store_true", help="forget what an interrupted run had finished")
     add("--quiet", action="store_true", help="no progress bar")

@@ -34,9 +34,9 @@ from rag_mt.formats.format import Format, Side
 
 DESCRIPTION = """Translate text, files or standard input.
 
-What names a file that is there is a file, and so is what looks like a path (one word with a folder or with a known
-suffix such as .txt). All else is text, one line of output for each argument. Hints are not asked of the language
-model but found in an index of text in the target language (`rag-mt index build`).
+An argument that names an existing file is a file, and so is one that looks like a path (one word with a folder or with
+a known suffix such as .txt). Everything else is text, one line of output for each argument. Hints do not come from the
+language model: they are found in an index of text in the target language (`rag-mt index build`).
 
 An interrupted job with -o goes on with the same command."""
 EXAMPLES = (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """All options of the command; the default models are named where they are loaded."""
     add = parser.add_argument
-    input_help = "text to translate, or files of it; - and nothing at all are standard input"
+    input_help = "text or files to translate; - or nothing at all is standard input"
     add("inputs", nargs="*", metavar="TEXT_OR_FILE", help=input_help)
     add("--src", required=True, metavar="LANG", help="language of the input: a code such as de, or an English name")
     add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")

@@ -31,9 +31,8 @@ class Index:
         for hint in index.search("Der Stadtrat tagt am Montag.", source="de"):
             print(hint.phrase, hint.hit.score, hint.hit.sentence.source)
 
-    `skips` counts what was left out of the text when the index was built by this object. The encoder is loaded at the
-    first search, and once: a `Translator` that is given the index uses the same. Searching and translating may happen
-    in several threads.
+    `skips` counts what was left out of the text when the index was built by this object. The encoder is loaded once, at
+    the first search: a `Translator` that is given the index uses the same. Several threads may search the index.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Index:
         Raises UserError for what cannot be read, found or written, and where nothing could be indexed.
         """
         folder, code, skips = Path(folder), language_of(language).code, Skips()
-        terms_for(retriever, **terms)  # a wrong one is told before an encoder is loaded
+        terms_for(retriever, **terms)  # a wrong one is refused before an encoder is loaded
         names = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
         if bool(names) == (texts is not None):
             raise UserError(f"index {folder} needs files or texts to be built of, and not both: give one of them")

@@ -72,7 +72,7 @@ def build_index(
     interrupted build, nothing could be indexed or the disk cannot be written.
     """
     _check_target(folder, replace)
-    form_for(form, 0, maker.unit)  # an unknown one is told now
+    form_for(form, 0, maker.unit)  # an unknown one is refused now
     building = folder.with_name(folder.name + ".building")
     block = int(getattr(maker, "pooled", maker.block))
     term_settings = None if terms is None else asdict(terms)

@@ -30,7 +30,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="USER:PASSWORD",
         help="ask for a login; may be given several times; `env` reads one per line from RAG_MT_AUTH",
     )
-    add_service_options(parser, "a temporary one, where they are deleted an hour after their user has left")
+    data = "a temporary one, where they are deleted an hour after their user has left"
+    add_service_options(parser, data, index="the sample index")
 
 
 def logins(options: Sequence[str]) -> list[tuple[str, str]]:

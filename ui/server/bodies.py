@@ -13,8 +13,8 @@ from ui.server.tasks import State
 LLM = "The language model, of those that the server offers"
 ADAPTER = "The model's adapter, of those that the server offers"
 SEARCHING = (
-    "What finds hints; empty is that of the searched index, without one none, or ccpr in the sample index where the "
-    "answer is to tell hints: " + ", ".join(RETRIEVERS)
+    "What finds hints; empty is that of the searched index, without one none, or ccpr in the sample index where hints "
+    "are asked for: " + ", ".join(RETRIEVERS)
 )
 INDEXED = "The retriever that will search it: " + ", ".join(
     name for name, spec in RETRIEVERS.items() if spec.needs_index

@@ -13,7 +13,7 @@ from ui.server.limits import Limits
 
 DESCRIPTION = """Answer translation requests over HTTP, by LibreTranslate's contract, until it is stopped with Ctrl-C.
 
-`GET /docs` of the server tells of its requests; models are loaded at the first one that needs them."""
+`GET /docs` of the server describes its requests; models are loaded at the first one that needs them."""
 EXAMPLES = (
     "--languages de,en",
     "--host 0.0.0.0 --api-keys keys.txt --limit text_chars=5000",
@@ -26,22 +26,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1, this machine only)")
     add("--port", type=port, default=5000, help="port to listen at (default: 5000)")
-    add("--api-keys", metavar="FILE", help="keys, one a line, of which requests need one (default: none needed)")
+    add("--api-keys", metavar="FILE", help="keys, one a line; requests must carry one of them (default: none needed)")
     add("--cors", action="append", default=[], metavar="ORIGIN", help="origin whose pages may ask; may be repeated")
     add("--patience", type=positive, default=10, metavar="S", help="seconds to finish in when it is stopped")
     add_service_options(parser, "the cache")
 
 
-def add_service_options(parser: argparse.ArgumentParser, data: str) -> None:
-    """The options of models, languages and limits, shared with the demo; `data` says where users' indexes are kept."""
+def add_service_options(
+    parser: argparse.ArgumentParser, data: str, index: str = "none; the sample index where hints are asked for"
+) -> None:
+    """The options of models, languages and limits, shared with the demo; `data` says where users' indexes are kept,
+    `index` which one is searched by default."""
     add = parser.add_argument
     add("--languages", default="", metavar="LIST", help="languages to offer, such as de,en (default: en and WMT16's)")
-    add(
-        "--index",
-        default="",
-        metavar="DIR",
-        help="index to search for its language (default: none; the sample index where hints are asked for)",
-    )
+    add("--index", default="", metavar="DIR", help=f"index to search for its language (default: {index})")
     llm_help = "language model, as for rag-mt translate; of several, users choose: the first is the default"
     add("--llm", action="append", default=[], metavar="ID", help=llm_help)
     adapter_help = "PEFT adapter, auto (ours) or none; of several, users choose: the first is the default"
