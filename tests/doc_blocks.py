@@ -48,9 +48,11 @@ SET_UP = re.compile(
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _MARKER = re.compile(r"<!-- (.+) -->$")
 _NEEDS_BASH = re.compile(r"^\s*(for|while|until|if|case|set)\b|\$\(|`|\$\{", re.MULTILINE)
-_PROGRESS = re.compile(r"^[^|]*(\d+%\|.*?)?\[(\d+:)?\d\d:\d\d[<,][^\]]*\]|^loading models: .*")
+_PROGRESS = re.compile(
+    r"^[^|]*(\d+%\|.*?)?\[(\d+:)?\d\d:\d\d[<,][^\]]*\]|^loading models: .*|^embedded:\S+: (unpacking|ready) .*"
+)
 """A progress bar, behind which the next output may stand in the same line where there is no terminal; what is said
-while models are loaded."""
+while models are unpacked and loaded."""
 
 _CHANGING = re.compile(r"\b\d+(\.\d+)? (ms|s)\b|\b[0-9a-f]{16,}\b")
 """Times, and ids that are drawn."""

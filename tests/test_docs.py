@@ -61,6 +61,14 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.fixture(scope="module", autouse=True)
+def width() -> Iterator[None]:
+    """What is shown is as wide as where nothing says how wide it may be."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
+        yield
+
+
 @pytest.fixture(scope="module")
 def shared_models() -> Iterator[None]:
     """Models are loaded once for all blocks that only read them; training loads its own. Servers stop at once."""
