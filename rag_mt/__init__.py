@@ -5,6 +5,7 @@
 Nothing is loaded before it is asked for.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,9 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'rag_mt' has no attribute {name!r}")
+    # Threads of torch that spin while they wait for others take a busy machine's time. They sleep, unless torch is
+    # loaded already or the variable is set.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 

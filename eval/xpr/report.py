@@ -335,7 +335,7 @@ def write_report(report: Report, path: Path) -> None:
 def _plot(systems: Mapping[str, Mapping[int, float]], path: Path) -> bool:
     """Draw accuracy against the number of example sentences; returns whether there is something to draw with."""
     if find_spec("matplotlib") is None:
-        log.info("%s is not drawn: it needs `pip install matplotlib`", path)
+        log.info("%s is not drawn: it needs matplotlib: `pip install 'rag-mt[eval]'`", path)
         return False
     from matplotlib.figure import Figure
 

@@ -58,7 +58,7 @@ def tune(options: argparse.Namespace, config: Config, command: str) -> None:
         )
     trainer.train()
     if trainer.accelerator.is_main_process:
-        note(f"the adapter is in {output} (`--adapter {output}` of rag_mt.translate takes it)")
+        note(f"the adapter is in {output} (`--adapter {output}` of `rag-mt translate` takes it)")
         if merged:
             write_merged(config, output, merged, trainer.model.loaded.dtype)
             note(f"the merged model is in {merged} (use it with --wrapper {trainer.wrapper})")

@@ -319,7 +319,7 @@ def plot_curve(curve: Sequence[Point], path: Path, losses: Sequence[str], scores
     if not curve:
         return
     if find_spec("matplotlib") is None:
-        log.info("%s is not drawn: it needs `pip install matplotlib`", path)
+        log.info("%s is not drawn: it needs matplotlib: `pip install 'rag-mt[train]'`", path)
         return
     from matplotlib.figure import Figure
 

@@ -19,7 +19,7 @@ LONGEST_NAME = 35
 
 DIRECTIONS = tuple((x, "en") for x in WMT16) + tuple(("en", x) for x in WMT16)
 
-_EXPECTED = f"expected a code such as {', '.join(('en', *WMT16))}, or an English name"
+_EXPECTED = f"expected a code such as {', '.join(('en', *WMT16))}, or a name such as German or Deutsch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Language:
 
 
 def language(text: str) -> Language:
-    """The language of a code (`de`, `pt-BR`, `zh-Hant`) or of an English name (`German`), blanks around it aside.
-    Raises UserError for anything else and proposes what is near it."""
+    """The language of a code (`de`, `pt-BR`, `zh-Hant`), an English name (`German`) or, for those of WMT16, its own name
+    (`Deutsch`), blanks around it aside. Raises UserError for anything else and proposes what is near it."""
     name = text.strip()
     if len(name) > LONGEST_NAME:
         raise UserError(f"unknown language of {len(name)} characters: {_EXPECTED}")
@@ -73,7 +73,8 @@ def direction_group(source: str, target: str) -> str:
 def _codes_by_name() -> dict[str, str]:
     english = Locale("en").languages
     known = {i for i in locale_identifiers() if "_" not in i}
-    return {name.casefold(): code for code, name in english.items() if code in known}
+    own = {str(Locale(code).get_display_name(code)).casefold(): code for code in ("en", *WMT16)}
+    return own | {name.casefold(): code for code, name in english.items() if code in known}
 
 
 def _unknown(text: str) -> UserError:

@@ -100,14 +100,9 @@ def calibrate(options: argparse.Namespace) -> int:
     texts = [sentence.text for sentence in islice(sentences, options.limit)]
     if not texts:
         raise UserError(f"no {source.name} sentence in {', '.join(options.files)}: expected development text")
-    cut_off, least = index.calibrate(source.code, texts=texts, drop=options.drop), index.least_confidence
+    cut_off = index.calibrate(source.code, texts=texts, drop=options.drop)
     basis = f"({len(texts)} sentences, drop {options.drop:g})"
     print(f"{index.folder}: hints for {source.name} below {cut_off:.4f} are dropped {basis}")
-    if least is not None and cut_off < least:
-        note(
-            f"this shows weaker hints than the confidence model would by itself, from {least:g} on: "
-            f"`rag-mt index calibrate {index.folder} --src {source.code} --confidence {least:g}` goes back to that"
-        )
     return OK
 
 

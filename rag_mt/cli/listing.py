@@ -112,7 +112,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """All options of the command."""
     names = sorted([*LISTS, "indexes"])
     parser.add_argument("what", choices=names, metavar="WHAT", help=", ".join(names))
-    parser.add_argument("folders", nargs="*", metavar="DIR", help="where to look for indexes (default: here)")
+    folders_help = "where `indexes` looks (default: here)"
+    parser.add_argument("folders", nargs="*", default=[], metavar="DIR", help=folders_help)
     parser.add_argument("--json", action="store_true", help="print JSON, sizes in bytes")
 
 

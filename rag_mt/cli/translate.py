@@ -55,7 +55,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     input_help = "text or files to translate; - or nothing at all is standard input"
     add("inputs", nargs="*", metavar="TEXT_OR_FILE", help=input_help)
-    add("--src", required=True, metavar="LANG", help="language of the input: a code such as de, or an English name")
+    add(
+        "--src",
+        required=True,
+        metavar="LANG",
+        help="language of the input: a code such as de, or a name such as German",
+    )
     add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
     retriever_help = f"what finds hints: none, {SEARCHING} (default: that of the index, or none)"
     add("--retriever", metavar="NAME", help=retriever_help)

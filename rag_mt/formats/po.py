@@ -161,8 +161,8 @@ class _Po:
             line = 1 + (message.forms_at if finished else message.starts["msgid"])
             yield from (Segment(text, Origin(str(file), line)) for text in texts if text.strip())
         if kept:
-            reason = "without a finished translation are left out" if finished else "with a translation are kept"
-            skips.remark(file, f"{kept} messages {reason}{f' ({fuzzy} fuzzy, kept)' if fuzzy and not finished else ''}")
+            reason = "without a finished translation, left out" if finished else "that have a translation and are kept"
+            skips.remark(file, f"messages {reason}: {kept}{f' ({fuzzy} fuzzy)' if fuzzy and not finished else ''}")
 
     def fill(self, file: Path, side: Side, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """The catalogue with the open messages filled and its language set."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,8 @@ from retrievers.index.manifest import Manifest, read_manifest
 from retrievers.index.search import open_index
 from retrievers.registry import build_for, confidence_for, encoder_for, open_retriever, retriever_spec, terms_for
 from retrievers.units.passages import passages_of
+
+log = logging.getLogger("rag_mt")
 
 
 class Index:
@@ -208,6 +211,12 @@ class Index:
         with self._opening:  # a search that is opening a retriever with the old one is done before
             self.manifest = read_manifest(self.folder)
             self._retrievers.clear()
+        if (least := self.least_confidence) is not None and cut_off < least:
+            log.info(
+                "hints of %s are shown from a confidence of %.3f on, weaker ones than the confidence model's own bound "
+                "allows: confidence=%g (`rag-mt index calibrate %s --src %s --confidence %g`) goes back to that",
+                *(language_of(code).name, cut_off, least, self.folder, code, least),
+            )
         return cut_off
 
 

@@ -66,3 +66,8 @@ def test_every_english_name_is_short_enough() -> None:
 
 def _remembered() -> int:
     return languages._known.cache_info().currsize
+
+
+@pytest.mark.parametrize(("name", "code"), [("Deutsch", "de"), ("čeština", "cs"), ("РУССКИЙ", "ru"), ("Türkçe", "tr")])
+def test_languages_are_known_by_their_own_names(name: str, code: str) -> None:
+    assert language(name).code == code

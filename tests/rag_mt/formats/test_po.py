@@ -82,7 +82,7 @@ def test_untranslated_messages_are_segments(tmp_path: Path, caplog: pytest.LogCa
     text = 'New "text"\nwith two lines\n'
     caplog.set_level(logging.INFO, "rag_mt")
     assert segments(file) == [(14, "Save %s"), (23, text), (33, "File"), (36, "%d file"), (36, "%d files")]
-    assert "2 messages with a translation are kept (1 fuzzy, kept)" in caplog.text
+    assert "messages that have a translation and are kept: 2 (1 fuzzy)" in caplog.text
 
 
 def test_what_was_filled_is_kept_by_a_second_run(tmp_path: Path) -> None:
