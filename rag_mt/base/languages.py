@@ -33,8 +33,8 @@ class Language:
 
 
 def language(text: str) -> Language:
-    """The language of a code (`de`, `pt-BR`, `zh-Hant`), an English name (`German`) or, for those of WMT16, its own name
-    (`Deutsch`), blanks around it aside. Raises UserError for anything else and proposes what is near it."""
+    """The language of a code (`de`, `pt-BR`, `zh-Hant`), an English name (`German`) or, for those of WMT16, its own
+    name (`Deutsch`), blanks around it aside. Raises UserError for anything else and proposes what is near it."""
     name = text.strip()
     if len(name) > LONGEST_NAME:
         raise UserError(f"unknown language of {len(name)} characters: {_EXPECTED}")
