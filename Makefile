@@ -12,8 +12,8 @@ PYTHON ?= python3.11
 PIP = .venv/bin/python -m pip --disable-pip-version-check -q
 COMET_PIP = .venv-comet/bin/python -m pip --disable-pip-version-check -q
 
-# Of each part of the program that has long tests one that is done within two minutes.
-SLOW_PART = tests/finetune/training/test_processes.py tests/finetune/lora/test_lora.py tests/finetune/xpr/test_xpr.py
+# The long blocks of the manual, and of each part of the program that has long tests one that is quick.
+SLOW_PART = tests/test_docs.py tests/finetune/training/test_processes.py tests/finetune/lora/test_lora.py tests/finetune/xpr/test_xpr.py
 
 .PHONY: translate demo serve test test-slow-part test-browser lint wheels comet clean
 
