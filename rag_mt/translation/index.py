@@ -211,7 +211,7 @@ class Index:
         with self._opening:  # a search that is opening a retriever with the old one is done before
             self.manifest = read_manifest(self.folder)
             self._retrievers.clear()
-        if (least := self.least_confidence) is not None and cut_off < least:
+        if texts is not None and (least := self.least_confidence) is not None and cut_off < least:
             log.info(
                 "hints of %s are shown from a confidence of %.3f on, weaker ones than the confidence model's own bound "
                 "allows: confidence=%g (`rag-mt index calibrate %s --src %s --confidence %g`) goes back to that",

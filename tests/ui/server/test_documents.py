@@ -186,15 +186,16 @@ def test_clients_without_a_key_do_not_push_each_other_out(make_service: Any, sta
 def test_deleting_a_running_one_waits_for_nothing(
     make_service: Any, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service, go_on = make_service(documents=1), threading.Event()
+    service, ending, go_on = make_service(documents=1), threading.Event(), threading.Event()
 
     def slowly(counts: Any) -> tuple[str, ...]:
+        ending.set()
         go_on.wait(20)
         return ()
 
     monkeypatch.setattr("ui.server.documents._notes", slowly)
     document = start(service, "a.txt", "Ein Satz.\n")
-    until(lambda: document.state == "running")
+    assert ending.wait(20) and document.state == "running"
     service.documents.delete("ann", document.id)
     assert service.documents.of("ann") == [] and not document.ended
     with pytest.raises(MissingError):
