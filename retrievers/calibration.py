@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import alone_in, cache_dir, settings_hash, sync
+from rag_mt.base.files import SAMPLE_CORPUS, alone_in, cache_dir, settings_hash, sync
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Encoder, Origin, Sentence
 from retrievers.ccpr.confidence import Confidence
@@ -35,8 +34,6 @@ DROP = 0.25
 does it for one sentence alone as well."""
 TUNED_AT_ONCE = 16
 
-SAMPLE_CORPUS = Path(str(files("rag_mt"))) / "sample_corpus"
-"""`LANG.txt` per language, one sentence per line, parallel by line number."""
 SAMPLE_DROP = 0.9
 """The share of hits that is dropped: far above the paper's quarter, because a few hundred sentences hold little that
 fits and a small language model follows whatever it is shown. The best of five shares for both retrievers, without an

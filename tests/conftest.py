@@ -21,11 +21,11 @@ from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from rag_mt.base.files import SAMPLE_CORPUS
+
 # A loaded machine draws slowly: that says nothing about the code.
 settings.register_profile("rag_mt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rag_mt")
-
-CORPUS = Path(__file__).parents[1] / "rag_mt" / "sample_corpus"
 
 if find_spec("playwright") is None:  # `make test` installs no browser; `make test-browser` does
     collect_ignore = ["browser"]
@@ -48,7 +48,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trainer = trainers.UnigramTrainer(
         vocab_size=4000, special_tokens=special, unk_token="<unk>", show_progress=False, n_sub_iterations=1
     )
-    tokenizer.train_from_iterator((path.read_text(encoding="utf-8") for path in CORPUS.glob("*.txt")), trainer)
+    tokenizer.train_from_iterator((path.read_text(encoding="utf-8") for path in SAMPLE_CORPUS.glob("*.txt")), trainer)
     ends = [(token, special.index(token)) for token in ("<s>", "</s>")]
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
     names = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), special, strict=True))

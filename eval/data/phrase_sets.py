@@ -22,12 +22,11 @@ from eval.data.phrase_pairs import MAX_WORDS, Frequent, Spans, all_phrase_pairs,
 from eval.data.suites import sample_lines
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import cache_dir, read_json, remembered_sha256, settings_hash
+from rag_mt.base.files import SAMPLE_CORPUS, cache_dir, read_json, remembered_sha256, settings_hash
 from rag_mt.base.languages import WMT16
 from rag_mt.base.types import Skips
 from rag_mt.formats.parallel import Corpus, letters_and_digits, read_corpus
 from rag_mt.text.words import surface, word_spans
-from retrievers.calibration import SAMPLE_CORPUS
 from retrievers.encoders.alignment import Aligner, EncoderAligner, Links
 from retrievers.encoders.encoder import open_encoder
 from retrievers.xpr.examples import MANIFEST, SPLITS, ExampleSet, Side, sentence_table, write_examples

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.languages import DIRECTIONS, base_code, language
 from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.format import Segment, Side
@@ -18,7 +19,6 @@ from rag_mt.formats.parallel import read_corpus
 from rag_mt.formats.reading import hub_segments
 from rag_mt.formats.registry import format_named, format_of
 from rag_mt.formats.tmx import TMX
-from retrievers.calibration import SAMPLE_CORPUS
 
 log = logging.getLogger("rag_mt")
 

@@ -22,8 +22,8 @@ from eval.speed.timing import by_turns
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.types import Floats
-from retrievers.calibration import SAMPLE_CORPUS
 from retrievers.encoders.encoder import TransformerEncoder, open_encoder
 
 MIN_TOKENS = 20

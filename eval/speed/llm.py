@@ -23,12 +23,12 @@ from eval.speed.timing import add_output_option, by_turns, write_results
 from prompts.builder import PromptBuilder
 from rag_mt.base.console import OK, Parser, add_model_options, positive, run
 from rag_mt.base.defaults import DEFAULT_LLM
+from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.types import Completion, Prompt, Sentence
 from rag_mt.llm.generation import first_stop
 from rag_mt.llm.queue import complete
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import LoadedLLM, load_llm
-from retrievers.calibration import SAMPLE_CORPUS
 
 GENERATE, OURS = "Hugging Face generate", "rag_mt"
 """The engines that are compared."""

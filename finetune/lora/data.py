@@ -38,11 +38,11 @@ from rag_mt import __version__
 from rag_mt.base.console import OK, add_model_options, note, positive, run
 from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import file_sha256, read_json, settings_hash, write_json
+from rag_mt.base.files import SAMPLE_CORPUS, file_sha256, read_json, settings_hash, write_json
 from rag_mt.base.types import Skips
 from rag_mt.text.answers import takes_up
 from rag_mt.translation.journal import Journal
-from retrievers.calibration import SAMPLE_CORPUS, default_index
+from retrievers.calibration import default_index
 from retrievers.registry import encoder_for, retriever_spec
 
 TRAIN_PAIRS, DEV_PAIRS = 20, 2

@@ -25,6 +25,8 @@ from filelock import FileLock, Timeout
 
 from rag_mt.base.errors import DamagedFileError, UserError
 
+SAMPLE_CORPUS = Path(__file__).parents[1] / "sample_corpus"
+"""`LANG.txt` per language, one sentence per line, parallel by line number."""
 EXAMPLES = Path(__file__).parents[1] / "examples"
 """The texts to try that come with rag_mt, `SUBJECT.LANGUAGE.txt`, and those of the demo's examples row."""
 

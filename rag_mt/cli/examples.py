@@ -8,7 +8,7 @@ from pathlib import Path
 from rag_mt.base.console import OK
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import EXAMPLES as FOLDER
-from rag_mt.base.files import write_whole
+from rag_mt.base.files import SAMPLE_CORPUS, write_whole
 from rag_mt.base.languages import WMT16
 
 DESCRIPTION = """Write the sample texts that come with rag_mt into a folder, to try the commands with.
@@ -28,10 +28,9 @@ NEWS_LINES = 56
 def example_files() -> dict[str, str]:
     """The contents of all files by their path in the folder."""
     texts = {each.name: each.read_text(encoding="utf-8") for each in FOLDER.iterdir() if each.suffix in (".txt", ".md")}
-    corpus = FOLDER.with_name("sample_corpus")
-    english = (corpus / "en.txt").read_text(encoding="utf-8").splitlines()
+    english = (SAMPLE_CORPUS / "en.txt").read_text(encoding="utf-8").splitlines()
     for code in WMT16:
-        other = (corpus / f"{code}.txt").read_text(encoding="utf-8").splitlines()
+        other = (SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines()
         dev, train = [], []
         for number, pair in enumerate(zip(english, other, strict=True)):
             if number % DEV_EVERY == 0:

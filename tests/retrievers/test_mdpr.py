@@ -13,7 +13,7 @@ from transformers import BertModel
 
 from rag_mt.base.defaults import DEFAULT_PASSAGE_MODEL
 from rag_mt.base.errors import UserError
-from retrievers.calibration import SAMPLE_CORPUS
+from rag_mt.base.files import SAMPLE_CORPUS
 from retrievers.encoders.encoder import Family, open_encoder
 from retrievers.mdpr import MdprSettings, is_passage_model, open_mdpr, passage_model_folder
 from retrievers.registry import RETRIEVERS

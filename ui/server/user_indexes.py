@@ -16,11 +16,11 @@ from pathlib import Path
 
 from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import read_json, whole_file
+from rag_mt.base.files import SAMPLE_CORPUS, read_json, whole_file
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Encoder, Sentence, Skips
 from rag_mt.formats.reading import read_sentences
-from retrievers.calibration import CALIBRATION_LINES, SAMPLE_CORPUS, SAMPLE_DROP, calibrate
+from retrievers.calibration import CALIBRATION_LINES, SAMPLE_DROP, calibrate
 from retrievers.index.search import open_index
 from retrievers.registry import RETRIEVERS, build_for, confidence_for, maker_for, retriever_spec
 from ui.server.limits import BusyError, LimitError, Limits, MissingError

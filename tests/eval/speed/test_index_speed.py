@@ -7,8 +7,8 @@ import re
 import pytest
 
 from eval.speed.index import main
+from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.types import Sentence
-from retrievers.calibration import SAMPLE_CORPUS
 from retrievers.registry import build_for, encoder_for
 
 

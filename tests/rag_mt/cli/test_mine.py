@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.types import Skips
 from rag_mt.cli.main import main
 from rag_mt.formats.tmx import TMX
-from retrievers.calibration import SAMPLE_CORPUS
 
 HIDDEN, ALONE = 12, 12
 
