@@ -189,7 +189,7 @@ def _as_record(example: Example) -> dict[str, Any]:
                 "phrase": hint.phrase,
                 "span": [hint.hit.span.start, hint.hit.span.end],
                 "sentence": hint.hit.sentence.text,
-                "score": round(hint.hit.score, 6),  # so that the rounding of a batch of another size does not show
+                "score": hint.hit.stored_score,
                 "file": hint.hit.sentence.source.file,
                 "line": hint.hit.sentence.source.line,
             }

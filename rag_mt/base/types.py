@@ -139,6 +139,11 @@ class Hit:
     def text(self) -> str:
         return self.span.of(self.sentence.text)
 
+    @property
+    def stored_score(self) -> float:
+        """The score as files have it: six decimals, so that the rounding of a batch of another size does not show."""
+        return round(float(self.score), 6)
+
 
 @dataclass(frozen=True, slots=True)
 class Hint:

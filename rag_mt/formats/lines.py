@@ -201,7 +201,7 @@ def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
                     "source_span": [start + span.start, start + span.end],
                     "phrase": hint.phrase,
                     "context": hint.context().marked("[[", "]]"),
-                    "score": round(float(hint.hit.score), 6),
+                    "score": hint.hit.stored_score,
                     "file": origin.file,
                     "line": origin.line,
                     "used": used,

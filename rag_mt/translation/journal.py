@@ -149,8 +149,7 @@ class Journal(RecordJournal):
 
 
 def pack(t: Translation) -> dict[str, Any]:
-    """A translation as JSON-able values, without where its source came from and its prompt; scores have six decimals,
-    so that the rounding of a batch of another size does not show."""
+    """A translation as JSON-able values, without where its source came from and its prompt."""
     return {
         "source": t.source.text,
         "text": t.text,
@@ -161,7 +160,7 @@ def pack(t: Translation) -> dict[str, Any]:
             [
                 [h.source_span.start, h.source_span.end],
                 [h.hit.span.start, h.hit.span.end],
-                round(h.hit.score, 6),
+                h.hit.stored_score,
                 h.hit.sentence.text,
                 h.hit.sentence.language,
                 h.hit.sentence.source.file,
