@@ -57,8 +57,7 @@ def examples(options: argparse.Namespace) -> int:
         write_whole(folder / name, texts[name])
     kept = f"; {len(same)} were there" if same else ""
     print(f"{folder}: {len(texts) - len(same)} files written{kept}")
-    if "news.de.txt" in texts:
-        print(f"try: rag-mt translate --src de {folder / 'news.de.txt'}")
+    print(f"try: rag-mt translate --src de {folder / 'news.de.txt'}")
     return OK
 
 

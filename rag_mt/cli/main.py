@@ -28,8 +28,8 @@ OVERVIEW = f"""rag-mt: {DESCRIPTION[0].lower()}{DESCRIPTION[1:]}
 """
 
 
-def _told(verb: Any) -> tuple[str, tuple[str, ...]]:
-    """What a module says of its verb, and calls of it."""
+def _help_of(verb: Any) -> tuple[str, tuple[str, ...]]:
+    """The description of a module's verb, and examples of it."""
     return verb.DESCRIPTION, verb.EXAMPLES
 
 
@@ -42,24 +42,24 @@ def parser() -> Parser:
         (
             "translate",
             "translate text, files or standard input",
-            _told(translate),
+            _help_of(translate),
             translate.add_options,
             translate.translate,
         ),
-        ("index", "build, inspect, verify and calibrate indexes", _told(index), index.add_actions, None),
+        ("index", "build, inspect, verify and calibrate indexes", _help_of(index), index.add_actions, None),
         ("search", "show the hints for sentences", index.SEARCH, index.add_search_options, index.search),
-        ("mine", "find translated sentence pairs in two texts", _told(mine), mine.add_options, mine.mine),
-        ("serve", "answer translation requests over HTTP", _told(serve), serve.add_options, serve.serve),
-        ("demo", "translate in a browser", _told(demo), demo.add_options, demo.demo),
-        ("examples", "write sample texts and data", _told(examples), examples.add_options, examples.examples),
+        ("mine", "find translated sentence pairs in two texts", _help_of(mine), mine.add_options, mine.mine),
+        ("serve", "answer translation requests over HTTP", _help_of(serve), serve.add_options, serve.serve),
+        ("demo", "translate in a browser", _help_of(demo), demo.add_options, demo.demo),
+        ("examples", "write sample texts and data", _help_of(examples), examples.add_options, examples.examples),
         (
             "list",
             "list models, retrievers, languages, indexes, configs",
-            _told(listing),
+            _help_of(listing),
             listing.add_options,
             listing.list_,
         ),
-        ("cache", "show or clear what is kept to save time", _told(cache), cache.add_actions, None),
+        ("cache", "show or clear what is kept to save time", _help_of(cache), cache.add_actions, None),
     ):
         command_parser = commands.add_parser(name, help=help_text, description=description, examples=calls)
         command_parser.set_defaults(run=command)

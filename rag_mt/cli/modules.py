@@ -25,20 +25,21 @@ class Room:
     examples: tuple[str, ...]
 
 
-ROOMS = {
-    "train": Room(
+_ROOMS = (
+    Room(
         "train",
         "finetune",
         "Train models, or make the data that they are trained on.",
         ("lora --config lora-embedded --max-steps 5", "ccpr.pairs --help"),
     ),
-    "eval": Room(
+    Room(
         "eval",
         "eval",
         "Evaluate translations, retrievers and speed.",
         ("translation --limit 2 --systems plain", "bitext --help"),
     ),
-}
+)
+ROOMS = {room.verb: room for room in _ROOMS}
 
 
 def commands(room: Room) -> dict[str, str]:

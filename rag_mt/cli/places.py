@@ -16,7 +16,7 @@ from rag_mt.base.types import ELLIPSIS, Skips
 
 STDIN, TEXT = "-", ""
 """The names of inputs that are no files of the user's."""
-SEPARATORS = {"/", os.sep}
+SEPARATORS = ("/", os.sep)
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def outputs_for(output: str | None, names: Sequence[str]) -> list[Path | None]:
             raise UserError(f"{len(names)} inputs cannot share standard output: give a folder for them with -o DIR")
         return [None]
     out = Path(output).resolve()  # a link stays, and what it points to is written
-    if output.endswith(("/", os.sep)) and not out.is_dir():
+    if output.endswith(SEPARATORS) and not out.is_dir():
         above = next(parent for parent in (out, *out.parents) if parent.exists())
         if not (above.is_dir() and os.access(above, os.W_OK)):
             raise UserError(f"-o {output} cannot be made a folder: {above} is a file or cannot be written")

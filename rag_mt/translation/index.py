@@ -199,6 +199,13 @@ class Index:
             if isinstance(texts, str):
                 raise UserError("texts is one text: give a list of sentences to calibrate on")
             cut_off = calibrate_for(self.folder, self.opened_encoder(), list(texts), code, drop)
+            if (least := self.least_confidence) is not None and cut_off < least:
+                log.info(
+                    "hints of %s are shown from a confidence of %.3f on, weaker ones than the confidence model's own "
+                    "bound allows: confidence=%g (`rag-mt index calibrate %s --src %s --confidence %g`) goes back to "
+                    "that",
+                    *(language_of(code).name, cut_off, least, self.folder, code, least),
+                )
         elif self.least_confidence is None:
             raise UserError(
                 f"the {self.retriever} index {self.folder} has no confidence model: give development text instead of a "
@@ -211,12 +218,6 @@ class Index:
         with self._opening:  # a search that is opening a retriever with the old one is done before
             self.manifest = read_manifest(self.folder)
             self._retrievers.clear()
-        if texts is not None and (least := self.least_confidence) is not None and cut_off < least:
-            log.info(
-                "hints of %s are shown from a confidence of %.3f on, weaker ones than the confidence model's own bound "
-                "allows: confidence=%g (`rag-mt index calibrate %s --src %s --confidence %g`) goes back to that",
-                *(language_of(code).name, cut_off, least, self.folder, code, least),
-            )
         return cut_off
 
 

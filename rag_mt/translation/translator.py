@@ -279,13 +279,15 @@ class Translator:
 
 def method_of(retriever: str | Retriever) -> str:
     """The kind of adapter for a retriever's prompts: `plain`, `phrase` or `sentence` (which passages use too)."""
-    if WITHOUT_INDEX in (retriever, getattr(retriever, "name", None)):
-        return PLAIN
     if isinstance(retriever, str):
         from retrievers.registry import retriever_spec
 
-        return "phrase" if retriever_spec(retriever).unit == "phrase" else "sentence"
-    return "phrase" if retriever.unit == "phrase" else "sentence"
+        name, unit = retriever, retriever_spec(retriever).unit
+    else:
+        name, unit = retriever.name, retriever.unit
+    if name == WITHOUT_INDEX:
+        return PLAIN
+    return "phrase" if unit == "phrase" else "sentence"
 
 
 class Adapters(NamedTuple):

@@ -118,7 +118,7 @@ def _connect_languages(service: Service, sessions: Sessions, layout: Layout) -> 
         return gr.update(choices=entries, value=index if index in [id for _, id in entries] else "")
 
     def detected(text: str) -> Any:
-        """The language of the text is told by the list's first entry, as long as the text is there."""
+        """The list of source languages, whose first entry names the language of the text as long as it is there."""
         guess = service.detector.best(text) if len(text) >= LEAST_TO_DETECT else None
         return gr.update(choices=source_entries(service, guess.code if guess else ""))
 
