@@ -171,9 +171,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--gold", action="store_true", help="the test sets in place of the development set")
     add("--aligners", default="eflomal,encoder", metavar="A,B", help="aligners to judge")
     add("--max-pairs", type=positive, metavar="N", help="eflomal: training pairs (default: all)")
-    add("--length", type=float, default=1.0, help="eflomal: relative number of iterations (default: 1)")
-    add("--encoder", default=DEFAULT_ENCODER, help=f"encoder: its name (default: {DEFAULT_ENCODER})")
-    add("--layer", type=int, default=6, help="encoder: hidden layer (default: 6)")
+    add("--length", type=float, default=1.0, help="eflomal: relative number of iterations")
+    add("--encoder", default=DEFAULT_ENCODER, help="encoder: its name")
+    add("--layer", type=int, default=6, help="encoder: hidden layer")
     add_model_options(parser)
     return run(report, parser.parse_args(arguments))
 

@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         examples=["", "--llm MODEL --vectors 100000"],
     )
-    parser.add_argument("--llm", default=DEFAULT_LLM, metavar="ID", help=f"language model (default: {DEFAULT_LLM})")
+    parser.add_argument("--llm", default=DEFAULT_LLM, metavar="ID", help="language model")
     parser.add_argument("--vectors", type=positive, default=1_000_000, metavar="N", help="in the index (default: 1 M)")
     return run(check, parser.parse_args(arguments))
 

@@ -196,8 +196,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--models", nargs="+", default=[DEFAULT_ENCODER], metavar="NAME", help="encoders")
     add("--size", type=positive, default=50_000, metavar="N", help="sentences of a test side")
     add("--training-size", type=positive, default=10_000, metavar="N", help="sentences of a training side")
-    add("--seed", type=int, default=1, help="of the sets (default: 1)")
-    kind_help = "what both sides are encoded as (default: query)"
+    add("--seed", type=int, default=1, help="of the sets")
+    kind_help = "what both sides are encoded as"
     add("--kind", choices=("query", "passage"), default="query", help=kind_help)
     add("--speed", type=positive, metavar="N", help="time the mining of N x N vectors as well")
     add("--work", metavar="DIR", help="sets and vectors (default: in the cache folder)")

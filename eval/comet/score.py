@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("runs", metavar="RUNS", help="folder of finished runs")
     parser.add_argument("--model", required=True, metavar="ID|FILE", help="the COMET model")
     parser.add_argument("--output", required=True, metavar="SCORES.json", help="file of the sentence scores")
-    parser.add_argument("--batch-size", type=positive, default=BATCH, metavar="N", help=f"sentences (default: {BATCH})")
+    parser.add_argument("--batch-size", type=positive, default=BATCH, metavar="N", help="sentences")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return run(score, parser.parse_args(arguments))
 

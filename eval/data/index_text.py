@@ -79,9 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv[.xz]")
     add("--output", required=True, metavar="FILE", help="one sentence per line")
-    add("--side", default="en", metavar="XX", help="language of the text (default: en)")
+    add("--side", default="en", metavar="XX", help="language of the text")
     add("--domains", default=DOMAINS, metavar="A,B", help="domains to take")
-    words_help = f"fewest words (default: {FEWEST_WORDS})"
+    words_help = "fewest words"
     add("--words", type=positive, default=FEWEST_WORDS, metavar="N", help=words_help)
     add("--limit", type=positive, metavar="N", help="a sample of N sentences, always the same")
     exclude_help = "leave out what stands in a column of these files (tabs or ` ||| ` between columns)"

@@ -62,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m eval.figures", description=__doc__, examples=["", "--runs RUNS --output figures"])
     add = parser.add_argument
     add("--runs", type=Path, metavar="RUNS", help="make the numbers of gain-by-similarity from these runs")
-    add("--numbers", type=Path, default=NUMBERS, metavar="DIR", help=f"folder of the numbers (default: {NUMBERS})")
-    add("--output", type=Path, default=FIGURES, metavar="DIR", help=f"folder of the figures (default: {FIGURES})")
+    add("--numbers", type=Path, default=NUMBERS, metavar="DIR", help="folder of the numbers")
+    add("--output", type=Path, default=FIGURES, metavar="DIR", help="folder of the figures")
     return run(figures, parser.parse_args(arguments))
 
 

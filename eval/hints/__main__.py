@@ -162,8 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--model", metavar="NAME", help=f"phrase model (default: {DEFAULT_PHRASE_MODEL})")
     add("--segmentation", choices=["learned", "ngrams"], default="learned", help="what the phrases of a sentence are")
     add("--fit", type=Path, metavar="OUT.json", help="fit on half A and write the confidence model")
-    add("--penalty", type=float, default=1.0, help="L2 penalty of the fit (default: 1)")
-    add("--minimum", type=share, default=0.65, help="with --fit: see above (default: 0.65)")
+    add("--penalty", type=float, default=1.0, help="L2 penalty of the fit")
+    add("--minimum", type=share, default=0.65, help="with --fit: see above")
     add("--languages", metavar="XX,...", help=f"languages (default: {','.join(WMT16)})")
     add("--limit", type=positive, metavar="N", help="sentences per language, spread over the half")
     names = f"where hints come from: {', '.join(CONDITIONS)} (default: all; {OTHERS!r} are a small index)"

@@ -252,8 +252,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add: Callable[..., Any] = parser.add_argument
     add("--suite", choices=["xquad"], default="xquad", help="what to ask for")
     add("--data", metavar="DIR", help="folder with retrieval/ and train/")
-    add("--part", choices=["dev", "test"], default="dev", help="questions to ask (default: dev)")
-    add("--distractors", type=count, default=DISTRACTORS, metavar="N", help=f"per language (default: {DISTRACTORS})")
+    add("--part", choices=["dev", "test"], default="dev", help="questions to ask")
+    add("--distractors", type=count, default=DISTRACTORS, metavar="N", help="per language")
     add("--passages", metavar="FILE", help="passages of your own: id, text, language")
     add("--queries", metavar="FILE", help="queries of your own: id, text, language")
     add("--qrels", metavar="FILE", help="judgements of your own: query 0 passage grade")
@@ -262,8 +262,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--against", nargs="+", action="extend", default=[], metavar="NAME=OTHER", help="further baselines of models")
     add("--run", nargs="+", action="extend", default=[], metavar="NAME=FILE", help="runs in TREC's format")
     add("--without", default="", metavar="XX,...", help="languages that models had no parallel data of")
-    add("--k1", type=float, default=K1, metavar="X", help=f"of BM25 (default: {K1})")
-    add("--b", type=float, default=B, metavar="X", help=f"of BM25 (default: {B})")
+    add("--k1", type=float, default=K1, metavar="X", help="of BM25")
+    add("--b", type=float, default=B, metavar="X", help="of BM25")
     output_help = "folder for what is finished, and for run and qrels files (default: in the cache)"
     add("--output", metavar="RUNS", help=output_help)
     add("--report", nargs="+", default=[], metavar="FILE", help="write the tables to FILE.md, FILE.json or both")

@@ -315,9 +315,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--distractors", type=positive, metavar="N", help=distractors_help)
     model_help = f"models, the baseline first (default: {' '.join(MODELS)})"
     add("--model", nargs="+", action="extend", metavar="NAME", help=model_help)
-    add("--layers", default="all", help="layers of untrained encoders: all, or 6,7,12 (default: all)")
+    add("--layers", default="all", help="layers of untrained encoders: all, or 6,7,12")
     add("--languages", metavar="XX,...", help="sets of these languages only (default: all)")
-    queries_help = f"most queries per set (default: {QUERIES})"
+    queries_help = "most queries per set"
     add("--queries", type=positive, default=QUERIES, metavar="N", help=queries_help)
     dev_help = "report of `--suite dev`: its layers stand for untrained encoders"
     add("--dev-report", metavar="FILE.json", help=dev_help)

@@ -81,9 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv")
     parser.add_argument("--output", required=True, metavar="BASELINES", help="folder of the files LANG.tsv")
-    parser.add_argument("--model", default=DEFAULT_ENCODER, metavar="ID", help=f"encoder (default: {DEFAULT_ENCODER})")
-    parser.add_argument("--sentences", type=positive, default=100, metavar="N", help="per language (default: 100)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of their choice (default: 1)")
+    parser.add_argument("--model", default=DEFAULT_ENCODER, metavar="ID", help="encoder")
+    parser.add_argument("--sentences", type=positive, default=100, metavar="N", help="per language")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of their choice")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return run(baselines, parser.parse_args(arguments))
 

@@ -133,8 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         examples=["--src de --clicks 12"],
     )
-    parser.add_argument("--src", default="de", metavar="LANG", help="language of the sentences (default: de)")
-    parser.add_argument("--clicks", type=positive, default=12, metavar="N", help="clicks that count (default: 12)")
+    parser.add_argument("--src", default="de", metavar="LANG", help="language of the sentences")
+    parser.add_argument("--clicks", type=positive, default=12, metavar="N", help="clicks that count")
     parser.add_argument("--browser", metavar="FILE", help="Chromium's program (default: chromium of this machine)")
     return run(report, parser.parse_args(arguments))
 

@@ -71,8 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         examples=["--rounds 1 --retriever none"],
     )
-    parser.add_argument("--rounds", type=positive, default=3, help="rounds that count (default: 3)")
-    parser.add_argument("--retriever", default="none,ccpr", help="retrievers to translate with (default: none,ccpr)")
+    parser.add_argument("--rounds", type=positive, default=3, help="rounds that count")
+    parser.add_argument("--retriever", default="none,ccpr", help="retrievers to translate with")
     parser.add_argument("--output", metavar="FILE", help="write the seconds as JSON too")
     return run(report, parser.parse_args(arguments))
 

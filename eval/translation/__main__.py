@@ -195,12 +195,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ],
     )
     add = parser.add_argument
-    add("--suite", metavar="NAME|FILE", help="sample, wmt16, dev, or a TSV or TMX file (default: sample)")
+    add("--suite", metavar="NAME|FILE", help="sample, wmt16, dev, or a TSV or TMX file")
     add("--data", type=Path, metavar="DIR", help="folder with test/ and dev/ for wmt16 and dev (default: hf:wmt16)")
     add("--src", metavar="LANG", help="source language of a file of your own")
     add("--tgt", metavar="LANG", help="target language of a file of your own")
     add("--columns", metavar="A,B", help="source and target column of a TSV file (default: by header, else 1,2)")
-    add("--config", metavar="NAME|FILE", help=f"the systems (default: {EXAMPLE})")
+    add("--config", metavar="NAME|FILE", help="the systems")
     add("--systems", metavar="A,B", help="names of systems (default: all in the file)")
     add(
         "--directions",
@@ -213,12 +213,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="N",
         help=f"a fixed sample of N pairs per direction (default: all; of sample {QUICK_LIMIT})",
     )
-    add("--seed", type=int, metavar="N", help=f"of the sample (default: {SEED})")
+    add("--seed", type=int, metavar="N", help="of the sample")
     add("--output", type=Path, metavar="RUNS", help="folder of the runs (default: runs/SUITE-LIMIT)")
     add("--restart", action="store_true", help="forget what earlier runs had finished")
     add("--score-only", action="store_true", help="score finished runs and translate nothing")
-    add("--metrics", metavar="A,B", help=f"from {', '.join(METRICS)} (default: {','.join(DEFAULT_METRICS)})")
-    add("--bertscore-model", metavar="ID", help=f"encoder of bertscore (default: {DEFAULT_ENCODER})")
+    add("--metrics", metavar="A,B", help=f"from {', '.join(METRICS)}")
+    add("--bertscore-model", metavar="ID", help="encoder of bertscore")
     add("--bertscore-layer", type=int, metavar="N", help="its hidden layer")
     add(
         "--bertscore-baselines",

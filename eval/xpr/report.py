@@ -67,17 +67,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--phrases", metavar="DIR", help="phrase sets, the output of `python -m finetune.xpr.data`")
     names = "supervised.XX-en, multilingual, seed.N.XX-en, ablation.NAME.XX-en, layer.N.XX-en"
     add("--models", metavar="DIR", help=f"trained models: {names}")
-    add("--runs", metavar="DIR", default="xpr-runs", help="results, to go on with (default: xpr-runs)")
+    add("--runs", metavar="DIR", default="xpr-runs", help="results, to go on with")
     parts_help = f"what to compute: {', '.join(PARTS)}, or none; results that are there are shown anyway (default: all)"
     add("--parts", metavar="NAME,...", default=",".join(PARTS), help=parts_help)
     add("--minutes", type=positive, metavar="N", help="begin nothing after N minutes (default: no limit)")
-    add("--encoder", default=DEFAULT_ENCODER, help=f"encoder without training (default: {DEFAULT_ENCODER})")
+    add("--encoder", default=DEFAULT_ENCODER, help="encoder without training")
     for name, kind, default, what in (
         ("examples", positive, 8, "example sentences of a phrase"),
         ("others", int, 20_000, "further candidates on each side"),
         ("dev-pairs", positive, 500, "pairs in the sweeps"),
     ):
-        add(f"--{name}", type=kind, default=default, metavar="N", help=f"{what} (default: {default})")
+        add(f"--{name}", type=kind, default=default, metavar="N", help=what)
 
 
 def evaluate_xpr(options: argparse.Namespace) -> int:

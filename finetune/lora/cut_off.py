@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("adapters", nargs="+", metavar="ADAPTER", help="folders that `python -m finetune.lora` wrote")
     parser.add_argument("--dev", required=True, metavar="FILE", help="examples of `python -m finetune.lora.data`")
-    parser.add_argument("--cut-offs", default=CUT_OFFS, metavar="C,...", help=f"least scores (default: {CUT_OFFS})")
+    parser.add_argument("--cut-offs", default=CUT_OFFS, metavar="C,...", help="least scores")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     return run(measure, parser.parse_args(arguments))
 

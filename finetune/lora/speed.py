@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--examples", nargs="+", default=[], metavar="FILE", help="examples to time (default: of the sample corpus)"
     )
-    parser.add_argument("--steps", type=positive, default=5, metavar="N", help="timed steps of each (default: 5)")
+    parser.add_argument("--steps", type=positive, default=5, metavar="N", help="timed steps of each")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     return run(compare, parser.parse_args(arguments))
 

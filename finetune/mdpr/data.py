@@ -259,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--pairs", type=positive, default=4000, metavar="N", help="of each pair of languages")
     add("--texts", type=positive, default=4000, metavar="N", help="of each language")
     add("--exclude", nargs="+", default=[], metavar="FILE", help="sentences that no pair may hold")
-    add("--seed", type=int, default=1, help="of the random order of sentences (default: 1)")
+    add("--seed", type=int, default=1, help="of the random order of sentences")
     return run(prepare, parser.parse_args(arguments))
 
 

@@ -295,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ],
     )
     add, wmt16 = parser.add_argument, ",".join(f"{code}-en" for code in WMT16)
-    add("--pairs", default=wmt16, metavar="XX-en,...", help=f"language pairs (default: {wmt16})")
+    add("--pairs", default=wmt16, metavar="XX-en,...", help="language pairs")
     add("--output", required=True, metavar="DIR", help="a folder per language pair is made here")
     add("--data", metavar="DIR", help="folder with lexicon/ and train/")
     add("--lexicon", nargs="+", metavar="FILE", help="files of English, a tab and the other language")

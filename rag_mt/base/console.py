@@ -156,16 +156,16 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """`--device` and `--dtype`."""
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps (default: auto)")
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16 (default: auto)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16")
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
     """`--llm-timeout` and `--llm-concurrency`, which are for `openai:` models."""
     add = parser.add_argument
-    timeout_help = f"seconds in which a model server must answer (default: {LLM_TIMEOUT:g})"
+    timeout_help = "seconds in which a model server must answer"
     add("--llm-timeout", type=positive, default=LLM_TIMEOUT, metavar="S", help=timeout_help)
-    concurrency_help = f"requests to a model server at once (default: {LLM_CONCURRENCY})"
+    concurrency_help = "requests to a model server at once"
     add("--llm-concurrency", type=positive, default=LLM_CONCURRENCY, metavar="N", help=concurrency_help)
 
 

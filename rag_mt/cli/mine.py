@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help="encoder of both sides")
     neighbours = "neighbours that enter a score (default: as the threshold was tuned)"
     add("--neighbours", type=positive, metavar="K", help=neighbours)
-    strategy = "pairs that one side proposes (forward: A), both (intersection) or either, best first (default: max)"
+    strategy = "pairs that one side proposes (forward: A), both (intersection) or either, best first"
     add("--strategy", choices=STRATEGIES, default="max", help=strategy)
     add("--check-language", action="store_true", help="drop lines with more words of the other language than their own")
     add("--no-split", action="store_true", help="every line or cell is one sentence already")

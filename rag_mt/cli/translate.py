@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="LANG",
         help="language of the input: a code such as de, or a name such as German",
     )
-    add("--tgt", default="en", metavar="LANG", help="language of the output (default: en)")
+    add("--tgt", default="en", metavar="LANG", help="language of the output")
     retriever_help = f"what finds hints: none, {SEARCHING} (default: that of the index, or none)"
     add("--retriever", metavar="NAME", help=retriever_help)
     add("--index", metavar="DIR", help="index of target-language text (default: the sample index, with --retriever)")
@@ -70,14 +70,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     llm_help = "language model: a hub id, a folder, embedded:NAME or openai:MODEL@URL"
     add("--llm", default=DEFAULT_LLM, metavar="ID", help=llm_help)
     add("--adapter", metavar="DIR", default=DEFAULT_ADAPTER, help="PEFT adapter of the LLM, or none (default: ours)")
-    add("--wrapper", default="auto", help="prompt family: auto, alpaca, few-shot, chat or compact (default: auto)")
+    add("--wrapper", default="auto", help="prompt family: auto, alpaca, few-shot, chat or compact")
     add_reading_options(parser)
     add("--show-hints", action="store_true", help="show the hints of every sentence and where they came from")
     output_help = "output file or, ending with / or for several inputs, folder; resumable"
     add("-o", "--output", metavar="FILE", help=output_help)
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
-    add("--batch-size", type=positive, default=16, metavar="N", help="sentences per model call (default: 16)")
-    add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer (default: 256)")
+    add("--batch-size", type=positive, default=16, metavar="N", help="sentences per model call")
+    add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer")
     add_server_options(parser)
     add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
     add("--quiet", action="store_true", help="no progress bar")

@@ -22,7 +22,7 @@ NEEDED = "the demo needs packages that are not installed: pip install 'rag-mt[de
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
-    add("--port", type=port, default=7860, help="port to listen on; 0 takes a free one (default: 7860)")
+    add("--port", type=port, default=7860, help="port to listen on; 0 takes a free one")
     add(
         "--auth",
         action="append",

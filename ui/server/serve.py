@@ -25,7 +25,7 @@ NEEDED = "the server needs packages that are not installed: pip install 'rag-mt[
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen at (default: 127.0.0.1, this machine only)")
-    add("--port", type=port, default=5000, help="port to listen at (default: 5000)")
+    add("--port", type=port, default=5000, help="port to listen at")
     add("--api-keys", metavar="FILE", help="keys, one a line; requests must carry one of them (default: none needed)")
     add("--cors", action="append", default=[], metavar="ORIGIN", help="origin whose pages may ask; may be repeated")
     add("--patience", type=positive, default=10, metavar="S", help="seconds to finish in when it is stopped")
@@ -45,7 +45,7 @@ def add_service_options(
     adapter_help = "PEFT adapter, auto (ours) or none; of several, users choose: the first is the default"
     add("--adapter", action="append", default=[], metavar="DIR", help=adapter_help)
     add_server_options(parser)
-    add("--wrapper", default="auto", help="prompt family (default: auto)")
+    add("--wrapper", default="auto", help="prompt family")
     add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
     add("--allowed-host", action="append", default=[], metavar="NAME", help="further name that the server is called by")
     add("--data", metavar="DIR", help=f"folder for the indexes that users build (default: {data})")
