@@ -10,7 +10,6 @@ machine the ratios hold better than the seconds. A first round, which fills cach
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import subprocess
 import sys
@@ -28,12 +27,23 @@ SENTENCE = "Der Stadtrat hat den Bau einer neuen Brücke beschlossen.\n"
 
 def cpu_seconds(command: Sequence[str]) -> float:
     """What a program takes of the processor, in seconds; raises UserError if it fails."""
-    before = os.times()
+    before = _seconds_of_programs()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    after = os.times()
+    seconds = _seconds_of_programs() - before
     if done.returncode:
         raise UserError(f"{' '.join(command)} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
-    return after.children_user - before.children_user + after.children_system - before.children_system
+    return seconds
+
+
+def _seconds_of_programs() -> float:
+    """What all programs that this one started and that have ended took, to the microsecond (`os.times` counts
+    hundredths); raises UserError where the system does not tell."""
+    try:
+        from resource import RUSAGE_CHILDREN, getrusage
+    except ModuleNotFoundError:
+        raise UserError("this system does not tell what its programs took: measure on Linux or macOS") from None
+    used = getrusage(RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def commands(retrievers: Sequence[str], file: Path) -> dict[str, list[str]]:
