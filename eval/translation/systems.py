@@ -37,7 +37,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_toml
 from rag_mt.base.languages import direction_group
 from rag_mt.base.settings import folder_of_paths
-from rag_mt.models.adapters import checked_adapter
+from rag_mt.models.adapter_files import checked_adapter
 from rag_mt.models.loading import DTYPES, Quantization
 from rag_mt.translation.translator import NONE, Adapters, chosen_adapters
 from retrievers.ccpr.retriever import Segmentation

@@ -16,7 +16,7 @@ from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, LanguageModel, Prompt, PromptQueue
 from rag_mt.llm.server_names import PREFIX
 from rag_mt.llm.transformers_llm import TransformersLLM, engine_fingerprint
-from rag_mt.models.adapters import trained_wrapper
+from rag_mt.models.adapter_files import trained_wrapper
 from rag_mt.models.loading import LoadedLLM, Quantization, fingerprint_with, load_llm
 
 _ENDED = object()

@@ -19,7 +19,7 @@ from rag_mt.llm.decoding import Admitted, compute_prefix, decode, lay_out_states
 from rag_mt.llm.generation import AnswerText, Generation
 from rag_mt.llm.prompt_tokens import EncodedPrompt, chat_tuned, control_tokens, encode_prompt
 from rag_mt.llm.queue import NO_ANSWER
-from rag_mt.models.adapters import trained_wrapper
+from rag_mt.models.adapter_files import trained_wrapper
 from rag_mt.models.loading import LoadedLLM
 
 log = logging.getLogger("rag_mt")
