@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rag_mt.base.files import read_json
-from rag_mt.base.types import Prompt
+from rag_mt.base.types import LanguageModel, Prompt
 
+log = logging.getLogger("rag_mt")
+
+REMEMBERED_PROMPTS = 1024
+"""Prompts that were counted and are not answered yet."""
+AT_ONCE: dict[str, Any] = {"enable_thinking": False, "date_string": "26 Jul 2024"}
+"""What chat templates are told: reasoning models answer at once, and a date that a template writes is a fixed one, so
+that a prompt is the same tomorrow."""
 SHORTEST_PREFIX = 16
 """Tokens; a shorter shared beginning costs a computation of its own and saves less."""
 
@@ -54,12 +62,11 @@ def render_chat(tokenizer: Any, prompt: Prompt) -> tuple[str, int]:
     """A chat prompt in the model's template, ready for the answer, and how many of its first characters are shared.
 
     The characters before the user's message are the same in every prompt, so they are shared with the
-    prompt's own shared ones. Templates may strip the message. Reasoning models are asked to answer at once, and
-    templates that write a date get a fixed one, so that a prompt is the same tomorrow.
+    prompt's own shared ones. Templates may strip the message.
     """
     message = [{"role": "user", "content": prompt.text}]
     text: str = tokenizer.apply_chat_template(
-        message, tokenize=False, add_generation_prompt=True, enable_thinking=False, date_string="26 Jul 2024"
+        message, tokenize=False, add_generation_prompt=True, **AT_ONCE
     )
     at = text.find(prompt.text)
     stripped = 0
@@ -80,6 +87,18 @@ class EncodedPrompt:
     def prefix(self) -> tuple[int, ...]:
         """The tokens that are computed once for all prompts that begin with them; empty where it does not pay."""
         return self.ids[: self.shared] if self.shared >= SHORTEST_PREFIX else ()
+
+
+def prompt_fits(llm: LanguageModel, number: int, prompt: EncodedPrompt) -> bool:
+    """Whether a model's window has room for the prompt of that number of a call and an answer; a warning says where it
+    has not."""
+    if 0 < len(prompt.ids) < llm.context_length:
+        return True
+    log.warning(
+        "prompt %d of the call has %d tokens and gets no answer: %s takes 1 to %d",
+        *(number + 1, len(prompt.ids), llm.id, llm.context_length - 1),
+    )
+    return False
 
 
 def shared_tokens(offsets: Sequence[tuple[int, int]], text: str, shared: int) -> int:

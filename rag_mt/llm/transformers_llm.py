@@ -13,11 +13,18 @@ import torch
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
-from rag_mt.base.types import Completion, Prompt, PromptQueue
+from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.cache import Prefix
 from rag_mt.llm.decoding import Admitted, compute_prefix, decode, lay_out_states
 from rag_mt.llm.generation import AnswerText, Generation
-from rag_mt.llm.prompt_tokens import EncodedPrompt, chat_tuned, control_tokens, encode_prompt
+from rag_mt.llm.prompt_tokens import (
+    REMEMBERED_PROMPTS,
+    EncodedPrompt,
+    chat_tuned,
+    control_tokens,
+    encode_prompt,
+    prompt_fits,
+)
 from rag_mt.llm.queue import NO_ANSWER
 from rag_mt.models.adapter_files import trained_wrapper
 from rag_mt.models.loading import LoadedLLM
@@ -26,7 +33,6 @@ log = logging.getLogger("rag_mt")
 
 ALGORITHM = 8  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
-REMEMBERED_PROMPTS = 1024  # prompts that were counted and are not answered yet
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072
 """Tokens: of models that do not say how many they take, and of those that claim a fancy number."""
@@ -123,16 +129,6 @@ class TransformersLLM:
             return counted
         return encode_prompt(self.tokenizer, prompt, answer)
 
-    def fits(self, number: int, prompt: EncodedPrompt) -> bool:
-        """Whether the model's window has room for the prompt and an answer; a warning says where it has not."""
-        if 0 < len(prompt.ids) < self.context_length:
-            return True
-        log.warning(
-            "prompt %d of the call has %d tokens and gets no answer: %s takes 1 to %d",
-            *(number + 1, len(prompt.ids), self.id, self.context_length - 1),
-        )
-        return False
-
     def text_of(self, ids: list[int]) -> str:
         """The text of some tokens, without control tokens."""
         text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -207,7 +203,7 @@ class _Requests:
                     self.running.append(request)
                     admitted.append((generation, self.llm.prefix(request.prompt.prefix)))
                 else:
-                    self.queue.finish(request.number, _completion(generation))
+                    self.queue.finish(request.number, generation.completion())
         return admitted
 
     def settle(self) -> None:
@@ -219,7 +215,7 @@ class _Requests:
             if generation.looped and not generation.unwanted and request.looped is None:
                 self.again.append(replace(request, looped=generation))
             elif generation.done:
-                self.queue.finish(request.number, _completion(generation))
+                self.queue.finish(request.number, generation.completion())
         self.running = [request for request in self.running if not request.generation.done]
 
     def restart(self) -> None:
@@ -233,7 +229,7 @@ class _Requests:
         for prompt in prompts:
             number, self._taken = self._taken, self._taken + 1
             encoded = self.llm.encode_prompt(prompt)
-            if self.llm.fits(number, encoded):
+            if prompt_fits(self.llm, number, encoded):
                 requests.append(_Request(number, encoded, prompt.text, prompt.stop))
             else:
                 self.queue.finish(number, NO_ANSWER)
@@ -252,8 +248,3 @@ class _Requests:
 
 def _is_lack_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
-def _completion(generation: Generation) -> Completion:
-    answer = generation.answer
-    return Completion(answer.text, len(generation.new_tokens), generation.finished, answer.stopped)
