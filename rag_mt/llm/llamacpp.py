@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -15,7 +16,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import remembered_sha256, settings_hash
 from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.generation import UNKNOWN, AnswerText, Generation
-from rag_mt.llm.llamacpp_server import Ids, LlamaError, LlamaRequest, LlamaServer
+from rag_mt.llm.llamacpp_server import LlamaError, LlamaRequest, LlamaServer
 from rag_mt.llm.prompt_tokens import AT_ONCE, REMEMBERED_PROMPTS, EncodedPrompt, prompt_fits
 from rag_mt.llm.queue import NO_ANSWER
 from rag_mt.models.adapter_files import adapter_fingerprint, trained_wrapper
@@ -36,7 +37,9 @@ class LlamaCppLLM:
     the prompts that happen to be computed together: llama.cpp multiplies one column by other code than several.
     """
 
-    def __init__(self, name: str, gguf: Path, adapters: Sequence[str] = (), batch_size: int = 16, gpu: bool = False) -> None:
+    def __init__(
+        self, name: str, gguf: Path, adapters: Sequence[str] = (), batch_size: int = 16, gpu: bool = False
+    ) -> None:
         """`gguf` is the file of the model `name`. The first of `adapters` (PEFT folders or GGUF files) answers prompts
         with hints, the last those without. `batch_size` prompts are answered together.
 
@@ -63,12 +66,19 @@ class LlamaCppLLM:
         self._shared_tokens = lru_cache(64)(lambda text: self.server.tokens(text, special=True))
 
     def _settings(self) -> list[Any]:
-        return ["llama.cpp", ALGORITHM, remembered_sha256(self._header.path), self.batch_size]
+        return ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(self._header.path), self.batch_size]
 
     def fingerprint_for(self, prompt: Prompt) -> str:
         """A hash of all that may change the answer to a prompt, beside the prompt."""
         number = self.adapter_for(prompt)
-        return settings_hash([*self._settings(), *(() if number is None else [adapter_fingerprint(self._adapters[number])])])
+        return settings_hash(
+            [*self._settings(), *(() if number is None else [adapter_fingerprint(self._adapters[number])])]
+        )
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a completion depends on its prompt alone."""
+        return self.batch_size == 1
 
     def adapter_for(self, prompt: Prompt) -> int | None:
         """The number of the adapter that answers a prompt."""
@@ -96,7 +106,7 @@ class LlamaCppLLM:
             shared = at + shared if at >= 0 and shared else 0
         ids = self.server.tokens(text, special=True)
         beginning = self._shared_tokens(text[:shared].rstrip()) if shared else ()
-        same = next((n for n, pair in enumerate(zip(beginning, ids)) if pair[0] != pair[1]), len(beginning))
+        same = next((n for n, (a, b) in enumerate(zip(beginning, ids, strict=False)) if a != b), len(beginning))
         return EncodedPrompt(ids, max(0, min(same, len(ids) - 1)))
 
     def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:

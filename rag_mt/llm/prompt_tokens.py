@@ -65,9 +65,7 @@ def render_chat(tokenizer: Any, prompt: Prompt) -> tuple[str, int]:
     prompt's own shared ones. Templates may strip the message.
     """
     message = [{"role": "user", "content": prompt.text}]
-    text: str = tokenizer.apply_chat_template(
-        message, tokenize=False, add_generation_prompt=True, **AT_ONCE
-    )
+    text: str = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True, **AT_ONCE)
     at = text.find(prompt.text)
     stripped = 0
     if at < 0:

@@ -9,11 +9,9 @@ from typing import Any, cast
 
 import torch
 
-from rag_mt.base.defaults import DEFAULT_LLM, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
-from rag_mt.base.types import Completion, LanguageModel, Prompt, PromptQueue
-from rag_mt.llm.server_names import PREFIX
+from rag_mt.base.types import Completion, Prompt, PromptQueue
 from rag_mt.llm.transformers_llm import TransformersLLM, engine_fingerprint
 from rag_mt.models.adapter_files import trained_wrapper
 from rag_mt.models.loading import LoadedLLM, Quantization, fingerprint_with, load_llm
@@ -93,6 +91,11 @@ class RoutedLLM:
     def models(self) -> tuple[TransformersLLM, ...]:
         """The models that are loaded."""
         return (self.hinted, self._plain) if isinstance(self._plain, TransformersLLM) else (self.hinted,)
+
+    @property
+    def repeatable(self) -> bool:
+        """See `TransformersLLM.repeatable`."""
+        return self.hinted.repeatable
 
     def of(self, prompt: Prompt) -> TransformersLLM:
         """The model that answers a prompt."""

@@ -77,6 +77,11 @@ class TransformersLLM:
         self._lock = threading.Lock()
         lay_out_states(self.model)
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether a completion depends on its prompt alone. (8-bit weights in float32 are rounded by batch.)"""
+        return bool(self.model.dtype == torch.float32 and not getattr(self.model, "is_quantized", False))
+
     def count_tokens(self, prompt: Prompt) -> int:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
         encoded = self.encode_prompt(prompt)
