@@ -111,7 +111,7 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
         journal.add_records([n], [record | {"asked": prompt} | ({} if model == llm.fingerprint else {"llm": model})])
         bar.update(1)
 
-    known = other_completions(run.file(RECORDS), settings) if repeatable(llm) else {}
+    known = other_completions(run.file(RECORDS), settings) if getattr(llm, "repeatable", False) else {}
     for task in missing:
         if completion := known.get(asked(task)):
             task.read(completion)

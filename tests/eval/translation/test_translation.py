@@ -32,7 +32,7 @@ from eval.translation.records import (
     read_scores,
     read_times,
 )
-from eval.translation.runs import JOURNAL, other_completions, repeatable
+from eval.translation.runs import JOURNAL, other_completions
 from eval.translation.systems import read_systems
 from eval.translation.translators import Run, in_order
 from rag_mt.base.errors import UserError
@@ -334,8 +334,8 @@ def test_completions_are_not_taken_from_another_model_or_in_bfloat16(
     assert other_completions(own, settings | {"max_new_tokens": 13}) == {}
     (tmp_path / "plain" / own.name).open("a").write('{"done": [[0, {"asked": "torn')
     assert len(other_completions(own, settings)) == 3
-    assert repeatable(open_llm(str(random_llm), dtype="float32"))
-    assert not repeatable(open_llm(str(random_llm), dtype="bfloat16"))
+    assert open_llm(str(random_llm), dtype="float32").repeatable
+    assert not open_llm(str(random_llm), dtype="bfloat16").repeatable
 
 
 def test_a_run_that_has_just_begun_is_no_harm(command: list[str], tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_a_run_that_has_just_begun_is_no_harm(command: list[str], tmp_path: Path
 def test_eight_bit_weights_answer_by_their_batch(random_llm: Path) -> None:
     llm: Any = open_llm(str(random_llm), dtype="float32")
     llm.model.is_quantized = True
-    assert not repeatable(llm)
+    assert not llm.repeatable
 
 
 def test_a_server_translates(command: list[str], random_llm: Path, tmp_path: Path) -> None:
