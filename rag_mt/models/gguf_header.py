@@ -22,7 +22,7 @@ STRING, ARRAY, INT32, CONTROL = 8, 9, 5, 3
 VERSIONS = (2, 3)
 LIST = 1024
 """Arrays of more numbers than this belong to the vocabulary and are left out."""
-MOST_ENTRIES, MOST_STRINGS, MOST_BYTES = 100_000, 4_000_000, 1 << 24
+MOST_ENTRIES, MOST_STRINGS, MOST_BYTES = 100_000, 2_000_000, 1 << 24
 """Settings or tensors, strings in arrays, and bytes of a text: far above real models, so that no file takes long."""
 DEFAULT_ALIGNMENT = 32
 _LENGTH = struct.Struct("<Q")

@@ -30,7 +30,7 @@ def gguf_adapter(adapter: str, base: GGUFHeader) -> Path:
     """The LoRA adapter folder `adapter` as a GGUF file for the model `base`, in the cache.
 
     A change W + alpha / r * B A is stored as B (`blk.3.attn_q.weight.lora_b`), A and alpha: float16 weights as they
-    are, others in float32. Raises UserError if the adapter is more than LoRA on linear layers or does not fit the model.
+    are, others in float32. Raises UserError if the adapter is more than LoRA on linear layers or does not fit.
     """
     kinds = [base.architecture, {key: base.number(key) for key in PERMUTED.values()}, base.tensors, WRITING]
     path = cache_dir() / "adapters" / f"{adapter_fingerprint(adapter)}-{settings_hash(kinds)[:8]}.gguf"
