@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ FORMATS = {"F16": "<f2", "F32": "<f4"}
 WRITING = 1
 """Counted up whenever the files that are written change."""
 
-Matrix = NDArray[np.float16] | NDArray[np.float32]
+Matrix = NDArray[np.floating[Any]]
 
 
 def gguf_adapter(adapter: str, base: GGUFHeader) -> Path:
@@ -60,7 +61,7 @@ def _read(adapter: str, base: GGUFHeader) -> tuple[dict[str, Matrix], float]:
         raise _not_for_gguf(f"{base.path} is a model of the architecture {architecture!r} and adapters fit {known}")
     rank, alpha = rank_and_alpha
     number = next(number for number, name in MODEL_ARCH_NAMES.items() if name == architecture)
-    names = get_tensor_name_map(number, base.number("block_count") or 0)
+    names = get_tensor_name_map(number, min(base.number("block_count") or 0, len(base.tensors)))
     misfit = UserError(
         f"the adapter {adapter} was made for other layers than those of {base.path}: name its base model"
     )
@@ -138,4 +139,4 @@ def _write(path: Path, architecture: str, matrices: dict[str, Matrix], alpha: fl
 
 
 def _not_for_gguf(why: str) -> UserError:
-    return UserError(f"{why}, which llama.cpp is not given here: choose --engine transformers")
+    return UserError(f"{why}, which is not written for llama.cpp: choose --engine transformers")

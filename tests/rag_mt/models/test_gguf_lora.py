@@ -164,6 +164,7 @@ B = "base_model.model.model.layers.1.mlp.up_proj.lora_B.weight"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "DoRA": (lambda adapter: change(adapter, use_dora=True), "--engine transformers"),
     "another method": (lambda adapter: change(adapter, peft_type="IA3"), "--engine transformers"),
+    "no number": (lambda adapter: change(adapter, lora_alpha="16"), "--engine transformers"),
     "several ranks": (lambda adapter: change(adapter, rank_pattern={"v_proj": 2}), "--engine transformers"),
     "an embedding": (
         lambda adapter: rewrite(adapter, lambda w: w.update({"base_model.model.x.lora_embedding_A": w[B]})),
@@ -222,6 +223,12 @@ def test_an_adapter_of_another_model_is_refused_though_it_is_in_the_cache(tiny: 
         gguf_adapter(str(adapter), replace(base, tensors=deeper, metadata=settings))
     with pytest.raises(UserError, match=r"'mamba'.*--engine transformers"):
         gguf_adapter(str(adapter), replace(base, metadata=base.metadata | {"general.architecture": "mamba"}))
+
+
+def test_countless_blocks_take_no_time(tiny: tuple[str, GGUFHeader, Path]) -> None:
+    architecture, base, adapter = tiny
+    endless = replace(base, metadata=base.metadata | {f"{architecture}.block_count": (1 << 32) - 1})
+    assert gguf_adapter(str(adapter), endless).is_file()
 
 
 def test_heads_that_do_not_divide_the_rows_are_refused(tiny: tuple[str, GGUFHeader, Path]) -> None:
