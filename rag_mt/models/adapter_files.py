@@ -70,4 +70,5 @@ def plain_lora(settings: Mapping[str, Any]) -> tuple[int, float] | None:
     rank, alpha = settings.get("r"), settings.get("lora_alpha")
     if not plain or any(value and key not in PLAIN_LORA for key, value in settings.items()):
         return None
-    return (rank, alpha) if rank and alpha else None
+    numbers = isinstance(rank, int) and isinstance(alpha, int | float)
+    return (rank, alpha) if numbers and rank and alpha else None

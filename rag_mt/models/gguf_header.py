@@ -22,7 +22,7 @@ STRING, ARRAY, INT32, CONTROL = 8, 9, 5, 3
 VERSIONS = (2, 3)
 LIST = 1024
 """Arrays of more numbers than this belong to the vocabulary and are left out."""
-MOST_ENTRIES, MOST_STRINGS, MOST_BYTES = 100_000, 4_000_000, 1 << 24
+MOST_ENTRIES, MOST_STRINGS, MOST_BYTES = 100_000, 2_000_000, 1 << 24
 """Settings or tensors, strings in arrays, and bytes of a text: far above real models, so that no file takes long."""
 DEFAULT_ALIGNMENT = 32
 _LENGTH = struct.Struct("<Q")
@@ -85,13 +85,14 @@ class _Reader:
             raise ValueError(f"its version is {version}, not one of {', '.join(map(str, VERSIONS))}")
         if max(tensor_count, count) > MOST_ENTRIES:
             raise ValueError(f"{tensor_count} tensors and {count} settings")
-        metadata = {}
+        metadata: dict[str, Value | list[Value]] = {}
         for _ in range(count):
             key, (kind,) = self._text(), self._numbers("I")
             value = self._array(key) if kind == ARRAY else self._value(kind)
             if value is not None:
                 metadata[key] = value
-        tensors, last = {}, 0
+        tensors: dict[str, tuple[int, ...]] = {}
+        last = 0
         for _ in range(tensor_count):
             name, (dimensions,) = self._text(), self._numbers("I")
             if not 1 <= dimensions <= 4:

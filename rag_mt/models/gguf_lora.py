@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +24,14 @@ FORMATS = {"F16": "<f2", "F32": "<f4"}
 WRITING = 1
 """Counted up whenever the files that are written change."""
 
-Matrix = NDArray[np.float16] | NDArray[np.float32]
+Matrix = NDArray[np.floating[Any]]
 
 
 def gguf_adapter(adapter: str, base: GGUFHeader) -> Path:
     """The LoRA adapter folder `adapter` as a GGUF file for the model `base`, in the cache.
 
     A change W + alpha / r * B A is stored as B (`blk.3.attn_q.weight.lora_b`), A and alpha: float16 weights as they
-    are, others in float32. Raises UserError if the adapter is more than LoRA on linear layers or does not fit the model.
+    are, others in float32. Raises UserError if the adapter is more than LoRA on linear layers or does not fit.
     """
     kinds = [base.architecture, {key: base.number(key) for key in PERMUTED.values()}, base.tensors, WRITING]
     path = cache_dir() / "adapters" / f"{adapter_fingerprint(adapter)}-{settings_hash(kinds)[:8]}.gguf"
@@ -60,7 +61,7 @@ def _read(adapter: str, base: GGUFHeader) -> tuple[dict[str, Matrix], float]:
         raise _not_for_gguf(f"{base.path} is a model of the architecture {architecture!r} and adapters fit {known}")
     rank, alpha = rank_and_alpha
     number = next(number for number, name in MODEL_ARCH_NAMES.items() if name == architecture)
-    names = get_tensor_name_map(number, base.number("block_count") or 0)
+    names = get_tensor_name_map(number, min(base.number("block_count") or 0, len(base.tensors)))
     misfit = UserError(
         f"the adapter {adapter} was made for other layers than those of {base.path}: name its base model"
     )
@@ -138,4 +139,4 @@ def _write(path: Path, architecture: str, matrices: dict[str, Matrix], alpha: fl
 
 
 def _not_for_gguf(why: str) -> UserError:
-    return UserError(f"{why}, which llama.cpp is not given here: choose --engine transformers")
+    return UserError(f"{why}, which is not written for llama.cpp: choose --engine transformers")
