@@ -132,7 +132,7 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
 
 def prompt_hash(prompt: Prompt) -> str:
     """A short hash of what the language model reads and where it stops."""
-    return settings_hash([prompt.text, prompt.chat, prompt.stop])
+    return settings_hash([prompt.text, [prompt.source, prompt.target] if prompt.coded else prompt.chat, prompt.stop])
 
 
 def repeatable(llm: LanguageModel) -> bool:

@@ -14,6 +14,7 @@ from rag_mt.base.defaults import DEFAULT_LLM, LLM_CONCURRENCY, LLM_TIMEOUT
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, LanguageModel, Prompt, PromptQueue
+from rag_mt.llm.options import Options
 from rag_mt.llm.server_names import PREFIX
 from rag_mt.llm.transformers_llm import TransformersLLM, engine_fingerprint
 from rag_mt.models.adapters import trained_wrapper
@@ -35,14 +36,17 @@ def open_llm(
     api_key: str | None = None,
     timeout: float = LLM_TIMEOUT,
     concurrency: int = LLM_CONCURRENCY,
+    options: Options | None = None,
 ) -> LanguageModel:
     """The language model `name`: `openai:MODEL@URL`, or any model with `base_url`, is asked over HTTP; everything
-    else (hub id, folder, `embedded:NAME`) is loaded.
+    else (hub id, folder, `embedded:NAME`) is loaded. `openai:HINTED,PLAIN@URL` names two models of one server, the
+    second for prompts without hints.
 
     `batch_size`, `adapter`, `device`, `dtype` and `quantization` are for loaded models; a server has its own, and
     `timeout` (seconds for an answer) and `concurrency` (requests at once) are for servers. With `plain_adapter`
     prompts without hints are answered by the model with that adapter instead, which is loaded when the first comes.
-    Raises UserError for a name, setting or server that cannot be used.
+    `options` are further fields of requests to a server (see `rag_mt.llm.options`); of them, loaded models take
+    `chat_template_kwargs`. Raises UserError for a name, setting or server that cannot be used.
     """
     if base_url is not None or name.startswith(PREFIX):
         try:
@@ -58,20 +62,21 @@ def open_llm(
             adapter=adapter or plain_adapter,
             timeout=timeout,
             concurrency=concurrency,
+            options=options,
         )
 
     def load(adapter: str | None, sibling: LoadedLLM | None = None) -> LoadedLLM:
         return load_llm(name, adapter, device, dtype, cast(Quantization, quantization), sibling)
 
     loaded = load(adapter)
-    llm = TransformersLLM(loaded, batch_size, adapter)
+    llm = TransformersLLM(loaded, batch_size, adapter, options)
     if plain_adapter is None:
         return llm
     weights = fingerprint_with(loaded, plain_adapter, cast(Quantization, quantization))
     plain = LaterLLM(
         plain_adapter,
-        engine_fingerprint(loaded, weights, batch_size),
-        lambda: TransformersLLM(load(plain_adapter, loaded), batch_size, plain_adapter),
+        engine_fingerprint(loaded, weights, batch_size, llm.options),
+        lambda: TransformersLLM(load(plain_adapter, loaded), batch_size, plain_adapter, options),
     )
     return RoutedLLM(llm, plain)
 
@@ -102,6 +107,7 @@ class RoutedLLM:
         self.adapter, self.trained_wrapper = hinted.adapter, hinted.trained_wrapper
         self.context_length = hinted.context_length  # the base's, and so that of both
         self.has_chat_template, self.reserved = hinted.has_chat_template, hinted.reserved
+        self.takes_language_codes = hinted.takes_language_codes
         self.fingerprint = settings_hash(["routed", hinted.fingerprint, plain.fingerprint])
         self._lock = threading.Lock()
         if isinstance(plain, TransformersLLM):

@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateError
+
+from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json
 from rag_mt.base.types import Prompt
+from rag_mt.llm.options import TEMPLATE, Options, chat_message, fields_for
 
+NO_OPTIONS: Options = {}
 SHORTEST_PREFIX = 16
 """Tokens; a shorter shared beginning costs a computation of its own and saves less."""
 
@@ -21,6 +26,11 @@ def control_tokens(tokenizer: Any) -> frozenset[str]:
     """
     flagged = (str(token) for token in tokenizer.added_tokens_decoder.values() if token.special)
     return frozenset([*tokenizer.all_special_tokens, *flagged])
+
+
+def takes_language_codes(tokenizer: Any) -> bool:
+    """Whether the chat template asks for language codes beside the text, as that of TranslateGemma does."""
+    return "source_lang_code" in str(tokenizer.chat_template or "")
 
 
 def chat_tuned(tokenizer: Any, config: Any, folder: Path | None) -> bool:
@@ -37,7 +47,8 @@ def chat_tuned(tokenizer: Any, config: Any, folder: Path | None) -> bool:
 def end_of_turn(tokenizer: Any) -> int | None:
     """The token that a chat template sets after an assistant's turn, if it sets any."""
     marker = "answer"
-    turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": marker}]
+    asked = Prompt("question", chat=True, source="de", target="en", coded=takes_language_codes(tokenizer))
+    turns = [chat_message(asked), {"role": "assistant", "content": marker}]
     after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(marker)[2].strip()
     ids: list[int] = tokenizer(after, add_special_tokens=False)["input_ids"][:1]
     return ids[0] if ids else None
@@ -50,17 +61,24 @@ def _end_tokens(tokenizer: Any, config: Any, folder: Path | None) -> set[int]:
     return {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
 
 
-def render_chat(tokenizer: Any, prompt: Prompt) -> tuple[str, int]:
+def render_chat(tokenizer: Any, prompt: Prompt, options: Options = NO_OPTIONS) -> tuple[str, int]:
     """A chat prompt in the model's template, ready for the answer, and how many of its first characters are shared.
 
     The characters before the user's message are the same in every prompt, so they are shared with the
     prompt's own shared ones. Templates may strip the message. Reasoning models are asked to answer at once, and
-    templates that write a date get a fixed one, so that a prompt is the same tomorrow.
+    templates that write a date get a fixed one, so that a prompt is the same tomorrow; what `options` hold for the
+    template goes before that. Raises UserError if the template refuses the prompt.
     """
-    message = [{"role": "user", "content": prompt.text}]
-    text: str = tokenizer.apply_chat_template(
-        message, tokenize=False, add_generation_prompt=True, enable_thinking=False, date_string="26 Jul 2024"
-    )
+    values = {"enable_thinking": False, "date_string": "26 Jul 2024", **fields_for(options, prompt).get(TEMPLATE, {})}
+    try:
+        text: str = tokenizer.apply_chat_template(
+            [chat_message(prompt)], tokenize=False, add_generation_prompt=True, **values
+        )
+    except (TemplateError, TypeError) as error:
+        wrapper = "translategemma" if takes_language_codes(tokenizer) else "few-shot"
+        raise UserError(
+            f"the model's chat template refuses the prompt ({error}): try another one, such as --wrapper {wrapper}"
+        ) from error
     at = text.find(prompt.text)
     stripped = 0
     if at < 0:
@@ -94,9 +112,9 @@ def shared_tokens(offsets: Sequence[tuple[int, int]], text: str, shared: int) ->
     return max(0, min(inside, len(offsets) - 1))
 
 
-def encode_prompt(tokenizer: Any, prompt: Prompt, answer: str = "") -> EncodedPrompt:
+def encode_prompt(tokenizer: Any, prompt: Prompt, answer: str = "", options: Options = NO_OPTIONS) -> EncodedPrompt:
     """The tokens of a prompt as generation reads them, with an answer right behind it."""
-    text, shared = render_chat(tokenizer, prompt) if prompt.chat else (prompt.text, prompt.shared)
+    text, shared = render_chat(tokenizer, prompt, options) if prompt.chat else (prompt.text, prompt.shared)
     # A rendered template brings its own begin-of-text token; a completion prompt may, and needs it once.
     special = not prompt.chat and not (tokenizer.bos_token and text.startswith(tokenizer.bos_token))
     encoding = tokenizer(text + answer, add_special_tokens=special, return_offsets_mapping=True)
