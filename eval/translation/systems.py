@@ -32,12 +32,12 @@ from typing import Annotated, Any, Literal, cast, get_args
 from pydantic import Field, TypeAdapter, ValidationError
 
 from prompts.builder import WRAPPERS
-from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, DEFAULT_LLM, DEFAULT_RETRIEVER
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, DEFAULT_LLM, DEFAULT_RETRIEVER, Engine
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_toml
 from rag_mt.base.languages import direction_group
 from rag_mt.base.settings import folder_of_paths
-from rag_mt.models.adapters import checked_adapter
+from rag_mt.models.adapter_files import checked_adapter
 from rag_mt.models.loading import DTYPES, Quantization
 from rag_mt.translation.translator import NONE, Adapters, chosen_adapters
 from retrievers.ccpr.retriever import Segmentation
@@ -77,10 +77,11 @@ class System:
     adapter: Mapping[Group, str] = field(default_factory=dict)
     plain_adapter: str = DEFAULT_ADAPTER
     device: str = "auto"
-    dtype: str = "float32"
+    engine: Engine = "transformers"
+    dtype: str | None = None
     quantization: Quantization = "none"
     max_new_tokens: AtLeast1 = 256
-    batch_size: AtLeast1 = 16
+    batch_size: AtLeast1 | None = None
     hints: Literal["retrieved", "none", "shuffled", "oracle"] = "retrieved"
     seed: AtLeast0 = 12345
     align_encoder: str = DEFAULT_ENCODER
@@ -114,6 +115,8 @@ class System:
             encoder=filled(self.encoder),
             adapter={group: chosen.adapter} if chosen.adapter else {},
             plain_adapter=plain,
+            dtype=self.dtype or ("auto" if self.engine == "llamacpp" else "float32"),
+            batch_size=self.batch_size or (1 if self.engine == "llamacpp" else 16),
         )
 
     @property
@@ -189,9 +192,11 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
         key, expected = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Input should be ")
         expected = expected.replace("greater than or equal to", "at least")
         raise UserError(f"{path} sets {key} of {name} to {first['input']!r}: expected {expected}") from None
-    for key, allowed in {"wrapper": ("auto", *WRAPPERS), "dtype": ("auto", *DTYPES)}.items():
+    for key, allowed in {"wrapper": ("auto", *WRAPPERS), "dtype": (None, "auto", *DTYPES)}.items():
         if (value := getattr(system, key)) not in allowed:
-            raise UserError(f"{path} sets {key} of {name} to {value!r}: expected one of {', '.join(allowed)}")
+            raise UserError(
+                f"{path} sets {key} of {name} to {value!r}: expected one of {', '.join(filter(None, allowed))}"
+            )
     retriever_spec(system.retriever)
     if own.get("segmentation", "learned") != "learned" and system.retriever != "ccpr":
         raise UserError(

@@ -15,8 +15,8 @@ from eval.xpr.suite import Plan, Row, Sets, System
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import folder_fingerprint, read_json, remembered_sha256, settings_hash
 from rag_mt.base.types import Floats
-from rag_mt.models.adapters import TRAINING, adapter_fingerprint
-from rag_mt.models.adapters import WEIGHTS as ADAPTER
+from rag_mt.models.adapter_files import TRAINING, adapter_fingerprint
+from rag_mt.models.adapter_files import WEIGHTS as ADAPTER
 from retrievers.ccpr.model import ENCODER
 from retrievers.units.unit import default_layer
 from retrievers.xpr.examples import ExampleSet

@@ -21,7 +21,7 @@ from finetune.training.gradients import Features, Loss, cached_backward
 from finetune.training.trainer import Group, Trainer
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, settings_hash
-from rag_mt.models.adapters import WEIGHTS
+from rag_mt.models.adapter_files import WEIGHTS
 from retrievers.ccpr.model import WEIGHTS as HEADS
 from retrievers.ccpr.model import PhraseHeads, PhraseSettings
 

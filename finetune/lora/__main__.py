@@ -23,7 +23,7 @@ from finetune.training.settings import run_training, settings_parser, trial_fold
 from finetune.training.trainer import CHECKPOINT
 from rag_mt.base.console import note
 from rag_mt.base.errors import UserError
-from rag_mt.models.adapters import WEIGHTS
+from rag_mt.models.adapter_files import WEIGHTS
 from rag_mt.models.loading import resolve_model
 
 

@@ -26,7 +26,7 @@ from finetune.training.encoder import fits_adapter, save_adapter, started_from, 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, read_json, whole_folder
 from rag_mt.llm.transformers_llm import TransformersLLM
-from rag_mt.models.adapters import CONFIG, WEIGHTS, checked_adapter
+from rag_mt.models.adapter_files import CONFIG, WEIGHTS, checked_adapter
 from rag_mt.models.loading import LoadedLLM, choose_device, choose_dtype, load_llm
 
 ROWS = 256

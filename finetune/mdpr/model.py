@@ -17,7 +17,7 @@ from finetune.training.encoder import fits_adapter, save_trained, started_from, 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import folder_fingerprint, read_json
 from rag_mt.base.types import Floats, Kind
-from rag_mt.models.adapters import WEIGHTS
+from rag_mt.models.adapter_files import WEIGHTS
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from retrievers.encoders.encoder import TOKENS_PER_BATCH, TransformerEncoder, batches, family_of
 from retrievers.mdpr import MdprSettings, passage_model_folder

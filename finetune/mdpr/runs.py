@@ -31,7 +31,7 @@ from rag_mt.base.console import OK, PARTLY, Parser, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, read_toml
 from rag_mt.base.settings import config_file
-from rag_mt.models.adapters import TRAINING
+from rag_mt.models.adapter_files import TRAINING
 from retrievers.mdpr import passage_model_folder
 
 log = logging.getLogger("rag_mt")

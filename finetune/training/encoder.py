@@ -21,7 +21,7 @@ from finetune.training.settings import EncoderTuning
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, whole_file
-from rag_mt.models.adapters import CONFIG, TRAINING, WEIGHTS
+from rag_mt.models.adapter_files import CONFIG, TRAINING, WEIGHTS
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from retrievers.ccpr.model import ENCODER
 

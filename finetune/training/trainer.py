@@ -27,7 +27,7 @@ from rag_mt import __version__
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import sync, whole_file, write_json
-from rag_mt.models.adapters import TRAINING, seen_before
+from rag_mt.models.adapter_files import TRAINING, seen_before
 
 log = logging.getLogger("rag_mt")
 

@@ -13,11 +13,11 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, get_args
 
 from tqdm import tqdm
 
-from rag_mt.base.defaults import LLM_CONCURRENCY, LLM_TIMEOUT
+from rag_mt.base.defaults import LLM_CONCURRENCY, LLM_TIMEOUT, Engine
 from rag_mt.base.errors import UserError
 
 OK, PARTLY, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
@@ -160,6 +160,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """`--device` and `--dtype`."""
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16")
+
+
+def add_engine_option(parser: argparse.ArgumentParser) -> None:
+    """`--engine`."""
+    engines = f"what computes the language model: {', '.join(get_args(Engine))}"
+    parser.add_argument("--engine", choices=get_args(Engine), default="auto", metavar="NAME", help=engines)
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:

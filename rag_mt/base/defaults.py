@@ -1,5 +1,9 @@
 """What is used where the user names nothing."""
 
+from typing import Literal
+
+Engine = Literal["auto", "llamacpp", "transformers"]
+"""What computes a language model that is loaded here."""
 DEFAULT_ENCODER = "embedded:e5-small"
 DEFAULT_LLM = "embedded:gemma-3-270m"
 DEFAULT_PHRASE_MODEL = "ccpr-e5-small"

@@ -45,7 +45,10 @@ class Kind:
 
 HEX = "[0-9a-f]"
 KINDS = {
-    "models": Kind("embedded models, unpacked from their packages", (f"models/*-{8 * HEX}-*",)),
+    "models": Kind(
+        "embedded models, joined or unpacked from their packages",
+        (f"models/*-{8 * HEX}-*", f"models/*-{8 * HEX}.gguf*"),
+    ),
     "indexes": Kind("sample indexes", (f"indexes/*-{12 * HEX}", f"indexes/*-{12 * HEX}.unfinished")),
     "hashes": Kind("sha256 of files that were read", ("hashes.sqlite*",)),
     "trials": Kind("models of trainings without --output", (f"trials/*-{8 * HEX}",), lock=False),

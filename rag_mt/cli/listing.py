@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable
-from importlib.util import find_spec
 from pathlib import Path
 
 from rag_mt.base.console import OK
@@ -45,9 +44,10 @@ def models() -> list[Row]:
 
     rows: list[Row] = []
     for name, spec in EMBEDDED.items():
-        unpacked = sorted(cache_dir().glob(f"models/{name}-{spec.sha256[:8]}-*"))
-        count = sum(map(bytes_below, unpacked)) if unpacked else spec.megabytes * 1_000_000
-        state = {"installed": find_spec(spec.module) is not None, "unpacked": bool(unpacked), "bytes": count}
+        unpacked = spec.made(name)
+        packed = spec.gguf_bytes or spec.megabytes * 1_000_000
+        count = sum(map(bytes_below, unpacked)) if unpacked else packed
+        state = {"installed": spec.installed, "unpacked": bool(unpacked), "bytes": count}
         rows.append({"name": PREFIX + name, "purpose": spec.purpose, "licence": spec.licence, **state})
     for name, model in weights.shipped_models().items():
         folder = weights.FOLDER / name

@@ -15,6 +15,7 @@ from rag_mt.base.console import (
     OK,
     PARTLY,
     Parser,
+    add_engine_option,
     add_model_options,
     add_reading_options,
     add_server_options,
@@ -67,7 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--index", metavar="DIR", help="index of target-language text (default: the sample index, with --retriever)")
     encoder_help = "encoder or phrase model: a name, a hub id or a folder (default: the index's)"
     add("--encoder", metavar="ID", help=encoder_help)
-    llm_help = "language model: a hub id, a folder, embedded:NAME or openai:MODEL@URL"
+    llm_help = "language model: a hub id, a folder, FILE.gguf, embedded:NAME or openai:MODEL@URL"
     add("--llm", default=DEFAULT_LLM, metavar="ID", help=llm_help)
     add("--adapter", metavar="DIR", default=DEFAULT_ADAPTER, help="PEFT adapter of the LLM, or none (default: ours)")
     add("--wrapper", default="auto", help="prompt family: auto, alpaca, few-shot, chat, compact or translategemma")
@@ -82,6 +83,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")
     add("--quiet", action="store_true", help="no progress bar")
     add_model_options(parser)
+    add_engine_option(parser)
 
 
 def translate(options: argparse.Namespace) -> int:
@@ -133,7 +135,7 @@ def _translator(options: argparse.Namespace) -> Translator:
         note("loading models: some seconds, where a model or an index must be made first a minute or two")
     from rag_mt.translation.translator import Translator
 
-    names = "index llm encoder adapter wrapper device dtype quantization batch_size max_new_tokens llm_timeout"
+    names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens llm_timeout"
     settings = {name: getattr(options, name) for name in (*names.split(), "llm_concurrency", "llm_options")}
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from rag_mt.base.types import Completion
 from rag_mt.text.answers import loop_in
 
 LOOP_PERIOD, LOOP_ROUNDS, LOOP_TOKENS = 64, 2, 36
@@ -16,6 +17,8 @@ LOOK_EVERY = 8
 NEVER_AGAIN = 5
 """An answer that has left a loop says no run of so many tokens again: what was stuck once mostly gets stuck again."""
 
+UNKNOWN = -1
+"""A token of which an engine tells nothing but that it was there."""
 UNFINISHED = "\ufffd"  # what decoders write for bytes that are no whole character (yet)
 
 
@@ -54,9 +57,14 @@ class AnswerText:
         if piece and not piece.endswith(UNFINISHED):
             self._settle(piece)
 
+    def add(self, piece: str) -> None:
+        """Take a piece of text that an engine made of its tokens itself."""
+        if piece:
+            self._settle(piece)
+
     def close(self) -> None:
         """Take what still waits when no more tokens come; the bytes of an unfinished character are left out."""
-        piece = self._waiting().rstrip(UNFINISHED)
+        piece = self._waiting().rstrip(UNFINISHED) if self._ids else ""
         if piece and not self.stopped:
             self._settle(piece)
 
@@ -142,8 +150,31 @@ class Generation:
             self.ended = True
         else:
             self.answer.push(token)
+        self._settle()
+
+    def take(self, tokens: Sequence[int], piece: str) -> None:
+        """Take the next tokens of an engine that makes a piece of text of them itself."""
+        self.answer.add(piece)
+        for token in tokens:
+            self.new_tokens.append(token)
+            self._settle()
+
+    def end(self, ended: bool, stopped: bool) -> None:
+        """Take what such an engine says of the end: the model's end of text, a stop string, or neither."""
+        if not self.done:
+            self.ended, self.answer.stopped = ended, stopped
+            if self.finished:
+                self.new_tokens.append(UNKNOWN)
+            self.done = True
+            self._settle()
+
+    def completion(self) -> Completion:
+        """The answer as it is."""
+        return Completion(self.answer.text, len(self.new_tokens), self.finished, self.answer.stopped)
+
+    def _settle(self) -> None:
         self._text_lengths.append(len(self.answer.text))
-        self.done = self.finished or len(self.new_tokens) >= self.max_new_tokens
+        self.done |= self.finished or len(self.new_tokens) >= self.max_new_tokens
         if not self.done and len(self.new_tokens) % LOOK_EVERY == 0:
             loop = loop_at_end(self.new_tokens)
             self._second_round = sum(loop) if loop else None
@@ -167,6 +198,10 @@ class Generation:
         from there with the likeliest other token may leave the loop. None if there is no loop."""
         second = self._second_round
         return None if second is None else (self.new_tokens[:second], self.new_tokens[second])
+
+    def text_of_first(self, count: int) -> str:
+        """The answer's text after so many new tokens (of those that it did not begin with)."""
+        return self.answer.text[: self._text_lengths[count - 1]] if count else ""
 
     def _second_round_in_text(self) -> int | None:
         """Which token begins the second round of a loop in the text of a whole answer that has not left one before."""

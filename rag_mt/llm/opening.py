@@ -1,26 +1,22 @@
-"""Language models by name (`open_llm`), and two of them behind one: prompts with hints are answered by the first, those
-without by the second (`RoutedLLM`)."""
+"""Language models by name."""
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+import platform
+from pathlib import Path
+from typing import cast, get_args
 
-import torch
-
-from rag_mt.base.defaults import DEFAULT_LLM, LLM_CONCURRENCY, LLM_TIMEOUT
+from rag_mt.base.defaults import DEFAULT_LLM, LLM_CONCURRENCY, LLM_TIMEOUT, Engine
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import settings_hash
-from rag_mt.base.types import Completion, LanguageModel, Prompt, PromptQueue
+from rag_mt.base.types import LanguageModel, Prompt
 from rag_mt.llm.options import Options
 from rag_mt.llm.server_names import PREFIX
-from rag_mt.llm.transformers_llm import TransformersLLM, engine_fingerprint
-from rag_mt.models.adapters import trained_wrapper
-from rag_mt.models.loading import LoadedLLM, Quantization, fingerprint_with, load_llm
+from rag_mt.models.offline.embedded import PREFIX as EMBEDDED
+from rag_mt.models.offline.embedded import embedded_gguf
 
-_ENDED = object()
+GGUF = ".gguf"
+NVIDIA_OR_AMD = ("/dev/nvidiactl", "/dev/kfd")
+"""What Linux shows where it has a driver for such a card."""
 
 
 def open_llm(
@@ -28,6 +24,7 @@ def open_llm(
     *,
     adapter: str | None = None,
     plain_adapter: str | None = None,
+    engine: str = "auto",
     device: str = "auto",
     dtype: str = "auto",
     quantization: str = "none",
@@ -39,14 +36,15 @@ def open_llm(
     options: Options | None = None,
 ) -> LanguageModel:
     """The language model `name`: `openai:MODEL@URL`, or any model with `base_url`, is asked over HTTP; everything
-    else (hub id, folder, `embedded:NAME`) is loaded. `openai:HINTED,PLAIN@URL` names two models of one server, the
-    second for prompts without hints.
+    else (hub id, folder, `FILE.gguf`, `embedded:NAME`) is loaded. `openai:HINTED,PLAIN@URL` names two models of one
+    server, the second for prompts without hints.
 
-    `batch_size`, `adapter`, `device`, `dtype` and `quantization` are for loaded models; a server has its own, and
-    `timeout` (seconds for an answer) and `concurrency` (requests at once) are for servers. With `plain_adapter`
-    prompts without hints are answered by the model with that adapter instead, which is loaded when the first comes.
-    `options` are further fields of requests to a server (see `rag_mt.llm.options`); of them, loaded models take
-    `chat_template_kwargs`. Raises UserError for a name, setting or server that cannot be used.
+    `engine` says by what: `llamacpp` (GGUF files and embedded models, in the number format of the file),
+    `transformers` (all but GGUF files), or `auto` (see `chosen_engine`). `batch_size`, `adapter`, `device`, `dtype` and
+    `quantization` are for loaded models; a server has its own, and `timeout` (seconds for an answer) and `concurrency`
+    (requests at once) are for servers. With `plain_adapter` prompts without hints are answered by the model with that
+    adapter instead. `options` are further fields of requests to a server (see `rag_mt.llm.options`); of them, loaded
+    models take `chat_template_kwargs`. Raises UserError for a name, setting or server that cannot be used.
     """
     if base_url is not None or name.startswith(PREFIX):
         try:
@@ -64,170 +62,55 @@ def open_llm(
             concurrency=concurrency,
             options=options,
         )
+    if chosen_engine(name, engine, device, dtype, quantization) == "llamacpp":
+        from rag_mt.llm.llamacpp import LlamaCppLLM
 
-    def load(adapter: str | None, sibling: LoadedLLM | None = None) -> LoadedLLM:
-        return load_llm(name, adapter, device, dtype, cast(Quantization, quantization), sibling)
+        file = embedded_gguf(name) if name.startswith(EMBEDDED) else Path(name).expanduser()
+        adapters = [folder for folder in (adapter, plain_adapter) if folder is not None]
+        return LlamaCppLLM(name, file, adapters, batch_size, gpu=device not in ("auto", "cpu"), options=options)
+    from rag_mt.llm.routed_llm import open_transformers
 
-    loaded = load(adapter)
-    llm = TransformersLLM(loaded, batch_size, adapter, options)
-    if plain_adapter is None:
-        return llm
-    weights = fingerprint_with(loaded, plain_adapter, cast(Quantization, quantization))
-    plain = LaterLLM(
-        plain_adapter,
-        engine_fingerprint(loaded, weights, batch_size, llm.options),
-        lambda: TransformersLLM(load(plain_adapter, loaded), batch_size, plain_adapter, options),
-    )
-    return RoutedLLM(llm, plain)
+    return open_transformers(name, adapter, plain_adapter, device, dtype, quantization, batch_size, options)
 
 
-class LaterLLM:
-    """A model with an adapter that is loaded when it is needed; what can be known of it without its weights."""
+def chosen_engine(name: str, engine: str, device: str, dtype: str, quantization: str) -> Engine:
+    """The engine that computes a model which is loaded.
 
-    def __init__(self, adapter: str, fingerprint: str, load: Callable[[], TransformersLLM]) -> None:
-        self.adapter, self.fingerprint, self.load = adapter, fingerprint, load
-        self.trained_wrapper = trained_wrapper(adapter)
-
-
-class RoutedLLM:
-    """A model that was tuned with hints, and one tuned without for the prompts that have none (a LanguageModel).
-
-    Both are tunings of one base model; embeddings that they have in common are kept once from here on. Raises UserError
-    if they learnt from prompts of different shapes.
+    `auto` is llama.cpp for a GGUF file, and for an embedded model where neither a GPU nor a number format is asked for
+    or at hand; else transformers. Raises UserError for what does not go together.
     """
-
-    def __init__(self, hinted: TransformersLLM, plain: TransformersLLM | LaterLLM) -> None:
-        if hinted.trained_wrapper and plain.trained_wrapper and hinted.trained_wrapper != plain.trained_wrapper:
-            raise UserError(
-                f"the adapter {hinted.adapter} learnt from prompts of the shape {hinted.trained_wrapper} and that for "
-                f"sentences without hints, {plain.adapter}, from {plain.trained_wrapper}: name two of one shape"
-            )
-        self.hinted, self._plain = hinted, plain
-        self.id, self.model, self.tokenizer = hinted.id, hinted.model, hinted.tokenizer
-        self.adapter, self.trained_wrapper = hinted.adapter, hinted.trained_wrapper
-        self.context_length = hinted.context_length  # the base's, and so that of both
-        self.has_chat_template, self.reserved = hinted.has_chat_template, hinted.reserved
-        self.takes_language_codes = hinted.takes_language_codes
-        self.fingerprint = settings_hash(["routed", hinted.fingerprint, plain.fingerprint])
-        self._lock = threading.Lock()
-        if isinstance(plain, TransformersLLM):
-            _share_embeddings(plain.model, hinted.model)
-
-    @property
-    def plain(self) -> TransformersLLM:
-        """The model for prompts without hints, loaded at its first use."""
-        with self._lock:
-            if isinstance(self._plain, LaterLLM):
-                self._plain = self._plain.load()
-                _share_embeddings(self.hinted.model, self._plain.model)
-            return self._plain
-
-    @property
-    def models(self) -> tuple[TransformersLLM, ...]:
-        """The models that are loaded."""
-        return (self.hinted, self._plain) if isinstance(self._plain, TransformersLLM) else (self.hinted,)
-
-    def of(self, prompt: Prompt) -> TransformersLLM:
-        """The model that answers a prompt."""
-        return self.hinted if prompt.hints else self.plain
-
-    def count_tokens(self, prompt: Prompt) -> int:
-        """See `TransformersLLM.count_tokens`."""
-        return self.hinted.count_tokens(prompt)
-
-    def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
-        """See `LanguageModel.answer`. Each model has a batch of its own; they take turns token by token."""
-        lanes = [_Lane(lambda: self.hinted, self.hinted.batch_size), _Lane(lambda: self.plain, self.hinted.batch_size)]
-        source = _Divided(queue, lanes)
-        while any(lane.busy for lane in lanes) or source.pull(self.hinted.batch_size):
-            for lane in lanes:
-                if lane.busy:
-                    lane.step(source, max_new_tokens)
-            yield
+    if engine not in get_args(Engine):
+        raise UserError(f"unknown engine {engine!r}: choose one of {', '.join(get_args(Engine))}")
+    file, embedded = name.endswith(GGUF), name.startswith(EMBEDDED)
+    formats = [value for value, usual in ((dtype, "auto"), (quantization, "none")) if value != usual]
+    if engine == "transformers" and file:
+        raise UserError(f"{name} is a GGUF file, which transformers does not read here: use the engine llamacpp")
+    if engine == "llamacpp" and not (file or embedded):
+        raise UserError(f"{name} is no GGUF file: the engine llamacpp needs one, such as {DEFAULT_LLM} or FILE.gguf")
+    if (engine == "llamacpp" or file) and formats:
+        raise UserError(
+            f"{name} is computed by llama.cpp in the number format of its file: leave out {formats[0]}"
+            + (", or use the engine transformers" if embedded else "")
+        )
+    if engine != "auto":
+        return cast(Engine, engine)
+    if file or (embedded and not formats and (device == "cpu" or (device == "auto" and not _has_gpu()))):
+        return "llamacpp"
+    return "transformers"
 
 
-class _Divided:
-    """Gives each prompt of a queue to the lane (the own queue) of the model that answers it: to the first of `lanes` if
-    it has hints, else to the second."""
-
-    def __init__(self, queue: PromptQueue, lanes: Sequence[_Lane]) -> None:
-        self.queue, self.lanes = queue, lanes
-        self._taken = 0
-
-    def pull(self, most: int) -> bool:
-        """Give out up to `most` prompts of the queue; return whether there were any."""
-        prompts = self.queue.take(most)
-        for prompt in prompts:
-            self.lanes[0 if prompt.hints else 1].waiting.append((self._taken, prompt))
-            self._taken += 1
-        return bool(prompts)
-
-    def pull_for(self, lane: _Lane, most: int) -> None:
-        """The same for a lane that has nothing to take, unless as many prompts wait for the other one as it takes at
-        once."""
-        if all(len(other.waiting) < other.batch_size for other in self.lanes if other is not lane):
-            self.pull(most)
+def fingerprint_for(llm: LanguageModel, prompt: Prompt) -> str:
+    """A hash of all that may change a model's answer to a prompt, beside the prompt: of two tunings behind one model
+    only one answers it."""
+    of_prompt = getattr(llm, "fingerprint_for", None)
+    return of_prompt(prompt) if of_prompt else llm.fingerprint
 
 
-class _Lane:
-    """The prompts of one of the models as its queue: those that wait, with their numbers in the divided queue, and the
-    numbers of those that it has taken since it last had none. `model` gives the model, and may load it for that."""
+def _has_gpu() -> bool:
+    """Whether PyTorch computes on a GPU here. It is loaded for the question only where the system has one: that takes
+    a second."""
+    if platform.system() == "Linux" and not any(Path(device).exists() for device in NVIDIA_OR_AMD):
+        return False
+    import torch
 
-    def __init__(self, model: Callable[[], TransformersLLM], batch_size: int) -> None:
-        self.model, self.batch_size = model, batch_size
-        self.waiting: deque[tuple[int, Prompt]] = deque()
-        self._numbers: list[int] = []
-        self._source: _Divided
-        self._work: Iterator[None] | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is something to answer."""
-        return bool(self.waiting) or self._work is not None
-
-    def step(self, source: _Divided, max_new_tokens: int) -> None:
-        """Compute one token of each prompt that the model answers."""
-        if self._work is None:
-            self._source, self._numbers = source, []
-            self._work = self.model().answer(self, max_new_tokens)
-        if next(self._work, _ENDED) is _ENDED:
-            self._work = None
-
-    def take(self, most: int) -> list[Prompt]:
-        """See `PromptQueue.take`."""
-        if not self.waiting:
-            self._source.pull_for(self, most)
-        items = [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
-        self._numbers.extend(number for number, _ in items)
-        return [prompt for _, prompt in items]
-
-    def progress(self, number: int, text: str) -> bool:
-        """See `PromptQueue.progress`."""
-        return self._source.queue.progress(self._numbers[number], text)
-
-    def finish(self, number: int, completion: Completion) -> None:
-        """See `PromptQueue.finish`."""
-        self._source.queue.finish(self._numbers[number], completion)
-
-
-def answering(llm: LanguageModel, prompt: Prompt) -> LanguageModel:
-    """The language model whose answer to a prompt `llm` gives: itself, unless it is two."""
-    return llm.of(prompt) if isinstance(llm, RoutedLLM) else llm
-
-
-def _share_embeddings(one: Any, other: Any) -> None:
-    """Let the second model use the first one's input and output embeddings if they are equal and no adapter's."""
-    parts = [(m.get_input_embeddings(), m.get_output_embeddings()) for m in (one, other)]
-    if all(_equal(a, b) for a, b in zip(*parts, strict=True)):
-        other.set_input_embeddings(parts[0][0])
-        other.set_output_embeddings(parts[0][1])
-
-
-def _equal(one: Any, other: Any) -> bool:
-    mine, theirs = one.state_dict(), other.state_dict()
-    return (
-        type(one) is type(other)
-        and mine.keys() == theirs.keys()
-        and mine.keys() <= {"weight", "bias"}  # layers of adapters that are kept beside them have more
-        and all(torch.equal(mine[name], theirs[name]) for name in mine)
-    )
+    return torch.cuda.is_available()

@@ -18,6 +18,7 @@ OURS = frozenset(("model", "messages", "prompt", "stream", "stream_options", "st
 Options = Mapping[str, Any]
 """Fields of a request. Those of `with_hints` and `without_hints` go into requests of that kind only; in every text
 `{src}` and `{tgt}` stand for the language codes of the prompt."""
+NO_OPTIONS: Options = {}
 
 
 def checked_options(options: Options | None, served: bool) -> Options:

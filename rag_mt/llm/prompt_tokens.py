@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError
-
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json
-from rag_mt.base.types import Prompt
-from rag_mt.llm.options import TEMPLATE, Options, chat_message, fields_for
+from rag_mt.base.types import LanguageModel, Prompt
+from rag_mt.llm.options import NO_OPTIONS, TEMPLATE, Options, chat_message, fields_for
 
-NO_OPTIONS: Options = {}
+log = logging.getLogger("rag_mt")
+
+REMEMBERED_PROMPTS = 1024
+"""Prompts that were counted and are not answered yet."""
+AT_ONCE: dict[str, Any] = {"enable_thinking": False, "date_string": "26 Jul 2024"}
+"""What chat templates are told: reasoning models answer at once, and a date that a template writes is a fixed one, so
+that a prompt is the same tomorrow."""
 SHORTEST_PREFIX = 16
 """Tokens; a shorter shared beginning costs a computation of its own and saves less."""
 
@@ -28,9 +33,19 @@ def control_tokens(tokenizer: Any) -> frozenset[str]:
     return frozenset([*tokenizer.all_special_tokens, *flagged])
 
 
-def takes_language_codes(tokenizer: Any) -> bool:
-    """Whether the chat template asks for language codes beside the text, as that of TranslateGemma does."""
-    return "source_lang_code" in str(tokenizer.chat_template or "")
+def takes_language_codes(template: Any) -> bool:
+    """Whether a chat template asks for language codes beside the text, as that of TranslateGemma does."""
+    return "source_lang_code" in str(template or "")
+
+
+def template_values(prompt: Prompt, options: Options) -> dict[str, Any]:
+    """The values that a chat template gets for a prompt."""
+    return {**AT_ONCE, **fields_for(options, prompt).get(TEMPLATE, {})}
+
+
+def token_key(prompt: Prompt) -> tuple[Any, ...]:
+    """All of a prompt that can change its tokens."""
+    return (prompt.text, prompt.chat, prompt.shared, prompt.coded, prompt.source, prompt.target, bool(prompt.hints))
 
 
 def chat_tuned(tokenizer: Any, config: Any, folder: Path | None) -> bool:
@@ -47,7 +62,7 @@ def chat_tuned(tokenizer: Any, config: Any, folder: Path | None) -> bool:
 def end_of_turn(tokenizer: Any) -> int | None:
     """The token that a chat template sets after an assistant's turn, if it sets any."""
     marker = "answer"
-    asked = Prompt("question", chat=True, source="de", target="en", coded=takes_language_codes(tokenizer))
+    asked = Prompt("question", chat=True, source="de", target="en", coded=takes_language_codes(tokenizer.chat_template))
     turns = [chat_message(asked), {"role": "assistant", "content": marker}]
     after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(marker)[2].strip()
     ids: list[int] = tokenizer(after, add_special_tokens=False)["input_ids"][:1]
@@ -65,17 +80,15 @@ def render_chat(tokenizer: Any, prompt: Prompt, options: Options = NO_OPTIONS) -
     """A chat prompt in the model's template, ready for the answer, and how many of its first characters are shared.
 
     The characters before the user's message are the same in every prompt, so they are shared with the
-    prompt's own shared ones. Templates may strip the message. Reasoning models are asked to answer at once, and
-    templates that write a date get a fixed one, so that a prompt is the same tomorrow; what `options` hold for the
-    template goes before that. Raises UserError if the template refuses the prompt.
+    prompt's own shared ones. Templates may strip the message. Raises UserError if the template refuses the prompt.
     """
-    values = {"enable_thinking": False, "date_string": "26 Jul 2024", **fields_for(options, prompt).get(TEMPLATE, {})}
+    from jinja2 import TemplateError
+
+    message, values = chat_message(prompt), template_values(prompt, options)
     try:
-        text: str = tokenizer.apply_chat_template(
-            [chat_message(prompt)], tokenize=False, add_generation_prompt=True, **values
-        )
+        text: str = tokenizer.apply_chat_template([message], tokenize=False, add_generation_prompt=True, **values)
     except (TemplateError, TypeError) as error:
-        wrapper = "translategemma" if takes_language_codes(tokenizer) else "few-shot"
+        wrapper = "translategemma" if takes_language_codes(tokenizer.chat_template) else "few-shot"
         raise UserError(
             f"the model's chat template refuses the prompt ({error}): try another one, such as --wrapper {wrapper}"
         ) from error
@@ -98,6 +111,18 @@ class EncodedPrompt:
     def prefix(self) -> tuple[int, ...]:
         """The tokens that are computed once for all prompts that begin with them; empty where it does not pay."""
         return self.ids[: self.shared] if self.shared >= SHORTEST_PREFIX else ()
+
+
+def prompt_fits(llm: LanguageModel, number: int, prompt: EncodedPrompt) -> bool:
+    """Whether a model's window has room for the prompt of that number of a call and an answer; a warning says where it
+    has not."""
+    if 0 < len(prompt.ids) < llm.context_length:
+        return True
+    log.warning(
+        "prompt %d of the call has %d tokens and gets no answer: %s takes 1 to %d",
+        *(number + 1, len(prompt.ids), llm.id, llm.context_length - 1),
+    )
+    return False
 
 
 def shared_tokens(offsets: Sequence[tuple[int, int]], text: str, shared: int) -> int:

@@ -13,28 +13,29 @@ import torch
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
-from rag_mt.base.types import Completion, Prompt, PromptQueue
+from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.cache import Prefix
 from rag_mt.llm.decoding import Admitted, compute_prefix, decode, lay_out_states
 from rag_mt.llm.generation import AnswerText, Generation
-from rag_mt.llm.options import Options, checked_options
+from rag_mt.llm.options import NO_OPTIONS, Options, checked_options
 from rag_mt.llm.prompt_tokens import (
-    NO_OPTIONS,
+    REMEMBERED_PROMPTS,
     EncodedPrompt,
     chat_tuned,
     control_tokens,
     encode_prompt,
+    prompt_fits,
     takes_language_codes,
+    token_key,
 )
 from rag_mt.llm.queue import NO_ANSWER
-from rag_mt.models.adapters import trained_wrapper
+from rag_mt.models.adapter_files import trained_wrapper
 from rag_mt.models.loading import LoadedLLM
 
 log = logging.getLogger("rag_mt")
 
 ALGORITHM = 8  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
-REMEMBERED_PROMPTS = 1024  # prompts that were counted and are not answered yet
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072
 """Tokens: of models that do not say how many they take, and of those that claim a fancy number."""
@@ -78,7 +79,7 @@ class TransformersLLM:
         self.context_length = min(getattr(config, "max_position_embeddings", 0) or DEFAULT_CONTEXT, LARGEST_CONTEXT)
         self.reserved = control_tokens(self.tokenizer)
         self.has_chat_template = chat_tuned(self.tokenizer, config, loaded.folder)
-        self.takes_language_codes = takes_language_codes(self.tokenizer)
+        self.takes_language_codes = takes_language_codes(self.tokenizer.chat_template)
         self.fingerprint = engine_fingerprint(loaded, loaded.fingerprint, batch_size, self.options)
         ends = self.model.generation_config.eos_token_id
         self._ends = frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
@@ -88,11 +89,16 @@ class TransformersLLM:
         self._lock = threading.Lock()
         lay_out_states(self.model)
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether a completion depends on its prompt alone. (8-bit weights in float32 are rounded by batch.)"""
+        return bool(self.model.dtype == torch.float32 and not getattr(self.model, "is_quantized", False))
+
     def count_tokens(self, prompt: Prompt) -> int:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
         encoded = self.encode_prompt(prompt)
         with self._lock:  # it is mostly answered next
-            self._encoded[_key(prompt)] = encoded
+            self._encoded[token_key(prompt)] = encoded
             while len(self._encoded) > REMEMBERED_PROMPTS:
                 self._encoded.popitem(last=False)
         return len(encoded.ids)
@@ -135,20 +141,10 @@ class TransformersLLM:
     def encode_prompt(self, prompt: Prompt, answer: str = "") -> EncodedPrompt:
         """The tokens of the prompt, with an answer right behind it; those that were counted are taken from there."""
         with self._lock:
-            counted = None if answer else self._encoded.pop(_key(prompt), None)
+            counted = None if answer else self._encoded.pop(token_key(prompt), None)
         if counted is not None:
             return counted
         return encode_prompt(self.tokenizer, prompt, answer, self.options)
-
-    def fits(self, number: int, prompt: EncodedPrompt) -> bool:
-        """Whether the model's window has room for the prompt and an answer; a warning says where it has not."""
-        if 0 < len(prompt.ids) < self.context_length:
-            return True
-        log.warning(
-            "prompt %d of the call has %d tokens and gets no answer: %s takes 1 to %d",
-            *(number + 1, len(prompt.ids), self.id, self.context_length - 1),
-        )
-        return False
 
     def text_of(self, ids: list[int]) -> str:
         """The text of some tokens, without control tokens."""
@@ -188,11 +184,6 @@ def engine_fingerprint(loaded: LoadedLLM, weights: str, batch_size: int, options
     return settings_hash(settings + ([dict(options)] if options else []))
 
 
-def _key(prompt: Prompt) -> tuple[Any, ...]:
-    """All of a prompt that can change its tokens."""
-    return (prompt.text, prompt.chat, prompt.shared, prompt.coded, prompt.source, prompt.target, bool(prompt.hints))
-
-
 @dataclass(eq=False)
 class _Request:
     """A prompt of the queue, its number there, and the generation of its answer; `looped` is the generation whose loop
@@ -230,7 +221,7 @@ class _Requests:
                     self.running.append(request)
                     admitted.append((generation, self.llm.prefix(request.prompt.prefix)))
                 else:
-                    self.queue.finish(request.number, _completion(generation))
+                    self.queue.finish(request.number, generation.completion())
         return admitted
 
     def settle(self) -> None:
@@ -242,7 +233,7 @@ class _Requests:
             if generation.looped and not generation.unwanted and request.looped is None:
                 self.again.append(replace(request, looped=generation))
             elif generation.done:
-                self.queue.finish(request.number, _completion(generation))
+                self.queue.finish(request.number, generation.completion())
         self.running = [request for request in self.running if not request.generation.done]
 
     def restart(self) -> None:
@@ -256,7 +247,7 @@ class _Requests:
         for prompt in prompts:
             number, self._taken = self._taken, self._taken + 1
             encoded = self.llm.encode_prompt(prompt)
-            if self.llm.fits(number, encoded):
+            if prompt_fits(self.llm, number, encoded):
                 requests.append(_Request(number, encoded, prompt.text, prompt.stop))
             else:
                 self.queue.finish(number, NO_ANSWER)
@@ -275,8 +266,3 @@ class _Requests:
 
 def _is_lack_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
-
-
-def _completion(generation: Generation) -> Completion:
-    answer = generation.answer
-    return Completion(answer.text, len(generation.new_tokens), generation.finished, answer.stopped)

@@ -13,64 +13,14 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import read_json, remembered_sha256, settings_hash
+from rag_mt.base.files import read_json
+from rag_mt.models.adapter_files import CONFIG, WEIGHTS, checked_adapter, plain_lora
 
 log = logging.getLogger("rag_mt")
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-PLAIN_LORA = frozenset(
-    [
-        *("base_model_name_or_path", "inference_mode", "peft_type", "peft_version", "revision", "task_type"),
-        *("bias", "init_lora_weights", "lora_alpha", "lora_dropout", "r", "target_modules"),
-        *("megatron_core", "qalora_group_size"),
-    ]
-)
-"""Settings with which an adapter changes nothing but W + alpha / r * B A; where others are set, PEFT does the work."""
 ROWS = 128
 """Of a weight, merged at a time: what is computed on the way stays in the processor's cache and its memory is used
 again."""
-TRAINING = "training.json"
-"""What our training writes beside an adapter."""
-
-
-def adapter_fingerprint(adapter: str) -> str:
-    """A short hash of an adapter folder's weights and settings."""
-    folder = checked_adapter(adapter)
-    return settings_hash([remembered_sha256(folder / CONFIG), remembered_sha256(folder / WEIGHTS)])
-
-
-def trained_wrapper(adapter: str) -> str | None:
-    """The prompt wrapper that an adapter was trained with, if a `training.json` in its folder names it."""
-    file = Path(adapter).expanduser() / TRAINING
-    wrapper = read_json(file).get("wrapper") if file.is_file() else None
-    return wrapper if isinstance(wrapper, str) else None
-
-
-def seen_before(before: Mapping[str, Any] | None) -> tuple[int, float]:
-    """The number of sentence pairs (for mDPR: questions) that earlier runs of training were shown, and their seconds.
-
-    `before` is the `training.json` of the run that the present one continues, None for a run from the start; runs that
-    it continued itself are in its `started_from`, and count too.
-    """
-    pairs, seconds = 0, 0.0
-    while before:
-        pairs += before.get("sentence_pairs_seen", before.get("questions_seen", 0))
-        seconds += before.get("training_seconds", 0)
-        before = before.get("started_from")
-    return pairs, seconds
-
-
-def checked_adapter(adapter: str) -> Path:
-    """The folder `adapter`; UserError if it is none or lacks the adapter's settings or safetensors weights."""
-    folder = Path(adapter).expanduser()
-    if not folder.is_dir():
-        raise UserError(
-            f"there is no adapter folder {adapter!r}: check the path (a folder with {CONFIG} and {WEIGHTS})"
-        )
-    for file in (CONFIG, WEIGHTS):
-        if not (folder / file).is_file():
-            raise UserError(f"the adapter folder {adapter} lacks {file}: save the adapter with PEFT's save_pretrained")
-    return folder
 
 
 def merge_adapter(model: PreTrainedModel, name: str, adapter: str, merge: bool = True) -> PreTrainedModel:
@@ -110,18 +60,15 @@ def _with_peft(model: PreTrainedModel, folder: Path, merge: bool, misfit: str) -
 
 
 def _merged_plainly(model: PreTrainedModel, settings: Mapping[str, Any], folder: Path) -> bool:
-    """Merge an adapter that is nothing but LoRA (Hu et al., 2022: W + alpha / r * B A) on linear layers, and return
-    True; for any other adapter, and where anything does not fit, change nothing and return False.
+    """Merge an adapter that is nothing but LoRA on linear layers, and return True; for any other adapter, and where
+    anything does not fit, change nothing and return False.
 
     The weights become those that PEFT's merge gives, to the bit, without its wrapper around every layer.
     """
-    targets = settings.get("target_modules")
-    plain = settings.get("peft_type") == "LORA" and settings.get("bias", "none") == "none"
-    plain = plain and isinstance(settings.get("init_lora_weights", True), bool)
-    more = [key for key, value in settings.items() if value and key not in PLAIN_LORA]
-    rank, alpha = settings.get("r"), settings.get("lora_alpha")
-    if not plain or more or not isinstance(targets, list) or not (rank and alpha):
+    targets, rank_and_alpha = settings.get("target_modules"), plain_lora(settings)
+    if rank_and_alpha is None or not isinstance(targets, list):
         return False
+    rank, alpha = rank_and_alpha
     try:
         stored = load_file(folder / WEIGHTS)
     except SafetensorError:  # PEFT says it

@@ -32,7 +32,8 @@ from transformers import (
 from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import folder_fingerprint, read_json, settings_hash
-from rag_mt.models.adapters import adapter_fingerprint, merge_adapter
+from rag_mt.models.adapter_files import adapter_fingerprint
+from rag_mt.models.adapters import merge_adapter
 from rag_mt.models.errors import first_line, model_errors
 from rag_mt.models.offline.embedded import PREFIX, embedded_folder
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json
-from rag_mt.models.adapters import WEIGHTS as ADAPTER
+from rag_mt.models.adapter_files import WEIGHTS as ADAPTER
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from rag_mt.models.weights import FOLDER, shipped_with
 

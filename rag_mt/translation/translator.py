@@ -76,6 +76,7 @@ class Translator:
         device: str = "auto",
         dtype: str = "auto",
         quantization: str = "none",
+        engine: str = "auto",
         batch_size: int = 16,
         max_new_tokens: int = 256,
         llm_timeout: float = LLM_TIMEOUT,
@@ -85,20 +86,21 @@ class Translator:
         encoders: EncoderOpener | None = None,
     ) -> None:
         """`source` and `target` are codes (`de`) or English names (`German`). Models are hub ids, local folders or
-        `embedded:NAME`, encoders also names of what comes with rag_mt.
+        `embedded:NAME`, language models also GGUF files, encoders also names of what comes with rag_mt.
 
         `index` is a folder or an open `Index`, whose retriever and encoder are taken where no others are named. Without
         an index, `retriever` looks into the sample index of the target language, which is built once and cached (`show`
         shows its progress); without either there are no hints, which is logged. `retriever` and `llm` may also be ready
-        objects, to be shared between translators; what is named for loading them (`encoder`, `adapter`, `quantization`,
-        `batch_size`, `llm_timeout`, `llm_concurrency`, `llm_options`) is then not used.
+        objects, to be shared between translators; what is named for loading them (`encoder`, `adapter`, `engine`,
+        `quantization`, `batch_size`, `llm_timeout`, `llm_concurrency`, `llm_options`) is then not used.
 
         `llm` may be `openai:MODEL@URL` (`llm_timeout`: seconds for an answer, `llm_concurrency`: requests at once;
         OPENAI_API_KEY is sent to that host), or `openai:HINTED,PLAIN@URL` with another model for sentences without
         hints. `llm_options` go along with every request to a server (see `rag_mt.llm.options`); a loaded model takes
         `chat_template_kwargs` of them. `adapter` is a folder, None, or `auto` for the ones that come with rag_mt,
-        if any (see `chosen_adapters`). `wrapper` is the prompt family, `device` and `dtype` say where and in what
-        encoder and language model compute, `max_new_tokens` is the length of the longest answer. `encoders` opens
+        if any (see `chosen_adapters`). `wrapper` is the prompt family, `engine`, `device` and `dtype` say by
+        what, where and in what number format the models compute (see `open_llm`), `batch_size` how many sentences
+        together, `max_new_tokens` is the length of the longest answer. `encoders` opens
         encoders instead of `encoder_for`, so that several translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
@@ -119,6 +121,7 @@ class Translator:
                 device=device,
                 dtype=dtype,
                 quantization=quantization,
+                engine=engine,
                 batch_size=batch_size,
                 timeout=llm_timeout,
                 concurrency=llm_concurrency,

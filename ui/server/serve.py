@@ -7,7 +7,7 @@ import ipaddress
 import socket
 from pathlib import Path
 
-from rag_mt.base.console import OK, add_model_options, add_server_options, note, positive
+from rag_mt.base.console import OK, add_engine_option, add_model_options, add_server_options, note, positive
 from rag_mt.base.errors import UserError
 from ui.server.limits import Limits
 
@@ -51,6 +51,7 @@ def add_service_options(
     add("--data", metavar="DIR", help=f"folder for the indexes that users build (default: {data})")
     add("--limit", action="append", default=[], metavar="NAME=N", help=f"change a limit: {', '.join(vars(Limits()))}")
     add_model_options(parser)
+    add_engine_option(parser)
 
 
 def port(text: str) -> int:

@@ -141,6 +141,7 @@ def service_with(
         options.wrapper,
         options.device,
         options.dtype,
+        engine=options.engine,
         quantization=options.quantization,
         batch_size=limits.batch,
         timeout=options.llm_timeout,

@@ -21,7 +21,9 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import LanguageModel
-from rag_mt.llm.opening import RoutedLLM, open_llm
+from rag_mt.llm.opening import chosen_engine, open_llm
+from rag_mt.llm.routed_llm import RoutedLLM
+from rag_mt.llm.server_names import PREFIX
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.translation.translator import Translator, chosen_adapters
 from retrievers.encoders.encoder import ModelEncoder
@@ -105,21 +107,30 @@ class SharedModels:
         return self.encoder(retriever, None, self._device, self._dtype)
 
     def _llm(self, choice: Choice) -> LanguageModel:
-        """The language model of a choice. Where it is two, both are loaded before the first request: the limits count
-        them, and no user waits for the second in the middle of a text."""
+        """The language model of a choice. Where it is two (by transformers), both are loaded before the first request:
+        the limits count them, and no user waits for the second in the middle of a text."""
         adapters = chosen_adapters(choice.adapter, choice.llm, choice.retriever, choice.source, choice.target)
-        if adapters.plain_adapter is None:
-            return self._with_adapter(choice.llm, adapters.adapter)
+        if adapters.plain_adapter is None or self._engine(choice.llm) == "llamacpp":
+            return self._opened(choice.llm, *adapters)
         model = self._llms.get((choice.llm, *adapters))
         if model is None:
-            both = [cast(TransformersLLM, self._with_adapter(choice.llm, adapter)) for adapter in adapters]
+            both = [cast(TransformersLLM, self._opened(choice.llm, adapter)) for adapter in adapters]
             model = self._llms[choice.llm, *adapters] = RoutedLLM(*both)
         return cast(LanguageModel, model)
 
-    def _with_adapter(self, llm: str, adapter: str | None) -> LanguageModel:
-        model = self._llms.get((llm, adapter))
+    def _engine(self, llm: str) -> str | None:
+        """What computes a model; None where a server does."""
+        if llm.startswith(PREFIX):
+            return None
+        names = ("engine", "device", "dtype", "quantization")
+        usual = {"engine": "auto", "quantization": "none"}
+        return chosen_engine(llm, **{name: self._options.get(name, usual.get(name)) for name in names})
+
+    def _opened(self, llm: str, adapter: str | None, plain_adapter: str | None = None) -> LanguageModel:
+        key = (llm, adapter, plain_adapter)
+        model = self._llms.get(key)
         if model is None:
-            model = self._llms[llm, adapter] = open_llm(llm, adapter=adapter, **self._options)
+            model = self._llms[key] = open_llm(llm, adapter=adapter, plain_adapter=plain_adapter, **self._options)
         return cast(LanguageModel, model)
 
 

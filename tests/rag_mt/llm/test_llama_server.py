@@ -17,6 +17,7 @@ import pytest
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import NOWHERE, Completion, Hint, Hit, Prompt, Returning, Sentence, Span
+from rag_mt.llm.llamacpp import LlamaCppLLM
 from rag_mt.llm.openai_llm import OpenAILLM
 from rag_mt.llm.queue import complete
 from rag_mt.llm.transformers_llm import TransformersLLM
@@ -245,6 +246,10 @@ def test_language_codes_reach_the_template(tmp_path: Path) -> None:
         toned = complete(loaded(tmp_path, **tone), prompts, 12)
         assert {c.text for c in toned}.isdisjoint(c.text for c in own)
         assert [c.text for c in complete(asked, prompts, 12)] == [c.text for c in toned]
+        for options, expected in ((None, own), (tone, toned)):
+            engine = LlamaCppLLM("tiny", gguf, batch_size=1, options=options)
+            assert engine.takes_language_codes
+            assert [c.text for c in complete(engine, prompts, 12)] == [c.text for c in expected]
         translator = Translator("de", "cs", llm=plain, wrapper="translategemma", max_new_tokens=12)
         sentence = translator.translate_sentences([Sentence("Ja", "de")])[0]
         assert sentence.prompt == "Ja"

