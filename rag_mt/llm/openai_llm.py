@@ -23,6 +23,7 @@ from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, Prompt, PromptQueue
 from rag_mt.llm.generation import first_stop, safe_length
 from rag_mt.llm.options import Options, chat_message, checked_options, fields_for
+from rag_mt.llm.server_errors import ServerErrors
 from rag_mt.llm.server_names import PREFIX, models_and_url, warn_of_open_key
 
 log = logging.getLogger("rag_mt")
@@ -109,6 +110,7 @@ class OpenAILLM:
         self._headers: Any = {} if self._key else {"Authorization": openai.omit}
         if self._key:
             warn_of_open_key(self.url)
+        self.errors = ServerErrors(self.url, timeout, self._key)
         self.context_length = self._served_context()
 
     def count_tokens(self, prompt: Prompt) -> int:
@@ -196,7 +198,7 @@ class OpenAILLM:
             try:
                 models: Any = client.models.list(extra_headers=self._headers)
             except (openai.APIConnectionError, openai.AuthenticationError, openai.PermissionDeniedError) as error:
-                raise self._sentence(error, "/models", self.model) from error
+                raise self.errors.sentence(error, "/models", self.model) from error
             except openai.APIError:
                 return DEFAULT_CONTEXT
         try:
@@ -216,82 +218,27 @@ class OpenAILLM:
                 text, reason = _text_and_reason(event.choices[0]) if event.choices else ("", None)
                 yield text, reason, tokens
         except openai.APITimeoutError as error:
-            raise self._sentence(error, "", "") from error
+            raise self.errors.sentence(error, "", "") from error
         except (openai.APIConnectionError, httpx2.TransportError) as error:
             raise UserError(
                 f"{self.url} broke off in the middle of an answer: look at its log and try again"
             ) from error
         except openai.APIError as error:
-            said = self._explanation(error)
+            said = self.errors.said(error)
             raise UserError(
                 f"{self.url} failed in the middle of an answer ({said}): look at the server's log"
             ) from error
         except NO_ANSWER as error:
-            raise self._foreign() from error
+            raise self.errors.foreign() from error
 
     def _too_long(self, error: openai.APIError, prompt: Prompt) -> Completion:
         """The empty answer to a prompt that the server finds too long; any other error becomes a UserError."""
-        said = self._explanation(error)
+        said = self.errors.said(error)
         if getattr(error, "status_code", 0) in (400, 413, 422) and TOO_LONG.search(said):
             log.warning("%s gives no answer to a prompt that it finds too long: %s", self.url, said)
             return Completion("", 0, False)
         path = "/chat/completions" if prompt.chat else "/completions"
-        raise self._sentence(error, path, self._model_for(prompt)) from error
-
-    def _explanation(self, error: openai.APIError) -> str:
-        """The server's own explanation, in one line of at most 200 characters, without the API key."""
-        body: Any = error.body
-        if isinstance(body, dict):
-            body = body.get("message") or body.get("detail") or body
-        text = " ".join(str(body or "").split())
-        return (text.replace(self._key, "[key]") if self._key else text).rstrip(".")[:200] or "no explanation"
-
-    def _sentence(self, error: openai.APIError, path: str, model: str) -> UserError:
-        """What an error that stays means to the user who asked `model` at a path."""
-        if isinstance(error, openai.APIStatusError):
-            return self._refusal(error, path, model)
-        if isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout):
-            return UserError(
-                f"no server answers at {self.url}: start it or check the address with `curl {self.url}/models`"
-            )
-        if isinstance(error, openai.APITimeoutError):
-            return UserError(
-                f"{self.url} did not answer in {self.timeout:g} seconds: give it more with --llm-timeout, or less at "
-                "once with --llm-concurrency"
-            )
-        if isinstance(error, openai.APIConnectionError):
-            return UserError(
-                f"{self.url} broke off the connection: look at the server's log, then run the same command again"
-            )
-        return self._foreign()
-
-    def _refusal(self, error: openai.APIStatusError, path: str, model: str) -> UserError:
-        status, said, url = error.status_code, self._explanation(error), self.url
-        if status in (401, 403):
-            return UserError(f"{url} refuses access ({status}: {said}): set OPENAI_API_KEY to a key that it accepts")
-        if status == 404 and "model" in said.lower():
-            return UserError(f"{url} has no model {model!r} ({said}): choose one that `curl {url}/models` lists")
-        if status == 404 and path == "/completions":
-            return UserError(
-                f"{url} has no /completions, which prompts without a chat template need: check that the address ends "
-                "where the server's API begins (often /v1), or use the prompt style chat"
-            )
-        if status == 404:
-            return UserError(
-                f"{url} has no {path} for the model {model!r} ({said}): check the model's name and that the "
-                "address ends where the server's API begins (often /v1)"
-            )
-        if status in (408, 409, 429) or status >= 500:
-            attempts = int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
-            return UserError(f"{url} still answers {status} ({said}) after {attempts} attempts: try again later")
-        return UserError(
-            f"{url} refuses the request for {model!r} ({status}: {said}): check the model and its settings"
-        )
-
-    def _foreign(self) -> UserError:
-        return UserError(
-            f"{self.url} answers, but not as an OpenAI-compatible server does: check the address (often /v1)"
-        )
+        raise self.errors.sentence(error, path, self._model_for(prompt)) from error
 
 
 class _Client(openai.DefaultHttpxClient):
