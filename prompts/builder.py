@@ -1,9 +1,10 @@
 """Hints and a sentence become a prompt that fits the language model's window.
 
-A prompt has one of four shapes ("wrappers"). `alpaca` suits base models with an adapter trained on that shape (CCPR
+A prompt has one of five shapes ("wrappers"). `alpaca` suits base models with an adapter trained on that shape (CCPR
 section 6.3), `chat` models with a chat template of their own, `few-shot` untuned base models. `compact` is few-shot
 without the examples: for small models with an adapter, which learn more from a second of training where a prompt has
-fewer tokens.
+fewer tokens. `translategemma` is for chat templates that want the bare sentence and language codes and write the
+instruction themselves, as TranslateGemma's does: it has no place for hints.
 
 The wording stands in template files with `{slot}`s, filled in a single pass, and in files of worked examples ("shots").
 """
@@ -70,7 +71,8 @@ def has_shots(source: str, target: str) -> bool:
 
 FORMAT = 2
 """Part of a job's fingerprint: raise it when code, not wording, changes the prompts."""
-WRAPPERS = ("alpaca", "few-shot", "chat", "compact")
+CODED = "translategemma"
+WRAPPERS = ("alpaca", "few-shot", "chat", "compact", CODED)
 MAX_HINTS = 32
 """Hints per sentence (the CCPR authors' code)."""
 CONTEXT_CHARS = 100
@@ -133,6 +135,8 @@ class PromptBuilder:
         hints that were left out and why. A prompt that is too long even without hints is returned with a note that says
         so; the sentence itself is never cut."""
         ranked, left_out = chosen_hints(sentence.text, hints, self.unit, MAX_HINTS)
+        if self.wrapper == CODED and ranked:
+            left_out[f"for which the prompt style {CODED} has no place"], ranked = len(ranked), []
         prompt, excess_tokens = self._fitting(sentence, ranked)
         length = self._llm.context_length if self._llm is not None else 0
         window = f"the model's window of {length} tokens beside {self.max_new_tokens} new ones"
@@ -174,10 +178,13 @@ class PromptBuilder:
         elif shown:
             related = shown[0].phrase if kind == "sentence" else shown[0].context(CONTEXT_CHARS).text
             fields["related"] = self._guard.neutral(one_line(related))
+        if self.wrapper == CODED:
+            return Prompt(fields["source"], chat=True, source=self.source, target=self.target, coded=True)
         shape = (self.wrapper, kind, self.source, self.target)
         chat = self.wrapper == "chat"
         stop = () if chat else ("\n",)
-        return Prompt(_question(*shape, fields), chat=chat, shared=_shared_length(*shape), stop=stop, hints=shown)
+        text, shared = _question(*shape, fields), _shared_length(*shape)
+        return Prompt(text, chat, shared, stop, shown, source=self.source, target=self.target)
 
 
 def resolved_wrapper(wrapper: str, source: str, target: str, llm: LanguageModel | None) -> str:
@@ -192,7 +199,7 @@ def resolved_wrapper(wrapper: str, source: str, target: str, llm: LanguageModel 
         if trained:
             return trained
         if llm is not None and llm.has_chat_template:
-            return "chat"
+            return CODED if getattr(llm, "takes_language_codes", False) else "chat"
         return "few-shot" if has_shots(source, target) and not getattr(llm, "adapter", None) else "alpaca"
     if wrapper not in WRAPPERS:
         raise UserError(f"unknown prompt wrapper {wrapper!r}: expected one of auto, {', '.join(WRAPPERS)}")

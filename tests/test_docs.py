@@ -24,6 +24,7 @@ MANUAL = [
     "python",
     "http-api",
     "demo",
+    "serving",
     "retrievers",
     "ccpr",
     "xpr",

@@ -38,7 +38,7 @@ from prompts.builder import FORMAT, templates_hash
 from rag_mt import __version__
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, settings_hash, write_json
-from rag_mt.base.types import Completion, LanguageModel, Origin, Prompt, Sentence
+from rag_mt.base.types import Completion, Origin, Prompt, Sentence
 from rag_mt.llm.opening import fingerprint_for
 from rag_mt.llm.transformers_llm import ALGORITHM
 from rag_mt.translation.journal import RecordJournal, check_settings
@@ -132,7 +132,7 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
 
 def prompt_hash(prompt: Prompt) -> str:
     """A short hash of what the language model reads and where it stops."""
-    return settings_hash([prompt.text, prompt.chat, prompt.stop])
+    return settings_hash([prompt.text, [prompt.source, prompt.target] if prompt.coded else prompt.chat, prompt.stop])
 
 
 def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[tuple[str, str], Completion]:

@@ -54,11 +54,12 @@ EXAMPLE = "systems"
 @dataclass(frozen=True)
 class System:
     """A way to translate. `adapter` has a folder for each group of directions that has one, or `auto` for the adapter
-    that comes with rag_mt. `plain_adapter`, which may name `{group}`, is the one for sentences without hints: `auto`
-    for the plain one that comes with rag_mt where `adapter` is `auto` too, `none` for no other (as where no hints are
-    ever shown). `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the index's own.
-    `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four
-    words; the hits of either are judged by the same confidence model.
+    that comes with rag_mt. `plain_adapter`, which may name `{group}`, is the one for sentences without hints:
+    `auto` for the plain one that comes with rag_mt where `adapter` is `auto` too, `none` for no other (as where no
+    hints are ever shown). `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the
+    index's own. `llm_options` are fields of requests to a server (see `rag_mt.llm.options`). `segmentation`, of
+    CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
+    either are judged by the same confidence model.
 
     For `hints = "oracle"`: a layer of `align_encoder` finds the words that belong together; phrases have up to
     `oracle_words` words.
@@ -72,6 +73,7 @@ class System:
     segmentation: Segmentation = "learned"
     wrapper: str = "auto"
     llm: str = DEFAULT_LLM
+    llm_options: Mapping[str, Any] = field(default_factory=dict)
     adapter: Mapping[Group, str] = field(default_factory=dict)
     plain_adapter: str = DEFAULT_ADAPTER
     device: str = "auto"
@@ -192,7 +194,9 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
         raise UserError(f"{path} sets {key} of {name} to {first['input']!r}: expected {expected}") from None
     for key, allowed in {"wrapper": ("auto", *WRAPPERS), "dtype": (None, "auto", *DTYPES)}.items():
         if (value := getattr(system, key)) not in allowed:
-            raise UserError(f"{path} sets {key} of {name} to {value!r}: expected one of {', '.join(filter(None, allowed))}")
+            raise UserError(
+                f"{path} sets {key} of {name} to {value!r}: expected one of {', '.join(filter(None, allowed))}"
+            )
     retriever_spec(system.retriever)
     if own.get("segmentation", "learned") != "learned" and system.retriever != "ccpr":
         raise UserError(

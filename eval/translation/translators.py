@@ -55,7 +55,8 @@ class Run:
     def llm_key(self) -> tuple[Any, ...]:
         """What tells one loaded language model from another."""
         own = self.own
-        return (own.llm, own.own_adapters, own.engine, own.device, own.dtype, own.quantization, own.batch_size)
+        settings = (own.engine, own.device, own.dtype, own.quantization, own.batch_size, own.llm_options)
+        return (own.llm, own.own_adapters, *settings)
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
@@ -77,7 +78,7 @@ class Models:
         if self._llm is None or run.llm_key != self._llm_key:
             self._llm = None
             name, adapters, *settings = self._llm_key = run.llm_key
-            names = ("engine", "device", "dtype", "quantization", "batch_size")
+            names = ("engine", "device", "dtype", "quantization", "batch_size", "options")
             self._llm = open_llm(name, **adapters._asdict(), **dict(zip(names, settings, strict=True)))
         return self._llm
 

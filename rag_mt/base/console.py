@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import atexit
 import gc
+import json
 import logging
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn, get_args
 
 from tqdm import tqdm
@@ -167,12 +169,25 @@ def add_engine_option(parser: argparse.ArgumentParser) -> None:
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
-    """`--llm-timeout` and `--llm-concurrency`, which are for `openai:` models."""
+    """`--llm-timeout` and `--llm-concurrency`, which are for `openai:` models, and `--llm-options`."""
     add = parser.add_argument
     timeout_help = "seconds in which a model server must answer"
     add("--llm-timeout", type=positive, default=LLM_TIMEOUT, metavar="S", help=timeout_help)
     concurrency_help = "requests to a model server at once"
     add("--llm-concurrency", type=positive, default=LLM_CONCURRENCY, metavar="N", help=concurrency_help)
+    options_help = "fields of requests to a model server, or chat_template_kwargs: JSON, or a file that holds it"
+    add("--llm-options", type=json_object, metavar="JSON", help=options_help)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """An argparse type: a JSON object, or the name of a file that holds one."""
+    try:
+        found = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r:.80} is no JSON and no file that holds any ({error})") from error
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f'{text!r:.80} holds no fields: expected JSON such as {{"seed": 1}}')
+    return found
 
 
 def positive(text: str) -> int:

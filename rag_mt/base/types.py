@@ -201,7 +201,9 @@ class Prompt:
     model's own chat template wraps.
 
     The first `shared` characters of `text` are the same in all prompts of one builder, so that a model can compute them
-    once. `hints` are the hints that it shows; `notes` say what was left out. Generation ends at any of `stop`.
+    once. `hints` are the hints that it shows; `notes` say what was left out. Generation ends at any of `stop`. `source`
+    and `target` are language codes, where it is about translation; with `coded` the chat template is given them beside
+    the text.
     """
 
     text: str
@@ -210,6 +212,9 @@ class Prompt:
     stop: tuple[str, ...] = ()
     hints: tuple[Hint, ...] = ()
     notes: tuple[str, ...] = ()
+    source: str = ""
+    target: str = ""
+    coded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

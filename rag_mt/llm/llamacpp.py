@@ -17,7 +17,15 @@ from rag_mt.base.files import remembered_sha256, settings_hash
 from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.generation import UNKNOWN, AnswerText, Generation
 from rag_mt.llm.llamacpp_server import LlamaError, LlamaRequest, LlamaServer
-from rag_mt.llm.prompt_tokens import AT_ONCE, REMEMBERED_PROMPTS, EncodedPrompt, prompt_fits
+from rag_mt.llm.options import Options, chat_message, checked_options
+from rag_mt.llm.prompt_tokens import (
+    REMEMBERED_PROMPTS,
+    EncodedPrompt,
+    prompt_fits,
+    takes_language_codes,
+    template_values,
+    token_key,
+)
 from rag_mt.llm.queue import NO_ANSWER
 from rag_mt.models.adapter_files import adapter_fingerprint, trained_wrapper
 from rag_mt.models.gguf_header import GGUFHeader, read_header
@@ -38,10 +46,17 @@ class LlamaCppLLM:
     """
 
     def __init__(
-        self, name: str, gguf: Path, adapters: Sequence[str] = (), batch_size: int = 16, gpu: bool = False
+        self,
+        name: str,
+        gguf: Path,
+        adapters: Sequence[str] = (),
+        batch_size: int = 16,
+        gpu: bool = False,
+        options: Options | None = None,
     ) -> None:
         """`gguf` is the file of the model `name`. The first of `adapters` (PEFT folders or GGUF files) answers prompts
-        with hints, the last those without. `batch_size` prompts are answered together.
+        with hints, the last those without. `batch_size` prompts are answered together. `options` may hold values for
+        the chat template.
 
         Raises UserError if `batch_size` is below 1, the adapters do not fit the model or learnt from prompts of
         different shapes, or llama.cpp cannot load the model.
@@ -49,6 +64,7 @@ class LlamaCppLLM:
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not possible: give 1 or more")
         self.id, self.batch_size = name, batch_size
+        self.options = checked_options(options, served=False)
         self._header = read_header(gguf)
         self._adapters = tuple(adapters)
         self.adapter = self._adapters[0] if self._adapters else None
@@ -60,13 +76,15 @@ class LlamaCppLLM:
         files = [gguf_adapter(adapter, self._header) for adapter in self._adapters]
         self.server = LlamaServer(gguf, files, batch_size, self.pool, gpu)
         self.has_chat_template = _chat_tuned(self._header, self.server)
-        self._encoded: OrderedDict[tuple[str, bool, int], EncodedPrompt] = OrderedDict()
+        self.takes_language_codes = takes_language_codes(self._header.metadata.get("tokenizer.chat_template"))
+        self._encoded: OrderedDict[tuple[Any, ...], EncodedPrompt] = OrderedDict()
         self._lock = threading.Lock()
         self._free = list(range(batch_size))
         self._shared_tokens = lru_cache(64)(lambda text: self.server.tokens(text, special=True))
 
     def _settings(self) -> list[Any]:
-        return ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(self._header.path), self.batch_size]
+        engine = ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(self._header.path), self.batch_size]
+        return [*engine, *([dict(self.options)] if self.options else [])]
 
     def fingerprint_for(self, prompt: Prompt) -> str:
         """A hash of all that may change the answer to a prompt, beside the prompt."""
@@ -88,7 +106,7 @@ class LlamaCppLLM:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
         encoded = self.encode_prompt(prompt)
         with self._lock:  # it is mostly answered next
-            self._encoded[prompt.text, prompt.chat, prompt.shared] = encoded
+            self._encoded[token_key(prompt)] = encoded
             while len(self._encoded) > REMEMBERED_PROMPTS:
                 self._encoded.popitem(last=False)
         return len(encoded.ids)
@@ -96,18 +114,26 @@ class LlamaCppLLM:
     def encode_prompt(self, prompt: Prompt) -> EncodedPrompt:
         """The tokens of the prompt; those that were counted are taken from there."""
         with self._lock:
-            counted = self._encoded.pop((prompt.text, prompt.chat, prompt.shared), None)
+            counted = self._encoded.pop(token_key(prompt), None)
         if counted is not None:
             return counted
         text, shared = prompt.text, prompt.shared
         if prompt.chat:
-            text = self.server.chat_text([{"role": "user", "content": text}], **AT_ONCE)
+            text = self._in_template(prompt)
             at = text.find(prompt.text)
             shared = at + shared if at >= 0 and shared else 0
         ids = self.server.tokens(text, special=True)
         beginning = self._shared_tokens(text[:shared].rstrip()) if shared else ()
         same = next((n for n, (a, b) in enumerate(zip(beginning, ids, strict=False)) if a != b), len(beginning))
         return EncodedPrompt(ids, max(0, min(same, len(ids) - 1)))
+
+    def _in_template(self, prompt: Prompt) -> str:
+        try:
+            return self.server.chat_text([chat_message(prompt)], **template_values(prompt, self.options))
+        except LlamaError as error:
+            raise UserError(
+                f"the chat template of {self.id} refuses the prompt ({error}): choose another one with --wrapper"
+            ) from error
 
     def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
         """Answer the prompts of a queue, up to `batch_size` of them together (see `LanguageModel.answer`); `tokens` of

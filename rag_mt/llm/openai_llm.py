@@ -22,7 +22,9 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, Prompt, PromptQueue
 from rag_mt.llm.generation import first_stop, safe_length
-from rag_mt.llm.server_names import PREFIX, model_and_url, warn_of_open_key
+from rag_mt.llm.options import Options, chat_message, checked_options, fields_for
+from rag_mt.llm.server_errors import ServerErrors
+from rag_mt.llm.server_names import PREFIX, models_and_url, warn_of_open_key
 
 log = logging.getLogger("rag_mt")
 
@@ -31,6 +33,7 @@ RETRIES = 5
 DEFAULT_CONTEXT = 4096
 BYTES_PER_TOKEN = 3
 TEMPLATE_TOKENS = 16  # what a chat template adds, roughly
+INSTRUCTION_TOKENS = 128  # what one adds that writes the instruction too
 MOST_STOPS = 4  # strings that the protocol lets a request name
 ASK_EVERY = 0.25  # seconds between two questions whether an answer is still wanted
 TOO_LONG = re.compile(
@@ -53,11 +56,12 @@ NO_ANSWER = (AttributeError, IndexError, TypeError, ValueError)
 
 
 class OpenAILLM:
-    """A served model as a `LanguageModel`.
+    """A served model as a `LanguageModel`, or two of one server: `model` for prompts with hints and `plain_model` for
+    those without, such as two adapters of one model.
 
     Token counts are estimated as one per three bytes of UTF-8, because a server does not show its tokenizer; that
     is more than common tokenizers make of running text. Equal weights on the server are taken on trust:
-    `fingerprint` covers its address, the model's name and the settings sent.
+    `fingerprint` covers its address, the models' names and the settings sent.
 
     The API key is sent to the host in the address, whichever it is, with a warning if it goes to another machine
     without encryption; it appears in no message. Requests that get no connection, or 408, 409, 429 or 5xx as an
@@ -77,36 +81,42 @@ class OpenAILLM:
         chat: bool = True,
         timeout: float = LLM_TIMEOUT,
         concurrency: int = LLM_CONCURRENCY,
+        options: Options | None = None,
     ) -> None:
-        """`name` is `openai:MODEL@URL`, or MODEL with `base_url`; `api_key` defaults to OPENAI_API_KEY; `chat` tells
-        whether the model is tuned for chat; `timeout` is the seconds in which an answer (or its next piece)
-        must come; `concurrency` is the number of requests in flight.
+        """`name` is `openai:MODEL@URL`, or MODEL with `base_url`; MODEL may be `HINTED,PLAIN`; `api_key` defaults to
+        OPENAI_API_KEY; `chat` tells whether the model is tuned for chat; `timeout` is the seconds in which an answer
+        (or its next piece) must come; `concurrency` is the number of requests in flight; `options` are further fields
+        of the requests.
 
-        Asks the server for its models. Raises UserError for a bad address, or a server that cannot be reached or
-        refuses the key.
+        Asks the server for its models. Raises UserError for a bad address or option, or a server that cannot be reached
+        or refuses the key.
         """
         if adapter:
             raise UserError(
-                f"the adapter {adapter} cannot be sent to a server: load it there and name the model it gives"
+                f"the adapter {adapter} cannot be sent to a server: load it there and name the model it gives, with "
+                f"adapters for both kinds of prompts as {PREFIX}HINTED,PLAIN@URL"
             )
         for value, what in ((timeout, "time-out"), (concurrency, "number of requests at once")):
             if not value > 0:
                 raise UserError(f"{value} is no {what} for a model server: give more than 0")
-        self.model, self.url = model_and_url(name, base_url)
-        self.id = f"{PREFIX}{self.model}@{self.url}"
+        self.model, self.plain_model, self.url = models_and_url(name, base_url)
+        names = self.model if self.plain_model == self.model else f"{self.model},{self.plain_model}"
+        self.id = f"{PREFIX}{names}@{self.url}"
+        self.options = checked_options(options, served=True)
         self.has_chat_template = chat
         self.timeout, self.concurrency = timeout, concurrency
-        self.fingerprint = settings_hash(["openai", self.url, self.model, "temperature 0"])
+        self.fingerprint = settings_hash(["openai", self.url, names, "temperature 0", dict(self.options)])
         self._key = api_key or os.environ.get("OPENAI_API_KEY") or None
         self._headers: Any = {} if self._key else {"Authorization": openai.omit}
         if self._key:
             warn_of_open_key(self.url)
+        self.errors = ServerErrors(self.url, timeout, self._key)
         self.context_length = self._served_context()
 
     def count_tokens(self, prompt: Prompt) -> int:
         """An estimate: the prompt's UTF-8 bytes divided by three, rounded up, and some for a chat template."""
         count = math.ceil(len(prompt.text.encode()) / BYTES_PER_TOKEN)
-        return count + TEMPLATE_TOKENS if prompt.chat else count
+        return count + (INSTRUCTION_TOKENS if prompt.coded else TEMPLATE_TOKENS if prompt.chat else 0)
 
     def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
         """Answer the prompts of a queue, with up to `concurrency` requests in flight (see `LanguageModel.answer`).
@@ -164,36 +174,40 @@ class OpenAILLM:
 
     def _request(self, prompt: Prompt, limit: int) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "model": self.model,
+            "model": self._model_for(prompt),
             "temperature": 0,
             "max_tokens": limit,
             "stream": True,
             "stream_options": {"include_usage": True},
             "extra_headers": self._headers,
+            "extra_body": fields_for(self.options, prompt),
         }
         stops = [s for s in prompt.stop if s][:MOST_STOPS]  # all of them are looked for in the answer again
         if stops:
             body["stop"] = stops
-        return body | (
-            {"messages": [{"role": "user", "content": prompt.text}]} if prompt.chat else {"prompt": prompt.text}
-        )
+        return body | ({"messages": [chat_message(prompt)]} if prompt.chat else {"prompt": prompt.text})
+
+    def _model_for(self, prompt: Prompt) -> str:
+        return self.model if prompt.hints else self.plain_model
 
     def _served_context(self) -> int:
-        """The model's window as the server's list of models tells it, else a cautious guess."""
+        """The models' window as the server's list of models tells it, else a cautious guess. llama.cpp's server answers
+        by another model where it has none of a name: raises UserError there."""
         http_client = _Client(timeout=self.limits())
         with openai.OpenAI(**self.settings() | {"max_retries": 0}, http_client=http_client) as client:
             try:
                 models: Any = client.models.list(extra_headers=self._headers)
             except (openai.APIConnectionError, openai.AuthenticationError, openai.PermissionDeniedError) as error:
-                raise self._sentence(error, "/models") from error
+                raise self.errors.sentence(error, "/models", self.model) from error
             except openai.APIError:
                 return DEFAULT_CONTEXT
         try:
-            served = next(model for model in models.data if model.id == self.model)
-            return int(
-                getattr(served, "max_model_len", None) or getattr(served, "context_length", None) or DEFAULT_CONTEXT
-            )
-        except (StopIteration, *NO_ANSWER):
+            served = {name: model for model in models.data for name in (model.id, *(getattr(model, "aliases", ())))}
+            for name in {self.model, self.plain_model} - served.keys():
+                if any(model.owned_by == "llamacpp" for model in models.data):
+                    raise UserError(f"{self.url} has no model {name!r}: choose one of {', '.join(served)}")
+            return min(_window(served.get(name)) for name in (self.model, self.plain_model))
+        except NO_ANSWER:
             return DEFAULT_CONTEXT
 
     async def _pieces(self, events: Any) -> AsyncIterator[tuple[str, str | None, int | None]]:
@@ -204,81 +218,27 @@ class OpenAILLM:
                 text, reason = _text_and_reason(event.choices[0]) if event.choices else ("", None)
                 yield text, reason, tokens
         except openai.APITimeoutError as error:
-            raise self._sentence(error, "") from error
+            raise self.errors.sentence(error, "", "") from error
         except (openai.APIConnectionError, httpx2.TransportError) as error:
             raise UserError(
                 f"{self.url} broke off in the middle of an answer: look at its log and try again"
             ) from error
         except openai.APIError as error:
-            said = self._explanation(error)
+            said = self.errors.said(error)
             raise UserError(
                 f"{self.url} failed in the middle of an answer ({said}): look at the server's log"
             ) from error
         except NO_ANSWER as error:
-            raise self._foreign() from error
+            raise self.errors.foreign() from error
 
     def _too_long(self, error: openai.APIError, prompt: Prompt) -> Completion:
         """The empty answer to a prompt that the server finds too long; any other error becomes a UserError."""
-        said = self._explanation(error)
+        said = self.errors.said(error)
         if getattr(error, "status_code", 0) in (400, 413, 422) and TOO_LONG.search(said):
             log.warning("%s gives no answer to a prompt that it finds too long: %s", self.url, said)
             return Completion("", 0, False)
-        raise self._sentence(error, "/chat/completions" if prompt.chat else "/completions") from error
-
-    def _explanation(self, error: openai.APIError) -> str:
-        """The server's own explanation, in one line of at most 200 characters, without the API key."""
-        body: Any = error.body
-        if isinstance(body, dict):
-            body = body.get("message") or body.get("detail") or body
-        text = " ".join(str(body or "").split())
-        return (text.replace(self._key, "[key]") if self._key else text).rstrip(".")[:200] or "no explanation"
-
-    def _sentence(self, error: openai.APIError, path: str) -> UserError:
-        """What an error that stays means to the user."""
-        if isinstance(error, openai.APIStatusError):
-            return self._refusal(error, path)
-        if isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout):
-            return UserError(
-                f"no server answers at {self.url}: start it or check the address with `curl {self.url}/models`"
-            )
-        if isinstance(error, openai.APITimeoutError):
-            return UserError(
-                f"{self.url} did not answer in {self.timeout:g} seconds: give it more with --llm-timeout, or less at "
-                "once with --llm-concurrency"
-            )
-        if isinstance(error, openai.APIConnectionError):
-            return UserError(
-                f"{self.url} broke off the connection: look at the server's log, then run the same command again"
-            )
-        return self._foreign()
-
-    def _refusal(self, error: openai.APIStatusError, path: str) -> UserError:
-        status, said, url = error.status_code, self._explanation(error), self.url
-        if status in (401, 403):
-            return UserError(f"{url} refuses access ({status}: {said}): set OPENAI_API_KEY to a key that it accepts")
-        if status == 404 and "model" in said.lower():
-            return UserError(f"{url} has no model {self.model!r} ({said}): choose one that `curl {url}/models` lists")
-        if status == 404 and path == "/completions":
-            return UserError(
-                f"{url} has no /completions, which prompts without a chat template need: check that the address ends "
-                "where the server's API begins (often /v1), or use the prompt style chat"
-            )
-        if status == 404:
-            return UserError(
-                f"{url} has no {path} for the model {self.model!r} ({said}): check the model's name and that the "
-                "address ends where the server's API begins (often /v1)"
-            )
-        if status in (408, 409, 429) or status >= 500:
-            attempts = int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
-            return UserError(f"{url} still answers {status} ({said}) after {attempts} attempts: try again later")
-        return UserError(
-            f"{url} refuses the request for {self.model!r} ({status}: {said}): check the model and its settings"
-        )
-
-    def _foreign(self) -> UserError:
-        return UserError(
-            f"{self.url} answers, but not as an OpenAI-compatible server does: check the address (often /v1)"
-        )
+        path = "/chat/completions" if prompt.chat else "/completions"
+        raise self.errors.sentence(error, path, self._model_for(prompt)) from error
 
 
 class _Client(openai.DefaultHttpxClient):
@@ -303,6 +263,13 @@ class _AsyncClient(openai.DefaultAsyncHttpxClient):
 
 def _endpoint(client: openai.OpenAI | openai.AsyncOpenAI, prompt: Prompt) -> Any:
     return client.chat.completions if prompt.chat else client.completions
+
+
+def _window(served: Any) -> int:
+    """The tokens that a model takes, by its entry in a server's list: vLLM, others, llama.cpp (for each slot)."""
+    meta = getattr(served, "meta", None) or {}
+    tokens = getattr(served, "max_model_len", None) or getattr(served, "context_length", None) or meta.get("n_ctx")
+    return int(tokens or DEFAULT_CONTEXT)
 
 
 def _estimate(text: str) -> int:

@@ -9,6 +9,7 @@ from typing import cast, get_args
 from rag_mt.base.defaults import DEFAULT_LLM, LLM_CONCURRENCY, LLM_TIMEOUT, Engine
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import LanguageModel, Prompt
+from rag_mt.llm.options import Options
 from rag_mt.llm.server_names import PREFIX
 from rag_mt.models.offline.embedded import PREFIX as EMBEDDED
 from rag_mt.models.offline.embedded import embedded_gguf
@@ -32,15 +33,18 @@ def open_llm(
     api_key: str | None = None,
     timeout: float = LLM_TIMEOUT,
     concurrency: int = LLM_CONCURRENCY,
+    options: Options | None = None,
 ) -> LanguageModel:
     """The language model `name`: `openai:MODEL@URL`, or any model with `base_url`, is asked over HTTP; everything
-    else (hub id, folder, `FILE.gguf`, `embedded:NAME`) is loaded.
+    else (hub id, folder, `FILE.gguf`, `embedded:NAME`) is loaded. `openai:HINTED,PLAIN@URL` names two models of one
+    server, the second for prompts without hints.
 
     `engine` says by what: `llamacpp` (GGUF files and embedded models, in the number format of the file),
     `transformers` (all but GGUF files), or `auto` (see `chosen_engine`). `batch_size`, `adapter`, `device`, `dtype` and
     `quantization` are for loaded models; a server has its own, and `timeout` (seconds for an answer) and `concurrency`
     (requests at once) are for servers. With `plain_adapter` prompts without hints are answered by the model with that
-    adapter instead. Raises UserError for a name, setting or server that cannot be used.
+    adapter instead. `options` are further fields of requests to a server (see `rag_mt.llm.options`); of them, loaded
+    models take `chat_template_kwargs`. Raises UserError for a name, setting or server that cannot be used.
     """
     if base_url is not None or name.startswith(PREFIX):
         try:
@@ -56,16 +60,17 @@ def open_llm(
             adapter=adapter or plain_adapter,
             timeout=timeout,
             concurrency=concurrency,
+            options=options,
         )
     if chosen_engine(name, engine, device, dtype, quantization) == "llamacpp":
         from rag_mt.llm.llamacpp import LlamaCppLLM
 
         file = embedded_gguf(name) if name.startswith(EMBEDDED) else Path(name).expanduser()
         adapters = [folder for folder in (adapter, plain_adapter) if folder is not None]
-        return LlamaCppLLM(name, file, adapters, batch_size, gpu=device not in ("auto", "cpu"))
+        return LlamaCppLLM(name, file, adapters, batch_size, gpu=device not in ("auto", "cpu"), options=options)
     from rag_mt.llm.routed_llm import open_transformers
 
-    return open_transformers(name, adapter, plain_adapter, device, dtype, quantization, batch_size)
+    return open_transformers(name, adapter, plain_adapter, device, dtype, quantization, batch_size, options)
 
 
 def chosen_engine(name: str, engine: str, device: str, dtype: str, quantization: str) -> Engine:

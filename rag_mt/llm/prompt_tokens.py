@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json
 from rag_mt.base.types import LanguageModel, Prompt
+from rag_mt.llm.options import NO_OPTIONS, TEMPLATE, Options, chat_message, fields_for
 
 log = logging.getLogger("rag_mt")
 
@@ -31,6 +33,21 @@ def control_tokens(tokenizer: Any) -> frozenset[str]:
     return frozenset([*tokenizer.all_special_tokens, *flagged])
 
 
+def takes_language_codes(template: Any) -> bool:
+    """Whether a chat template asks for language codes beside the text, as that of TranslateGemma does."""
+    return "source_lang_code" in str(template or "")
+
+
+def template_values(prompt: Prompt, options: Options) -> dict[str, Any]:
+    """The values that a chat template gets for a prompt."""
+    return {**AT_ONCE, **fields_for(options, prompt).get(TEMPLATE, {})}
+
+
+def token_key(prompt: Prompt) -> tuple[Any, ...]:
+    """All of a prompt that can change its tokens."""
+    return (prompt.text, prompt.chat, prompt.shared, prompt.coded, prompt.source, prompt.target, bool(prompt.hints))
+
+
 def chat_tuned(tokenizer: Any, config: Any, folder: Path | None) -> bool:
     """Whether a model answers chats, judged from its own files.
 
@@ -45,7 +62,8 @@ def chat_tuned(tokenizer: Any, config: Any, folder: Path | None) -> bool:
 def end_of_turn(tokenizer: Any) -> int | None:
     """The token that a chat template sets after an assistant's turn, if it sets any."""
     marker = "answer"
-    turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": marker}]
+    asked = Prompt("question", chat=True, source="de", target="en", coded=takes_language_codes(tokenizer.chat_template))
+    turns = [chat_message(asked), {"role": "assistant", "content": marker}]
     after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(marker)[2].strip()
     ids: list[int] = tokenizer(after, add_special_tokens=False)["input_ids"][:1]
     return ids[0] if ids else None
@@ -58,14 +76,22 @@ def _end_tokens(tokenizer: Any, config: Any, folder: Path | None) -> set[int]:
     return {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
 
 
-def render_chat(tokenizer: Any, prompt: Prompt) -> tuple[str, int]:
+def render_chat(tokenizer: Any, prompt: Prompt, options: Options = NO_OPTIONS) -> tuple[str, int]:
     """A chat prompt in the model's template, ready for the answer, and how many of its first characters are shared.
 
     The characters before the user's message are the same in every prompt, so they are shared with the
-    prompt's own shared ones. Templates may strip the message.
+    prompt's own shared ones. Templates may strip the message. Raises UserError if the template refuses the prompt.
     """
-    message = [{"role": "user", "content": prompt.text}]
-    text: str = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True, **AT_ONCE)
+    from jinja2 import TemplateError
+
+    message, values = chat_message(prompt), template_values(prompt, options)
+    try:
+        text: str = tokenizer.apply_chat_template([message], tokenize=False, add_generation_prompt=True, **values)
+    except (TemplateError, TypeError) as error:
+        wrapper = "translategemma" if takes_language_codes(tokenizer.chat_template) else "few-shot"
+        raise UserError(
+            f"the model's chat template refuses the prompt ({error}): try another one, such as --wrapper {wrapper}"
+        ) from error
     at = text.find(prompt.text)
     stripped = 0
     if at < 0:
@@ -111,9 +137,9 @@ def shared_tokens(offsets: Sequence[tuple[int, int]], text: str, shared: int) ->
     return max(0, min(inside, len(offsets) - 1))
 
 
-def encode_prompt(tokenizer: Any, prompt: Prompt, answer: str = "") -> EncodedPrompt:
+def encode_prompt(tokenizer: Any, prompt: Prompt, answer: str = "", options: Options = NO_OPTIONS) -> EncodedPrompt:
     """The tokens of a prompt as generation reads them, with an answer right behind it."""
-    text, shared = render_chat(tokenizer, prompt) if prompt.chat else (prompt.text, prompt.shared)
+    text, shared = render_chat(tokenizer, prompt, options) if prompt.chat else (prompt.text, prompt.shared)
     # A rendered template brings its own begin-of-text token; a completion prompt may, and needs it once.
     special = not prompt.chat and not (tokenizer.bos_token and text.startswith(tokenizer.bos_token))
     encoding = tokenizer(text + answer, add_special_tokens=special, return_offsets_mapping=True)

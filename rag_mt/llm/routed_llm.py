@@ -12,6 +12,7 @@ import torch
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, Prompt, PromptQueue
+from rag_mt.llm.options import Options
 from rag_mt.llm.transformers_llm import TransformersLLM, engine_fingerprint
 from rag_mt.models.adapter_files import trained_wrapper
 from rag_mt.models.loading import LoadedLLM, Quantization, fingerprint_with, load_llm
@@ -27,6 +28,7 @@ def open_transformers(
     dtype: str,
     quantization: str,
     batch_size: int,
+    options: Options | None = None,
 ) -> TransformersLLM | RoutedLLM:
     """A model by transformers (see `rag_mt.llm.opening.open_llm`); that with the plain adapter is loaded when the first
     prompt without hints comes."""
@@ -35,14 +37,14 @@ def open_transformers(
         return load_llm(name, adapter, device, dtype, cast(Quantization, quantization), sibling)
 
     loaded = load(adapter)
-    llm = TransformersLLM(loaded, batch_size, adapter)
+    llm = TransformersLLM(loaded, batch_size, adapter, options)
     if plain_adapter is None:
         return llm
     weights = fingerprint_with(loaded, plain_adapter, cast(Quantization, quantization))
     plain = LaterLLM(
         plain_adapter,
-        engine_fingerprint(loaded, weights, batch_size),
-        lambda: TransformersLLM(load(plain_adapter, loaded), batch_size, plain_adapter),
+        engine_fingerprint(loaded, weights, batch_size, llm.options),
+        lambda: TransformersLLM(load(plain_adapter, loaded), batch_size, plain_adapter, options),
     )
     return RoutedLLM(llm, plain)
 
@@ -73,6 +75,7 @@ class RoutedLLM:
         self.adapter, self.trained_wrapper = hinted.adapter, hinted.trained_wrapper
         self.context_length = hinted.context_length  # the base's, and so that of both
         self.has_chat_template, self.reserved = hinted.has_chat_template, hinted.reserved
+        self.takes_language_codes = hinted.takes_language_codes
         self.fingerprint = settings_hash(["routed", hinted.fingerprint, plain.fingerprint])
         self._lock = threading.Lock()
         if isinstance(plain, TransformersLLM):

@@ -17,6 +17,7 @@ from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.cache import Prefix
 from rag_mt.llm.decoding import Admitted, compute_prefix, decode, lay_out_states
 from rag_mt.llm.generation import AnswerText, Generation
+from rag_mt.llm.options import NO_OPTIONS, Options, checked_options
 from rag_mt.llm.prompt_tokens import (
     REMEMBERED_PROMPTS,
     EncodedPrompt,
@@ -24,6 +25,8 @@ from rag_mt.llm.prompt_tokens import (
     control_tokens,
     encode_prompt,
     prompt_fits,
+    takes_language_codes,
+    token_key,
 )
 from rag_mt.llm.queue import NO_ANSWER
 from rag_mt.models.adapter_files import trained_wrapper
@@ -46,10 +49,17 @@ class TransformersLLM:
     is part of the `fingerprint`.
     """
 
-    def __init__(self, loaded: LoadedLLM, batch_size: int = 16, adapter: str | None = None) -> None:
-        """`adapter` names what is merged into `loaded`; prompts are chosen by it.
+    def __init__(
+        self,
+        loaded: LoadedLLM,
+        batch_size: int = 16,
+        adapter: str | None = None,
+        options: Options | None = None,
+    ) -> None:
+        """`adapter` names what is merged into `loaded`; prompts are chosen by it. `options` may hold values for the
+        chat template.
 
-        Raises UserError if `batch_size` is below 1 or the model has layers other than attention.
+        Raises UserError if `batch_size` is below 1, the model has layers other than attention, or takes no such option.
         """
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not possible: give 1 or more")
@@ -64,16 +74,18 @@ class TransformersLLM:
             )
         self.id = loaded.name
         self.batch_size, self.adapter = batch_size, adapter
+        self.options = checked_options(options, served=False)
         self.trained_wrapper = trained_wrapper(adapter) if adapter else None
         self.context_length = min(getattr(config, "max_position_embeddings", 0) or DEFAULT_CONTEXT, LARGEST_CONTEXT)
         self.reserved = control_tokens(self.tokenizer)
         self.has_chat_template = chat_tuned(self.tokenizer, config, loaded.folder)
-        self.fingerprint = engine_fingerprint(loaded, loaded.fingerprint, batch_size)
+        self.takes_language_codes = takes_language_codes(self.tokenizer.chat_template)
+        self.fingerprint = engine_fingerprint(loaded, loaded.fingerprint, batch_size, self.options)
         ends = self.model.generation_config.eos_token_id
         self._ends = frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
         self._pad: int = self.tokenizer.pad_token_id or 0
         self._prefixes: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()
-        self._encoded: OrderedDict[tuple[str, bool, int], EncodedPrompt] = OrderedDict()
+        self._encoded: OrderedDict[tuple[Any, ...], EncodedPrompt] = OrderedDict()
         self._lock = threading.Lock()
         lay_out_states(self.model)
 
@@ -86,7 +98,7 @@ class TransformersLLM:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
         encoded = self.encode_prompt(prompt)
         with self._lock:  # it is mostly answered next
-            self._encoded[prompt.text, prompt.chat, prompt.shared] = encoded
+            self._encoded[token_key(prompt)] = encoded
             while len(self._encoded) > REMEMBERED_PROMPTS:
                 self._encoded.popitem(last=False)
         return len(encoded.ids)
@@ -129,10 +141,10 @@ class TransformersLLM:
     def encode_prompt(self, prompt: Prompt, answer: str = "") -> EncodedPrompt:
         """The tokens of the prompt, with an answer right behind it; those that were counted are taken from there."""
         with self._lock:
-            counted = None if answer else self._encoded.pop((prompt.text, prompt.chat, prompt.shared), None)
+            counted = None if answer else self._encoded.pop(token_key(prompt), None)
         if counted is not None:
             return counted
-        return encode_prompt(self.tokenizer, prompt, answer)
+        return encode_prompt(self.tokenizer, prompt, answer, self.options)
 
     def text_of(self, ids: list[int]) -> str:
         """The text of some tokens, without control tokens."""
@@ -166,9 +178,10 @@ class TransformersLLM:
         )
 
 
-def engine_fingerprint(loaded: LoadedLLM, weights: str, batch_size: int) -> str:
+def engine_fingerprint(loaded: LoadedLLM, weights: str, batch_size: int, options: Options = NO_OPTIONS) -> str:
     """The fingerprint of a TransformersLLM, by that of its `weights`, on the device of `loaded` and in its format."""
-    return settings_hash(["transformers", ALGORITHM, weights, str(loaded.dtype), loaded.device.type, batch_size])
+    settings = ["transformers", ALGORITHM, weights, str(loaded.dtype), loaded.device.type, batch_size]
+    return settings_hash(settings + ([dict(options)] if options else []))
 
 
 @dataclass(eq=False)

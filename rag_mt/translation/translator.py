@@ -28,6 +28,7 @@ from rag_mt.base.types import (
     Translation,
 )
 from rag_mt.llm.opening import open_llm
+from rag_mt.llm.options import Options
 from rag_mt.models.offline.embedded import PREFIX
 from rag_mt.models.weights import FOLDER, tell_if_left_out
 from rag_mt.text.answers import placeholder_notes, takes_up
@@ -80,6 +81,7 @@ class Translator:
         max_new_tokens: int = 256,
         llm_timeout: float = LLM_TIMEOUT,
         llm_concurrency: int = LLM_CONCURRENCY,
+        llm_options: Options | None = None,
         show: bool = False,
         encoders: EncoderOpener | None = None,
     ) -> None:
@@ -90,10 +92,12 @@ class Translator:
         an index, `retriever` looks into the sample index of the target language, which is built once and cached (`show`
         shows its progress); without either there are no hints, which is logged. `retriever` and `llm` may also be ready
         objects, to be shared between translators; what is named for loading them (`encoder`, `adapter`, `engine`,
-        `quantization`, `batch_size`, `llm_timeout`, `llm_concurrency`) is then not used.
+        `quantization`, `batch_size`, `llm_timeout`, `llm_concurrency`, `llm_options`) is then not used.
 
         `llm` may be `openai:MODEL@URL` (`llm_timeout`: seconds for an answer, `llm_concurrency`: requests at once;
-        OPENAI_API_KEY is sent to that host). `adapter` is a folder, None, or `auto` for the ones that come with rag_mt,
+        OPENAI_API_KEY is sent to that host), or `openai:HINTED,PLAIN@URL` with another model for sentences without
+        hints. `llm_options` go along with every request to a server (see `rag_mt.llm.options`); a loaded model takes
+        `chat_template_kwargs` of them. `adapter` is a folder, None, or `auto` for the ones that come with rag_mt,
         if any (see `chosen_adapters`). `wrapper` is the prompt family, `engine`, `device` and `dtype` say by
         what, where and in what number format the models compute (see `open_llm`), `batch_size` how many sentences
         together, `max_new_tokens` is the length of the longest answer. `encoders` opens
@@ -121,6 +125,7 @@ class Translator:
                 batch_size=batch_size,
                 timeout=llm_timeout,
                 concurrency=llm_concurrency,
+                options=llm_options,
             )
         self.retriever: Retriever = retriever
         self.llm: LanguageModel = llm

@@ -69,6 +69,18 @@ def test_golden(wrapper: str, kind: str, hints: tuple[Hint, ...], request: pytes
     assert prompt.chat == (wrapper == "chat")
 
 
+def test_language_codes_stand_beside_the_bare_sentence() -> None:
+    """TranslateGemma's template writes the instruction and has no place for hints."""
+    prompt = PromptBuilder("de", "pt-BR", "translategemma", "phrase").build(SOURCE, HINTS)
+    assert (prompt.text, prompt.chat, prompt.coded, prompt.hints) == (SOURCE.text, True, True, ())
+    assert (prompt.source, prompt.target) == ("de", "pt-BR")
+    assert prompt.notes == (f"hints left out: {len(HINTS)} for which the prompt style translategemma has no place",)
+    asks = Words(chat=True)
+    assert PromptBuilder("de", "en", "auto", llm=asks).wrapper == "chat"
+    asks.takes_language_codes = True  # type: ignore[attr-defined]
+    assert PromptBuilder("de", "en", "auto", llm=asks).wrapper == "translategemma"
+
+
 def test_hints_stand_in_source_order_without_duplicates_and_overlaps() -> None:
     repeated = hint("am Freitag", "It was on Friday again.", "on Friday", 0.2)
     overlapping = hint("neuen Haushalt", "A household name.", "household", 0.95)

@@ -146,6 +146,7 @@ def service_with(
         batch_size=limits.batch,
         timeout=options.llm_timeout,
         concurrency=options.llm_concurrency,
+        options=options.llm_options,
     )
     return Service(
         models,

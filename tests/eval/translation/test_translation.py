@@ -43,7 +43,7 @@ from rag_mt.models.loading import load_llm
 from rag_mt.translation.journal import pack
 from rag_mt.translation.tasks import TaskQueue
 from retrievers.dense import DenseRetriever
-from tests.rag_mt.server_process import serving
+from tests.rag_mt.llama_server import llama_server, save_tiny
 
 ROOT = Path(__file__).parents[3]
 KILLED = """
@@ -352,12 +352,13 @@ def test_eight_bit_weights_answer_by_their_batch(random_llm: Path) -> None:
     assert not llm.repeatable
 
 
-def test_a_server_translates(command: list[str], random_llm: Path, tmp_path: Path) -> None:
+def test_a_server_translates(command: list[str], tmp_path: Path) -> None:
     options = ["--directions", "de-en", "--limit", "2", "--systems", "served", "--output", str(tmp_path / "runs")]
-    with serving(random_llm) as url:
+    with llama_server(save_tiny(tmp_path / "tiny"), window=4096) as url:
         systems = tmp_path / "systems.toml"
         systems.write_text(
             f"[systems.served]\nretriever = 'none'\nllm = 'openai:tiny@{url}'\nwrapper = 'alpaca'\nmax_new_tokens = 8\n"
+            "llm_options = { seed = 1, chat_template_kwargs = { from = '{src}' } }\n"
         )
         assert main([*command, "--config", str(systems), *options]) == 0
     facts = read_facts(tmp_path / "runs" / "served" / f"de-en{FACTS}")
