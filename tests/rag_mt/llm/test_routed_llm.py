@@ -12,8 +12,9 @@ from peft import LoraConfig, get_peft_model
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Hint, Hit, Prompt, Sentence, Span
-from rag_mt.llm.opening import RoutedLLM, answering, open_llm
+from rag_mt.llm.opening import fingerprint_for, open_llm
 from rag_mt.llm.queue import complete
+from rag_mt.llm.routed_llm import RoutedLLM
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm
 from tests.rag_mt.coming import Coming, stream
@@ -61,8 +62,9 @@ def test_each_prompt_has_its_model(routed: RoutedLLM, expected: list[str]) -> No
     assert [c.text for c in complete(routed, PROMPTS, 12)] == expected
     assert [list(stream(routed, prompt, 12))[-1] for prompt in PROMPTS] == expected
     assert complete(routed, [], 12) == []
-    assert [answering(routed, p) is routed.plain for p in PROMPTS] == [not p.hints for p in PROMPTS]
-    assert answering(routed.plain, PROMPTS[1]) is routed.plain
+    assert [routed.of(p) is routed.plain for p in PROMPTS] == [not p.hints for p in PROMPTS]
+    assert [fingerprint_for(routed, p) for p in PROMPTS] == [routed.of(p).fingerprint for p in PROMPTS]
+    assert fingerprint_for(routed.plain, PROMPTS[1]) == routed.plain.fingerprint
     assert len({routed.fingerprint, routed.hinted.fingerprint, routed.plain.fingerprint}) == 3
 
 
