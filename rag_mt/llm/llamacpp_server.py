@@ -98,6 +98,10 @@ class LlamaServer:
         body = {"content": text, "add_special": special, "parse_special": True}
         return tuple(self.post("/tokenize", body)["tokens"])
 
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of some tokens."""
+        return str(self.post("/detokenize", {"tokens": ids})["content"])
+
     def chat_text(self, messages: Sequence[Mapping[str, Any]], **template: Any) -> str:
         """Messages in the model's chat template, which gets the values of `template`."""
         return str(self.post("/apply-template", {"messages": messages, "chat_template_kwargs": template})["prompt"])
@@ -106,12 +110,14 @@ class LlamaServer:
         """A request for up to `limit` tokens after `ids`, streamed; `slot` reads only what is not in it."""
         return LlamaRequest(self, "/completion", self._body(ids, adapter, slot, limit) | {"stream": True, **more})
 
-    def lay_prefix(self, ids: Ids, adapter: int | None, slot: int) -> bool:
-        """Put the keys and values of `ids` into a slot, instead of what is there; they are computed once, alone, while
-        they are remembered. Without any return False: there is nothing to take up."""
+    def lay_prefix(self, ids: Ids, adapter: int | None, slot: int, request: LlamaRequest) -> bool:
+        """Put the keys and values of `ids` into a slot for a request, instead of what is there; they are computed once,
+        alone, while they are remembered. Return False if there are none or the request is closed."""
         if not ids:
             return False
         with self._lock:
+            if request.closed:  # the slot may be another one's by now
+                return False
             name = self._prefixes.pop((adapter, ids), None)
             if name is None:
                 body = self._body(ids, adapter, slot, 0) | {"cache_prompt": False}
@@ -151,6 +157,9 @@ class LlamaRequest:
     def response(self, **more: Any) -> Any:
         """The response of a request that succeeded, with `more` in its body. Raises LlamaError."""
         try:
+            self._connection.connect()
+            if self.closed:  # before there was anything to shut down
+                raise LlamaError("the request was closed")
             self._connection.request("POST", self._path, json.dumps({**self._body, **more}), self._headers)
             response = self._connection.getresponse()
             if response.status != 200:
@@ -168,8 +177,8 @@ class LlamaRequest:
                     return
                 if line.startswith(b"error: ") or line.startswith(b'data: {"error"'):
                     raise LlamaError(_message(line.partition(b": ")[2]))
-                if line.startswith(b"data: {"):
-                    yield json.loads(line[6:])
+                if line.startswith((b"data: {", b"{")):
+                    yield json.loads(line.removeprefix(b"data: "))
         except (LlamaError, OSError, ValueError, HTTPException) as error:
             if not self.closed:
                 raise LlamaError(str(error)) from error
