@@ -72,15 +72,13 @@ class LlamaCppLLM:
         self.context_length = min(self._header.number("context_length") or WINDOW, WINDOW)
         self.reserved = self._header.control_tokens
         self.fingerprint = settings_hash([*self._settings(), *map(adapter_fingerprint, self._adapters)])
-        self.pool = max(self.context_length, PER_PROMPT * batch_size)
+        pool = max(self.context_length, PER_PROMPT * batch_size)
         files = [gguf_adapter(adapter, self._header) for adapter in self._adapters]
-        self.server = LlamaServer(gguf, files, batch_size, self.pool, gpu)
+        self.server = LlamaServer(gguf, files, batch_size, pool, gpu)
         self.has_chat_template = _chat_tuned(self._header, self.server)
         self.takes_language_codes = takes_language_codes(self._header.metadata.get("tokenizer.chat_template"))
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPrompt] = OrderedDict()
         self._lock = threading.Lock()
-        self._free = list(range(batch_size))
-        self._taken = 0  # tokens of the pool
         self._shared_tokens = lru_cache(64)(lambda text: self.server.tokens(text, special=True))
 
     def _settings(self) -> list[Any]:
@@ -153,20 +151,6 @@ class LlamaCppLLM:
         finally:
             answers.close()
 
-    def take_slot(self, tokens: int) -> int | None:
-        """A slot that nobody uses, if there is one and the pool has room for the keys and values of so many tokens."""
-        with self._lock:
-            if not self._free or (self._taken and self._taken + tokens > self.pool):
-                return None
-            self._taken += tokens
-            return self._free.pop()
-
-    def give_slot(self, slot: int, tokens: int) -> None:
-        """Let others use a slot and its room."""
-        with self._lock:
-            self._taken -= tokens
-            self._free.append(slot)
-
 
 @dataclass(eq=False)
 class _Answer:
@@ -222,7 +206,7 @@ class _Answers:
             if not (answer.generation.max_new_tokens > 0 and self.queue.progress(answer.number, "")):
                 self.queue.finish(self.waiting.popleft().number, answer.generation.completion())
                 continue
-            answer.slot = self.llm.take_slot(answer.room)
+            answer.slot = self.llm.server.take_slot(answer.room)
             if answer.slot is None:
                 break
             self.running.append(self.waiting.popleft())
@@ -342,7 +326,7 @@ class _Answers:
     def _end(self, answer: _Answer) -> None:
         self._stop(answer)
         if answer.slot is not None:
-            self.llm.give_slot(answer.slot, answer.room)
+            self.llm.server.give_slot(answer.slot, answer.room)
             answer.slot = None
 
 

@@ -62,7 +62,8 @@ class LlamaServer:
         self._folder = TemporaryDirectory(prefix="rag_mt.prefixes.")
         self._key = secrets.token_hex(16)
         self._prefixes: OrderedDict[tuple[int | None, Ids], str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock, self._slots_lock = threading.Lock(), threading.Lock()
+        self._free, self._taken, self._pool = list(range(slots)), 0, pool
         params = xllamacpp.CommonParams()
         params.model.path = str(gguf)
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(file), 0.0) for file in adapters]
@@ -110,6 +111,20 @@ class LlamaServer:
         """A request for up to `limit` tokens after `ids`, streamed; `slot` reads only what is not in it."""
         return LlamaRequest(self, "/completion", self._body(ids, adapter, slot, limit) | {"stream": True, **more})
 
+    def take_slot(self, tokens: int) -> int | None:
+        """A slot that nobody uses, if there is one and the pool has room for the keys and values of so many tokens."""
+        with self._slots_lock:
+            if not self._free or (self._taken and self._taken + tokens > self._pool):
+                return None
+            self._taken += tokens
+            return self._free.pop()
+
+    def give_slot(self, slot: int, tokens: int) -> None:
+        """Let others use a slot and its room."""
+        with self._slots_lock:
+            self._taken -= tokens
+            self._free.append(slot)
+
     def lay_prefix(self, ids: Ids, adapter: int | None, slot: int, request: LlamaRequest) -> bool:
         """Put the keys and values of `ids` into a slot for a request, instead of what is there; they are computed once,
         alone, while they are remembered. Return False if there are none or the request is closed."""
@@ -127,7 +142,12 @@ class LlamaServer:
             self._prefixes[adapter, ids] = name
             while len(self._prefixes) > REMEMBERED:
                 (Path(self._folder.name) / self._prefixes.popitem(last=False)[1]).unlink()
-            self.post(f"/slots/{slot}?action=restore", {"filename": name})
+            try:
+                self.post(f"/slots/{slot}?action=restore", {"filename": name})
+            except LlamaError:  # what was left in slots that nobody uses now takes the room
+                for other in tuple(self._free):
+                    self.post(f"/slots/{other}?action=erase", {})
+                self.post(f"/slots/{slot}?action=restore", {"filename": name})
         return True
 
     def connection(self) -> HTTPConnection:
