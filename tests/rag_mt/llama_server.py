@@ -39,7 +39,7 @@ PARTS = (
 )
 
 
-def save_tiny(folder: Path, template: str = TEMPLATE, readable: bool = True) -> Path:
+def save_tiny(folder: Path, template: str = TEMPLATE, readable: bool = True, spread: float = 0.35) -> Path:
     """A folder with a random Qwen2 whose tokens are bytes, and the same as `model.gguf` in it; returns that file. Its
     answers are readable text or, otherwise, any bytes."""
     letters = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "".join(MERGE)]
@@ -62,7 +62,7 @@ def save_tiny(folder: Path, template: str = TEMPLATE, readable: bool = True) -> 
         num_attention_heads=2,
         num_key_value_heads=2,
         max_position_embeddings=WINDOW,
-        initializer_range=0.35,
+        initializer_range=spread,
         rms_norm_eps=1e-6,
         rope_theta=10000.0,
         tie_word_embeddings=False,
