@@ -220,9 +220,10 @@ class LlamaRequest:
 
 
 def _message(answer: bytes) -> str:
+    """What the server says of an error, in one line; of an error in a template what that says itself."""
     try:
         error: Any = json.loads(answer)
         error = error.get("error", error)
-        return str(error.get("message", error))
+        return " ".join(str(error.get("message", error)).rpartition("Error: ")[2].split())
     except (ValueError, AttributeError):
         return answer.decode(errors="replace")[:200] or "no explanation"
