@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -16,7 +16,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import remembered_sha256, settings_hash
 from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.generation import LOOK_EVERY, UNKNOWN, AnswerText, Generation
-from rag_mt.llm.llamacpp_server import LlamaError, LlamaRequest, LlamaServer
+from rag_mt.llm.llamacpp_server import Ids, LlamaError, LlamaRequest, LlamaServer, LlamaServers, Slot, layout_for
 from rag_mt.llm.options import Options, chat_message, checked_options
 from rag_mt.llm.prompt_tokens import (
     REMEMBERED_PROMPTS,
@@ -41,8 +41,9 @@ ASK_EVERY = 0.25  # seconds between two questions whether an answer is still wan
 class LlamaCppLLM:
     """A GGUF model with up to two adapters as a `LanguageModel`; decoding is greedy.
 
-    With `batch_size` 1 a prompt's output depends on nothing else, whatever was asked before. With more it may depend on
-    the prompts that happen to be computed together: llama.cpp multiplies one column by other code than several.
+    A prompt's output depends on nothing else, whatever was asked before, if the model is `repeatable`: with
+    `batch_size` 1, and where each answer is computed alone anyway (see `layout_for`). Otherwise it may depend on the
+    prompts that happen to be computed together: llama.cpp multiplies one column by other code than several.
     """
 
     def __init__(
@@ -54,36 +55,40 @@ class LlamaCppLLM:
         gpu: bool = False,
         options: Options | None = None,
     ) -> None:
-        """`gguf` is the file of the model `name`. The first of `adapters` (PEFT folders, None: the model
-        itself) answers prompts with hints, the last those without. `batch_size` prompts are answered together. `options` may hold values for
-        the chat template.
+        """`gguf` is the file of the model `name`. The first of `adapters` (PEFT folders, None: the model itself)
+        answers prompts with hints, the last those without. `batch_size` prompts are answered together. `options` may
+        hold values for the chat template.
 
         Raises UserError if `batch_size` is below 1, the adapters do not fit the model or learnt from prompts of
         different shapes, or llama.cpp cannot load the model.
         """
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not possible: give 1 or more")
-        self.id, self.batch_size = name, batch_size
+        self.id, self._header = name, read_header(gguf)
+        self.layout = layout_for(gguf.stat().st_size, batch_size, gpu)
+        self.batch_size = self.layout.servers * self.layout.slots
         self.options = checked_options(options, served=False)
-        self._header = read_header(gguf)
         self.adapter = adapters[0]
         named = list(dict.fromkeys(adapter for adapter in adapters if adapter is not None))
         self.trained_wrapper = _common_wrapper(named)
         self._numbers = [named.index(adapter) if adapter is not None else None for adapter in adapters]
         self.context_length = min(self._header.number("context_length") or WINDOW, WINDOW)
         self.reserved = self._header.control_tokens
-        self._settings = ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(gguf), batch_size]
+        together = [self.layout.slots, self.layout.threads, self.layout.gpu]
+        self._settings = ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(gguf), *together]
         self._settings += [dict(self.options)] if self.options else []
         self._fingerprints = [*map(adapter_fingerprint, named)]
         self.fingerprint = self._fingerprint(self._numbers)
-        pool = max(self.context_length, PER_PROMPT * batch_size)
+        pool = max(self.context_length, PER_PROMPT * self.layout.slots)
         files = [gguf_adapter(adapter, self._header) for adapter in named]
-        self.server = LlamaServer(gguf, files, batch_size, pool, gpu)
+        self.servers = LlamaServers(gguf, files, self.layout, pool)
+        self.server = self.servers.first
         self.has_chat_template = _chat_tuned(self._header, self.server)
         self.takes_language_codes = takes_language_codes(self._header.metadata.get("tokenizer.chat_template"))
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPrompt] = OrderedDict()
         self._lock = threading.Lock()
-        self._shared_tokens = lru_cache(64)(lambda text: self.server.tokens(text, special=True))
+        self._tokens = partial(_tokens, self.server, self._header.metadata.get("tokenizer.ggml.bos_token_id"))
+        self._shared_tokens = lru_cache(64)(self._tokens)
 
     def _fingerprint(self, numbers: Sequence[int | None]) -> str:
         adapters = [None if number is None else self._fingerprints[number] for number in numbers]
@@ -96,7 +101,7 @@ class LlamaCppLLM:
     @property
     def repeatable(self) -> bool:
         """Whether a completion depends on its prompt alone."""
-        return self.batch_size == 1
+        return self.layout.slots == 1
 
     def adapter_for(self, prompt: Prompt) -> int | None:
         """The number of the adapter that answers a prompt, None for the model itself."""
@@ -123,7 +128,7 @@ class LlamaCppLLM:
             at = text.find(prompt.text)
             shared = at + shared if at >= 0 and shared else 0
         try:
-            ids = self.server.tokens(text, special=True)
+            ids = self._tokens(text)
         except LlamaError as error:
             raise UserError(f"{self.id} cannot read a prompt (llama.cpp: {error}): check the text") from error
         beginning = self._shared_tokens(text[:shared].rstrip()) if shared else ()
@@ -167,7 +172,7 @@ class _Answer:
     prompt: Prompt
     encoded: EncodedPrompt
     generation: Generation
-    slot: int | None = None
+    slot: Slot | None = None
     leaving: bool = False
     request: LlamaRequest | None = None
     begun: int = 0
@@ -222,7 +227,7 @@ class _Answers:
             if not (answer.generation.max_new_tokens > 0 and self.queue.progress(answer.number, "")):
                 self.queue.finish(self.waiting.popleft().number, answer.generation.completion())
                 continue
-            answer.slot = self.llm.server.take_slot(answer.room)
+            answer.slot = self.llm.servers.take_slot(answer.room)
             if answer.slot is None:
                 break
             self.running.append(self.waiting.popleft())
@@ -304,12 +309,12 @@ class _Answers:
         if answer.leaving:  # not streamed, so that all tokens are told
             limit = 1 if forbidden else min(limit, LOOK_EVERY)
             more = {"stream": False, "logit_bias": [[token, False] for token in sorted(forbidden)]}
-        request = llm.server.completion(ids, adapter, slot, limit, **more)
+        request = slot.server.completion(ids, adapter, slot.number, limit, **more)
         prefix = answer.encoded.prefix if fresh else ()
 
         def work() -> None:
             try:
-                known = llm.server.lay_prefix(prefix, adapter, slot, request) or not fresh
+                known = slot.server.lay_prefix(prefix, adapter, slot.number, request) or not fresh
                 for event in request.events(cache_prompt=known):
                     self._events.put((answer, request, event))
             except LlamaError as error:
@@ -341,8 +346,14 @@ class _Answers:
     def _end(self, answer: _Answer) -> None:
         self._stop(answer)
         if answer.slot is not None:
-            self.llm.server.give_slot(answer.slot, answer.room)
+            answer.slot.server.give_slot(answer.slot.number, answer.room)
             answer.slot = None
+
+
+def _tokens(server: LlamaServer, begin: object, text: str) -> Ids:
+    """The tokens of a text as the model reads it; it has the token `begin` once, whether the text brings it or not."""
+    ids = server.tokens(text, special=True)
+    return ids[1:] if ids[:2] == (begin, begin) else ids
 
 
 def _common_wrapper(adapters: Sequence[str]) -> str | None:

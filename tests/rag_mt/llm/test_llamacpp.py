@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -29,7 +30,7 @@ from rag_mt.cli import translate
 from rag_mt.llm import llamacpp
 from rag_mt.llm.generation import NEVER_AGAIN, loop_at_end
 from rag_mt.llm.llamacpp import LlamaCppLLM
-from rag_mt.llm.llamacpp_server import LlamaRequest, Layout
+from rag_mt.llm.llamacpp_server import Layout, LlamaRequest
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import NO_ANSWER, PromptList, complete
 from rag_mt.llm.transformers_llm import TransformersLLM
@@ -112,13 +113,12 @@ def idle_within(llm: LlamaCppLLM, seconds: float) -> bool:
     return not busy(llm)
 
 
-def slots_of(llm: LlamaCppLLM) -> list[int | None]:
-    """The slots that are free, and that there is no further one."""
-    taken = [llm.server.take_slot(1) for _ in range(llm.batch_size + 1)]
+def slots_of(llm: LlamaCppLLM) -> list[int]:
+    """The slots that are free; there is no further one."""
+    taken = [slot for _ in range(llm.batch_size + 1) if (slot := llm.servers.take_slot(1))]
     for slot in taken:
-        if slot is not None:
-            llm.server.give_slot(slot, 1)
-    return sorted(slot for slot in taken if slot is not None)
+        slot.server.give_slot(slot.number, 1)
+    return sorted(slot.number for slot in taken)
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
@@ -455,6 +455,20 @@ def test_adapters_of_different_prompts_are_refused(gguf: Path, tmp_path: Path) -
         LlamaCppLLM("tiny", gguf, folders)
 
 
+def test_a_server_ends_with_its_model(gguf: Path) -> None:
+    llm = LlamaCppLLM("tiny", gguf, batch_size=1)
+    complete(llm, prompts_of(HEAD), 5)
+    connection, folder = llm.server.connection(), Path(llm.server._folder.name)
+    assert list(folder.iterdir())
+    connection.connect()
+    connection.close()
+    del llm
+    gc.collect()
+    assert not folder.exists()
+    with pytest.raises(OSError, match="refused"):
+        connection.connect()
+
+
 def test_templates(tmp_path: Path, gguf: Path, one: LlamaCppLLM, local: TransformersLLM) -> None:
     assert one.has_chat_template and local.has_chat_template
     assert one.reserved == local.reserved
@@ -510,7 +524,6 @@ def missing(file: Path, whole: bytes) -> None:
         (no_gguf, (), "FILE is no GGUF file: give one that llama.cpp can read"),
         (cut_weights, (), "llama.cpp cannot load FILE: check that the file is whole"),
         (unknown_architecture, (), "llama.cpp cannot load FILE: check that the file is whole"),
-        (Path.write_bytes, ("--batch-size", "0"), "batch size 0 is not possible: give 1 or more"),
         (Path.write_bytes, ("--adapter", "GONE"), "GONE"),
     ],
 )
