@@ -91,6 +91,12 @@ def four(gguf: Path) -> LlamaCppLLM:
 
 
 @pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> LlamaCppLLM:
+    """Four slots whose answers go on to their limits."""
+    return many(save_tiny(tmp_path_factory.mktemp("endless"), ends=0), 4)
+
+
+@pytest.fixture(scope="module")
 def local(gguf: Path) -> TransformersLLM:
     return loaded(gguf.parent)
 
@@ -207,14 +213,14 @@ def test_an_instruction_is_computed_once(one: LlamaCppLLM, four: LlamaCppLLM, mo
         assert posted.count("/completion") == 1, "that of the instruction alone"
 
 
-def test_as_many_answers_as_the_batch_are_computed_together(four: LlamaCppLLM) -> None:
+def test_as_many_answers_as_the_batch_are_computed_together(endless: LlamaCppLLM) -> None:
     most = [0]
 
     def look(number: int, text: str) -> bool:
-        most[0] = max(most[0], busy(four))
+        most[0] = max(most[0], busy(endless))
         return True
 
-    complete(four, prompts_of(HEAD), 60, look)
+    complete(endless, prompts_of(HEAD), 400, look)
     assert most == [4]
 
 
@@ -243,22 +249,22 @@ def test_no_answer_grows_beyond_the_window(four: LlamaCppLLM) -> None:
     assert not found[1].finished and found[1].tokens == 6 == four.context_length - four.count_tokens(near)
 
 
-def test_answers_that_nobody_wants_are_not_computed(four: LlamaCppLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = prompts_of(HEAD)[:4]
-    expected = complete(four, prompts, 60)
+def test_answers_that_nobody_wants_are_not_computed(endless: LlamaCppLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    four, prompts, limit = endless, prompts_of(HEAD)[:4], 1500
+    expected = complete(four, prompts, limit)
     told: dict[int, list[str]] = {n: [] for n in range(4)}
 
     def wanted(number: int, text: str) -> bool:
         told[number].append(text)
         return number != 1 and (number != 2 or len(text) < 5)
 
-    made = complete(four, prompts, 60, wanted)
+    made = complete(four, prompts, limit, wanted)
     assert [made[0], made[3]] == [expected[0], expected[3]]
     assert made[1] == NO_ANSWER and told[1] == [""]
     assert expected[2].text.startswith(made[2].text) and not made[2].finished and made[2].tokens < expected[2].tokens
     assert idle_within(four, 2)
     timings = watch(monkeypatch)
-    assert complete(four, prompts, 60, lambda number, text: False) == [NO_ANSWER] * 4
+    assert complete(four, prompts, limit, lambda number, text: False) == [NO_ANSWER] * 4
     assert not timings and not busy(four)
 
 
@@ -282,8 +288,8 @@ def test_pieces_of_a_sentence_are_its_translation(four: LlamaCppLLM) -> None:
         assert "".join(pieces) == whole.text
 
 
-def test_closing_stops_the_computation(four: LlamaCppLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = complete(four, prompts_of(HEAD), 20)
+def test_closing_stops_the_computation(endless: LlamaCppLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    four, expected = endless, complete(endless, prompts_of(HEAD), 20)
     answers = four.answer(PromptList(prompts_of(OTHER)), LONG)
     for _ in range(9):
         next(answers)
