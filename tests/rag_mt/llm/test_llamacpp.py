@@ -27,10 +27,10 @@ from torch.nn.init import normal_
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, Hint, Hit, Prompt, Sentence, Span
 from rag_mt.cli import translate
-from rag_mt.llm import llamacpp
+from rag_mt.llm import llamacpp, llamacpp_server
 from rag_mt.llm.generation import NEVER_AGAIN, loop_at_end
 from rag_mt.llm.llamacpp import LlamaCppLLM
-from rag_mt.llm.llamacpp_server import Layout, LlamaRequest
+from rag_mt.llm.llamacpp_server import Layout, LlamaRequest, LlamaServer, layout_for
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import NO_ANSWER, PromptList, complete
 from rag_mt.llm.transformers_llm import TransformersLLM
@@ -73,11 +73,11 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("tiny"))
 
 
-def many(gguf: Path, slots: int) -> LlamaCppLLM:
-    """The model in one server with several slots, as large models are computed."""
+def many(gguf: Path, slots: int, servers: int = 1) -> LlamaCppLLM:
+    """The model in one server with several slots, as large models are computed, or in several servers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(llamacpp, "layout_for", lambda *given: Layout(1, slots, 1))
-        return LlamaCppLLM("tiny", gguf, batch_size=slots)
+        patch.setattr(llamacpp, "layout_for", lambda *given: Layout(servers, slots, 1))
+        return LlamaCppLLM("tiny", gguf, batch_size=slots * servers)
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,11 @@ def one(gguf: Path) -> LlamaCppLLM:
 @pytest.fixture(scope="module")
 def four(gguf: Path) -> LlamaCppLLM:
     return many(gguf, 4)
+
+
+@pytest.fixture(scope="module")
+def three(gguf: Path) -> LlamaCppLLM:
+    return many(gguf, 1, servers=3)
 
 
 @pytest.fixture(scope="module")
@@ -119,12 +124,13 @@ def idle_within(llm: LlamaCppLLM, seconds: float) -> bool:
     return not busy(llm)
 
 
-def slots_of(llm: LlamaCppLLM) -> list[int]:
-    """The slots that are free; there is no further one."""
-    taken = [slot for _ in range(llm.batch_size + 1) if (slot := llm.servers.take_slot(1))]
+def free_slots(llm: LlamaCppLLM) -> int:
+    """How many slots are free, each of which is given out once."""
+    taken = [slot for _ in range(2 * llm.batch_size) if (slot := llm.servers.take_slot(1))]
     for slot in taken:
         slot.server.give_slot(slot.number, 1)
-    return sorted(slot.number for slot in taken)
+    assert len({(id(slot.server), slot.number) for slot in taken}) == len(taken)
+    return len(taken)
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
@@ -143,7 +149,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("limit", [0, 1, 17, 18, 150])
 def test_answers_are_those_of_transformers(
-    one: LlamaCppLLM, four: LlamaCppLLM, local: TransformersLLM, limit: int
+    one: LlamaCppLLM, four: LlamaCppLLM, three: LlamaCppLLM, local: TransformersLLM, limit: int
 ) -> None:
     """Texts, numbers of tokens and ends, with stop strings that begin and do not come; long answers leave loops."""
     prompts = [
@@ -154,7 +160,7 @@ def test_answers_are_those_of_transformers(
     ]
     expected = complete(local, prompts, limit)
     assert [one.count_tokens(p) for p in prompts] == [local.count_tokens(p) for p in prompts]
-    for llm in (one, four):
+    for llm in (one, four, three):
         assert complete(llm, prompts, limit) == expected
     if limit > 1:
         assert {(c.finished, c.stopped) for c in expected} == {(True, True), (True, False), (False, False)}
@@ -297,13 +303,13 @@ def test_closing_stops_the_computation(endless: LlamaCppLLM, monkeypatch: pytest
     timings = watch(monkeypatch)
     answers.close()
     assert idle_within(four, 2) and not timings
-    assert slots_of(four) == [0, 1, 2, 3]
+    assert free_slots(four) == 4
     assert complete(four, prompts_of(HEAD), 20) == expected
 
 
-def test_closing_at_any_moment_disturbs_nobody(four: LlamaCppLLM, one: LlamaCppLLM) -> None:
+def test_closing_at_any_moment_disturbs_nobody(one: LlamaCppLLM, four: LlamaCppLLM, three: LlamaCppLLM) -> None:
     """While prompts are sent, instructions are laid or computed for the first time, or right before an end."""
-    for llm in (four, one):
+    for llm in (one, four, three):
         expected = complete(llm, prompts_of(HEAD), 12)
         for turn in range(16):
             head = f"{turn}{OTHER}" * (turn % 4)
@@ -312,7 +318,7 @@ def test_closing_at_any_moment_disturbs_nobody(four: LlamaCppLLM, one: LlamaCppL
                 next(answers)
             answers.close()
             assert complete(llm, prompts_of(HEAD), 12) == expected
-        assert slots_of(llm) == list(range(llm.batch_size)) and idle_within(llm, 2)
+        assert free_slots(llm) == llm.batch_size and idle_within(llm, 2)
 
 
 @pytest.mark.parametrize("fails", ["take", "progress", "finish"])
@@ -332,20 +338,62 @@ def test_a_queue_that_raises_costs_no_slot(four: LlamaCppLLM, fails: str, monkey
         with pytest.raises(KeyboardInterrupt):
             for _ in four.answer(queue, 12):
                 pass
-        assert slots_of(four) == [0, 1, 2, 3]
+        assert free_slots(four) == 4
     assert complete(four, prompts_of(HEAD), 12) == expected
 
 
-def test_calls_of_several_threads(four: LlamaCppLLM) -> None:
-    expected = complete(four, prompts_of(HEAD), 20)
+def at_once(llm: LlamaCppLLM) -> list[list[Completion]]:
+    """The answers to three calls in a thread each."""
     made: list[list[Completion]] = []
-    threads = [threading.Thread(target=lambda: made.append(complete(four, prompts_of(HEAD), 20))) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: made.append(complete(llm, prompts_of(HEAD), 20))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert made == [expected] * 3
-    assert slots_of(four) == [0, 1, 2, 3]
+    return made
+
+
+def test_calls_of_several_threads(one: LlamaCppLLM, four: LlamaCppLLM, three: LlamaCppLLM) -> None:
+    expected = complete(one, prompts_of(HEAD), 20)
+    for llm in (one, four, three):
+        assert at_once(llm) == [expected] * 3
+        assert free_slots(llm) == llm.batch_size
+
+
+def test_servers_are_opened_when_they_are_needed(gguf: Path) -> None:
+    opened: list[Path] = []
+
+    class Server(LlamaServer):
+        def __init__(self, file: Path, *given: Any) -> None:
+            opened.append(file)
+            super().__init__(file, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(llamacpp_server, "LlamaServer", Server)
+        llm = many(gguf, 1, servers=3)
+        complete(llm, prompts_of()[:1], 5)
+        assert len(opened) == 1 and llm.repeatable and llm.batch_size == 3
+        complete(llm, prompts_of(), 200)
+        assert 1 < len(opened) <= 3
+
+
+@pytest.mark.parametrize(
+    ("size", "at_once", "cores", "gpu", "layout"),
+    [
+        (253 << 20, 16, 2, False, Layout(2, 1, 1)),
+        (253 << 20, 1, 2, False, Layout(1, 1, 1)),
+        (253 << 20, 3, 8, False, Layout(3, 1, 1)),
+        (1100 << 20, 16, 2, False, Layout(1, 16, 2)),
+        (1100 << 20, 16, 8, False, Layout(2, 8, 4)),
+        (1100 << 20, 1, 8, False, Layout(1, 1, 4)),
+        (253 << 20, 16, 1, False, Layout(1, 1, 1)),
+    ],
+)
+def test_the_layout_of_a_model(
+    size: int, at_once: int, cores: int, gpu: bool, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llamacpp_server, "available_cores", lambda: cores)
+    assert layout_for(size, at_once, gpu) == layout
 
 
 def test_prompts_find_room_among_what_is_left_of_others(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,13 +406,7 @@ def test_prompts_find_room_among_what_is_left_of_others(gguf: Path, monkeypatch:
         complete(llm, [Prompt(text * 8) for text in TEXTS], 40)
         complete(llm, prompts_of(OTHER), 40)
         assert complete(llm, prompts_of(HEAD), 20) == expected
-    made: list[list[Completion]] = []
-    threads = [threading.Thread(target=lambda: made.append(complete(llm, prompts_of(HEAD), 20))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert made == [expected] * 3
+    assert at_once(llm) == [expected] * 3
 
 
 def test_what_llama_cpp_refuses_is_one_sentence(four: LlamaCppLLM, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +417,7 @@ def test_what_llama_cpp_refuses_is_one_sentence(four: LlamaCppLLM, monkeypatch: 
         patch.setattr(four.server, "_body", lambda *given: {"prompt": "x", "n_predict": -9, "id_slot": 99, "lora": 1})
         with pytest.raises(UserError, match=r"tiny failed at prompt \d of the call \(llama\.cpp: .*with batch size 1"):
             complete(four, prompts_of(HEAD), 12)
-    assert slots_of(four) == [0, 1, 2, 3]
+    assert free_slots(four) == 4
     assert complete(four, prompts_of(HEAD), 12) == expected
     with pytest.raises(UserError, match=r"tiny cannot read a prompt \(llama\.cpp: .*surrogate"):
         complete(four, [Prompt("half a letter: \ud83d")], 12)
