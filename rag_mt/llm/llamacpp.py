@@ -157,6 +157,8 @@ class LlamaCppLLM:
             while answers.admit():
                 answers.wait()
                 yield
+        except LlamaError as error:
+            raise UserError(f"{self.id} failed (llama.cpp: {error}): try it again with batch size 1") from error
         finally:
             answers.close()
 
@@ -185,7 +187,7 @@ class _Answer:
         return len(self.encoded.ids) + self.generation.max_new_tokens
 
 
-_Event = tuple[_Answer, LlamaRequest, dict[str, Any] | LlamaError]
+_Event = tuple[_Answer, LlamaRequest, dict[str, Any] | Exception]
 
 
 class _Answers:
@@ -261,15 +263,12 @@ class _Answers:
             self._end(answer)
         self.running = []
 
-    def _take(self, answer: _Answer, request: LlamaRequest, event: dict[str, Any] | LlamaError) -> None:
+    def _take(self, answer: _Answer, request: LlamaRequest, event: dict[str, Any] | Exception) -> None:
         generation = answer.generation
         if request is not answer.request or generation.done:  # it was given up meanwhile
             return
-        if isinstance(event, LlamaError):
-            raise UserError(
-                f"{self.llm.id} failed at prompt {answer.number + 1} of the call (llama.cpp: {event}): "
-                "try it again with batch size 1"
-            )
+        if isinstance(event, Exception):
+            raise LlamaError(str(event)) if isinstance(event, OSError) else event
         if answer.leaving:
             self._take_few(answer, event["tokens"], event["stop_type"] == "eos")
             return
@@ -317,7 +316,7 @@ class _Answers:
                 known = slot.server.lay_prefix(prefix, adapter, slot.number, request) or not fresh
                 for event in request.events(cache_prompt=known):
                     self._events.put((answer, request, event))
-            except LlamaError as error:
+            except Exception as error:  # what is not told would be waited for
                 self._events.put((answer, request, error))
 
         answer.request = request

@@ -113,6 +113,8 @@ class LlamaServer:
         request = LlamaRequest(self, path, body)
         try:
             return json.loads(request.response().read())
+        except (OSError, ValueError, HTTPException) as error:
+            raise LlamaError(f"the answer broke off: {error}") from error
         finally:
             request.close()
 

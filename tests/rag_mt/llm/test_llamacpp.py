@@ -16,6 +16,7 @@ from http.client import HTTPConnection
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import xllamacpp
@@ -331,11 +332,11 @@ def test_a_queue_that_raises_costs_no_slot(four: LlamaCppLLM, fails: str, monkey
         def failing(*given: Any, after: int = after, calls: list[int] = calls, real: Any = real) -> Any:
             calls[0] += 1
             if calls[0] > after:
-                raise KeyboardInterrupt
+                raise OSError("disk full")
             return real(*given)
 
         monkeypatch.setattr(queue, fails, failing)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(OSError, match="disk full"):
             for _ in four.answer(queue, 12):
                 pass
         assert free_slots(four) == 4
@@ -415,7 +416,11 @@ def test_what_llama_cpp_refuses_is_one_sentence(four: LlamaCppLLM, monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr(four, "adapter_for", lambda prompt: 0)  # an instruction of another adapter, not there yet
         patch.setattr(four.server, "_body", lambda *given: {"prompt": "x", "n_predict": -9, "id_slot": 99, "lora": 1})
-        with pytest.raises(UserError, match=r"tiny failed at prompt \d of the call \(llama\.cpp: .*with batch size 1"):
+        with pytest.raises(UserError, match=r"tiny failed \(llama\.cpp: .*\): try it again with batch size 1"):
+            complete(four, prompts_of(HEAD), 12)
+    for error, told in ((OSError("disk full"), UserError), (TypeError("a mistake"), TypeError)):
+        with monkeypatch.context() as patch, pytest.raises(told, match=str(error)):
+            patch.setattr(four.server, "lay_prefix", Mock(side_effect=error))
             complete(four, prompts_of(HEAD), 12)
     assert free_slots(four) == 4
     assert complete(four, prompts_of(HEAD), 12) == expected
