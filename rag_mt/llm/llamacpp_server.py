@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 from rag_mt.base.errors import UserError
 
 REMEMBERED = 4  # shared instructions whose keys and values are kept
-BYTES_PER_THREAD = 256 << 20
+BYTES_PER_THREAD = 2 << 30
 """Of weights, for which a thread pays: those of a server wait for each other after each of hundreds of small products.
-Gemma 3 270M (253 MB) answers one prompt with 52 tokens/s by one thread and 43 by two, beside a busy program 45 and 27;
-eight prompts together with 62 and 65 (reports/engines.md)."""
+On two cores two servers of one thread give 1.8 times as many tokens as one of two threads that answers eight prompts
+together, with 253 MB of weights and with 1.1 GB (reports/engines.md)."""
 INSTALL = "pip install xllamacpp"
 Ids = tuple[int, ...]
 
