@@ -31,7 +31,7 @@ from rag_mt.cli import translate
 from rag_mt.llm import llamacpp, llamacpp_server
 from rag_mt.llm.generation import NEVER_AGAIN, loop_at_end
 from rag_mt.llm.llamacpp import LlamaCppLLM
-from rag_mt.llm.llamacpp_server import Layout, LlamaRequest, LlamaServer, layout_for
+from rag_mt.llm.llamacpp_server import BYTES_PER_THREAD, Layout, LlamaRequest, LlamaServer, layout_for
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import NO_ANSWER, PromptList, complete
 from rag_mt.llm.transformers_llm import TransformersLLM
@@ -381,20 +381,21 @@ def test_servers_are_opened_when_they_are_needed(gguf: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "at_once", "cores", "gpu", "layout"),
     [
-        (253 << 20, 16, 2, False, Layout(2, 1, 1)),
-        (253 << 20, 1, 2, False, Layout(1, 1, 1)),
-        (253 << 20, 3, 8, False, Layout(3, 1, 1)),
-        (1100 << 20, 16, 2, False, Layout(1, 16, 2)),
-        (1100 << 20, 16, 8, False, Layout(2, 8, 4)),
-        (1100 << 20, 1, 8, False, Layout(1, 1, 4)),
-        (253 << 20, 16, 1, False, Layout(1, 1, 1)),
+        (0.9, 16, 2, False, Layout(2, 1, 1)),
+        (0.9, 1, 2, False, Layout(1, 1, 1)),
+        (0.9, 3, 8, False, Layout(3, 1, 1)),
+        (4.3, 16, 2, False, Layout(1, 16, 2)),
+        (4.3, 16, 8, False, Layout(2, 8, 4)),
+        (4.3, 1, 8, False, Layout(1, 1, 4)),
+        (0.9, 16, 1, False, Layout(1, 1, 1)),
+        (0.9, 16, 8, True, Layout(1, 16, 1, True)),
     ],
 )
 def test_the_layout_of_a_model(
-    size: int, at_once: int, cores: int, gpu: bool, layout: Layout, monkeypatch: pytest.MonkeyPatch
+    size: float, at_once: int, cores: int, gpu: bool, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llamacpp_server, "available_cores", lambda: cores)
-    assert layout_for(size, at_once, gpu) == layout
+    assert layout_for(int(size * BYTES_PER_THREAD), at_once, gpu) == layout
 
 
 def test_prompts_find_room_among_what_is_left_of_others(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
