@@ -15,7 +15,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.cache import Prefix
-from rag_mt.llm.decoding import Admitted, compute_prefix, decode, lay_out_states
+from rag_mt.llm.decoding import Admitted, compute_prefix, decode
 from rag_mt.llm.generation import AnswerText, Generation
 from rag_mt.llm.options import NO_OPTIONS, Options, checked_options
 from rag_mt.llm.prompt_tokens import (
@@ -34,7 +34,7 @@ from rag_mt.models.loading import LoadedLLM
 
 log = logging.getLogger("rag_mt")
 
-ALGORITHM = 8  # raised whenever the decoding below may give other outputs
+ALGORITHM = 9  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072
@@ -87,7 +87,6 @@ class TransformersLLM:
         self._prefixes: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPrompt] = OrderedDict()
         self._lock = threading.Lock()
-        lay_out_states(self.model)
 
     @property
     def repeatable(self) -> bool:
