@@ -19,8 +19,8 @@ from rag_mt.base.errors import UserError
 
 REMEMBERED = 4  # shared instructions whose keys and values are kept
 BYTES_PER_THREAD = 256 << 20
-"""Of weights, from which on a thread pays for a single token: Gemma 3 270M (253 MB) answers one prompt with 52
-tokens/s by one thread and 43 by two; with a neighbour on one core by one 45 and by two 27 to 37 (reports/engines.md)."""
+"""Of weights, from which on a thread pays for a single token: Gemma 3 270M (253 MB) answers one prompt with 52 tokens/s
+by one thread and 43 by two; with a neighbour on one core by one 45 and by two 27 to 37 (reports/engines.md)."""
 INSTALL = "pip install xllamacpp"
 Ids = tuple[int, ...]
 
@@ -62,7 +62,8 @@ class LlamaServer:
         self._folder = TemporaryDirectory(prefix="rag_mt.prefixes.")
         self._key = secrets.token_hex(16)
         self._prefixes: OrderedDict[tuple[int | None, Ids], str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock, self._slots_lock = threading.Lock(), threading.Lock()
+        self._free, self._taken, self._pool = list(range(slots)), 0, pool
         params = xllamacpp.CommonParams()
         params.model.path = str(gguf)
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(file), 0.0) for file in adapters]
@@ -98,6 +99,10 @@ class LlamaServer:
         body = {"content": text, "add_special": special, "parse_special": True}
         return tuple(self.post("/tokenize", body)["tokens"])
 
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of some tokens."""
+        return str(self.post("/detokenize", {"tokens": ids})["content"])
+
     def chat_text(self, messages: Sequence[Mapping[str, Any]], **template: Any) -> str:
         """Messages in the model's chat template, which gets the values of `template`."""
         return str(self.post("/apply-template", {"messages": messages, "chat_template_kwargs": template})["prompt"])
@@ -106,12 +111,28 @@ class LlamaServer:
         """A request for up to `limit` tokens after `ids`, streamed; `slot` reads only what is not in it."""
         return LlamaRequest(self, "/completion", self._body(ids, adapter, slot, limit) | {"stream": True, **more})
 
-    def lay_prefix(self, ids: Ids, adapter: int | None, slot: int) -> bool:
-        """Put the keys and values of `ids` into a slot, instead of what is there; they are computed once, alone, while
-        they are remembered. Without any return False: there is nothing to take up."""
+    def take_slot(self, tokens: int) -> int | None:
+        """A slot that nobody uses, if there is one and the pool has room for the keys and values of so many tokens."""
+        with self._slots_lock:
+            if not self._free or (self._taken and self._taken + tokens > self._pool):
+                return None
+            self._taken += tokens
+            return self._free.pop()
+
+    def give_slot(self, slot: int, tokens: int) -> None:
+        """Let others use a slot and its room."""
+        with self._slots_lock:
+            self._taken -= tokens
+            self._free.append(slot)
+
+    def lay_prefix(self, ids: Ids, adapter: int | None, slot: int, request: LlamaRequest) -> bool:
+        """Put the keys and values of `ids` into a slot for a request, instead of what is there; they are computed once,
+        alone, while they are remembered. Return False if there are none or the request is closed."""
         if not ids:
             return False
         with self._lock:
+            if request.closed:  # the slot may be another one's by now
+                return False
             name = self._prefixes.pop((adapter, ids), None)
             if name is None:
                 body = self._body(ids, adapter, slot, 0) | {"cache_prompt": False}
@@ -121,7 +142,12 @@ class LlamaServer:
             self._prefixes[adapter, ids] = name
             while len(self._prefixes) > REMEMBERED:
                 (Path(self._folder.name) / self._prefixes.popitem(last=False)[1]).unlink()
-            self.post(f"/slots/{slot}?action=restore", {"filename": name})
+            try:
+                self.post(f"/slots/{slot}?action=restore", {"filename": name})
+            except LlamaError:  # what was left in slots that nobody uses now takes the room
+                for other in tuple(self._free):
+                    self.post(f"/slots/{other}?action=erase", {})
+                self.post(f"/slots/{slot}?action=restore", {"filename": name})
         return True
 
     def connection(self) -> HTTPConnection:
@@ -151,6 +177,9 @@ class LlamaRequest:
     def response(self, **more: Any) -> Any:
         """The response of a request that succeeded, with `more` in its body. Raises LlamaError."""
         try:
+            self._connection.connect()
+            if self.closed:  # before there was anything to shut down
+                raise LlamaError("the request was closed")
             self._connection.request("POST", self._path, json.dumps({**self._body, **more}), self._headers)
             response = self._connection.getresponse()
             if response.status != 200:
@@ -168,8 +197,8 @@ class LlamaRequest:
                     return
                 if line.startswith(b"error: ") or line.startswith(b'data: {"error"'):
                     raise LlamaError(_message(line.partition(b": ")[2]))
-                if line.startswith(b"data: {"):
-                    yield json.loads(line[6:])
+                if line.startswith((b"data: {", b"{")):
+                    yield json.loads(line.removeprefix(b"data: "))
         except (LlamaError, OSError, ValueError, HTTPException) as error:
             if not self.closed:
                 raise LlamaError(str(error)) from error
