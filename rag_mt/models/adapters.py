@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
+from safetensors import safe_open
 from transformers import PreTrainedModel
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json
-from rag_mt.models.adapter_files import CONFIG, WEIGHTS, checked_adapter, plain_lora
+from rag_mt.models.adapter_files import CONFIG, WEIGHTS, checked_adapter
 
 log = logging.getLogger("rag_mt")
 
