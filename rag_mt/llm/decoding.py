@@ -181,7 +181,7 @@ def _next_tokens(
         "use_cache": True,
     }
     # On CPUs argmax is four times faster in float32, which holds every bfloat16 exactly.
-    scores = model(**inputs, logits_to_keep=1).logits[:, -1].float()
+    scores: Tensor = model(**inputs, logits_to_keep=1).logits[:, -1].float()
     for row, generation in enumerate(generations):
         if generation.barred is not None and not generation.done:
             scores[row, list(generation.forbidden_tokens)] = -torch.inf
