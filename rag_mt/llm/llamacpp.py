@@ -16,7 +16,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import remembered_sha256, settings_hash
 from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.generation import LOOK_EVERY, UNKNOWN, AnswerText, Generation
-from rag_mt.llm.llamacpp_server import LlamaError, LlamaRequest, LlamaServer
+from rag_mt.llm.llamacpp_server import LlamaError, LlamaRequest, LlamaServer, LlamaServers, Slot, layout_for
 from rag_mt.llm.options import Options, chat_message, checked_options
 from rag_mt.llm.prompt_tokens import (
     CountedPrompts,
@@ -40,8 +40,9 @@ ASK_EVERY = 0.25  # seconds between two questions whether an answer is still wan
 class LlamaCppLLM:
     """A GGUF model with up to two adapters as a `LanguageModel`; decoding is greedy.
 
-    With `batch_size` 1 a prompt's output depends on nothing else, whatever was asked before. With more it may depend on
-    the prompts that happen to be computed together: llama.cpp multiplies one column by other code than several.
+    A prompt's output depends on nothing else, whatever was asked before, if the model is `repeatable`: with
+    `batch_size` 1, and where each answer is computed alone anyway (see `layout_for`). Otherwise it may depend on the
+    prompts that happen to be computed together: llama.cpp multiplies one column by other code than several.
     """
 
     def __init__(
@@ -62,25 +63,28 @@ class LlamaCppLLM:
         """
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not possible: give 1 or more")
-        self.id, self.batch_size = name, batch_size
+        self.id, self._header = name, read_header(gguf)
+        self.layout = layout_for(gguf.stat().st_size, batch_size, gpu)
+        self.batch_size = self.layout.servers * self.layout.slots
         self.options = checked_options(options, served=False)
-        self._header = read_header(gguf)
         self._adapters = tuple(adapters)
         self.adapter = self._adapters[0] if self._adapters else None
         self.trained_wrapper = common_wrapper(self._adapters)
         self.context_length = min(self._header.number("context_length") or WINDOW, WINDOW)
         self.reserved = self._header.control_tokens
         self.fingerprint = settings_hash([*self._settings(), *map(adapter_fingerprint, self._adapters)])
-        pool = max(self.context_length, PER_PROMPT * batch_size)
+        pool = max(self.context_length, PER_PROMPT * self.layout.slots)
         files = [gguf_adapter(adapter, self._header) for adapter in self._adapters]
-        self.server = LlamaServer(gguf, files, batch_size, pool, gpu)
+        self.servers = LlamaServers(gguf, files, self.layout, pool)
+        self.server = self.servers.first
         self.has_chat_template = _chat_tuned(self._header, self.server)
         self.takes_language_codes = takes_language_codes(self._header.metadata.get("tokenizer.chat_template"))
         self.prompts = CountedPrompts(self._encode)
         self._shared_tokens = lru_cache(64)(lambda text: self.server.tokens(text, special=True))
 
     def _settings(self) -> list[Any]:
-        engine = ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(self._header.path), self.batch_size]
+        together = [self.layout.slots, self.layout.threads, self.layout.gpu]
+        engine = ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(self._header.path), *together]
         return [*engine, *([dict(self.options)] if self.options else [])]
 
     def fingerprint_for(self, prompt: Prompt) -> str:
@@ -93,7 +97,7 @@ class LlamaCppLLM:
     @property
     def repeatable(self) -> bool:
         """Whether a completion depends on its prompt alone."""
-        return self.batch_size == 1
+        return self.layout.slots == 1
 
     def adapter_for(self, prompt: Prompt) -> int | None:
         """The number of the adapter that answers a prompt."""
@@ -151,7 +155,7 @@ class _Answer:
     prompt: Prompt
     encoded: EncodedPrompt
     generation: Generation
-    slot: int | None = None
+    slot: Slot | None = None
     leaving: bool = False
     request: LlamaRequest | None = None
     begun: int = 0
@@ -194,7 +198,7 @@ class _Answers:
             if not (answer.generation.max_new_tokens > 0 and self.queue.progress(answer.number, "")):
                 self.queue.finish(self.waiting.popleft().number, answer.generation.completion())
                 continue
-            answer.slot = self.llm.server.take_slot(answer.room)
+            answer.slot = self.llm.servers.take_slot(answer.room)
             if answer.slot is None:
                 break
             self.running.append(self.waiting.popleft())
@@ -277,12 +281,12 @@ class _Answers:
         if answer.leaving:  # not streamed, so that all tokens are told
             limit = 1 if forbidden else min(limit, LOOK_EVERY)
             more = {"stream": False, "logit_bias": [[token, False] for token in sorted(forbidden)]}
-        request = llm.server.completion(ids, adapter, slot, limit, **more)
+        request = slot.server.completion(ids, adapter, slot.number, limit, **more)
         prefix = answer.encoded.prefix if fresh else ()
 
         def work() -> None:
             try:
-                known = llm.server.lay_prefix(prefix, adapter, slot, request) or not fresh
+                known = slot.server.lay_prefix(prefix, adapter, slot.number, request) or not fresh
                 for event in request.events(cache_prompt=known):
                     self._events.put((answer, request, event))
             except LlamaError as error:
@@ -314,7 +318,7 @@ class _Answers:
     def _end(self, answer: _Answer) -> None:
         self._stop(answer)
         if answer.slot is not None:
-            self.llm.server.give_slot(answer.slot, answer.room)
+            answer.slot.server.give_slot(answer.slot.number, answer.room)
             answer.slot = None
 
 
