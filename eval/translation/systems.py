@@ -57,7 +57,9 @@ class System:
     that comes with rag_mt. `plain_adapter`, which may name `{group}`, is the one for sentences without hints:
     `auto` for the plain one that comes with rag_mt where `adapter` is `auto` too, `none` for no other (as where no
     hints are ever shown). `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the
-    index's own. `llm_options` are fields of requests to a server (see `rag_mt.llm.options`). `segmentation`, of
+    index's own. `llm_options` are fields of requests to a server (see `rag_mt.llm.options`).
+    `dtype` and `batch_size` are by default float32 and 16, by llama.cpp the file's and 1: outputs then depend on nothing
+    but their prompts. `segmentation`, of
     CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
     either are judged by the same confidence model.
 
@@ -78,10 +80,10 @@ class System:
     plain_adapter: str = DEFAULT_ADAPTER
     device: str = "auto"
     engine: Engine = "transformers"
-    dtype: str | None = None
+    dtype: str = ""
     quantization: Quantization = "none"
     max_new_tokens: AtLeast1 = 256
-    batch_size: AtLeast1 | None = None
+    batch_size: AtLeast0 = 0
     hints: Literal["retrieved", "none", "shuffled", "oracle"] = "retrieved"
     seed: AtLeast0 = 12345
     align_encoder: str = DEFAULT_ENCODER
@@ -192,7 +194,7 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
         key, expected = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Input should be ")
         expected = expected.replace("greater than or equal to", "at least")
         raise UserError(f"{path} sets {key} of {name} to {first['input']!r}: expected {expected}") from None
-    for key, allowed in {"wrapper": ("auto", *WRAPPERS), "dtype": (None, "auto", *DTYPES)}.items():
+    for key, allowed in {"wrapper": ("auto", *WRAPPERS), "dtype": ("", "auto", *DTYPES)}.items():
         if (value := getattr(system, key)) not in allowed:
             raise UserError(
                 f"{path} sets {key} of {name} to {value!r}: expected one of {', '.join(filter(None, allowed))}"

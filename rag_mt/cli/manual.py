@@ -77,8 +77,9 @@ rag-mt translate --src en --tgt fi --retriever sentence --show-hints examples/tr
 ## Models and prompts
 
 - `--llm` takes `embedded:gemma-3-270m` (the default), `embedded:qwen2.5-coder-1.5b` (extra `qwen`, 1.1 GB),
-  `embedded:smollm2-135m`, a hub id (`meta-llama/Llama-2-7b-hf`), a local folder, or a server:
+  `embedded:smollm2-135m`, a hub id (`meta-llama/Llama-2-7b-hf`), a local folder, `FILE.gguf`, or a server:
   `openai:MODEL@http://localhost:8000/v1` ([vLLM, llama.cpp, Ollama](serving.md)).
+- `--engine` is what [computes it](engines.md): llama.cpp for GGUF files and the embedded models, else transformers.
 - `--adapter` takes the folder of a PEFT adapter, or `none`. By default it is the one that comes with rag_mt for this
   model, retriever and direction, if there is one.
 - `--quantization 8bit` or `4bit` needs CUDA (extra `gpu`).

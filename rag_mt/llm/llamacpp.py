@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -54,7 +54,7 @@ class LlamaCppLLM:
         gpu: bool = False,
         options: Options | None = None,
     ) -> None:
-        """`gguf` is the file of the model `name`. The first of `adapters` (PEFT folders or GGUF files) answers prompts
+        """`gguf` is the file of the model `name`. The first of `adapters` (PEFT folders) answers prompts
         with hints, the last those without. `batch_size` prompts are answered together. `options` may hold values for
         the chat template.
 
@@ -178,8 +178,7 @@ class _Answer:
     request: LlamaRequest | None = None
     begun: int = 0
     step: bool = False
-    text: str = ""
-    thread: threading.Thread | None = field(default=None, repr=False)
+    thread: threading.Thread | None = None
 
 
 _Event = tuple[_Answer, LlamaRequest, dict[str, Any] | LlamaError]

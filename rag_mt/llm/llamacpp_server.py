@@ -19,8 +19,8 @@ from rag_mt.base.errors import UserError
 
 REMEMBERED = 4  # shared instructions whose keys and values are kept
 BYTES_PER_THREAD = 256 << 20
-"""Of weights, from which on a thread pays for a single token: Gemma 3 270M (253 MB) answers one prompt with 52
-tokens/s by one thread and 43 by two; with a neighbour on one core by one 45 and by two 27 to 37 (reports/engines.md)."""
+"""Of weights, from which on a thread pays for a single token: Gemma 3 270M (253 MB) answers one prompt with 52 tokens/s
+by one thread and 43 by two; with a neighbour on one core by one 45 and by two 27 to 37 (reports/engines.md)."""
 INSTALL = "pip install xllamacpp"
 Ids = tuple[int, ...]
 

@@ -122,9 +122,8 @@ class SharedModels:
         """What computes a model; None where a server does."""
         if llm.startswith(PREFIX):
             return None
-        names = ("engine", "device", "dtype", "quantization")
-        usual = {"engine": "auto", "quantization": "none"}
-        return chosen_engine(llm, **{name: self._options.get(name, usual.get(name)) for name in names})
+        engine, quantization = self._options.get("engine", "auto"), self._options.get("quantization", "none")
+        return chosen_engine(llm, engine, self._device, self._dtype, quantization)
 
     def _opened(self, llm: str, adapter: str | None, plain_adapter: str | None = None) -> LanguageModel:
         key = (llm, adapter, plain_adapter)
