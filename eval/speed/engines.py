@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Self
 
 from eval.speed.timing import peak_bytes, resource_module
 from rag_mt.base.errors import UserError
+from rag_mt.base.sizes import bytes_below
 from rag_mt.base.types import Completion, Prompt
-from rag_mt.cli.tables import bytes_below
 
 GENERATE, DECODER, LLAMACPP = "generate", "transformers", "llamacpp"
 ENGINES = {

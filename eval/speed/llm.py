@@ -1,7 +1,7 @@
 """New tokens per second, load time, memory and disk of the engines of a language model, compared in one run.
 
-    python -m eval.speed.llm [--llm ID] [--engines generate,transformers,llamacpp] [--batch 1,16] [--adapter plain]
-                             [--prompts 16] [--rounds 3] [--dtype float32] [--output FILE.json]
+    python -m eval.speed.llm [--engines generate,transformers,llamacpp] [--batch 1,16] [--adapter plain]
+    python -m eval.speed.llm --dtype float32 --output FILE.json
 
 The engines are transformers' own `generate`, one prompt at a time; our batched decoder on transformers; and llama.cpp,
 which reads the model's GGUF file. All read the same translation prompts and stop at the same ends: few-shot prompts,
@@ -29,8 +29,8 @@ from rag_mt.base.console import OK, Parser, add_model_options, positive, run
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import SAMPLE_CORPUS
+from rag_mt.base.sizes import size
 from rag_mt.base.types import Prompt, Sentence
-from rag_mt.cli.tables import size
 
 SOURCE, TARGET = "de", "en"
 PLAIN = "plain"
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         examples=[
             "",
             "--adapter plain --dtype float32",
-            "--engines generate,transformers --batch 1,16,64 --device cuda",
+            "--engines generate,transformers --batch 1,64 --device cuda",
         ],
     )
     add = parser.add_argument

@@ -27,7 +27,7 @@ from eval.speed.timing import peak_bytes, resource_module
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import write_json
-from rag_mt.cli.tables import bytes_below, size
+from rag_mt.base.sizes import bytes_below, size
 
 BASELINE = "import torch, transformers"
 SENTENCE = "Der Stadtrat hat den Bau einer neuen Brücke beschlossen.\n"

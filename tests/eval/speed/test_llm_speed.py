@@ -44,7 +44,7 @@ def test_llama_cpp_answers_in_its_own_process(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="none.gguf"):
+    with pytest.raises(UserError, match=r"none\.gguf"):
         Worker(System(LLAMACPP, 1, str(tmp_path / "none.gguf")), [Prompt("Wir gehen.")], 1)
 
 
