@@ -114,7 +114,7 @@ def _work(connection: Connection, system: System, prompts: list[Prompt], limit: 
         connection.send(peak_bytes(usage.getrusage(usage.RUSAGE_SELF)))
     except UserError as error:
         connection.send(error)
-    except EOFError:  # nobody asks any more
+    except (EOFError, BrokenPipeError):  # nobody asks any more
         pass
 
 
