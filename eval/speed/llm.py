@@ -118,7 +118,8 @@ def report(options: argparse.Namespace) -> int:
         workers = {str(system): stack.enter_context(Worker(system, prompts, limit)) for system in systems}
         rounds = by_turns({name: worker.answer for name, worker in workers.items()}, options.rounds)
         peaks = {name: worker.peak() for name, worker in workers.items()}
-    first, rows = rounds[str(systems[0])][1], []
+    first = rounds[str(systems[0])][1]
+    rows: list[dict[str, Any]] = []
     for system in systems:
         (seconds, answers), loaded = rounds[str(system)], workers[str(system)].loaded
         tokens = sum(answer.tokens for answer in answers)

@@ -7,7 +7,7 @@ with a cache folder of its own that is empty at first: the first round is that o
 system may have in its memory) and stands by itself, the medians are those of the further rounds, in which the programs
 take turns. Seconds are those on the clock and those of the processor, user and system together; the ratio is that of
 processor seconds to importing torch and transformers alone, and holds better than seconds on a busy machine. Memory
-is the peak, with the pages of the files that a program read.
+is the peak, with the pages of the files that a program read; less than this command's own (some 50 MB) cannot be told.
 """
 
 from __future__ import annotations
