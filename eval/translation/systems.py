@@ -58,9 +58,8 @@ class System:
     `auto` for the plain one that comes with rag_mt where `adapter` is `auto` too, `none` for no other (as where no
     hints are ever shown). `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the
     index's own. `llm_options` are fields of requests to a server (see `rag_mt.llm.options`).
-    `dtype` and `batch_size` are by default float32 and 16, by llama.cpp the file's and 1: outputs then depend on nothing
-    but their prompts. `segmentation`, of
-    CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
+    `dtype` and `batch_size` are by default float32 and 16, by llama.cpp the file's and 1: outputs then depend on
+    nothing but their prompts. `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
     either are judged by the same confidence model.
 
     For `hints = "oracle"`: a layer of `align_encoder` finds the words that belong together; phrases have up to

@@ -150,23 +150,23 @@ class Generation:
             self.ended = True
         else:
             self.answer.push(token)
+        self.done |= self.finished or len(self.new_tokens) >= self.max_new_tokens
         self._settle()
 
     def take(self, tokens: Sequence[int], piece: str) -> None:
-        """Take the next tokens of an engine that makes a piece of text of them itself."""
+        """Take the next tokens of an engine that makes a piece of text of them itself, and says when it ends."""
         self.answer.add(piece)
         for token in tokens:
-            self.new_tokens.append(token)
-            self._settle()
+            if not self.done:
+                self.new_tokens.append(token)
+                self._settle()
 
-    def end(self, ended: bool, stopped: bool) -> None:
-        """Take what such an engine says of the end: the model's end of text, a stop string, or neither."""
-        if not self.done:
-            self.ended, self.answer.stopped = ended, stopped
-            if self.finished:
-                self.new_tokens.append(UNKNOWN)
-            self.done = True
-            self._settle()
+    def end(self, tokens: Sequence[int], ended: bool, stopped: bool) -> None:
+        """Take the last tokens, which say no text, and what such an engine says of the end: the model's end of text, a
+        stop string, or neither."""
+        self.new_tokens += tokens
+        self.ended, self.answer.stopped, self.done = ended, stopped, True
+        self._settle()
 
     def completion(self) -> Completion:
         """The answer as it is."""
@@ -174,7 +174,6 @@ class Generation:
 
     def _settle(self) -> None:
         self._text_lengths.append(len(self.answer.text))
-        self.done |= self.finished or len(self.new_tokens) >= self.max_new_tokens
         if not self.done and len(self.new_tokens) % LOOK_EVERY == 0:
             loop = loop_at_end(self.new_tokens)
             self._second_round = sum(loop) if loop else None
@@ -198,10 +197,6 @@ class Generation:
         from there with the likeliest other token may leave the loop. None if there is no loop."""
         second = self._second_round
         return None if second is None else (self.new_tokens[:second], self.new_tokens[second])
-
-    def text_of_first(self, count: int) -> str:
-        """The answer's text after so many new tokens (of those that it did not begin with)."""
-        return self.answer.text[: self._text_lengths[count - 1]] if count else ""
 
     def _second_round_in_text(self) -> int | None:
         """Which token begins the second round of a loop in the text of a whole answer that has not left one before."""

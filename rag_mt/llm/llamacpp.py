@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import Any
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import remembered_sha256, settings_hash
 from rag_mt.base.types import Prompt, PromptQueue
-from rag_mt.llm.generation import UNKNOWN, AnswerText, Generation
-from rag_mt.llm.llamacpp_server import LlamaError, LlamaRequest, LlamaServer
+from rag_mt.llm.generation import LOOK_EVERY, UNKNOWN, AnswerText, Generation
+from rag_mt.llm.llamacpp_server import LlamaError, LlamaRequest, LlamaServer, LlamaServers, Slot, layout_for
 from rag_mt.llm.options import Options, chat_message, checked_options
 from rag_mt.llm.prompt_tokens import (
     REMEMBERED_PROMPTS,
@@ -41,8 +41,9 @@ ASK_EVERY = 0.25  # seconds between two questions whether an answer is still wan
 class LlamaCppLLM:
     """A GGUF model with up to two adapters as a `LanguageModel`; decoding is greedy.
 
-    With `batch_size` 1 a prompt's output depends on nothing else, whatever was asked before. With more it may depend on
-    the prompts that happen to be computed together: llama.cpp multiplies one column by other code than several.
+    A prompt's output depends on nothing else, whatever was asked before, if the model is `repeatable`: with
+    `batch_size` 1, and where each answer is computed alone anyway (see `layout_for`). Otherwise it may depend on the
+    prompts that happen to be computed together: llama.cpp multiplies one column by other code than several.
     """
 
     def __init__(
@@ -63,27 +64,29 @@ class LlamaCppLLM:
         """
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not possible: give 1 or more")
-        self.id, self.batch_size = name, batch_size
+        self.id, self._header = name, read_header(gguf)
+        self.layout = layout_for(gguf.stat().st_size, batch_size, gpu)
+        self.batch_size = self.layout.servers * self.layout.slots
         self.options = checked_options(options, served=False)
-        self._header = read_header(gguf)
         self._adapters = tuple(adapters)
         self.adapter = self._adapters[0] if self._adapters else None
         self.trained_wrapper = _common_wrapper(self._adapters)
         self.context_length = min(self._header.number("context_length") or WINDOW, WINDOW)
         self.reserved = self._header.control_tokens
         self.fingerprint = settings_hash([*self._settings(), *map(adapter_fingerprint, self._adapters)])
-        self.pool = max(self.context_length, PER_PROMPT * batch_size)
+        pool = max(self.context_length, PER_PROMPT * self.layout.slots)
         files = [gguf_adapter(adapter, self._header) for adapter in self._adapters]
-        self.server = LlamaServer(gguf, files, batch_size, self.pool, gpu)
+        self.servers = LlamaServers(gguf, files, self.layout, pool)
+        self.server = self.servers.first
         self.has_chat_template = _chat_tuned(self._header, self.server)
         self.takes_language_codes = takes_language_codes(self._header.metadata.get("tokenizer.chat_template"))
         self._encoded: OrderedDict[tuple[Any, ...], EncodedPrompt] = OrderedDict()
         self._lock = threading.Lock()
-        self._free = list(range(batch_size))
         self._shared_tokens = lru_cache(64)(lambda text: self.server.tokens(text, special=True))
 
     def _settings(self) -> list[Any]:
-        engine = ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(self._header.path), self.batch_size]
+        together = [self.layout.slots, self.layout.threads, self.layout.gpu]
+        engine = ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(self._header.path), *together]
         return [*engine, *([dict(self.options)] if self.options else [])]
 
     def fingerprint_for(self, prompt: Prompt) -> str:
@@ -96,7 +99,7 @@ class LlamaCppLLM:
     @property
     def repeatable(self) -> bool:
         """Whether a completion depends on its prompt alone."""
-        return self.batch_size == 1
+        return self.layout.slots == 1
 
     def adapter_for(self, prompt: Prompt) -> int | None:
         """The number of the adapter that answers a prompt."""
@@ -152,33 +155,29 @@ class LlamaCppLLM:
         finally:
             answers.close()
 
-    def take_slot(self) -> int | None:
-        """A slot that nobody uses, if there is one."""
-        with self._lock:
-            return self._free.pop() if self._free else None
-
-    def give_slot(self, slot: int) -> None:
-        """Let others use a slot."""
-        with self._lock:
-            self._free.append(slot)
-
 
 @dataclass(eq=False)
 class _Answer:
     """A prompt of the queue, its number there, the generation of its answer, and the slot that computes it.
 
-    `request` computes the tokens after the first `begun` ones; with `step` it is a single one."""
+    `request` computes the tokens after the first `begun` ones; `held` are those that say no text and may be the end.
+    One that is `leaving` a loop is computed a few tokens at a time, with `step` a single one."""
 
     number: int
     prompt: Prompt
     encoded: EncodedPrompt
     generation: Generation
-    slot: int = -1
+    slot: Slot | None = None
     leaving: bool = False
     request: LlamaRequest | None = None
     begun: int = 0
+    held: list[int] = field(default_factory=list)
     step: bool = False
-    thread: threading.Thread | None = None
+
+    @property
+    def room(self) -> int:
+        """The tokens that the prompt takes with the longest answer."""
+        return len(self.encoded.ids) + self.generation.max_new_tokens
 
 
 _Event = tuple[_Answer, LlamaRequest, dict[str, Any] | LlamaError]
@@ -206,15 +205,14 @@ class _Answers:
                 self.waiting.append(_Answer(number, prompt, encoded, generation))
             else:
                 self.queue.finish(number, NO_ANSWER)
-        while self.waiting and self._has_room(self.waiting[0]):
+        while self.waiting:
             answer = self.waiting[0]
             if not (answer.generation.max_new_tokens > 0 and self.queue.progress(answer.number, "")):
                 self.queue.finish(self.waiting.popleft().number, answer.generation.completion())
                 continue
-            slot = self.llm.take_slot()
-            if slot is None:
+            answer.slot = self.llm.servers.take_slot(answer.room)
+            if answer.slot is None:
                 break
-            answer.slot = slot
             self.running.append(self.waiting.popleft())
             self._begin(answer, fresh=True)
         return bool(self.running or self.waiting)
@@ -230,7 +228,8 @@ class _Answers:
             pass
         for answer in self.running:
             generation = answer.generation
-            if not self.queue.progress(answer.number, generation.answer.text):
+            text = generation.answer.text
+            if not self.queue.progress(answer.number, text if generation.done else text[: generation.answer.safe]):
                 generation.done = generation.unwanted = True
             if not generation.done:
                 if answer.request is None:
@@ -246,57 +245,67 @@ class _Answers:
             self._end(answer)
         self.running = []
 
-    def _has_room(self, answer: _Answer) -> bool:
-        """Whether the keys and values of one more answer find room beside the others."""
-        taken = sum(_room(other) for other in self.running)
-        return not self.running or taken + _room(answer) <= self.llm.pool
-
     def _take(self, answer: _Answer, request: LlamaRequest, event: dict[str, Any] | LlamaError) -> None:
-        if request is not answer.request:  # what came after it was given up
+        generation = answer.generation
+        if request is not answer.request or generation.done:  # it was given up meanwhile
             return
         if isinstance(event, LlamaError):
             raise UserError(
                 f"{self.llm.id} failed at prompt {answer.number + 1} of the call (llama.cpp: {event}): "
                 "try it again with batch size 1"
             )
-        generation = answer.generation
-        ended = event["stop"]
-        tokens = list(event.get("tokens") or ())
-        untold = event["tokens_predicted"] - (len(generation.new_tokens) - answer.begun) - len(tokens)
-        if ended and event["stop_type"] in ("eos", "word"):
-            untold -= 1  # the one that ended it
-        tokens = [UNKNOWN] * max(0, untold) + tokens
-        if answer.leaving and not answer.step and not generation.forbidden_tokens.isdisjoint(tokens[:1]):
-            self._stop(answer)
+        if answer.leaving:
+            self._take_few(answer, event["tokens"], event["stop_type"] == "eos")
             return
-        generation.take(tokens, event["content"])
-        if ended:
+        untold = event["tokens_predicted"] - (len(generation.new_tokens) - answer.begun)
+        untold -= len(answer.held) + len(event["tokens"])
+        tokens = [*answer.held, *[UNKNOWN] * untold, *event["tokens"]]
+        answer.held = []
+        if event["stop"]:
             answer.request = None
-            if not (answer.step and event["stop_type"] == "limit"):
-                generation.end(event["stop_type"] == "eos", event["stop_type"] == "word")
+            if event["stop_type"] == "limit" and UNKNOWN not in tokens:  # held back as the beginning of a stop string
+                generation.answer.add(self.llm.server.text(tokens) if tokens else "")
+            generation.end(tokens, event["stop_type"] == "eos", event["stop_type"] == "word")
+        elif event["content"]:
+            generation.take(tokens, event["content"])
+        else:
+            answer.held = tokens
+
+    def _take_few(self, answer: _Answer, tokens: list[int], ended: bool) -> None:
+        """Take tokens of an answer that leaves a loop, up to the first that must not come."""
+        generation, answer.request = answer.generation, None
+        for n, token in enumerate(tokens, 1):
+            if not answer.step and token in generation.forbidden_tokens:
+                return
+            generation.append(token, frozenset([token] if ended and n == len(tokens) else ()))
+            if generation.done:
+                return
 
     def _begin(self, answer: _Answer, fresh: bool = False) -> None:
         """Let the tokens after those that are known be computed; a fresh answer begins with the shared instruction."""
-        generation, llm = answer.generation, self.llm
-        forbidden = generation.forbidden_tokens - {UNKNOWN} if answer.leaving else set()
+        generation, llm, slot = answer.generation, self.llm, answer.slot
+        assert slot is not None
+        forbidden = generation.forbidden_tokens if answer.leaving else set()
         answer.begun, answer.step = len(generation.new_tokens), bool(forbidden)
-        limit = 1 if forbidden else generation.max_new_tokens - answer.begun
+        limit = generation.max_new_tokens - answer.begun
         ids, adapter = (*answer.encoded.ids, *generation.new_tokens), llm.adapter_for(answer.prompt)
-        more = {"logit_bias": [[token, False] for token in sorted(forbidden)]} if forbidden else {}
-        request = llm.server.completion(ids, adapter, answer.slot, limit, stop=answer.prompt.stop, **more)
+        more: dict[str, Any] = {"stop": answer.prompt.stop}
+        if answer.leaving:  # not streamed, so that all tokens are told
+            limit = 1 if forbidden else min(limit, LOOK_EVERY)
+            more = {"stream": False, "logit_bias": [[token, False] for token in sorted(forbidden)]}
+        request = slot.server.completion(ids, adapter, slot.number, limit, **more)
         prefix = answer.encoded.prefix if fresh else ()
 
         def work() -> None:
             try:
-                known = llm.server.lay_prefix(prefix, adapter, answer.slot) or not fresh
+                known = slot.server.lay_prefix(prefix, adapter, slot.number, request) or not fresh
                 for event in request.events(cache_prompt=known):
                     self._events.put((answer, request, event))
             except LlamaError as error:
                 self._events.put((answer, request, error))
 
         answer.request = request
-        answer.thread = threading.Thread(target=work, name="llama.cpp", daemon=True)
-        answer.thread.start()
+        threading.Thread(target=work, name="llama.cpp", daemon=True).start()
 
     def _leave_loop(self, answer: _Answer) -> bool:
         """Let a looping answer go on from where its second round began; False if that was tried or cannot be."""
@@ -305,8 +314,9 @@ class _Answers:
         if answer.leaving or barred == UNKNOWN or UNKNOWN in begun:
             return False
         self._stop(answer)
-        text = AnswerText(str, answer.prompt.stop)
-        text.add(old.text_of_first(len(begun)))
+        text = AnswerText(self.llm.server.text, answer.prompt.stop)
+        for token in begun:
+            text.push(token)
         answer.generation = Generation(old.prompt_ids, old.max_new_tokens, text, begun, barred, answer.prompt.text)
         answer.leaving = True
         self._begin(answer)
@@ -319,11 +329,9 @@ class _Answers:
 
     def _end(self, answer: _Answer) -> None:
         self._stop(answer)
-        self.llm.give_slot(answer.slot)
-
-
-def _room(answer: _Answer) -> int:
-    return len(answer.encoded.ids) + answer.generation.max_new_tokens
+        if answer.slot is not None:
+            answer.slot.server.give_slot(answer.slot.number, answer.room)
+            answer.slot = None
 
 
 def _common_wrapper(adapters: Sequence[str]) -> str | None:

@@ -10,17 +10,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from rag_mt.base.errors import UserError
 
 REMEMBERED = 4  # shared instructions whose keys and values are kept
 BYTES_PER_THREAD = 256 << 20
-"""Of weights, from which on a thread pays for a single token: Gemma 3 270M (253 MB) answers one prompt with 52 tokens/s
-by one thread and 43 by two; with a neighbour on one core by one 45 and by two 27 to 37 (reports/engines.md)."""
+"""Of weights, for which a thread pays: those of a server wait for each other after each of hundreds of small products.
+Gemma 3 270M (253 MB) answers one prompt with 52 tokens/s by one thread and 43 by two, beside a busy program 45 and 27;
+eight prompts together with 62 and 65 (reports/engines.md)."""
 INSTALL = "pip install xllamacpp"
 Ids = tuple[int, ...]
 
@@ -38,22 +41,39 @@ def available_cores() -> int:
     return cores
 
 
-def threads_for(size: int) -> tuple[int, int]:
-    """The threads that compute the next token of one answer, and those that compute several columns at once, for a
-    model of `size` bytes. Threads that meet after each of hundreds of small products cost more than they bring."""
+@dataclass(frozen=True)
+class Layout:
+    """How many servers compute side by side, the slots of each, whose answers are computed together, and its threads;
+    with `gpu` the layers go onto one, if llama.cpp was built for it."""
+
+    servers: int
+    slots: int
+    threads: int
+    gpu: bool = False
+
+
+def layout_for(size: int, at_once: int, gpu: bool = False) -> Layout:
+    """The layout for a model of `size` bytes that answers up to `at_once` prompts.
+
+    A small one is computed by a server for each core, which has one thread and one slot: answers that are computed
+    together would be hardly faster, and would depend on each other.
+    """
     cores = available_cores()
-    return max(1, min(cores, size // BYTES_PER_THREAD)), cores
+    threads = max(1, min(cores, size // BYTES_PER_THREAD))
+    servers = 1 if gpu else max(1, min(at_once, cores // threads))
+    small = threads == 1 and not gpu
+    return Layout(servers, 1 if small else -(-at_once // servers), threads, gpu)
 
 
 class LlamaServer:
-    """One model in `slots` that compute together; each has its own keys and values, and they share `pool` tokens.
+    """One model in slots that compute together; each has its own keys and values, and they share `pool` tokens.
 
     It listens on this machine alone, with a key that nobody else has, and ends with the object.
     """
 
-    def __init__(self, gguf: Path, adapters: Sequence[Path], slots: int, pool: int, gpu: bool = False) -> None:
-        """`adapters` are GGUF LoRA files; each request says which of them it uses. With `gpu` the layers go onto one,
-        if llama.cpp was built for it. Raises UserError if the package is missing or cannot load the model."""
+    def __init__(self, gguf: Path, adapters: Sequence[Path], layout: Layout, pool: int) -> None:
+        """`adapters` are GGUF LoRA files; each request says which of them it uses. Raises UserError if the package is
+        missing or cannot load the model."""
         try:
             import xllamacpp
         except ImportError as error:
@@ -62,16 +82,17 @@ class LlamaServer:
         self._folder = TemporaryDirectory(prefix="rag_mt.prefixes.")
         self._key = secrets.token_hex(16)
         self._prefixes: OrderedDict[tuple[int | None, Ids], str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock, self._slots_lock = threading.Lock(), threading.Lock()
+        self._free, self._taken, self._pool = list(range(layout.slots)), 0, pool
         params = xllamacpp.CommonParams()
         params.model.path = str(gguf)
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(file), 0.0) for file in adapters]
-        params.n_parallel, params.n_ctx, params.kv_unified = slots, pool, True
+        params.n_parallel, params.n_ctx, params.kv_unified = layout.slots, pool, True
         params.swa_full = True  # a sliding window's keys could not be taken up again
         params.cache_ram_mib = 0
         params.prefill_assistant = False
-        params.cpuparams.n_threads, params.cpuparams_batch.n_threads = threads_for(gguf.stat().st_size)
-        params.n_gpu_layers = -1 if gpu else 0
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = layout.threads
+        params.n_gpu_layers = -1 if layout.gpu else 0
         params.fit_params = params.warmup = params.ui = False
         params.verbosity = -1
         params.api_keys = [self._key]
@@ -98,6 +119,10 @@ class LlamaServer:
         body = {"content": text, "add_special": special, "parse_special": True}
         return tuple(self.post("/tokenize", body)["tokens"])
 
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of some tokens."""
+        return str(self.post("/detokenize", {"tokens": ids})["content"])
+
     def chat_text(self, messages: Sequence[Mapping[str, Any]], **template: Any) -> str:
         """Messages in the model's chat template, which gets the values of `template`."""
         return str(self.post("/apply-template", {"messages": messages, "chat_template_kwargs": template})["prompt"])
@@ -106,12 +131,28 @@ class LlamaServer:
         """A request for up to `limit` tokens after `ids`, streamed; `slot` reads only what is not in it."""
         return LlamaRequest(self, "/completion", self._body(ids, adapter, slot, limit) | {"stream": True, **more})
 
-    def lay_prefix(self, ids: Ids, adapter: int | None, slot: int) -> bool:
-        """Put the keys and values of `ids` into a slot, instead of what is there; they are computed once, alone, while
-        they are remembered. Without any return False: there is nothing to take up."""
+    def take_slot(self, tokens: int) -> int | None:
+        """A slot that nobody uses, if there is one and the pool has room for the keys and values of so many tokens."""
+        with self._slots_lock:
+            if not self._free or (self._taken and self._taken + tokens > self._pool):
+                return None
+            self._taken += tokens
+            return self._free.pop()
+
+    def give_slot(self, slot: int, tokens: int) -> None:
+        """Let others use a slot and its room."""
+        with self._slots_lock:
+            self._taken -= tokens
+            self._free.append(slot)
+
+    def lay_prefix(self, ids: Ids, adapter: int | None, slot: int, request: LlamaRequest) -> bool:
+        """Put the keys and values of `ids` into a slot for a request, instead of what is there; they are computed once,
+        alone, while they are remembered. Return False if there are none or the request is closed."""
         if not ids:
             return False
         with self._lock:
+            if request.closed:  # the slot may be another one's by now
+                return False
             name = self._prefixes.pop((adapter, ids), None)
             if name is None:
                 body = self._body(ids, adapter, slot, 0) | {"cache_prompt": False}
@@ -121,7 +162,12 @@ class LlamaServer:
             self._prefixes[adapter, ids] = name
             while len(self._prefixes) > REMEMBERED:
                 (Path(self._folder.name) / self._prefixes.popitem(last=False)[1]).unlink()
-            self.post(f"/slots/{slot}?action=restore", {"filename": name})
+            try:
+                self.post(f"/slots/{slot}?action=restore", {"filename": name})
+            except LlamaError:  # what was left in slots that nobody uses now takes the room
+                for other in tuple(self._free):
+                    self.post(f"/slots/{other}?action=erase", {})
+                self.post(f"/slots/{slot}?action=restore", {"filename": name})
         return True
 
     def connection(self) -> HTTPConnection:
@@ -139,6 +185,42 @@ class LlamaServer:
         return {"prompt": ids, "n_predict": limit, "id_slot": slot, "lora": scales, "return_tokens": True, **greedy}
 
 
+class Slot(NamedTuple):
+    """Where an answer is computed."""
+
+    server: LlamaServer
+    number: int
+
+
+class LlamaServers:
+    """The servers of a layout; all but the first are opened when they are needed."""
+
+    def __init__(self, gguf: Path, adapters: Sequence[Path], layout: Layout, pool: int) -> None:
+        """See LlamaServer."""
+        self._most = layout.servers
+        self._open = partial(LlamaServer, gguf, adapters, layout, pool)
+        self._servers = [self._open()]
+        self._lock = threading.Lock()
+
+    @property
+    def first(self) -> LlamaServer:
+        """The one that is always there."""
+        return self._servers[0]
+
+    def take_slot(self, tokens: int) -> Slot | None:
+        """A slot that nobody uses, if there is one with room for the keys and values of so many tokens."""
+        with self._lock:
+            for server in self._servers:
+                number = server.take_slot(tokens)
+                if number is not None:
+                    return Slot(server, number)
+            if len(self._servers) == self._most:
+                return None
+            self._servers.append(self._open())
+            number = self._servers[-1].take_slot(tokens)
+            return None if number is None else Slot(self._servers[-1], number)
+
+
 class LlamaRequest:
     """A request on a connection of its own, which may be closed from another thread: the server then stops computing
     for it, between two tokens."""
@@ -151,6 +233,9 @@ class LlamaRequest:
     def response(self, **more: Any) -> Any:
         """The response of a request that succeeded, with `more` in its body. Raises LlamaError."""
         try:
+            self._connection.connect()
+            if self.closed:  # before there was anything to shut down
+                raise LlamaError("the request was closed")
             self._connection.request("POST", self._path, json.dumps({**self._body, **more}), self._headers)
             response = self._connection.getresponse()
             if response.status != 200:
@@ -168,8 +253,8 @@ class LlamaRequest:
                     return
                 if line.startswith(b"error: ") or line.startswith(b'data: {"error"'):
                     raise LlamaError(_message(line.partition(b": ")[2]))
-                if line.startswith(b"data: {"):
-                    yield json.loads(line[6:])
+                if line.startswith((b"data: {", b"{")):
+                    yield json.loads(line.removeprefix(b"data: "))
         except (LlamaError, OSError, ValueError, HTTPException) as error:
             if not self.closed:
                 raise LlamaError(str(error)) from error

@@ -39,8 +39,9 @@ PARTS = (
 )
 
 
-def save_tiny(folder: Path, template: str = TEMPLATE) -> Path:
-    """A folder with a random Qwen2 whose tokens are bytes, and the same as `model.gguf` in it; returns that file."""
+def save_tiny(folder: Path, template: str = TEMPLATE, readable: bool = True) -> Path:
+    """A folder with a random Qwen2 whose tokens are bytes, and the same as `model.gguf` in it; returns that file. Its
+    answers are readable text or, otherwise, any bytes."""
     letters = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "".join(MERGE)]
     tokenizer = Tokenizer(models.BPE({token: n for n, token in enumerate([*letters, *SPECIAL])}, merges=[MERGE]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -70,7 +71,7 @@ def save_tiny(folder: Path, template: str = TEMPLATE) -> Path:
         pad_token_id=len(letters),
     )
     model = Qwen2ForCausalLM(config)
-    spoken = [n for n, token in enumerate(letters) if token.isascii()] + [config.eos_token_id]
+    spoken = [n for n, token in enumerate(letters) if token.isascii() or not readable] + [config.eos_token_id]
     others = torch.ones(config.vocab_size, dtype=torch.bool).index_fill(0, torch.tensor(spoken), False)
     model.lm_head.weight.data[others] = 0  # never the likeliest: answers are readable text
     model.lm_head.weight.data[config.eos_token_id] *= 0.75  # so that answers have some length
