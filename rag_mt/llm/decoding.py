@@ -25,10 +25,6 @@ wants any more, and those whose places others take, leave at once."""
 PADDING = 32
 """Prompts are computed together on a CPU as long as they have at most so much padding, in tokens: each part of them
 costs about as much more as so many tokens do. Other devices compute all together."""
-TURNED_FAMILIES, TURNED_TOKENS = frozenset({"gemma3_text", "llama"}), 16_384
-"""Models, and the least size of their vocabularies, whose scores are computed turned round (see `_can_turn`): 6 % less
-CPU time of generation at batch 1, 28 % at 4, 25 % at 8 and 6.5 % at 16 with Gemma 3 270M (float32, one AVX2 core).
-In bfloat16 one state takes two thirds of the time, several take more: only one is turned there."""
 
 
 def compute_prefix(model: Any, ids: tuple[int, ...]) -> Prefix:
@@ -184,47 +180,9 @@ def _next_tokens(
         "past_key_values": cache,
         "use_cache": True,
     }
-    if _can_turn(model, len(tokens)):
-        states = model.get_decoder()(**inputs).last_hidden_state[:, -1]
-        scores: Tensor = (model.get_output_embeddings().weight @ states.T).T
-    else:  # on CPUs argmax is four times faster in float32, which holds every bfloat16 exactly
-        scores = model(**inputs, logits_to_keep=1).logits[:, -1].float()
+    # On CPUs argmax is four times faster in float32, which holds every bfloat16 exactly.
+    scores: Tensor = model(**inputs, logits_to_keep=1).logits[:, -1].float()
     for row, generation in enumerate(generations):
         if generation.barred is not None and not generation.done:
             scores[row, list(generation.forbidden_tokens)] = -torch.inf
     return scores.argmax(dim=-1).to(tokens.device)
-
-
-def lay_out_states(model: Any) -> None:
-    """Let the output embeddings of a model get its last states one behind the other in memory.
-
-    The last column of a prompt's states is a view with gaps, and PyTorch multiplies such a view by a copy of all the
-    embeddings turned round, one copy for each row: with 262,144 tokens in bfloat16 1.7 s of a CPU instead of 0.06 s.
-    """
-    head = model.get_output_embeddings()
-    if head is not None and _laid_out not in head._forward_pre_hooks.values():
-        head.register_forward_pre_hook(_laid_out)
-
-
-def _laid_out(_: torch.nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The states (rows, columns, width), copied where they are one column: PyTorch calls a view of one row contiguous
-    whatever the gaps in it, and `contiguous` would leave it."""
-    states = inputs[0]
-    if states.dim() < 2 or states.shape[-2] != 1:
-        return inputs
-    return (states.clone(memory_format=torch.contiguous_format), *inputs[1:])
-
-
-def _can_turn(model: Any, rows: int) -> bool:
-    """Whether the scores of so many rows are the plain product of a model's last states and its output embeddings,
-    which is faster turned round: in a small model with a large vocabulary on a CPU most of the work of a token is that
-    product, and few states are multiplied faster as the right side of it."""
-    head = model.get_output_embeddings()
-    return (
-        model.config.model_type in TURNED_FAMILIES
-        and type(head) is torch.nn.Linear
-        and head.bias is None
-        and (head.weight.dtype == torch.float32 or (head.weight.dtype == torch.bfloat16 and rows == 1))
-        and head.weight.device.type == "cpu"
-        and head.weight.shape[0] >= TURNED_TOKENS
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -19,15 +19,14 @@ from rag_mt.llm.generation import LOOK_EVERY, UNKNOWN, AnswerText, Generation
 from rag_mt.llm.llamacpp_server import Ids, LlamaError, LlamaRequest, LlamaServer, LlamaServers, Slot, layout_for
 from rag_mt.llm.options import Options, chat_message, checked_options
 from rag_mt.llm.prompt_tokens import (
-    REMEMBERED_PROMPTS,
+    CountedPrompts,
     EncodedPrompt,
     prompt_fits,
     takes_language_codes,
     template_values,
-    token_key,
 )
 from rag_mt.llm.queue import NO_ANSWER
-from rag_mt.models.adapter_files import adapter_fingerprint, trained_wrapper
+from rag_mt.models.adapter_files import adapter_fingerprint, common_wrapper
 from rag_mt.models.gguf_header import GGUFHeader, read_header
 from rag_mt.models.gguf_lora import gguf_adapter
 
@@ -70,7 +69,7 @@ class LlamaCppLLM:
         self.options = checked_options(options, served=False)
         self.adapter = adapters[0]
         named = list(dict.fromkeys(adapter for adapter in adapters if adapter is not None))
-        self.trained_wrapper = _common_wrapper(named)
+        self.trained_wrapper = common_wrapper(named)
         self._numbers = [named.index(adapter) if adapter is not None else None for adapter in adapters]
         self.context_length = min(self._header.number("context_length") or WINDOW, WINDOW)
         self.reserved = self._header.control_tokens
@@ -85,8 +84,7 @@ class LlamaCppLLM:
         self.server = self.servers.first
         self.has_chat_template = _chat_tuned(self._header, self.server)
         self.takes_language_codes = takes_language_codes(self._header.metadata.get("tokenizer.chat_template"))
-        self._encoded: OrderedDict[tuple[Any, ...], EncodedPrompt] = OrderedDict()
-        self._lock = threading.Lock()
+        self.prompts = CountedPrompts(self._encode)
         self._tokens = partial(_tokens, self.server, self._header.metadata.get("tokenizer.ggml.bos_token_id"))
         self._shared_tokens = lru_cache(64)(self._tokens)
 
@@ -109,19 +107,9 @@ class LlamaCppLLM:
 
     def count_tokens(self, prompt: Prompt) -> int:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
-        encoded = self.encode_prompt(prompt)
-        with self._lock:  # it is mostly answered next
-            self._encoded[token_key(prompt)] = encoded
-            while len(self._encoded) > REMEMBERED_PROMPTS:
-                self._encoded.popitem(last=False)
-        return len(encoded.ids)
+        return self.prompts.count(prompt)
 
-    def encode_prompt(self, prompt: Prompt) -> EncodedPrompt:
-        """The tokens of the prompt; those that were counted are taken from there."""
-        with self._lock:
-            counted = self._encoded.pop(token_key(prompt), None)
-        if counted is not None:
-            return counted
+    def _encode(self, prompt: Prompt) -> EncodedPrompt:
         text, shared = prompt.text, prompt.shared
         if prompt.chat:
             text = self._in_template(prompt)
@@ -214,7 +202,7 @@ class _Answers:
     def _accept(self, prompt: Prompt) -> None:
         """Let a prompt wait, or give it no answer if it does not fit."""
         number, self._taken = self._taken, self._taken + 1
-        encoded = self.llm.encode_prompt(prompt)
+        encoded = self.llm.prompts.take(prompt)
         if prompt_fits(self.llm, number, encoded):
             limit = min(self.max_new_tokens, self.llm.context_length - len(encoded.ids))
             generation = Generation(encoded.ids, limit, AnswerText(str, prompt.stop), text=prompt.text)
@@ -353,15 +341,6 @@ def _tokens(server: LlamaServer, begin: object, text: str) -> Ids:
     """The tokens of a text as the model reads it; it has the token `begin` once, whether the text brings it or not."""
     ids = server.tokens(text, special=True)
     return ids[1:] if ids[:2] == (begin, begin) else ids
-
-
-def _common_wrapper(adapters: Sequence[str]) -> str | None:
-    """The shape of prompts that all adapters learnt from, if it is known of any."""
-    wrappers = {adapter: wrapper for adapter in adapters if (wrapper := trained_wrapper(adapter))}
-    if len(set(wrappers.values())) > 1:
-        told = " and ".join(f"{adapter} from {wrapper}" for adapter, wrapper in wrappers.items())
-        raise UserError(f"adapters learnt from prompts of different shapes ({told}): name two of one shape")
-    return next(iter(wrappers.values()), None)
 
 
 def _chat_tuned(header: GGUFHeader, server: LlamaServer) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,11 +43,6 @@ def takes_language_codes(template: Any) -> bool:
 def template_values(prompt: Prompt, options: Options) -> dict[str, Any]:
     """The values that a chat template gets for a prompt."""
     return {**AT_ONCE, **fields_for(options, prompt).get(TEMPLATE, {})}
-
-
-def token_key(prompt: Prompt) -> tuple[Any, ...]:
-    """All of a prompt that can change its tokens."""
-    return (prompt.text, prompt.chat, prompt.shared, prompt.coded, prompt.source, prompt.target, bool(prompt.hints))
 
 
 def chat_tuned(tokenizer: Any, config: Any, folder: Path | None) -> bool:
@@ -111,6 +108,36 @@ class EncodedPrompt:
     def prefix(self) -> tuple[int, ...]:
         """The tokens that are computed once for all prompts that begin with them; empty where it does not pay."""
         return self.ids[: self.shared] if self.shared >= SHORTEST_PREFIX else ()
+
+
+class CountedPrompts:
+    """What `encode` makes of prompts. Those that were counted are mostly answered next: their tokens are kept until
+    they are taken. Threads may share it."""
+
+    def __init__(self, encode: Callable[[Prompt], EncodedPrompt]) -> None:
+        self._encode = encode
+        self._counted: OrderedDict[tuple[Any, ...], EncodedPrompt] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def count(self, prompt: Prompt) -> int:
+        """The number of a prompt's tokens."""
+        encoded = self.take(prompt)
+        with self._lock:
+            self._counted[_token_key(prompt)] = encoded
+            while len(self._counted) > REMEMBERED_PROMPTS:
+                self._counted.popitem(last=False)
+        return len(encoded.ids)
+
+    def take(self, prompt: Prompt) -> EncodedPrompt:
+        """A prompt's tokens, which are not kept any longer."""
+        with self._lock:
+            counted = self._counted.pop(_token_key(prompt), None)
+        return self._encode(prompt) if counted is None else counted
+
+
+def _token_key(prompt: Prompt) -> tuple[Any, ...]:
+    """All of a prompt that can change its tokens."""
+    return (prompt.text, prompt.chat, prompt.shared, prompt.coded, prompt.source, prompt.target, bool(prompt.hints))
 
 
 def prompt_fits(llm: LanguageModel, number: int, prompt: EncodedPrompt) -> bool:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
 
-from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Completion, Prompt, PromptQueue
 from rag_mt.llm.options import Options
-from rag_mt.llm.transformers_llm import TransformersLLM, engine_fingerprint
-from rag_mt.models.adapter_files import trained_wrapper
-from rag_mt.models.loading import LoadedLLM, Quantization, fingerprint_with, load_llm
+from rag_mt.llm.transformers_llm import TransformersLLM
+from rag_mt.models.adapter_files import common_wrapper
+from rag_mt.models.loading import Quantization, load_llm
 
 _ENDED = object()
 
@@ -30,31 +28,13 @@ def open_transformers(
     batch_size: int,
     options: Options | None = None,
 ) -> TransformersLLM | RoutedLLM:
-    """A model by transformers (see `rag_mt.llm.opening.open_llm`); that with the plain adapter is loaded when the first
-    prompt without hints comes."""
+    """A model by transformers, or two (see `rag_mt.llm.opening.open_llm`)."""
 
-    def load(adapter: str | None, sibling: LoadedLLM | None = None) -> LoadedLLM:
-        return load_llm(name, adapter, device, dtype, cast(Quantization, quantization), sibling)
+    def opened(adapter: str | None) -> TransformersLLM:
+        loaded = load_llm(name, adapter, device, dtype, cast(Quantization, quantization))
+        return TransformersLLM(loaded, batch_size, adapter, options)
 
-    loaded = load(adapter)
-    llm = TransformersLLM(loaded, batch_size, adapter, options)
-    if plain_adapter is None:
-        return llm
-    weights = fingerprint_with(loaded, plain_adapter, cast(Quantization, quantization))
-    plain = LaterLLM(
-        plain_adapter,
-        engine_fingerprint(loaded, weights, batch_size, llm.options),
-        lambda: TransformersLLM(load(plain_adapter, loaded), batch_size, plain_adapter, options),
-    )
-    return RoutedLLM(llm, plain)
-
-
-class LaterLLM:
-    """A model with an adapter that is loaded when it is needed; what can be known of it without its weights."""
-
-    def __init__(self, adapter: str, fingerprint: str, load: Callable[[], TransformersLLM]) -> None:
-        self.adapter, self.fingerprint, self.load = adapter, fingerprint, load
-        self.trained_wrapper = trained_wrapper(adapter)
+    return opened(adapter) if plain_adapter is None else RoutedLLM(opened(adapter), opened(plain_adapter))
 
 
 class RoutedLLM:
@@ -64,36 +44,17 @@ class RoutedLLM:
     if they learnt from prompts of different shapes.
     """
 
-    def __init__(self, hinted: TransformersLLM, plain: TransformersLLM | LaterLLM) -> None:
-        if hinted.trained_wrapper and plain.trained_wrapper and hinted.trained_wrapper != plain.trained_wrapper:
-            raise UserError(
-                f"the adapter {hinted.adapter} learnt from prompts of the shape {hinted.trained_wrapper} and that for "
-                f"sentences without hints, {plain.adapter}, from {plain.trained_wrapper}: name two of one shape"
-            )
-        self.hinted, self._plain = hinted, plain
+    def __init__(self, hinted: TransformersLLM, plain: TransformersLLM) -> None:
+        self.hinted, self.plain = hinted, plain
+        self.models = (hinted, plain)
+        self.trained_wrapper = common_wrapper([model.adapter for model in self.models if model.adapter])
         self.id, self.model, self.tokenizer = hinted.id, hinted.model, hinted.tokenizer
-        self.adapter, self.trained_wrapper = hinted.adapter, hinted.trained_wrapper
+        self.adapter = hinted.adapter
         self.context_length = hinted.context_length  # the base's, and so that of both
         self.has_chat_template, self.reserved = hinted.has_chat_template, hinted.reserved
         self.takes_language_codes = hinted.takes_language_codes
         self.fingerprint = settings_hash(["routed", hinted.fingerprint, plain.fingerprint])
-        self._lock = threading.Lock()
-        if isinstance(plain, TransformersLLM):
-            _share_embeddings(plain.model, hinted.model)
-
-    @property
-    def plain(self) -> TransformersLLM:
-        """The model for prompts without hints, loaded at its first use."""
-        with self._lock:
-            if isinstance(self._plain, LaterLLM):
-                self._plain = self._plain.load()
-                _share_embeddings(self.hinted.model, self._plain.model)
-            return self._plain
-
-    @property
-    def models(self) -> tuple[TransformersLLM, ...]:
-        """The models that are loaded."""
-        return (self.hinted, self._plain) if isinstance(self._plain, TransformersLLM) else (self.hinted,)
+        _share_embeddings(plain.model, hinted.model)
 
     @property
     def repeatable(self) -> bool:
@@ -114,7 +75,7 @@ class RoutedLLM:
 
     def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
         """See `LanguageModel.answer`. Each model has a batch of its own; they take turns token by token."""
-        lanes = [_Lane(lambda: self.hinted, self.hinted.batch_size), _Lane(lambda: self.plain, self.hinted.batch_size)]
+        lanes = [_Lane(model) for model in self.models]
         source = _Divided(queue, lanes)
         while any(lane.busy for lane in lanes) or source.pull(self.hinted.batch_size):
             for lane in lanes:
@@ -142,16 +103,16 @@ class _Divided:
     def pull_for(self, lane: _Lane, most: int) -> None:
         """The same for a lane that has nothing to take, unless as many prompts wait for the other one as it takes at
         once."""
-        if all(len(other.waiting) < other.batch_size for other in self.lanes if other is not lane):
+        if all(len(other.waiting) < other.model.batch_size for other in self.lanes if other is not lane):
             self.pull(most)
 
 
 class _Lane:
     """The prompts of one of the models as its queue: those that wait, with their numbers in the divided queue, and the
-    numbers of those that it has taken since it last had none. `model` gives the model, and may load it for that."""
+    numbers of those that it has taken since it last had none."""
 
-    def __init__(self, model: Callable[[], TransformersLLM], batch_size: int) -> None:
-        self.model, self.batch_size = model, batch_size
+    def __init__(self, model: TransformersLLM) -> None:
+        self.model = model
         self.waiting: deque[tuple[int, Prompt]] = deque()
         self._numbers: list[int] = []
         self._source: _Divided
@@ -166,7 +127,7 @@ class _Lane:
         """Compute one token of each prompt that the model answers."""
         if self._work is None:
             self._source, self._numbers = source, []
-            self._work = self.model().answer(self, max_new_tokens)
+            self._work = self.model.answer(self, max_new_tokens)
         if next(self._work, _ENDED) is _ENDED:
             self._work = None
 

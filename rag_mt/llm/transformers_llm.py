@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,18 +16,17 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.cache import Prefix
-from rag_mt.llm.decoding import Admitted, compute_prefix, decode, lay_out_states
+from rag_mt.llm.decoding import Admitted, compute_prefix, decode
 from rag_mt.llm.generation import AnswerText, Generation
-from rag_mt.llm.options import NO_OPTIONS, Options, checked_options
+from rag_mt.llm.options import Options, checked_options
 from rag_mt.llm.prompt_tokens import (
-    REMEMBERED_PROMPTS,
+    CountedPrompts,
     EncodedPrompt,
     chat_tuned,
     control_tokens,
     encode_prompt,
     prompt_fits,
     takes_language_codes,
-    token_key,
 )
 from rag_mt.llm.queue import NO_ANSWER
 from rag_mt.models.adapter_files import trained_wrapper
@@ -34,7 +34,7 @@ from rag_mt.models.loading import LoadedLLM
 
 log = logging.getLogger("rag_mt")
 
-ALGORITHM = 8  # raised whenever the decoding below may give other outputs
+ALGORITHM = 9  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072
@@ -80,14 +80,14 @@ class TransformersLLM:
         self.reserved = control_tokens(self.tokenizer)
         self.has_chat_template = chat_tuned(self.tokenizer, config, loaded.folder)
         self.takes_language_codes = takes_language_codes(self.tokenizer.chat_template)
-        self.fingerprint = engine_fingerprint(loaded, loaded.fingerprint, batch_size, self.options)
+        settings = ["transformers", ALGORITHM, loaded.fingerprint, str(loaded.dtype), loaded.device.type, batch_size]
+        self.fingerprint = settings_hash(settings + ([dict(self.options)] if self.options else []))
         ends = self.model.generation_config.eos_token_id
         self._ends = frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
         self._pad: int = self.tokenizer.pad_token_id or 0
         self._prefixes: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()
-        self._encoded: OrderedDict[tuple[Any, ...], EncodedPrompt] = OrderedDict()
+        self.prompts = CountedPrompts(partial(encode_prompt, self.tokenizer, options=self.options))
         self._lock = threading.Lock()
-        lay_out_states(self.model)
 
     @property
     def repeatable(self) -> bool:
@@ -96,16 +96,11 @@ class TransformersLLM:
 
     def count_tokens(self, prompt: Prompt) -> int:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
-        encoded = self.encode_prompt(prompt)
-        with self._lock:  # it is mostly answered next
-            self._encoded[token_key(prompt)] = encoded
-            while len(self._encoded) > REMEMBERED_PROMPTS:
-                self._encoded.popitem(last=False)
-        return len(encoded.ids)
+        return self.prompts.count(prompt)
 
     def encode(self, prompt: Prompt, answer: str = "") -> tuple[int, ...]:
         """The tokens of the prompt as generation reads them, with an answer right behind it."""
-        return self.encode_prompt(prompt, answer).ids
+        return encode_prompt(self.tokenizer, prompt, answer, self.options).ids
 
     def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
         """Answer the prompts of a queue, up to `batch_size` of them together (see `LanguageModel.answer`); `tokens` of
@@ -138,14 +133,6 @@ class TransformersLLM:
             requests.restart()
             self._make_room()
 
-    def encode_prompt(self, prompt: Prompt, answer: str = "") -> EncodedPrompt:
-        """The tokens of the prompt, with an answer right behind it; those that were counted are taken from there."""
-        with self._lock:
-            counted = None if answer else self._encoded.pop(token_key(prompt), None)
-        if counted is not None:
-            return counted
-        return encode_prompt(self.tokenizer, prompt, answer, self.options)
-
     def text_of(self, ids: list[int]) -> str:
         """The text of some tokens, without control tokens."""
         text: str = self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -176,12 +163,6 @@ class TransformersLLM:
             f"{self.id} ran out of memory on one prompt of {tokens} tokens: use dtype bfloat16, quantization 4bit "
             "(CUDA), a smaller model or device cpu"
         )
-
-
-def engine_fingerprint(loaded: LoadedLLM, weights: str, batch_size: int, options: Options = NO_OPTIONS) -> str:
-    """The fingerprint of a TransformersLLM, by that of its `weights`, on the device of `loaded` and in its format."""
-    settings = ["transformers", ALGORITHM, weights, str(loaded.dtype), loaded.device.type, batch_size]
-    return settings_hash(settings + ([dict(options)] if options else []))
 
 
 @dataclass(eq=False)
@@ -246,7 +227,7 @@ class _Requests:
         requests = []
         for prompt in prompts:
             number, self._taken = self._taken, self._taken + 1
-            encoded = self.llm.encode_prompt(prompt)
+            encoded = self.llm.prompts.take(prompt)
             if prompt_fits(self.llm, number, encoded):
                 requests.append(_Request(number, encoded, prompt.text, prompt.stop))
             else:

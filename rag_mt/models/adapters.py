@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
+from safetensors import safe_open
 from transformers import PreTrainedModel
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json
-from rag_mt.models.adapter_files import CONFIG, WEIGHTS, checked_adapter, plain_lora
+from rag_mt.models.adapter_files import CONFIG, WEIGHTS, checked_adapter
 
 log = logging.getLogger("rag_mt")
-
-ROWS = 128
-"""Of a weight, merged at a time: what is computed on the way stays in the processor's cache and its memory is used
-again."""
 
 
 def merge_adapter(model: PreTrainedModel, name: str, adapter: str, merge: bool = True) -> PreTrainedModel:
@@ -32,9 +25,8 @@ def merge_adapter(model: PreTrainedModel, name: str, adapter: str, merge: bool =
     folder = checked_adapter(adapter)
     settings = read_json(folder / CONFIG)
     base = str(settings.get("base_model_name_or_path") or "")
-    if not (merge and _merged_plainly(model, settings, folder)):
-        misfit = f"the adapter {adapter} was made for {base or 'another model'} and does not fit {name}"
-        model = _with_peft(model, folder, merge, f"{misfit}: name its base model")
+    misfit = f"the adapter {adapter} was made for {base or 'another model'} and does not fit {name}"
+    model = _with_peft(model, folder, merge, f"{misfit}: name its base model")
     if base and Path(base).name != Path(name).name:
         log.warning("the adapter %s names %s as its base and is used with %s", adapter, base, name)
     return model
@@ -57,37 +49,3 @@ def _with_peft(model: PreTrainedModel, folder: Path, merge: bool, misfit: str) -
         raise UserError(misfit)
     result: Any = adapted.merge_and_unload() if merge else adapted
     return cast(PreTrainedModel, result)
-
-
-def _merged_plainly(model: PreTrainedModel, settings: Mapping[str, Any], folder: Path) -> bool:
-    """Merge an adapter that is nothing but LoRA on linear layers, and return True; for any other adapter, and where
-    anything does not fit, change nothing and return False.
-
-    The weights become those that PEFT's merge gives, to the bit, without its wrapper around every layer.
-    """
-    targets, rank_and_alpha = settings.get("target_modules"), plain_lora(settings)
-    if rank_and_alpha is None or not isinstance(targets, list):
-        return False
-    rank, alpha = rank_and_alpha
-    try:
-        stored = load_file(folder / WEIGHTS)
-    except SafetensorError:  # PEFT says it
-        return False
-    layers = {n: m for n, m in model.named_modules() if any(f".{n}".endswith(f".{target}") for target in targets)}
-    pairs = {n: [stored.pop(f"base_model.model.{n}.lora_{part}.weight", None) for part in "AB"] for n in layers}
-    changes: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
-    for name, (a, b) in pairs.items():
-        layer = layers[name]
-        if type(layer) is not torch.nn.Linear or a is None or b is None:
-            return False
-        if a.shape != (rank, layer.in_features) or b.shape != (layer.out_features, rank):
-            return False
-        changes.append((layer.weight.data, a, b))
-    if stored or not changes:
-        return False
-    scale = alpha / rank
-    for weight, a, b in changes:
-        right = a.to(weight.device, torch.float32)
-        for rows, left in zip(weight.split(ROWS), b.to(weight.device, torch.float32).split(ROWS), strict=True):
-            rows.copy_((left @ right).mul_(scale).add_(rows.float()))  # adding formats that differ takes longer
-    return True

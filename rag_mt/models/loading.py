@@ -140,10 +140,8 @@ def load_llm(
     device: str = "auto",
     dtype: str = "auto",
     quantization: Quantization = "none",
-    sibling: LoadedLLM | None = None,
 ) -> LoadedLLM:
-    """Load a causal language model, with a PEFT adapter folder if one is given. `sibling` is the same model with
-    another adapter, whose tokenizer serves for both.
+    """Load a causal language model, with a PEFT adapter folder if one is given.
 
     The adapter is merged into unquantised weights (faster); quantised ones keep it beside them.
     `8bit` and `4bit` (NF4 with double quantisation, as in QLoRA: Dettmers et al., 2023) need CUDA and bitsandbytes.
@@ -159,17 +157,11 @@ def load_llm(
         options = {"quantization_config": quantized}
         model, missing = _load(AutoModelForCausalLM, name, folder, torch_device, torch_dtype, **options)
         _check_missing(name, missing)
-        tokenizer = sibling.tokenizer if sibling else _load_tokenizer(name, folder)
+        tokenizer = _load_tokenizer(name, folder)
         _set_generation(model, tokenizer)
         model = merge_adapter(model, name, adapter, merge=quantized is None) if adapter else model
     fingerprint = _fingerprint(folder, torch_dtype, quantization, adapter)
     return LoadedLLM(name, model.eval(), tokenizer, torch_device, torch_dtype, fingerprint, folder)
-
-
-def fingerprint_with(llm: LoadedLLM, adapter: str, quantization: Quantization = "none") -> str:
-    """The fingerprint that a loaded language model's base has with an adapter, which is not loaded. Raises UserError
-    if the folder `adapter` is no adapter."""
-    return _fingerprint(llm.folder or resolve_model(llm.name), llm.dtype, quantization, adapter)
 
 
 @contextmanager

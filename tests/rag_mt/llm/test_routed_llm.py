@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,6 @@ def routed(tiny_llm: Callable[..., Path], tmp_path_factory: pytest.TempPathFacto
     own.save_pretrained(str(folder))
     made = open_llm(base, plain_adapter=str(folder), device="cpu", dtype="float32", batch_size=2)
     assert isinstance(made, RoutedLLM)
-    fingerprint = made.fingerprint
-    complete(made, [PROMPTS[1]], 12)
-    assert made.models == (made.hinted,), "the other model is not loaded before it is needed"
-    complete(made, [PROMPTS[0]], 12)
-    assert made.models == (made.hinted, made.plain) and made.plain.tokenizer is made.hinted.tokenizer
-    assert RoutedLLM(made.hinted, made.plain).fingerprint == fingerprint == made.fingerprint
     for model, adapter in ((made.hinted, None), (made.plain, str(folder))):
         alone = open_llm(base, adapter=adapter, device="cpu", dtype="float32", batch_size=2)
         assert alone.fingerprint == model.fingerprint
@@ -120,11 +115,19 @@ def test_closing_stops_both_models(routed: RoutedLLM, monkeypatch: pytest.Monkey
     assert not shapes and list(answers) == []
 
 
-def test_adapters_of_different_prompts_are_refused(tiny_llm: Callable[..., Path]) -> None:
-    models = [TransformersLLM(load_llm(str(tiny_llm("llama")), device="cpu", dtype="float32")) for _ in range(2)]
-    models[0].trained_wrapper, models[1].trained_wrapper = "compact", "alpaca"
-    with pytest.raises(UserError, match=r"compact.*alpaca"):
-        RoutedLLM(*models)
+def test_adapters_must_have_learnt_from_prompts_of_one_shape(tiny_llm: Callable[..., Path], tmp_path: Path) -> None:
+    loaded = load_llm(str(tiny_llm("llama")), device="cpu", dtype="float32")
+
+    def tuned(name: str, wrapper: str | None) -> TransformersLLM:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "training.json").write_text(json.dumps({"wrapper": wrapper}))
+        return TransformersLLM(loaded, adapter=str(folder))
+
+    foreign, compact = tuned("foreign", None), tuned("compact", "compact")
+    assert RoutedLLM(foreign, compact).trained_wrapper == RoutedLLM(compact, foreign).trained_wrapper == "compact"
+    with pytest.raises(UserError, match=r"different shapes \(.*compact from compact and .*other from alpaca\)"):
+        RoutedLLM(compact, tuned("other", "alpaca"))
 
 
 def test_equal_embeddings_are_kept_once(routed: RoutedLLM, tiny_llm: Callable[..., Path]) -> None:

