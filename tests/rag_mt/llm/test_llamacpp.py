@@ -154,7 +154,8 @@ def test_answers_are_those_of_transformers(
 ) -> None:
     """Texts, numbers of tokens and ends, with stop strings that begin and do not come; long answers leave loops."""
     prompts = [
-        *(prompt for options in ({}, {"chat": True}) for prompt in prompts_of(**options)),
+        *prompts_of(),
+        *prompts_of(chat=True),
         *prompts_of(HEAD)[:4],
         *prompts_of(HEAD, stop=("o:", "w=|x", ">"))[4:],
         *prompts_of(stop=("::", "w", "~E")),
@@ -175,7 +176,7 @@ def test_answers_leave_their_loops_as_those_of_transformers(tmp_path: Path) -> N
     for llm in (one, many(tmp_path / "model.gguf", 4)):
         assert complete(llm, prompts, 150) == expected
     for prompt in prompts_of(HEAD):
-        body = {"prompt": one.encode_prompt(prompt).ids, "n_predict": 150, "temperature": 0, "return_tokens": True}
+        body = {"prompt": one.prompts.take(prompt).ids, "n_predict": 150, "temperature": 0, "return_tokens": True}
         likeliest = one.server.post("/completion", body)["tokens"]
         looped = next((found for n in range(0, len(likeliest), 8) if (found := loop_at_end(likeliest[:n]))), None)
         if looped is None:
@@ -297,7 +298,7 @@ def test_pieces_of_a_sentence_are_its_translation(four: LlamaCppLLM) -> None:
 
 def test_closing_stops_the_computation(endless: LlamaCppLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     four, expected = endless, complete(endless, prompts_of(HEAD), 20)
-    answers = four.answer(PromptList(prompts_of(OTHER)), LONG)
+    answers: Any = four.answer(PromptList(prompts_of(OTHER)), LONG)
     for _ in range(9):
         next(answers)
     assert busy(four)
@@ -314,7 +315,7 @@ def test_closing_at_any_moment_disturbs_nobody(one: LlamaCppLLM, four: LlamaCppL
         expected = complete(llm, prompts_of(HEAD), 12)
         for turn in range(16):
             head = f"{turn}{OTHER}" * (turn % 4)
-            answers = llm.answer(PromptList(prompts_of(head)), 12)
+            answers: Any = llm.answer(PromptList(prompts_of(head)), 12)
             for _ in range(turn // 4 + 1):
                 next(answers)
             answers.close()
@@ -447,7 +448,7 @@ def test_text_is_read_as_it_is_written(one: LlamaCppLLM, local: TransformersLLM)
     """A letter and its mark stay two characters: llama.cpp composes none, whatever the model's tokenizer does."""
     for text in ("größer", "a\0b", "ЁЖ", "👩‍🚀"):
         prompt = Prompt(text)
-        assert one.encode_prompt(prompt).ids == local.encode(prompt)
+        assert one.prompts.take(prompt).ids == local.encode(prompt)
         assert complete(one, [prompt], 12) == complete(local, [prompt], 12)
     apart = Prompt("gro\u0308ßer")
     assert one.count_tokens(apart) == len(apart.text.encode()) == local.count_tokens(Prompt("größer")) + 1
@@ -606,7 +607,7 @@ from rag_mt.base.types import Prompt
 from rag_mt.llm.llamacpp import LlamaCppLLM
 from rag_mt.llm.queue import PromptList
 llm = LlamaCppLLM("tiny", Path(sys.argv[1]), batch_size=2)
-answers = llm.answer(PromptList([Prompt("a beginning that is shared" + str(n), shared=26) for n in range(9)]), 4000)
+answers: Any = llm.answer(PromptList([Prompt("a beginning that is shared" + str(n), shared=26) for n in range(9)]), 4000)
 for _ in range(5):
     next(answers)
 print(*Path(sys.argv[2]).iterdir())
@@ -656,7 +657,7 @@ def test_gemma_answers_alike_whatever_came_before() -> None:
     head = "".join(f"{n}. Der Zug Nummer {n * 7} kommt heute um {n % 24} Uhr an.\n" for n in range(1, 31))
     emoji = Prompt("Repeat: 😀🧑‍🚀🫠 𝔄𝔅\nRepeat: 😀🧑‍🚀🫠 𝔄𝔅\nRepeat:", stop=("\n",))
     prompts = [Prompt(f"{head}31. Der", shared=len(head)), emoji, Prompt(f"{head}Die", shared=len(head))]
-    assert llm.encode_prompt(prompts[0]).shared > 512, "more than the window holds"
+    assert llm.prompts.encode(prompts[0]).shared > 512, "more than the window holds"
     first = complete(llm, prompts, 12)
     assert complete(llm, prompts[::-1], 12) == first[::-1]
     texts = list(stream(llm, emoji, 12))
