@@ -607,7 +607,7 @@ from rag_mt.base.types import Prompt
 from rag_mt.llm.llamacpp import LlamaCppLLM
 from rag_mt.llm.queue import PromptList
 llm = LlamaCppLLM("tiny", Path(sys.argv[1]), batch_size=2)
-answers: Any = llm.answer(PromptList([Prompt("a beginning that is shared" + str(n), shared=26) for n in range(9)]), 4000)
+answers = llm.answer(PromptList([Prompt("a beginning that is shared" + str(n), shared=26) for n in range(9)]), 4000)
 for _ in range(5):
     next(answers)
 print(*Path(sys.argv[2]).iterdir())
@@ -657,7 +657,7 @@ def test_gemma_answers_alike_whatever_came_before() -> None:
     head = "".join(f"{n}. Der Zug Nummer {n * 7} kommt heute um {n % 24} Uhr an.\n" for n in range(1, 31))
     emoji = Prompt("Repeat: 😀🧑‍🚀🫠 𝔄𝔅\nRepeat: 😀🧑‍🚀🫠 𝔄𝔅\nRepeat:", stop=("\n",))
     prompts = [Prompt(f"{head}31. Der", shared=len(head)), emoji, Prompt(f"{head}Die", shared=len(head))]
-    assert llm.prompts.encode(prompts[0]).shared > 512, "more than the window holds"
+    assert llm.prompts.take(prompts[0]).shared > 512, "more than the window holds"
     first = complete(llm, prompts, 12)
     assert complete(llm, prompts[::-1], 12) == first[::-1]
     texts = list(stream(llm, emoji, 12))
