@@ -16,7 +16,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.cache import Prefix
-from rag_mt.llm.decoding import Admitted, compute_prefix, decode
+from rag_mt.llm.decoding import Admitted, compute_prefix, decode, lay_out_states
 from rag_mt.llm.generation import AnswerText, Generation
 from rag_mt.llm.options import Options, checked_options
 from rag_mt.llm.prompt_tokens import (
@@ -88,6 +88,7 @@ class TransformersLLM:
         self._prefixes: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()
         self.prompts = CountedPrompts(partial(encode_prompt, self.tokenizer, options=self.options))
         self._lock = threading.Lock()
+        lay_out_states(self.model)
 
     @property
     def repeatable(self) -> bool:
