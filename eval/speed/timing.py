@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import sys
 import time
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -43,6 +44,20 @@ def timed(seconds: dict[str, float], part: str, function: Callable[..., Any]) ->
         return output
 
     return call
+
+
+def resource_module() -> Any:
+    """The module that tells what programs took of the machine; raises UserError where the system does not tell."""
+    try:
+        import resource
+    except ModuleNotFoundError:
+        raise UserError("this system does not tell what its programs took: measure on Linux or macOS") from None
+    return resource
+
+
+def peak_bytes(used: Any) -> int:
+    """The peak of memory in what `resource` tells, which counts kilobytes except on macOS."""
+    return int(used.ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
 
 
 def add_output_option(parser: argparse.ArgumentParser) -> None:

@@ -58,8 +58,7 @@ class System:
     `auto` for the plain one that comes with rag_mt where `adapter` is `auto` too, `none` for no other (as where no
     hints are ever shown). `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the
     index's own. `llm_options` are fields of requests to a server (see `rag_mt.llm.options`).
-    `dtype` and `batch_size` are by default float32 and 16, by llama.cpp the file's and 1: outputs then depend on
-    nothing but their prompts. `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
+    `dtype` is by default float32, in which outputs depend on nothing but their prompts, by llama.cpp the file's. `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
     either are judged by the same confidence model.
 
     For `hints = "oracle"`: a layer of `align_encoder` finds the words that belong together; phrases have up to
@@ -82,7 +81,7 @@ class System:
     dtype: str = ""
     quantization: Quantization = "none"
     max_new_tokens: AtLeast1 = 256
-    batch_size: AtLeast0 = 0
+    batch_size: AtLeast1 = 16
     hints: Literal["retrieved", "none", "shuffled", "oracle"] = "retrieved"
     seed: AtLeast0 = 12345
     align_encoder: str = DEFAULT_ENCODER
@@ -117,7 +116,6 @@ class System:
             adapter={group: chosen.adapter} if chosen.adapter else {},
             plain_adapter=plain,
             dtype=self.dtype or ("auto" if self.engine == "llamacpp" else "float32"),
-            batch_size=self.batch_size or (1 if self.engine == "llamacpp" else 16),
         )
 
     @property

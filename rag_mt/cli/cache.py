@@ -13,7 +13,8 @@ from pathlib import Path
 from rag_mt.base.console import OK, PARTLY, note
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import cache_dir, locked, release
-from rag_mt.cli.tables import Row, bytes_below, show, size
+from rag_mt.base.sizes import bytes_below, size
+from rag_mt.cli.tables import Row, show
 
 DESCRIPTION = """Show or clear the cache: what the program keeps to save time.
 

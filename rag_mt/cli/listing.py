@@ -12,7 +12,8 @@ from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PASSAGE_MODEL, DEFAULT
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import cache_dir, read_json
 from rag_mt.base.languages import WMT16, language
-from rag_mt.cli.tables import Row, bytes_below, show
+from rag_mt.base.sizes import bytes_below
+from rag_mt.cli.tables import Row, show
 
 DESCRIPTION = """List what can be named in other commands.
 

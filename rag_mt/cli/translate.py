@@ -132,7 +132,7 @@ class _FileJob:
 
 def _translator(options: argparse.Namespace) -> Translator:
     if not options.quiet:
-        note("loading models: some seconds, where a model or an index must be made first a minute or two")
+        note("loading models: some seconds; a minute or two where an index or a model folder must be made first")
     from rag_mt.translation.translator import Translator
 
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens llm_timeout"

@@ -47,6 +47,7 @@ class AnswerText:
         self._decode = decode
         self._stop = tuple(s for s in stop if s)
         self._longest = max(map(len, self._stop), default=0)
+        self._added = ""  # pieces that wait
         self._ids: list[int] = []  # the tokens of the last settled piece, then those that wait
         self._settled = 0  # how many of them are settled
 
@@ -59,12 +60,14 @@ class AnswerText:
 
     def add(self, piece: str) -> None:
         """Take a piece of text that an engine made of its tokens itself."""
-        if piece:
-            self._settle(piece)
+        self._added += piece
+        if self._added and not self._added.endswith(UNFINISHED):
+            self._settle(self._added)
+            self._added = ""
 
     def close(self) -> None:
         """Take what still waits when no more tokens come; the bytes of an unfinished character are left out."""
-        piece = self._waiting().rstrip(UNFINISHED) if self._ids else ""
+        piece = (self._waiting() if self._ids else self._added).rstrip(UNFINISHED)
         if piece and not self.stopped:
             self._settle(piece)
 
@@ -165,6 +168,7 @@ class Generation:
         """Take the last tokens, which say no text, and what such an engine says of the end: the model's end of text, a
         stop string, or neither."""
         self.new_tokens += tokens
+        self.answer.close()
         self.ended, self.answer.stopped, self.done = ended, stopped, True
         self._settle()
 

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -16,7 +16,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import remembered_sha256, settings_hash
 from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.generation import LOOK_EVERY, UNKNOWN, AnswerText, Generation
-from rag_mt.llm.llamacpp_server import LlamaError, LlamaRequest, LlamaServer, LlamaServers, Slot, layout_for
+from rag_mt.llm.llamacpp_server import Ids, LlamaError, LlamaRequest, LlamaServer, LlamaServers, Slot, layout_for
 from rag_mt.llm.options import Options, chat_message, checked_options
 from rag_mt.llm.prompt_tokens import (
     CountedPrompts,
@@ -49,14 +49,14 @@ class LlamaCppLLM:
         self,
         name: str,
         gguf: Path,
-        adapters: Sequence[str] = (),
+        adapters: Sequence[str | None] = (None,),
         batch_size: int = 16,
         gpu: bool = False,
         options: Options | None = None,
     ) -> None:
-        """`gguf` is the file of the model `name`. The first of `adapters` (PEFT folders) answers prompts
-        with hints, the last those without. `batch_size` prompts are answered together. `options` may hold values for
-        the chat template.
+        """`gguf` is the file of the model `name`. The first of `adapters` (PEFT folders, None: the model itself)
+        answers prompts with hints, the last those without. `batch_size` prompts are answered together. `options` may
+        hold values for the chat template.
 
         Raises UserError if `batch_size` is below 1, the adapters do not fit the model or learnt from prompts of
         different shapes, or llama.cpp cannot load the model.
@@ -67,32 +67,34 @@ class LlamaCppLLM:
         self.layout = layout_for(gguf.stat().st_size, batch_size, gpu)
         self.batch_size = self.layout.servers * self.layout.slots
         self.options = checked_options(options, served=False)
-        self._adapters = tuple(adapters)
-        self.adapter = self._adapters[0] if self._adapters else None
-        self.trained_wrapper = common_wrapper(self._adapters)
+        self.adapter = adapters[0]
+        named = list(dict.fromkeys(adapter for adapter in adapters if adapter is not None))
+        self.trained_wrapper = common_wrapper(named)
+        self._numbers = [named.index(adapter) if adapter is not None else None for adapter in adapters]
         self.context_length = min(self._header.number("context_length") or WINDOW, WINDOW)
         self.reserved = self._header.control_tokens
-        self.fingerprint = settings_hash([*self._settings(), *map(adapter_fingerprint, self._adapters)])
+        together = [self.layout.slots, self.layout.threads, self.layout.gpu]
+        self._settings = ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(gguf), *together]
+        self._settings += [dict(self.options)] if self.options else []
+        self._fingerprints = [*map(adapter_fingerprint, named)]
+        self.fingerprint = self._fingerprint(self._numbers)
         pool = max(self.context_length, PER_PROMPT * self.layout.slots)
-        files = [gguf_adapter(adapter, self._header) for adapter in self._adapters]
+        files = [gguf_adapter(adapter, self._header) for adapter in named]
         self.servers = LlamaServers(gguf, files, self.layout, pool)
         self.server = self.servers.first
         self.has_chat_template = _chat_tuned(self._header, self.server)
         self.takes_language_codes = takes_language_codes(self._header.metadata.get("tokenizer.chat_template"))
         self.prompts = CountedPrompts(self._encode)
-        self._shared_tokens = lru_cache(64)(lambda text: self.server.tokens(text, special=True))
+        self._tokens = partial(_tokens, self.server, self._header.metadata.get("tokenizer.ggml.bos_token_id"))
+        self._shared_tokens = lru_cache(64)(self._tokens)
 
-    def _settings(self) -> list[Any]:
-        together = [self.layout.slots, self.layout.threads, self.layout.gpu]
-        engine = ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(self._header.path), *together]
-        return [*engine, *([dict(self.options)] if self.options else [])]
+    def _fingerprint(self, numbers: Sequence[int | None]) -> str:
+        adapters = [None if number is None else self._fingerprints[number] for number in numbers]
+        return settings_hash([*self._settings, *(adapters if any(adapters) else [])])
 
     def fingerprint_for(self, prompt: Prompt) -> str:
         """A hash of all that may change the answer to a prompt, beside the prompt."""
-        number = self.adapter_for(prompt)
-        return settings_hash(
-            [*self._settings(), *(() if number is None else [adapter_fingerprint(self._adapters[number])])]
-        )
+        return self._fingerprint([self.adapter_for(prompt)])
 
     @property
     def repeatable(self) -> bool:
@@ -100,8 +102,8 @@ class LlamaCppLLM:
         return self.layout.slots == 1
 
     def adapter_for(self, prompt: Prompt) -> int | None:
-        """The number of the adapter that answers a prompt."""
-        return (0 if prompt.hints else len(self._adapters) - 1) if self._adapters else None
+        """The number of the adapter that answers a prompt, None for the model itself."""
+        return self._numbers[0 if prompt.hints else -1]
 
     def count_tokens(self, prompt: Prompt) -> int:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
@@ -113,7 +115,10 @@ class LlamaCppLLM:
             text = self._in_template(prompt)
             at = text.find(prompt.text)
             shared = at + shared if at >= 0 and shared else 0
-        ids = self.server.tokens(text, special=True)
+        try:
+            ids = self._tokens(text)
+        except LlamaError as error:
+            raise UserError(f"{self.id} cannot read a prompt (llama.cpp: {error}): check the text") from error
         beginning = self._shared_tokens(text[:shared].rstrip()) if shared else ()
         same = next((n for n, (a, b) in enumerate(zip(beginning, ids, strict=False)) if a != b), len(beginning))
         return EncodedPrompt(ids, max(0, min(same, len(ids) - 1)))
@@ -183,16 +188,28 @@ class _Answers:
 
     def admit(self) -> bool:
         """Begin as many answers as there is room for; return whether any is computed or waits."""
-        free = self.llm.batch_size - len(self.running) - len(self.waiting)
-        for prompt in self.queue.take(free) if free > 0 else ():
-            number, self._taken = self._taken, self._taken + 1
-            encoded = self.llm.prompts.take(prompt)
-            if prompt_fits(self.llm, number, encoded):
-                limit = min(self.max_new_tokens, self.llm.context_length - len(encoded.ids))
-                generation = Generation(encoded.ids, limit, AnswerText(str, prompt.stop), text=prompt.text)
-                self.waiting.append(_Answer(number, prompt, encoded, generation))
-            else:
-                self.queue.finish(number, NO_ANSWER)
+        while True:
+            self._start()
+            free = self.llm.batch_size - len(self.running) - len(self.waiting)
+            prompts = self.queue.take(free) if free > 0 else ()
+            if not prompts:
+                return bool(self.running or self.waiting)
+            for prompt in prompts:
+                self._accept(prompt)
+
+    def _accept(self, prompt: Prompt) -> None:
+        """Let a prompt wait, or give it no answer if it does not fit."""
+        number, self._taken = self._taken, self._taken + 1
+        encoded = self.llm.prompts.take(prompt)
+        if prompt_fits(self.llm, number, encoded):
+            limit = min(self.max_new_tokens, self.llm.context_length - len(encoded.ids))
+            generation = Generation(encoded.ids, limit, AnswerText(str, prompt.stop), text=prompt.text)
+            self.waiting.append(_Answer(number, prompt, encoded, generation))
+        else:
+            self.queue.finish(number, NO_ANSWER)
+
+    def _start(self) -> None:
+        """Begin the answers that wait, as far as there is room."""
         while self.waiting:
             answer = self.waiting[0]
             if not (answer.generation.max_new_tokens > 0 and self.queue.progress(answer.number, "")):
@@ -203,7 +220,6 @@ class _Answers:
                 break
             self.running.append(self.waiting.popleft())
             self._begin(answer, fresh=True)
-        return bool(self.running or self.waiting)
 
     def wait(self) -> None:
         """Take what has been computed, and tell the queue."""
@@ -322,13 +338,23 @@ class _Answers:
             answer.slot = None
 
 
+def _tokens(server: LlamaServer, begin: object, text: str) -> Ids:
+    """The tokens of a text as the model reads it; it has the token `begin` once, whether the text brings it or not."""
+    ids = server.tokens(text, special=True)
+    return ids[1:] if ids[:2] == (begin, begin) else ids
+
+
 def _chat_tuned(header: GGUFHeader, server: LlamaServer) -> bool:
     """Whether the model answers chats: its file has a chat template that ends an assistant's turn with a token at which
     the model stops."""
     if "tokenizer.chat_template" not in header.metadata:
         return False
-    marker = "answer"
-    turns = [{"role": "user", "content": "question"}, {"role": "assistant", "content": marker}]
-    after = server.chat_text(turns).rpartition(marker)[2].strip()
+    marker, coded = "answer", takes_language_codes(header.metadata["tokenizer.chat_template"])
+    asked = Prompt("question", chat=True, source="de", target="en", coded=coded)
+    try:
+        text = server.chat_text([chat_message(asked), {"role": "assistant", "content": marker}])
+    except LlamaError:
+        return False
+    after = text.rpartition(marker)[2].strip()
     ends = {header.metadata.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot", "eom")}
     return bool(after) and server.tokens(after, special=False)[0] in ends

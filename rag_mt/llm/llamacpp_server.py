@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 from rag_mt.base.errors import UserError
 
 REMEMBERED = 4  # shared instructions whose keys and values are kept
-BYTES_PER_THREAD = 256 << 20
+BYTES_PER_THREAD = 2 << 30
 """Of weights, for which a thread pays: those of a server wait for each other after each of hundreds of small products.
-Gemma 3 270M (253 MB) answers one prompt with 52 tokens/s by one thread and 43 by two, beside a busy program 45 and 27;
-eight prompts together with 62 and 65 (reports/engines.md)."""
+On two cores two servers of one thread give 1.8 times as many tokens as one of two threads that answers eight prompts
+together, with 253 MB of weights and with 1.1 GB (reports/engines.md)."""
 INSTALL = "pip install xllamacpp"
 Ids = tuple[int, ...]
 
@@ -82,6 +82,7 @@ class LlamaServer:
         self._folder = TemporaryDirectory(prefix="rag_mt.prefixes.")
         self._key = secrets.token_hex(16)
         self._prefixes: OrderedDict[tuple[int | None, Ids], str] = OrderedDict()
+        self._laid_by: dict[int, tuple[int | None]] = {}  # the adapter that a slot had last, where that is known
         self._lock, self._slots_lock = threading.Lock(), threading.Lock()
         self._free, self._taken, self._pool = list(range(layout.slots)), 0, pool
         params = xllamacpp.CommonParams()
@@ -101,8 +102,9 @@ class LlamaServer:
             self._server = xllamacpp.Server(params)
         except RuntimeError as error:
             raise UserError(
-                f"llama.cpp cannot load {gguf}{' with its adapter' if adapters else ''}: check that the file is whole "
-                f"and of an architecture that xllamacpp {xllamacpp.__version__} knows, or upgrade it ({INSTALL} -U)"
+                f"llama.cpp cannot load {gguf}{' with its adapter' if adapters else ''}: check that the file is whole, "
+                f"with a chat template without errors and of an architecture that xllamacpp {xllamacpp.__version__} "
+                f"knows, or upgrade it ({INSTALL} -U)"
             ) from error
         self._host = self._server.listening_address.removeprefix("http://")
 
@@ -148,12 +150,16 @@ class LlamaServer:
     def lay_prefix(self, ids: Ids, adapter: int | None, slot: int, request: LlamaRequest) -> bool:
         """Put the keys and values of `ids` into a slot for a request, instead of what is there; they are computed once,
         alone, while they are remembered. Return False if there are none or the request is closed."""
+        before = self._laid_by.pop(slot, None)
         if not ids:
             return False
         with self._lock:
             if request.closed:  # the slot may be another one's by now
                 return False
             name = self._prefixes.pop((adapter, ids), None)
+            if name is not None and self._adapters and before != (adapter,):
+                # An adapter that the slot did not have before would empty it when the request comes.
+                self.post("/completion", self._body(ids[:1], adapter, slot, 0))
             if name is None:
                 body = self._body(ids, adapter, slot, 0) | {"cache_prompt": False}
                 self.post("/completion", body)
@@ -168,6 +174,7 @@ class LlamaServer:
                 for other in tuple(self._free):
                     self.post(f"/slots/{other}?action=erase", {})
                 self.post(f"/slots/{slot}?action=restore", {"filename": name})
+            self._laid_by[slot] = (adapter,)
         return True
 
     def connection(self) -> HTTPConnection:
@@ -269,9 +276,10 @@ class LlamaRequest:
 
 
 def _message(answer: bytes) -> str:
+    """What the server says of an error, in one line; of an error in a template what that says itself."""
     try:
         error: Any = json.loads(answer)
         error = error.get("error", error)
-        return str(error.get("message", error))
+        return " ".join(str(error.get("message", error)).rpartition("Error: ")[2].split())
     except (ValueError, AttributeError):
         return answer.decode(errors="replace")[:200] or "no explanation"

@@ -66,7 +66,7 @@ def open_llm(
         from rag_mt.llm.llamacpp import LlamaCppLLM
 
         file = embedded_gguf(name) if name.startswith(EMBEDDED) else Path(name).expanduser()
-        adapters = [folder for folder in (adapter, plain_adapter) if folder is not None]
+        adapters = [adapter] if plain_adapter is None else [adapter, plain_adapter]
         return LlamaCppLLM(name, file, adapters, batch_size, gpu=device not in ("auto", "cpu"), options=options)
     from rag_mt.llm.routed_llm import open_transformers
 

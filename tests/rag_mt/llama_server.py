@@ -39,9 +39,13 @@ PARTS = (
 )
 
 
-def save_tiny(folder: Path, template: str = TEMPLATE, readable: bool = True) -> Path:
-    """A folder with a random Qwen2 whose tokens are bytes, and the same as `model.gguf` in it; returns that file. Its
-    answers are readable text or, otherwise, any bytes."""
+def save_tiny(
+    folder: Path, template: str = TEMPLATE, readable: bool = True, spread: float = 0.35, ends: float = 0.75
+) -> Path:
+    """A folder with a random Qwen2 whose tokens are bytes, and the same as `model.gguf` in it; returns that file.
+
+    Its answers are readable text or, otherwise, any bytes; with less `spread` of its weights more of them loop, and
+    with `ends` 0 they never end."""
     letters = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "".join(MERGE)]
     tokenizer = Tokenizer(models.BPE({token: n for n, token in enumerate([*letters, *SPECIAL])}, merges=[MERGE]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -62,7 +66,7 @@ def save_tiny(folder: Path, template: str = TEMPLATE, readable: bool = True) -> 
         num_attention_heads=2,
         num_key_value_heads=2,
         max_position_embeddings=WINDOW,
-        initializer_range=0.35,
+        initializer_range=spread,
         rms_norm_eps=1e-6,
         rope_theta=10000.0,
         tie_word_embeddings=False,
@@ -74,7 +78,7 @@ def save_tiny(folder: Path, template: str = TEMPLATE, readable: bool = True) -> 
     spoken = [n for n, token in enumerate(letters) if token.isascii() or not readable] + [config.eos_token_id]
     others = torch.ones(config.vocab_size, dtype=torch.bool).index_fill(0, torch.tensor(spoken), False)
     model.lm_head.weight.data[others] = 0  # never the likeliest: answers are readable text
-    model.lm_head.weight.data[config.eos_token_id] *= 0.75  # so that answers have some length
+    model.lm_head.weight.data[config.eos_token_id] *= ends  # so that answers have some length
     model.save_pretrained(folder)
     fast.save_pretrained(folder)
     writer = GGUFWriter(folder / "model.gguf", "qwen2")

