@@ -84,7 +84,7 @@ class LlamaCppLLM:
         self.server = self.servers.first
         self.has_chat_template = _chat_tuned(self._header, self.server)
         self.takes_language_codes = takes_language_codes(self._header.metadata.get("tokenizer.chat_template"))
-        self.prompts = CountedPrompts(self._encode)
+        self.prompts = CountedPrompts(self.encode_prompt)
         self._tokens = partial(_tokens, self.server, self._header.metadata.get("tokenizer.ggml.bos_token_id"))
         self._shared_tokens = lru_cache(64)(self._tokens)
 
@@ -109,7 +109,8 @@ class LlamaCppLLM:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
         return self.prompts.count(prompt)
 
-    def _encode(self, prompt: Prompt) -> EncodedPrompt:
+    def encode_prompt(self, prompt: Prompt) -> EncodedPrompt:
+        """The tokens of the prompt."""
         text, shared = prompt.text, prompt.shared
         if prompt.chat:
             text = self._in_template(prompt)
