@@ -68,11 +68,15 @@ class Worker:
         self._name = str(system)
         self.loaded: Loaded = self._received()
         """What is known of it."""
+        self.cpu_seconds: list[float] = []
+        """What the process took of the processor for each round of answers."""
 
     def answer(self) -> list[Completion]:
         """The answers to all prompts, computed once more."""
         self._connection.send(True)
-        answers: list[Completion] = self._received()
+        answers: list[Completion]
+        answers, seconds = self._received()
+        self.cpu_seconds.append(seconds)
         return answers
 
     def peak(self) -> int:
@@ -110,7 +114,9 @@ def _work(connection: Connection, system: System, prompts: list[Prompt], limit: 
         answer(prompts[: system.batch], WARM_UP)
         connection.send(Loaded(seconds, *facts, [count(prompt) for prompt in prompts]))
         while connection.recv():
-            connection.send(answer(prompts, limit))
+            before = time.process_time()
+            answers = answer(prompts, limit)
+            connection.send((answers, time.process_time() - before))
         connection.send(peak_bytes(usage.getrusage(usage.RUSAGE_SELF)))
     except UserError as error:
         connection.send(error)

@@ -186,3 +186,24 @@ def _next_tokens(
         if generation.barred is not None and not generation.done:
             scores[row, list(generation.forbidden_tokens)] = -torch.inf
     return scores.argmax(dim=-1).to(tokens.device)
+
+
+def lay_out_states(model: Any) -> None:
+    """Let the output embeddings of a model get its last states one behind the other in memory.
+
+    The last column of a prompt's states is a view with gaps, and PyTorch multiplies such a view by a copy of all the
+    embeddings turned round, one copy for each row, where the weights are not to be trained (as after merging an
+    adapter): with 262,144 tokens in bfloat16 more than a second of a CPU for each row instead of 0.04 s.
+    """
+    head = model.get_output_embeddings()
+    if head is not None and _laid_out not in head._forward_pre_hooks.values():
+        head.register_forward_pre_hook(_laid_out)
+
+
+def _laid_out(_: torch.nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The states (rows, columns, width), copied where they are one column: PyTorch calls a view of one row contiguous
+    whatever the gaps in it, and `contiguous` would leave it."""
+    states = inputs[0]
+    if states.dim() < 2 or states.shape[-2] != 1:
+        return inputs
+    return (states.clone(memory_format=torch.contiguous_format), *inputs[1:])

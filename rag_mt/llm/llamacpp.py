@@ -84,7 +84,7 @@ class LlamaCppLLM:
         self.server = self.servers.first
         self.has_chat_template = _chat_tuned(self._header, self.server)
         self.takes_language_codes = takes_language_codes(self._header.metadata.get("tokenizer.chat_template"))
-        self.prompts = CountedPrompts(self._encode)
+        self.prompts = CountedPrompts()
         self._tokens = partial(_tokens, self.server, self._header.metadata.get("tokenizer.ggml.bos_token_id"))
         self._shared_tokens = lru_cache(64)(self._tokens)
 
@@ -107,9 +107,10 @@ class LlamaCppLLM:
 
     def count_tokens(self, prompt: Prompt) -> int:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
-        return self.prompts.count(prompt)
+        return self.prompts.count(prompt, self.encode_prompt)
 
-    def _encode(self, prompt: Prompt) -> EncodedPrompt:
+    def encode_prompt(self, prompt: Prompt) -> EncodedPrompt:
+        """The tokens of the prompt."""
         text, shared = prompt.text, prompt.shared
         if prompt.chat:
             text = self._in_template(prompt)
@@ -202,7 +203,7 @@ class _Answers:
     def _accept(self, prompt: Prompt) -> None:
         """Let a prompt wait, or give it no answer if it does not fit."""
         number, self._taken = self._taken, self._taken + 1
-        encoded = self.llm.prompts.take(prompt)
+        encoded = self.llm.prompts.take(prompt, self.llm.encode_prompt)
         if prompt_fits(self.llm, number, encoded):
             limit = min(self.max_new_tokens, self.llm.context_length - len(encoded.ids))
             generation = Generation(encoded.ids, limit, AnswerText(str, prompt.stop), text=prompt.text)

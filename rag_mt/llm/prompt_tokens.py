@@ -111,28 +111,27 @@ class EncodedPrompt:
 
 
 class CountedPrompts:
-    """What `encode` makes of prompts. Those that were counted are mostly answered next: their tokens are kept until
+    """Prompts that were counted, which are mostly answered next: their tokens, as `encode` makes them, are kept until
     they are taken. Threads may share it."""
 
-    def __init__(self, encode: Callable[[Prompt], EncodedPrompt]) -> None:
-        self._encode = encode
+    def __init__(self) -> None:
         self._counted: OrderedDict[tuple[Any, ...], EncodedPrompt] = OrderedDict()
         self._lock = threading.Lock()
 
-    def count(self, prompt: Prompt) -> int:
+    def count(self, prompt: Prompt, encode: Callable[[Prompt], EncodedPrompt]) -> int:
         """The number of a prompt's tokens."""
-        encoded = self.take(prompt)
+        encoded = self.take(prompt, encode)
         with self._lock:
             self._counted[_token_key(prompt)] = encoded
             while len(self._counted) > REMEMBERED_PROMPTS:
                 self._counted.popitem(last=False)
         return len(encoded.ids)
 
-    def take(self, prompt: Prompt) -> EncodedPrompt:
+    def take(self, prompt: Prompt, encode: Callable[[Prompt], EncodedPrompt]) -> EncodedPrompt:
         """A prompt's tokens, which are not kept any longer."""
         with self._lock:
             counted = self._counted.pop(_token_key(prompt), None)
-        return self._encode(prompt) if counted is None else counted
+        return encode(prompt) if counted is None else counted
 
 
 def _token_key(prompt: Prompt) -> tuple[Any, ...]:

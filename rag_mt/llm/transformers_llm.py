@@ -16,7 +16,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Prompt, PromptQueue
 from rag_mt.llm.cache import Prefix
-from rag_mt.llm.decoding import Admitted, compute_prefix, decode
+from rag_mt.llm.decoding import Admitted, compute_prefix, decode, lay_out_states
 from rag_mt.llm.generation import AnswerText, Generation
 from rag_mt.llm.options import Options, checked_options
 from rag_mt.llm.prompt_tokens import (
@@ -86,8 +86,10 @@ class TransformersLLM:
         self._ends = frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
         self._pad: int = self.tokenizer.pad_token_id or 0
         self._prefixes: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()
-        self.prompts = CountedPrompts(partial(encode_prompt, self.tokenizer, options=self.options))
+        self.encode_prompt = partial(encode_prompt, self.tokenizer, options=self.options)
+        self.prompts = CountedPrompts()
         self._lock = threading.Lock()
+        lay_out_states(self.model)
 
     @property
     def repeatable(self) -> bool:
@@ -96,11 +98,11 @@ class TransformersLLM:
 
     def count_tokens(self, prompt: Prompt) -> int:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
-        return self.prompts.count(prompt)
+        return self.prompts.count(prompt, self.encode_prompt)
 
     def encode(self, prompt: Prompt, answer: str = "") -> tuple[int, ...]:
         """The tokens of the prompt as generation reads them, with an answer right behind it."""
-        return encode_prompt(self.tokenizer, prompt, answer, self.options).ids
+        return self.encode_prompt(prompt, answer).ids
 
     def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
         """Answer the prompts of a queue, up to `batch_size` of them together (see `LanguageModel.answer`); `tokens` of
@@ -227,7 +229,7 @@ class _Requests:
         requests = []
         for prompt in prompts:
             number, self._taken = self._taken, self._taken + 1
-            encoded = self.llm.prompts.take(prompt)
+            encoded = self.llm.prompts.take(prompt, self.llm.encode_prompt)
             if prompt_fits(self.llm, number, encoded):
                 requests.append(_Request(number, encoded, prompt.text, prompt.stop))
             else:

@@ -22,13 +22,14 @@ def test_engines_are_compared(random_llm: Path, tmp_path: Path, capsys: pytest.C
     options += ["--rounds", "1", "--max-new-tokens", "3", "--dtype", "float32", "--output", str(tmp_path / "out.json")]
     assert main(options) == 0
     told = capsys.readouterr().out
-    assert re.search(r"generate, batch 1 +float32 +[\d.]+ +1\.00 x +- +[\d.]+ x", told)
+    assert re.search(r"generate, batch 1 +float32 +[\d.]+ +[\d.]+ +1\.00 x +- +[\d.]+ x", told)
     assert re.search(r"by transformers, batch 2 .* 1\.00 x +1\.00 x .* 2 of 2$", told, re.MULTILINE)
     written = read_json(tmp_path / "out.json")
     weights = sum(file.stat().st_size for file in random_llm.iterdir())
     for row in written["results"]:
         assert row["tokens"] == 6 and row["file_bytes"] == weights and row["as_first"] == 2
         assert row["peak_bytes"] > 100e6 and row["load_seconds"] > 0
+        assert row["tokens_per_cpu_second"] > 0
     assert "rag_mt by transformers, batch 2" in speeds.draw(written)
 
 
