@@ -176,7 +176,12 @@ def test_answers_leave_their_loops_as_those_of_transformers(tmp_path: Path) -> N
     for llm in (one, many(tmp_path / "model.gguf", 4)):
         assert complete(llm, prompts, 150) == expected
     for prompt in prompts_of(HEAD):
-        body = {"prompt": one.prompts.take(prompt).ids, "n_predict": 150, "temperature": 0, "return_tokens": True}
+        body = {
+            "prompt": one.server.tokens(prompt.text, special=True),
+            "n_predict": 150,
+            "temperature": 0,
+            "return_tokens": True,
+        }
         likeliest = one.server.post("/completion", body)["tokens"]
         looped = next((found for n in range(0, len(likeliest), 8) if (found := loop_at_end(likeliest[:n]))), None)
         if looped is None:
@@ -448,7 +453,7 @@ def test_text_is_read_as_it_is_written(one: LlamaCppLLM, local: TransformersLLM)
     """A letter and its mark stay two characters: llama.cpp composes none, whatever the model's tokenizer does."""
     for text in ("größer", "a\0b", "ЁЖ", "👩‍🚀"):
         prompt = Prompt(text)
-        assert one.prompts.take(prompt).ids == local.encode(prompt)
+        assert one.server.tokens(prompt.text, special=True) == local.encode(prompt)
         assert complete(one, [prompt], 12) == complete(local, [prompt], 12)
     apart = Prompt("gro\u0308ßer")
     assert one.count_tokens(apart) == len(apart.text.encode()) == local.count_tokens(Prompt("größer")) + 1
@@ -657,7 +662,7 @@ def test_gemma_answers_alike_whatever_came_before() -> None:
     head = "".join(f"{n}. Der Zug Nummer {n * 7} kommt heute um {n % 24} Uhr an.\n" for n in range(1, 31))
     emoji = Prompt("Repeat: 😀🧑‍🚀🫠 𝔄𝔅\nRepeat: 😀🧑‍🚀🫠 𝔄𝔅\nRepeat:", stop=("\n",))
     prompts = [Prompt(f"{head}31. Der", shared=len(head)), emoji, Prompt(f"{head}Die", shared=len(head))]
-    assert llm.prompts.take(prompts[0]).shared > 512, "more than the window holds"
+    assert llm.count_tokens(Prompt(head)) > 512, "more than the window holds"
     first = complete(llm, prompts, 12)
     assert complete(llm, prompts[::-1], 12) == first[::-1]
     texts = list(stream(llm, emoji, 12))
