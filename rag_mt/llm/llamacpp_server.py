@@ -95,6 +95,7 @@ class LlamaServer:
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = layout.threads
         params.n_gpu_layers = -1 if layout.gpu else 0
         params.fit_params = params.warmup = params.ui = False
+        params.no_extra_bufts = True  # repacked weights would be each server's own, and no faster
         params.verbosity = -1
         params.api_keys = [self._key]
         params.slot_save_path = f"{self._folder.name}{os.sep}"
