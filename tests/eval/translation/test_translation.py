@@ -199,14 +199,19 @@ def test_changed_records_are_not_scored(command: list[str], tmp_path: Path, caps
     assert "was changed after its run" in capsys.readouterr().err
 
 
+def kill_after_eight(arguments: list[str]) -> None:
+    """Run the command in a process of its own, and kill it after eight sentences."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments], cwd=ROOT, env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+
 def test_a_killed_run_goes_on_with_equal_bytes(runs: Path, command: list[str], tmp_path: Path) -> None:
     """kill -9 after eight of nine sentences: they are in the journal, and there are no records yet."""
     options = ["--directions", "de-en", "--limit", "9", "--systems", "phrases", "--output", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, *command, *options], cwd=ROOT, env=environment, capture_output=True, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    kill_after_eight([*command, *options])
     path, whole = (folder / "phrases" / f"de-en{RECORDS}" for folder in (tmp_path, runs))
     assert path.with_suffix(JOURNAL).is_file()
     assert not path.exists()
@@ -226,6 +231,20 @@ def test_a_killed_run_goes_on_with_equal_bytes(runs: Path, command: list[str], t
     assert not path.with_suffix(JOURNAL).exists()
     assert path.read_bytes() == whole.read_bytes()
     assert read_times(path.with_suffix(".times.jsonl"))[GENERATION]["sentences"] == 9
+
+
+def test_a_killed_run_of_llama_cpp_goes_on_with_equal_bytes(command: list[str], tmp_path: Path) -> None:
+    gguf, systems = save_tiny(tmp_path / "tiny"), tmp_path / "systems.toml"
+    systems.write_text(
+        f"[systems.own]\nretriever = 'none'\nengine = 'llamacpp'\nllm = '{gguf}'\nwrapper = 'alpaca'\n"
+        "max_new_tokens = 24\n"
+    )
+    options = [*command, "--config", str(systems), "--directions", "de-en", "--limit", "9", "--output"]
+    assert main([*options, str(tmp_path / "whole")]) == 0
+    kill_after_eight([*options, str(tmp_path / "killed")])
+    assert main([*options, str(tmp_path / "killed")]) == 0
+    whole, killed = (tmp_path / folder / "own" / f"de-en{RECORDS}" for folder in ("whole", "killed"))
+    assert killed.read_bytes() == whole.read_bytes()
 
 
 def test_models_are_loaded_once(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
