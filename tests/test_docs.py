@@ -24,6 +24,7 @@ MANUAL = [
     "python",
     "http-api",
     "demo",
+    "engines",
     "serving",
     "retrievers",
     "ccpr",

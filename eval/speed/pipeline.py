@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--adapter", default=DEFAULT_ADAPTER, help="PEFT adapter, auto (ours) or none")
     parser.add_argument("--limit", type=positive, default=64, metavar="N", help="sentences that count")
-    parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="sentences per model call")
+    parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="most sentences computed at once")
     return run(report, parser.parse_args(arguments))
 
 

@@ -1,8 +1,8 @@
 """Runs of systems on directions, each sentence kept as soon as it is translated.
 
-Systems that differ in their hints ask the same wherever a sentence has none. In float32 a completion does not depend on
-what else is in its batch, so that it is taken over from another run of the folder; in other number formats each run
-generates its own.
+Systems that differ in their hints ask the same wherever a sentence has none. In float32, and by llama.cpp where each
+answer is computed alone, a completion does not depend on what else is computed, so that it is taken over from another
+run of the folder; otherwise each run generates its own.
 """
 
 from __future__ import annotations

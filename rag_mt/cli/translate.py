@@ -77,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     output_help = "output file or, ending with / or for several inputs, folder; resumable"
     add("-o", "--output", metavar="FILE", help=output_help)
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
-    add("--batch-size", type=positive, default=16, metavar="N", help="sentences per model call")
+    add("--batch-size", type=positive, default=16, metavar="N", help="most sentences computed at once")
     add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer")
     add_server_options(parser)
     add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")

@@ -55,8 +55,8 @@ class LlamaCppLLM:
         options: Options | None = None,
     ) -> None:
         """`gguf` is the file of the model `name`. The first of `adapters` (PEFT folders, None: the model itself)
-        answers prompts with hints, the last those without. `batch_size` prompts are answered together. `options` may
-        hold values for the chat template.
+        answers prompts with hints, the last those without. Up to `batch_size` prompts are answered at once.
+        `options` may hold values for the chat template.
 
         Raises UserError if `batch_size` is below 1, the adapters do not fit the model or learnt from prompts of
         different shapes, or llama.cpp cannot load the model.

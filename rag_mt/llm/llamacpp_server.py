@@ -22,8 +22,8 @@ from rag_mt.base.errors import UserError
 REMEMBERED = 4  # shared instructions whose keys and values are kept
 BYTES_PER_THREAD = 2 << 30
 """Of weights, for which a thread pays: those of a server wait for each other after each of hundreds of small products.
-On two cores two servers of one thread give 1.8 times as many tokens as one of two threads that answers eight prompts
-together, with 253 MB of weights and with 1.1 GB (reports/engines.md)."""
+On two cores two servers of one thread give 1.5 times as many tokens as one of two threads that answers eight prompts
+together, with 253 MB of weights, and 1.8 times with 1.1 GB (reports/engines.md)."""
 INSTALL = "pip install xllamacpp"
 Ids = tuple[int, ...]
 

@@ -100,8 +100,8 @@ class Translator:
         `chat_template_kwargs` of them. `adapter` is a folder, None, or `auto` for the ones that come with rag_mt,
         if any (see `chosen_adapters`). `wrapper` is the prompt family, `engine`, `device` and `dtype` say by
         what, where and in what number format the models compute (see `open_llm`), `batch_size` how many sentences
-        together, `max_new_tokens` is the length of the longest answer. `encoders` opens
-        encoders instead of `encoder_for`, so that several translators can share one.
+        at once, at most, `max_new_tokens` is the length of the longest answer. `encoders` opens encoders instead of
+        `encoder_for`, so that several translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
         """
