@@ -58,8 +58,9 @@ class System:
     `auto` for the plain one that comes with rag_mt where `adapter` is `auto` too, `none` for no other (as where no
     hints are ever shown). `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the
     index's own. `llm_options` are fields of requests to a server (see `rag_mt.llm.options`).
-    `dtype` is by default float32, in which outputs depend on nothing but their prompts, by llama.cpp the file's. `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
-    either are judged by the same confidence model.
+    `dtype` is by default float32, in which outputs depend on nothing but their prompts, by llama.cpp the file's.
+    `segmentation`, of CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four
+    words; the hits of either are judged by the same confidence model.
 
     For `hints = "oracle"`: a layer of `align_encoder` finds the words that belong together; phrases have up to
     `oracle_words` words.
