@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -126,15 +125,14 @@ def _work(connection: Connection, system: System, prompts: list[Prompt], limit: 
 
 def _opened(system: System) -> tuple[Answer, Callable[[Prompt], int], tuple[int, str, str, str]]:
     """What answers and counts tokens, and the facts that `Loaded` holds."""
-    from rag_mt.llm.opening import open_llm
+    from rag_mt.llm.opening import gguf_file, open_llm
     from rag_mt.llm.queue import complete
 
     if system.engine == LLAMACPP:
         llm = open_llm(
             system.llm, adapter=system.adapter, engine=LLAMACPP, device=system.device, batch_size=system.batch
         )
-        gguf = _gguf(system.llm)
-        facts = (bytes_below(gguf), "GGUF", system.device.replace("auto", "cpu"), _instructions())
+        facts = (bytes_below(gguf_file(system.llm)), "GGUF", system.device.replace("auto", "cpu"), _instructions())
         return lambda prompts, limit: complete(llm, prompts, limit), llm.count_tokens, facts
     import torch
 
@@ -149,12 +147,6 @@ def _opened(system: System) -> tuple[Answer, Callable[[Prompt], int], tuple[int,
     if system.engine == DECODER:
         return lambda prompts, limit: complete(ours, prompts, limit), ours.count_tokens, facts
     return lambda prompts, limit: one_by_one(loaded, prompts, limit), ours.count_tokens, facts
-
-
-def _gguf(llm: str) -> Path:
-    from rag_mt.models.offline.embedded import PREFIX, embedded_gguf
-
-    return embedded_gguf(llm) if llm.startswith(PREFIX) else Path(llm).expanduser()
 
 
 def _instructions() -> str:

@@ -126,7 +126,7 @@ def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namesp
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("rag_mt")
-    logger.handlers = [handler]
+    before, logger.handlers = logger.handlers, [handler]
     logger.setLevel(logging.INFO)
     try:
         code = command(arguments)
@@ -146,6 +146,7 @@ def run(command: Callable[[argparse.Namespace], int], arguments: argparse.Namesp
         note(f"rag-mt: {place}{error.strerror or error}: check the path, its permissions and the free space")
         return WRONG_USE
     finally:
+        logger.handlers = before
         gc.set_threshold(*collecting)
 
 

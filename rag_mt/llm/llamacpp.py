@@ -126,7 +126,7 @@ class LlamaCppLLM:
 
     def _in_template(self, prompt: Prompt) -> str:
         try:
-            return self.server.chat_text([chat_message(prompt)], **template_values(prompt, self.options))
+            return self.server.chat_text([chat_message(prompt)], template_values(prompt, self.options))
         except LlamaError as error:
             raise UserError(
                 f"the chat template of {self.id} refuses the prompt ({error}): choose another one with --wrapper"
@@ -352,7 +352,7 @@ def _chat_tuned(header: GGUFHeader, server: LlamaServer) -> bool:
     marker, coded = "answer", takes_language_codes(header.metadata["tokenizer.chat_template"])
     asked = Prompt("question", chat=True, source="de", target="en", coded=coded)
     try:
-        text = server.chat_text([chat_message(asked), {"role": "assistant", "content": marker}])
+        text = server.chat_text([chat_message(asked), {"role": "assistant", "content": marker}], {})
     except LlamaError:
         return False
     after = text.rpartition(marker)[2].strip()

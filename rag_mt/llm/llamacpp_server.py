@@ -73,11 +73,15 @@ class LlamaServer:
 
     def __init__(self, gguf: Path, adapters: Sequence[Path], layout: Layout, pool: int) -> None:
         """`adapters` are GGUF LoRA files; each request says which of them it uses. Raises UserError if the package is
-        missing or cannot load the model."""
+        missing, cannot load the model, or finds no GPU where one is asked for."""
         try:
             import xllamacpp
         except ImportError as error:
             raise UserError(f"{gguf.name} needs the package xllamacpp ({error}): {INSTALL}") from error
+        if layout.gpu and not any(device["type"].name.endswith("GPU") for device in xllamacpp.get_device_info()):
+            raise UserError(
+                f"llama.cpp finds no GPU for {gguf.name}: choose --device cpu, or install xllamacpp built for one"
+            )
         self._adapters = len(adapters)
         self._folder = TemporaryDirectory(prefix="rag_mt.prefixes.")
         self._key = secrets.token_hex(16)
@@ -111,13 +115,7 @@ class LlamaServer:
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """The server's answer. Raises LlamaError."""
-        request = LlamaRequest(self, path, body)
-        try:
-            return json.loads(request.response().read())
-        except (OSError, ValueError, HTTPException) as error:
-            raise LlamaError(f"the answer broke off: {error}") from error
-        finally:
-            request.close()
+        return LlamaRequest(self, path, body).answer()
 
     def tokens(self, text: str, special: bool) -> Ids:
         """The tokens of a text in which control tokens count as such; `special` sets those of its beginning."""
@@ -128,9 +126,9 @@ class LlamaServer:
         """The text of some tokens."""
         return str(self.post("/detokenize", {"tokens": ids})["content"])
 
-    def chat_text(self, messages: Sequence[Mapping[str, Any]], **template: Any) -> str:
-        """Messages in the model's chat template, which gets the values of `template`."""
-        return str(self.post("/apply-template", {"messages": messages, "chat_template_kwargs": template})["prompt"])
+    def chat_text(self, messages: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> str:
+        """Messages in the model's chat template, which gets `values`."""
+        return str(self.post("/apply-template", {"messages": messages, "chat_template_kwargs": values})["prompt"])
 
     def completion(self, ids: Ids, adapter: int | None, slot: int, limit: int, **more: Any) -> LlamaRequest:
         """A request for up to `limit` tokens after `ids`, streamed; `slot` reads only what is not in it."""
@@ -153,11 +151,9 @@ class LlamaServer:
     def lay_prefix(self, ids: Ids, adapter: int | None, slot: int, request: LlamaRequest) -> bool:
         """Put the keys and values of `ids` into a slot for a request, instead of what is there; they are computed once,
         alone, while they are remembered. Return False if there are none or the request is closed."""
-        before = self._laid_by.pop(slot, None)
-        if not ids:
-            return False
-        with self._lock:
-            if request.closed:  # the slot may be another one's by now
+        with self._lock:  # also without a prefix: one that was given up may still be laid into the slot
+            before = self._laid_by.pop(slot, None)
+            if not ids or request.closed:  # closed: the slot may be another one's by now
                 return False
             name = self._prefixes.pop((adapter, ids), None)
             if name is not None and self._adapters and before != (adapter,):
@@ -253,6 +249,15 @@ class LlamaRequest:
             return response
         except (OSError, HTTPException) as error:
             raise LlamaError(f"the connection broke: {error}") from error
+
+    def answer(self) -> Any:
+        """The whole answer. Raises LlamaError."""
+        try:
+            return json.loads(self.response().read())
+        except (OSError, ValueError, HTTPException) as error:
+            raise LlamaError(f"the answer broke off: {error}") from error
+        finally:
+            self._connection.close()
 
     def events(self, **more: Any) -> Iterator[dict[str, Any]]:
         """The events of a streamed answer, until its end or until it is closed, with `more` in the body. Raises

@@ -15,8 +15,8 @@ from rag_mt.models.offline.embedded import PREFIX as EMBEDDED
 from rag_mt.models.offline.embedded import embedded_gguf
 
 GGUF = ".gguf"
-NVIDIA_OR_AMD = ("/dev/nvidiactl", "/dev/kfd")
-"""What Linux shows where it has a driver for such a card."""
+NVIDIA_OR_AMD = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""What Linux shows where it has a driver for such a card, the last one inside Windows."""
 
 
 def open_llm(
@@ -65,12 +65,17 @@ def open_llm(
     if chosen_engine(name, engine, device, dtype, quantization) == "llamacpp":
         from rag_mt.llm.llamacpp import LlamaCppLLM
 
-        file = embedded_gguf(name) if name.startswith(EMBEDDED) else Path(name).expanduser()
         adapters = [adapter] if plain_adapter is None else [adapter, plain_adapter]
-        return LlamaCppLLM(name, file, adapters, batch_size, gpu=device not in ("auto", "cpu"), options=options)
+        gpu = device not in ("auto", "cpu")
+        return LlamaCppLLM(name, gguf_file(name), adapters, batch_size, gpu, options)
     from rag_mt.llm.routed_llm import open_transformers
 
     return open_transformers(name, adapter, plain_adapter, device, dtype, quantization, batch_size, options)
+
+
+def gguf_file(name: str) -> Path:
+    """The file of a model that llama.cpp computes: `FILE.gguf` or `embedded:NAME`."""
+    return embedded_gguf(name) if name.startswith(EMBEDDED) else Path(name).expanduser()
 
 
 def chosen_engine(name: str, engine: str, device: str, dtype: str, quantization: str) -> Engine:

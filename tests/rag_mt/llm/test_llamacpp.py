@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from http.client import HTTPConnection
 from itertools import pairwise
 from pathlib import Path
@@ -523,6 +524,9 @@ def test_a_server_ends_with_its_model(gguf: Path) -> None:
     connection.connect()
     connection.close()
     del llm
+    for thread in threading.enumerate():  # one that has told all may still hold the server for a moment
+        if thread.name == "llama.cpp":
+            thread.join(10)
     gc.collect()
     assert not folder.exists()
     with pytest.raises(OSError, match="refused"):
@@ -605,6 +609,33 @@ def test_files_that_cannot_be_used_are_one_sentence(
     assert told.replace("FILE", str(file)).replace("GONE", gone) in err
 
 
+def test_a_gpu_that_llama_cpp_has_not_is_told(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = [device for device in xllamacpp.get_device_info() if device["type"].name.endswith("CPU")]
+    monkeypatch.setattr(xllamacpp, "get_device_info", lambda: cpu)
+    with pytest.raises(UserError, match=r"llama\.cpp finds no GPU for .*\.gguf: choose --device cpu, or"):
+        open_llm(str(gguf), device="cuda")
+
+
+def test_a_value_for_the_template_may_have_any_name(gguf: Path) -> None:
+    asked = [Prompt("Ja", chat=True)]
+    llm = LlamaCppLLM("tiny", gguf, batch_size=1, options={"chat_template_kwargs": {"self": "x"}})
+    assert complete(llm, asked, 3)[0].tokens
+    llm = LlamaCppLLM("tiny", gguf, batch_size=1, options={"chat_template_kwargs": {"messages": "x"}})
+    with pytest.raises(UserError, match="the chat template of tiny refuses the prompt"):
+        complete(llm, asked, 3)
+
+
+def test_a_slot_is_not_used_while_a_beginning_is_still_laid_into_it(one: LlamaCppLLM) -> None:
+    """That of an answer which was given up; the next answer may have none."""
+    server = one.servers.first
+    request = server.completion((1, 2), None, 0, 1)
+    with ThreadPoolExecutor() as pool:
+        with server._lock:
+            laid = pool.submit(server.lay_prefix, (), None, 0, request)
+            assert not wait([laid], 0.2).done
+        assert laid.result(5) is False
+
+
 PROGRAM = """
 import signal, sys
 from pathlib import Path
@@ -617,6 +648,7 @@ for _ in range(5):
     next(answers)
 print(*Path(sys.argv[2]).iterdir())
 if sys.argv[3] == "interrupt":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests run in the background
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     for _ in answers:

@@ -136,10 +136,11 @@ def test_an_interrupted_join_leaves_nothing_that_the_next_one_does_not_remove(
     os.mkfifo(file)
     endless = os.open(file, os.O_RDWR)  # whoever reads the second part waits for ever
     code = f"""
-import sys
+import signal, sys
 from dataclasses import replace
 from rag_mt.models.offline.embedded import EMBEDDED, embedded_gguf
 sys.path.insert(0, {str(site)!r})
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests run in the background
 changes = {{"files": {EMBEDDED["tiny"].files!r}, "sha256": {EMBEDDED["tiny"].sha256!r}}}
 EMBEDDED["tiny"] = replace(EMBEDDED["gemma-3-270m"], **changes)
 embedded_gguf("tiny")
