@@ -37,6 +37,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_toml
 from rag_mt.base.languages import direction_group
 from rag_mt.base.settings import folder_of_paths
+from rag_mt.llm.opening import is_gguf
 from rag_mt.models.adapter_files import checked_adapter
 from rag_mt.models.loading import DTYPES, Quantization
 from rag_mt.translation.translator import NONE, Adapters, chosen_adapters
@@ -116,7 +117,7 @@ class System:
             encoder=filled(self.encoder),
             adapter={group: chosen.adapter} if chosen.adapter else {},
             plain_adapter=plain,
-            dtype=self.dtype or ("auto" if self.engine == "llamacpp" else "float32"),
+            dtype=self.dtype or ("auto" if self.engine == "llamacpp" or is_gguf(self.llm) else "float32"),
         )
 
     @property

@@ -147,7 +147,9 @@ class LlamaCppLLM:
                 answers.wait()
                 yield
         except LlamaError as error:
-            raise UserError(f"{self.id} failed (llama.cpp: {error}): try it again with batch size 1") from error
+            raise UserError(
+                f"{self.id} failed (llama.cpp: {error}): try it again, with less at once or less beside it"
+            ) from error
         finally:
             answers.close()
 

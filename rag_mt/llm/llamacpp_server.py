@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import socket
@@ -18,6 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from rag_mt.base.errors import UserError
+
+log = logging.getLogger("rag_mt")
 
 REMEMBERED = 4  # shared instructions whose keys and values are kept
 BYTES_PER_THREAD = 2 << 30
@@ -220,11 +223,16 @@ class LlamaServers:
                 number = server.take_slot(tokens)
                 if number is not None:
                     return Slot(server, number)
-            if len(self._servers) == self._most:
-                return None
-            self._servers.append(self._open())
-            number = self._servers[-1].take_slot(tokens)
-            return None if number is None else Slot(self._servers[-1], number)
+            if len(self._servers) < self._most:
+                try:
+                    self._servers.append(self._open())
+                except UserError as error:
+                    self._most = len(self._servers)
+                    log.warning("no further server finds room beside the first %d (%s): going on", self._most, error)
+                else:
+                    number = self._servers[-1].take_slot(tokens)
+                    return None if number is None else Slot(self._servers[-1], number)
+            return None
 
 
 class LlamaRequest:

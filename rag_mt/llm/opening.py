@@ -78,6 +78,11 @@ def gguf_file(name: str) -> Path:
     return embedded_gguf(name) if name.startswith(EMBEDDED) else Path(name).expanduser()
 
 
+def is_gguf(name: str) -> bool:
+    """Whether the name of a model is that of a GGUF file."""
+    return name.lower().endswith(GGUF)
+
+
 def chosen_engine(name: str, engine: str, device: str, dtype: str, quantization: str) -> Engine:
     """The engine that computes a model which is loaded.
 
@@ -86,7 +91,7 @@ def chosen_engine(name: str, engine: str, device: str, dtype: str, quantization:
     """
     if engine not in get_args(Engine):
         raise UserError(f"unknown engine {engine!r}: choose one of {', '.join(get_args(Engine))}")
-    file, embedded = name.endswith(GGUF), name.startswith(EMBEDDED)
+    file, embedded = is_gguf(name), name.startswith(EMBEDDED)
     formats = [value for value, usual in ((dtype, "auto"), (quantization, "none")) if value != usual]
     if engine == "transformers" and file:
         raise UserError(f"{name} is a GGUF file, which transformers does not read here: use the engine llamacpp")
