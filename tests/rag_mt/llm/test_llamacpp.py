@@ -424,7 +424,7 @@ def test_what_llama_cpp_refuses_is_one_sentence(four: LlamaCppLLM, monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr(four, "adapter_for", lambda prompt: 0)  # an instruction of another adapter, not there yet
         patch.setattr(four.server, "_body", lambda *given: {"prompt": "x", "n_predict": -9, "id_slot": 99, "lora": 1})
-        with pytest.raises(UserError, match=r"tiny failed \(llama\.cpp: .*\): try it again, with less at once or less beside it"):
+        with pytest.raises(UserError, match=r"tiny failed \(llama\.cpp: .*\): try it again, with less at once"):
             complete(four, prompts_of(HEAD), 12)
     for error, told in ((OSError("disk full"), UserError), (TypeError("a mistake"), TypeError)):
         with monkeypatch.context() as patch, pytest.raises(told, match=str(error)):
