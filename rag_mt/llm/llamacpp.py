@@ -21,7 +21,9 @@ from rag_mt.llm.options import Options, chat_message, checked_options
 from rag_mt.llm.prompt_tokens import (
     CountedPrompts,
     EncodedPrompt,
+    after_answer,
     prompt_fits,
+    shared_in_chat,
     takes_language_codes,
     template_values,
 )
@@ -114,8 +116,7 @@ class LlamaCppLLM:
         text, shared = prompt.text, prompt.shared
         if prompt.chat:
             text = self._in_template(prompt)
-            at = text.find(prompt.text)
-            shared = at + shared if at >= 0 and shared else 0
+            shared = shared_in_chat(prompt, text)
         try:
             ids = self._tokens(text)
         except LlamaError as error:
@@ -349,14 +350,12 @@ def _tokens(server: LlamaServer, begin: object, text: str) -> Ids:
 def _chat_tuned(header: GGUFHeader, server: LlamaServer) -> bool:
     """Whether the model answers chats: its file has a chat template that ends an assistant's turn with a token at which
     the model stops."""
-    if "tokenizer.chat_template" not in header.metadata:
+    template = header.metadata.get("tokenizer.chat_template")
+    if template is None:
         return False
-    marker, coded = "answer", takes_language_codes(header.metadata["tokenizer.chat_template"])
-    asked = Prompt("question", chat=True, source="de", target="en", coded=coded)
     try:
-        text = server.chat_text([chat_message(asked), {"role": "assistant", "content": marker}], {})
+        after = after_answer(template, partial(server.chat_text, values={}))
     except LlamaError:
         return False
-    after = text.rpartition(marker)[2].strip()
     ends = {header.metadata.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot", "eom")}
     return bool(after) and server.tokens(after, special=False)[0] in ends

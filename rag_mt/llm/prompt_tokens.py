@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +59,16 @@ def chat_tuned(tokenizer: Any, config: Any, folder: Path | None) -> bool:
 
 def end_of_turn(tokenizer: Any) -> int | None:
     """The token that a chat template sets after an assistant's turn, if it sets any."""
-    marker = "answer"
-    asked = Prompt("question", chat=True, source="de", target="en", coded=takes_language_codes(tokenizer.chat_template))
-    turns = [chat_message(asked), {"role": "assistant", "content": marker}]
-    after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(marker)[2].strip()
+    after = after_answer(tokenizer.chat_template, partial(tokenizer.apply_chat_template, tokenize=False))
     ids: list[int] = tokenizer(after, add_special_tokens=False)["input_ids"][:1]
     return ids[0] if ids else None
+
+
+def after_answer(template: Any, rendered: Callable[[list[dict[str, Any]]], str]) -> str:
+    """What a chat template sets after an assistant's turn; `rendered` fills it with messages."""
+    marker, coded = "answer", takes_language_codes(template)
+    asked = Prompt("question", chat=True, source="de", target="en", coded=coded)
+    return rendered([chat_message(asked), {"role": "assistant", "content": marker}]).rpartition(marker)[2].strip()
 
 
 def _end_tokens(tokenizer: Any, config: Any, folder: Path | None) -> set[int]:
@@ -75,10 +80,7 @@ def _end_tokens(tokenizer: Any, config: Any, folder: Path | None) -> set[int]:
 
 def render_chat(tokenizer: Any, prompt: Prompt, options: Options = NO_OPTIONS) -> tuple[str, int]:
     """A chat prompt in the model's template, ready for the answer, and how many of its first characters are shared.
-
-    The characters before the user's message are the same in every prompt, so they are shared with the
-    prompt's own shared ones. Templates may strip the message. Raises UserError if the template refuses the prompt.
-    """
+    Raises UserError if the template refuses the prompt."""
     from jinja2 import TemplateError
 
     message, values = chat_message(prompt), template_values(prompt, options)
@@ -89,12 +91,21 @@ def render_chat(tokenizer: Any, prompt: Prompt, options: Options = NO_OPTIONS) -
         raise UserError(
             f"the model's chat template refuses the prompt ({error}): try another one, such as --wrapper {wrapper}"
         ) from error
+    return text, shared_in_chat(prompt, text)
+
+
+def shared_in_chat(prompt: Prompt, text: str) -> int:
+    """How many of the first characters of `text`, a prompt in a chat template, are shared.
+
+    Those before the user's message are the same in every prompt, so they are shared with the prompt's own shared ones.
+    Templates may strip the message.
+    """
     at = text.find(prompt.text)
     stripped = 0
     if at < 0:
         at = text.find(prompt.text.strip())
         stripped = len(prompt.text) - len(prompt.text.lstrip())
-    return text, at + max(0, prompt.shared - stripped) if at >= 0 and prompt.shared else 0
+    return at + max(0, prompt.shared - stripped) if at >= 0 and prompt.shared else 0
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ PLAIN_LORA = frozenset(
         *("megatron_core", "qalora_group_size"),
     ]
 )
-"""Settings with which an adapter changes nothing but W + alpha / r * B A; where others are set, PEFT does the work."""
+"""Settings with which an adapter changes nothing but W + alpha / r * B A."""
 TRAINING = "training.json"
 """What our training writes beside an adapter."""
 

@@ -192,7 +192,7 @@ def embedded_gguf(name: str) -> Path:
     name = PREFIX + short
     if spec.gguf_bytes is None:
         raise UserError(f"{name} is no language model: choose one, such as {DEFAULT_LLM}")
-    joined = cache_dir() / "models" / f"{short}-{spec.sha256[:8]}.gguf"
+    joined = _joined(short, spec)
     if joined.is_file():
         return joined
     files = _package_files(name, spec)
@@ -239,6 +239,11 @@ def _known(name: str) -> tuple[str, Embedded]:
     raise UserError(f"{name!r} is no embedded model: choose one of {names}, a hub id or a model folder")
 
 
+def _joined(short: str, spec: Embedded) -> Path:
+    """Where the parts of a GGUF file are joined, whether they are yet or not."""
+    return cache_dir() / "models" / f"{short}-{spec.sha256[:8]}.gguf"
+
+
 def _make_folder(name: str, spec: Embedded, folder: Path) -> None:
     """Convert the package's weights into `folder`, which appears whole or not at all."""
     log.info(
@@ -253,7 +258,7 @@ def _make_folder(name: str, spec: Embedded, folder: Path) -> None:
         whole_folder(folder) as part,
         TemporaryDirectory(prefix=".joined.", dir=part) as scratch,
     ):
-        joined = folder.with_name(folder.name.removesuffix(f"-{CONVERSION}") + ".gguf")
+        joined = _joined(name.removeprefix(PREFIX), spec)
         if len(files) == 1:
             weights = _whole(name, spec, files[0])
         elif joined.is_file():
