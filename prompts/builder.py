@@ -82,6 +82,8 @@ LONGEST_PASSAGE = 1200
 LIKELY = 0.5
 """The score from which on a hint is called one in compact prompts; below it is a mere maybe. Scores of CCPR are
 probabilities that the hint is right."""
+MOST_SIMILAR = 3
+"""Whole sentences of a memory that a prompt shows."""
 MISLEADING = 2
 """The number (from 0) of the shot that is given the first one's hint: not every hint of the examples is right."""
 
@@ -172,9 +174,12 @@ class PromptBuilder:
         shown = tuple(sorted(ranked, key=lambda hint: hint.source_span))
         kind = self.unit if shown else "plain"
         fields = {"source": self._guard.neutral(one_line(sentence.text)), "translation": ""}
-        if kind == "phrase":
+        if kind in ("phrase", "memory"):
             name = f"{self.wrapper if self.wrapper in ('few-shot', 'compact') else 'task'}.hint"
-            fields["hints"] = "\n".join(hint_line(name, sentence.text, hint, self._guard) for hint in shown)
+            lines = [hint_line(name, sentence.text, hint, self._guard) for hint in shown if not _similar(kind, hint)]
+            similar = sorted((hint for hint in shown if _similar(kind, hint)), key=lambda hint: hint.hit.score)
+            lines += [similar_line(hint, self._guard) for hint in similar]  # the most similar one next to the sentence
+            fields["hints"] = "\n".join(lines)
         elif shown:
             related = shown[0].phrase if kind == "sentence" else shown[0].context(CONTEXT_CHARS).text
             fields["related"] = self._guard.neutral(one_line(related))
@@ -217,7 +222,7 @@ def chosen_hints(text: str, hints: Sequence[Hint], unit: Unit, limit: int) -> tu
     Of hints with the same source text and phrase the strongest stays; of phrase hints whose source spans overlap
     the strongest stays, so that the spans of the result are disjoint. Ties go to the earlier, longer span.
     A phrase longer than its context may be is left out: it cannot be cut without losing its meaning.
-    Sentence and passage prompts show one hint.
+    Sentence and passage prompts show one hint, those of a memory up to MOST_SIMILAR whole sentences besides phrases.
     """
 
     def weakness(hint: Hint) -> tuple[float, int, int, str]:
@@ -228,20 +233,22 @@ def chosen_hints(text: str, hints: Sequence[Hint], unit: Unit, limit: int) -> tu
     chosen: dict[tuple[str, ...], Hint] = {}
     for hint in sorted(hints, key=weakness):
         pair = tuple(" ".join(part.split()) for part in (hint.source_span.of(text), hint.phrase))
+        is_phrase = unit == "phrase" or (unit == "memory" and not hint.hit.whole)
+        others = [other for other in chosen.values() if unit != "memory" or other.hit.whole != is_phrase]
+        most = limit if is_phrase else min(limit, MOST_SIMILAR if unit == "memory" else 1)
         if not all(pair) or hint.source_span.end > len(text) or math.isnan(hint.hit.score):
             left_out["empty"] += 1
-        elif unit == "phrase" and len(hint.phrase) > CONTEXT_CHARS:
+        elif is_phrase and len(hint.phrase) > CONTEXT_CHARS:
             left_out["longer than the context limit"] += 1
         elif pair in chosen:
             left_out["repeated"] += 1
-        elif unit == "phrase" and any(hint.source_span.overlaps(other.source_span) for other in chosen.values()):
+        elif is_phrase and any(hint.source_span.overlaps(other.source_span) for other in others):
             left_out["overlapping"] += 1
+        elif len(others) >= most:
+            left_out[f"beyond the limit of {most}"] += 1
         else:
             chosen[pair] = hint
-    limit = limit if unit == "phrase" else min(limit, 1)
-    if len(chosen) > limit:
-        left_out[f"beyond the limit of {limit}"] = len(chosen) - limit
-    return list(chosen.values())[:limit], left_out
+    return list(chosen.values()), left_out
 
 
 def hint_line(name: str, text: str, hint: Hint, guard: Guard) -> str:
@@ -253,6 +260,20 @@ def hint_line(name: str, text: str, hint: Hint, guard: Guard) -> str:
     before, phrase, after = (_keeping_blanks(guard, part) for part in texts)
     label = "Hint" if hint.hit.score >= LIKELY else "Maybe"
     return _hint_line(name, guard.neutral(one_line(hint.source_span.of(text))), before, phrase, after, label)
+
+
+def _similar(kind: str, hint: Hint) -> bool:
+    """Whether a hint is shown as a similar sentence, and not as a phrase with its context."""
+    return kind == "memory" and hint.hit.whole
+
+
+def similar_line(hint: Hint, guard: Guard) -> str:
+    """A similar sentence, after the text that it translates where that is known, with its similarity in tens of a
+    hundred: a small model learns little from a finer one."""
+    sides = filter(None, (hint.hit.original, hint.phrase))
+    percent = 10 * round(10 * min(max(hint.hit.score, 0.0), 1.0))
+    sentence = " = ".join(guard.neutral(one_line(side)) for side in sides)
+    return filled("similar", {"percent": str(percent), "sentence": sentence})
 
 
 def _keeping_blanks(guard: Guard, part: str) -> str:
@@ -298,7 +319,9 @@ def _examples(kind: str, source: str, target: str) -> tuple[str, ...]:
             "source": asked["text"],
             "translation": answer["text"],
             "related": shown["context"],
-            "hints": _hint_line("few-shot.hint", asked["phrase"], *shown["context"].partition(shown["phrase"])),
+            "hints": filled("similar", {"percent": "30", "sentence": shown["context"]})
+            if kind == "memory"
+            else _hint_line("few-shot.hint", asked["phrase"], *shown["context"].partition(shown["phrase"])),
         }
         blocks.append(filled(f"few-shot.{kind}.example", fields))
     return tuple(blocks)

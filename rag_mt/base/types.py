@@ -16,7 +16,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-Unit = Literal["phrase", "sentence", "passage"]
+Unit = Literal["phrase", "sentence", "passage", "memory"]
+"""What hits are; those of a memory are whole sentences and phrases of sentences."""
 Kind = Literal["query", "passage"]
 Floats = NDArray[np.float32]
 Piece = TypeVar("Piece")
@@ -129,11 +130,18 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One retrieved unit of an index: the part `span` of `sentence`, higher `score` is better."""
+    """One retrieved unit of an index: the part `span` of `sentence`, higher `score` is better. `original` is the
+    source text that `sentence` translates, where the index has it."""
 
     sentence: Sentence
     span: Span
     score: float
+    original: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the unit is all of its sentence."""
+        return len(self.span) == len(self.sentence.text)
 
     @property
     def text(self) -> str:
@@ -196,6 +204,16 @@ def _cut_after(text: str, high: int, low: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Recalled:
+    """What a memory has for a sentence: `hints`, the most similar first, and the `gain` that is expected of showing
+    them, in nats of the translation's log-probability. Where they are not `shown`, the draft is the translation."""
+
+    hints: tuple[Hint, ...] = ()
+    gain: float = 0.0
+    shown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """What a language model is asked: the text of a completion prompt or, with `chat`, the user message that the
     model's own chat template wraps.
@@ -232,7 +250,8 @@ class Completion:
 class Translation:
     """What the user gets: the output with the hints that were shown and whether each was taken up. `used[i]` tells
     whether `hints[i].phrase` stands in `text`. `notes` name what went wrong or was left out; `ok` is false when no
-    translation could be read from the model's answer (`text` is then the source text)."""
+    translation could be read from the model's answer (`text` is then the source text). Where a memory was asked,
+    `draft` is the translation without hints and `recalled` what the memory had."""
 
     source: Sentence
     text: str
@@ -241,6 +260,8 @@ class Translation:
     used: tuple[bool, ...] = ()
     notes: tuple[str, ...] = ()
     ok: bool = True
+    draft: str = ""
+    recalled: Recalled | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +316,14 @@ class Retriever(Protocol):
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
         """For each sentence its hints, strongest first; an empty tuple where nothing is trusted."""
+        ...
+
+
+class DraftRetriever(Retriever, Protocol):
+    """A retriever that also looks for what is similar to a first translation without hints, the draft."""
+
+    def recall(self, sentences: Sequence[Sentence], drafts: Sequence[str]) -> list[Recalled]:
+        """For each sentence and its draft what there is, and whether it is worth showing."""
         ...
 
 

@@ -274,3 +274,28 @@ def test_slots_in_user_text_stay_literal() -> None:
     text = "{source} {hints} {task} {translation}"
     prompt = PromptBuilder("de", "en", "few-shot").build(Sentence(text, "de"), ())
     assert prompt.text.endswith(f"German: {text}\nEnglish:")
+
+
+def test_a_memory_shows_phrases_then_sentences_the_most_similar_last() -> None:
+    text = "Verbindungen dieses Treibers aufbewahren"
+
+    def similar(sentence: str, score: float, original: str = "") -> Hint:
+        hit = Hit(Sentence(sentence, "en"), Span(0, len(sentence)), score, original)
+        return Hint(Span(0, len(text)), hit)
+
+    phrase = Hint(Span(13, 28), Hit(Sentence("all of the drivers", "en"), Span(11, 18), 0.9))
+    hints = [
+        similar("Enable pooling", 0.83),
+        similar("Pooling", 0.44, "Sammeln"),
+        phrase,
+        similar("One", 0.2),
+        similar("Two", 0.1),
+    ]
+    prompt = PromptBuilder("de", "en", "compact", "memory").build(Sentence(text, "de"), hints)
+    assert prompt.text == (
+        "German to English:\n\nHint: dieses Treibers = drivers (all of the [[drivers]])\nSimilar, 20%: One\n"
+        f"Similar, 40%: Sammeln = Pooling\nSimilar, 80%: Enable pooling\nGerman: {text}\nEnglish:"
+    )
+    assert prompt.notes == ("hints left out: 1 beyond the limit of 3",)
+    plain = PromptBuilder("de", "en", "compact", "memory").build(Sentence(text, "de"), ())
+    assert plain.text[: plain.shared] == prompt.text[: prompt.shared] == "German to English:\n\n"
