@@ -1,14 +1,11 @@
 """Make the examples of the adapter that translates with a memory: sentence pairs of all directions, with the similar
 sentences that the rest of the same text has, some wrong ones, or none.
 
-    python -m finetune.lora.memory --config lora-memory --data DIR --exclude DIR/domains/help.excluded.txt \\
-        --output examples.jsonl
+    python -m finetune.lora.memory --config lora-memory --data DIR --output examples.jsonl
 
 A pair's hints come from its own text (the fourth column of the data), as those of a user come from the user's
-documents: of the pairs at least `data.apart` lines away, the most similar ones on the source side, whose target sides
-are shown. So nothing of the reference is looked at, and what is found is as good as the text allows. Only pairs whose
-target is the same are left out. The similarity that a hint shows is the chrF that hints with such a source side have
-on average against the reference, which is the scale of `retrievers.memory`.
+documents; how they are found is said in `finetune.lora.similar`. Pairs of the blocks that the suites of domains hold
+out (`DIR/domains/*.excluded.txt`) are in no example and in no hint.
 """
 
 from __future__ import annotations
@@ -16,19 +13,18 @@ from __future__ import annotations
 import argparse
 import hashlib
 import sys
-import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from rapidfuzz.fuzz import ratio
-from sacrebleu.metrics.chrf import CHRF
 
+from eval.data.domains import DOMAINS, excluded, normalised
 from finetune.lora.config import Config, DataConfig
 from finetune.lora.examples import Example, Pair, manifest_path, unusable, write_examples
+from finetune.lora.similar import Scale, Similar, scale_of, similar_rows
 from finetune.training.sampling import weighted_order
 from finetune.training.settings import read_config, settings_parser
 from rag_mt import __version__
@@ -36,39 +32,67 @@ from rag_mt.base.console import OK, note, positive, progress, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, write_json
 from rag_mt.base.types import Hint, Hit, Origin, Sentence, Skips, Span
-from rag_mt.formats.parallel import Corpus, excluded_texts, letters_and_digits, read_corpus, training_file
-from retrievers.bm25 import Bm25
+from rag_mt.formats.parallel import Corpus, letters_and_digits, read_corpus, training_file
 
-CANDIDATES = 12
-"""Pairs that BM25 proposes for each pair."""
 MOST = 3
 """Hints of an example."""
+NUMBERS = (1, 1, 2, 3)
+"""Of which the number of an example's hints is drawn, if there are so many."""
 LEAST_SIMILARITY = 0.25
-BINS = 12
-"""Of source similarities, for the similarity that is shown."""
 MEASURED = 6000
-"""Hits whose chrF is computed for it."""
+"""Hits whose chrF is computed for the scale of similarity."""
 SMALL = 200
 """Texts with fewer pairs than this are searched together with the others of their domain."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """A pair of the same text, row `row` of the corpus, and how similar its source side is (0 to 1)."""
+class Pool:
+    """The pairs of a language with English, as a corpus, with what may be shown of them: the rows of each text."""
 
-    row: int
-    likeness: float
+    code: str
+    corpus: Corpus
+    texts: dict[str, list[int]]
+    settings: DataConfig
+
+    def sides(self, to_english: bool) -> tuple[list[str], list[str]]:
+        """The source and the target sides of all rows."""
+        sides = self.corpus.sources, self.corpus.targets
+        return sides if to_english else sides[::-1]
+
+    def pair(self, row: int, to_english: bool) -> Pair:
+        corpus = self.corpus
+        origin = Origin(f"train/{self.code}-en.tsv", corpus.lines[row])
+        pair = Pair(self.code, "en", corpus.sources[row], corpus.targets[row], corpus.domains[row], origin)
+        return pair if to_english else pair.turned
+
+    def random(self, row: int) -> np.random.Generator:
+        """What is drawn for a pair depends on its text and the seed alone."""
+        text = f"{self.corpus.sources[row]}\n{self.corpus.targets[row]}".encode()
+        return np.random.default_rng([self.settings.seed, *hashlib.blake2b(text, digest_size=8).digest()])
 
 
-def drawn_rows(corpus: Corpus, settings: DataConfig, code: str, excluded: set[str], skips: Skips) -> list[int]:
+def pool_of(data: Path, code: str, settings: DataConfig, left_out: set[str], skips: Skips) -> Pool:
+    """The pairs of a language but those whose English side is `left_out`; texts that have few count as one with the
+    others of their domain."""
+    corpus = read_corpus(training_file(data, f"{code}-en"), skips)
+    rows = [row for row, english in enumerate(corpus.targets) if normalised(english) not in left_out]
+    skips.counts["in a held-out block"] += len(corpus) - len(rows)
+    texts: dict[str, list[int]] = {}
+    for row in rows:
+        texts.setdefault(corpus.origins[row], []).append(row)
+    for name in [name for name, rows in texts.items() if len(rows) < SMALL]:
+        texts.setdefault(f"other {corpus.domains[texts[name][0]]}", []).extend(texts.pop(name))
+    return Pool(code, corpus, texts, settings)
+
+
+def drawn_rows(pool: Pool, skips: Skips) -> list[int]:
     """The rows of the pairs that become examples, in a random order that prefers domains by their weights."""
+    corpus, settings = pool.corpus, pool.settings
     usable, seen = list[int](), set[str]()
-    for row, (line, other, english) in enumerate(zip(corpus.lines, corpus.sources, corpus.targets, strict=True)):
-        keys = letters_and_digits(other), letters_and_digits(english)
-        origin = Origin(f"train/{code}-en", line)
-        if letters_and_digits(unicodedata.normalize("NFKC", english)) in excluded:
-            skips.add(origin, "excluded")
-        elif reason := unusable(other, english, keys, settings):
+    for row in sorted(row for rows in pool.texts.values() for row in rows):
+        keys = letters_and_digits(corpus.sources[row]), letters_and_digits(corpus.targets[row])
+        origin = Origin(f"train/{pool.code}-en.tsv", corpus.lines[row])
+        if reason := unusable(corpus.sources[row], corpus.targets[row], keys, settings):
             skips.add(origin, reason)
         elif seen & set(keys):
             skips.add(origin, "with a side that was seen before")
@@ -76,140 +100,64 @@ def drawn_rows(corpus: Corpus, settings: DataConfig, code: str, excluded: set[st
             seen.update(keys)
             usable.append(row)
     weights = np.array([settings.domain_weights.get(corpus.domains[row], 1.0) for row in usable])
-    order = weighted_order(weights, [settings.seed, *f"memory {code}".encode()])
+    order = weighted_order(weights, [settings.seed, *f"memory {pool.code}".encode()])
     return [usable[n] for n in order[: settings.pairs]]
 
 
-def text_rows(corpus: Corpus, excluded: set[str]) -> dict[str, list[int]]:
-    """The rows of each text that may be shown; small texts of a domain count as one."""
-    texts: dict[str, list[int]] = {}
-    for row, (name, english) in enumerate(zip(corpus.names, corpus.targets, strict=True)):
-        if letters_and_digits(unicodedata.normalize("NFKC", english)) not in excluded:
-            texts.setdefault(name, []).append(row)
-    for name in [name for name, rows in texts.items() if len(rows) < SMALL]:
-        texts.setdefault(f"other {corpus.domains[texts[name][0]]}", []).extend(texts.pop(name))
-    return texts
-
-
-def similar_rows(
-    queries: Sequence[int], rows: Sequence[int], sides: tuple[Sequence[str], Sequence[str]], code: str, apart: int
-) -> list[list[Found]]:
-    """For each pair of `queries` those of `rows` with the most similar source sides, the most similar first; `sides`
-    are the source sides, in the language `code`, and the target sides of all rows of the corpus."""
-    sources, targets = sides
-    index = Bm25.build((sources[row] for row in rows), code)
-    places = np.asarray(rows)
-    found = []
-    for begin in range(0, len(queries), 1024):
-        block = queries[begin : begin + 1024]
-        near = [np.flatnonzero(np.abs(places - row) < max(apart, 1)).tolist() for row in block]
-        _, best = index.top(index.queries([sources[row] for row in block], code), CANDIDATES, near)
-        for row, candidates in zip(block, best, strict=True):
-            others = [int(places[n]) for n in candidates if n >= 0]
-            others = [other for other in others if targets[other].strip() != targets[row].strip()]
-            likeness = [Found(other, ratio(sources[row], sources[other]) / 100) for other in others]
-            found.append(sorted(likeness, key=lambda hit: (-hit.likeness, hit.row)))
-    return found
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The chrF (0 to 1) that hits have on average against the reference, by the likeness of their source sides."""
-
-    likeness: NDArray[np.float64]
-    similarity: NDArray[np.float64]
-
-    def of(self, likeness: float) -> float:
-        return float(np.interp(likeness, self.likeness, self.similarity))
-
-
-def scale_of(likeness: Sequence[float], hits: Sequence[str], references: Sequence[str]) -> Scale:
-    """The scale by so many hits, in bins of equal size; it never falls."""
-    metric = CHRF()
-    scores = np.array([metric.sentence_score(h, [r]).score / 100 for h, r in zip(hits, references, strict=True)])
-    order = np.argsort(likeness, kind="stable")
-    bins = [part for part in np.array_split(order, BINS) if len(part)]
-    means = np.array([[np.asarray(likeness)[part].mean(), scores[part].mean()] for part in bins])
-    return Scale(np.append(means[:, 0], 1.0), np.append(np.maximum.accumulate(means[:, 1]), max(means[-1, 1], 0.9)))
-
-
-def examples_for(data: Path, code: str, settings: DataConfig, excluded: set[str], skips: Skips) -> list[Example]:
-    """The examples of a language and English, half of them to English; what is drawn for a pair depends on its text and
-    the seed alone."""
-    corpus = read_corpus(training_file(data, f"{code}-en"), skips)
-    drawn = drawn_rows(corpus, settings, code, excluded, skips)
-    if not drawn:
-        raise UserError(f"{data}/train/{code}-en.tsv has no usable pair: give more data, or other data.languages")
-    texts = text_rows(corpus, excluded)
-    text_of = {row: name for name, rows in texts.items() for row in rows}
-    to_english = {row: bool(_random(corpus, row, settings.seed, "side").random() < 0.5) for row in drawn}
-    found: dict[int, list[Found]] = {}
+def examples_for(pool: Pool, drawn: Sequence[int]) -> list[Example]:
+    """The examples of the pairs in the rows `drawn`, half of them to English."""
+    settings, text_of = pool.settings, {row: name for name, rows in pool.texts.items() for row in rows}
+    to_english = {row: bool(pool.random(row).random() < 0.5) for row in drawn}
+    # 1. What is similar in the text of each pair, on the side that is its source.
     groups: dict[tuple[str, bool], list[int]] = {}
     for row in drawn:
         groups.setdefault((text_of[row], to_english[row]), []).append(row)
-    bar = progress(len(drawn), "pairs", f"searching {code}")
-    for (name, forward), queries in groups.items():
-        sides = (corpus.sources, corpus.targets) if forward else (corpus.targets, corpus.sources)
-        hits = similar_rows(queries, texts[name], sides, code if forward else "en", settings.apart)
-        found.update(zip(queries, hits, strict=True))
-        bar.update(len(queries))
-    bar.close()
-    scales = {forward: _scale(corpus, [row for row in drawn if to_english[row] == forward], found, forward)
-              for forward in (True, False)}  # fmt: skip
-    file = f"train/{code}-en.tsv"
-    examples = []
-    for n, row in enumerate(drawn):
-        forward, random = to_english[row], _random(corpus, row, settings.seed, "hints")
-        pair = Pair(
-            code, "en", corpus.sources[row], corpus.targets[row], corpus.domains[row], Origin(file, corpus.lines[row])
-        )
-        hidden, wrong, both = random.random(3)
-        shown = found[row]
-        if wrong < settings.wrong_hints:  # those of the nearest pair before it with the same direction
-            others = (other for other in (*reversed(drawn[:n]), *drawn[n + 1 :]) if to_english[other] == forward)
-            shown = found[next(others, row)]
-        sides = (corpus.sources, corpus.targets) if forward else (corpus.targets, corpus.sources)
-        hints = [] if hidden < settings.no_hints else _hints(shown, sides, pair if forward else pair.turned,
-                                                              scales[forward], both < settings.both_sides, random)  # fmt: skip
-        examples.append(Example(pair if forward else pair.turned, "memory", tuple(hints)))
+    similar: dict[int, list[Similar]] = {}
+    with closing(progress(len(drawn), "pairs", f"searching {pool.code}")) as bar:
+        for (name, forward), rows in groups.items():
+            language = pool.code if forward else "en"
+            hits = similar_rows(rows, pool.texts[name], *pool.sides(forward), language, settings.apart)
+            similar.update(zip(rows, hits, strict=True))
+            bar.update(len(rows))
+    # 2. What such similarity is worth, by the side that is shown.
+    scales = {}
+    for forward in (True, False):
+        targets = pool.sides(forward)[1]
+        hits_of = [(row, hit) for row in drawn if to_english[row] == forward for hit in similar[row][:MOST]][:MEASURED]
+        likeness, shown = [hit.likeness for _, hit in hits_of], [targets[hit.row] for _, hit in hits_of]
+        scales[forward] = scale_of(likeness, shown, [targets[row] for row, _ in hits_of])
+    # 3. The hints of each example.
+    examples, before = [], dict[bool, int]()
+    for row in drawn:
+        forward, random = to_english[row], pool.random(row)
+        _, hidden, wrong, both = random.random(4)  # the first has decided the direction
+        pair, hints = pool.pair(row, forward), list[Hint]()
+        if hidden >= settings.no_hints:
+            shown_for = before.get(forward, row) if wrong < settings.wrong_hints else row
+            sides, most = pool.sides(forward), int(random.choice(NUMBERS))
+            hints = hints_of_rows(pair, similar[shown_for], sides, scales[forward], most, both < settings.both_sides)
+        examples.append(Example(pair, "memory", tuple(hints)))
+        before[forward] = row
     return examples
 
 
-def _random(corpus: Corpus, row: int, seed: int, use: str) -> np.random.Generator:
-    text = f"{use}\n{corpus.sources[row]}\n{corpus.targets[row]}".encode()
-    return np.random.default_rng([seed, *hashlib.blake2b(text, digest_size=8).digest()])
-
-
-def _scale(corpus: Corpus, rows: Sequence[int], found: dict[int, list[Found]], forward: bool) -> Scale:
-    targets = corpus.targets if forward else corpus.sources
-    hits = [(row, hit) for row in rows for hit in found[row][:MOST]][:MEASURED]
-    if not hits:
-        return Scale(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
-    return scale_of([h.likeness for _, h in hits], [targets[h.row] for _, h in hits], [targets[r] for r, _ in hits])
-
-
-def _hints(
-    shown: Sequence[Found],
-    sides: tuple[Sequence[str], Sequence[str]],
+def hints_of_rows(
     pair: Pair,
+    similar: Sequence[Similar],
+    sides: tuple[Sequence[str], Sequence[str]],
     scale: Scale,
-    both: bool,
-    random: np.random.Generator,
+    most: int,
+    both_sides: bool,
 ) -> list[Hint]:
-    """One to three of the most similar ones, different from each other."""
-    sources, targets = sides
-    hints: list[Hint] = []
-    texts: set[str] = set()
-    most = int(random.choice([1, 1, 2, 3]))
-    for hit in shown:
-        similarity, text = scale.of(hit.likeness), targets[hit.row].strip()
-        if similarity < LEAST_SIMILARITY or len(hints) == most or not text or text in texts:
-            continue
-        texts.add(text)
-        sentence = Sentence(text, pair.target_language)
-        original = sources[hit.row].strip() if both else ""
-        hints.append(Hint(Span(0, len(pair.source)), Hit(sentence, Span(0, len(text)), similarity, original)))
-    return hints
+    """Up to `most` of the similar rows that are similar enough and different from each other."""
+    hints: dict[str, Hint] = {}
+    for row, likeness in similar:
+        similarity, text = scale.of(likeness), sides[1][row].strip()
+        if similarity >= LEAST_SIMILARITY and len(hints) < most and text and text not in hints:
+            original = sides[0][row].strip() if both_sides else ""
+            hit = Hit(Sentence(text, pair.target_language), Span(0, len(text)), similarity, original)
+            hints[text] = Hint(Span(0, len(pair.source)), hit)
+    return list(hints.values())
 
 
 def make_examples(options: argparse.Namespace) -> int:
@@ -217,10 +165,13 @@ def make_examples(options: argparse.Namespace) -> int:
     changes = {"data.pairs": str(options.pairs)} if options.pairs else {}
     settings = read_config(options, Config, changes).data
     skips, output = Skips(shown=0), Path(options.output)
-    excluded = excluded_texts(map(Path, options.exclude), skips)
-    examples: list[Example] = []
+    data, examples = Path(options.data), list[Example]()
+    left_out = {text for domain in DOMAINS for text in excluded(data, domain)}
     for code in settings.languages:
-        examples += examples_for(Path(options.data), code, settings, excluded, skips)
+        pool = pool_of(data, code, settings, left_out, skips)
+        if not (drawn := drawn_rows(pool, skips)):
+            raise UserError(f"{data}/train/{code}-en.tsv has no usable pair: give more data, or other data.languages")
+        examples += examples_for(pool, drawn)
     order = np.random.default_rng(settings.seed).permutation(len(examples)).tolist()
     output.parent.mkdir(parents=True, exist_ok=True)
     write_examples(output, (examples[n] for n in order))
@@ -228,7 +179,6 @@ def make_examples(options: argparse.Namespace) -> int:
         "version": __version__,
         "method": "memory",
         "settings": asdict(settings),
-        "exclude": [Path(path).name for path in options.exclude],
         "examples": len(examples),
         "sha256": file_sha256(output),
         "domains": _by(examples, lambda example: example.pair.domain),
@@ -243,7 +193,7 @@ def make_examples(options: argparse.Namespace) -> int:
     return OK
 
 
-def _by(examples: Sequence[Example], key: Any) -> dict[str, tuple[int, int, float]]:
+def _by(examples: Sequence[Example], key: Callable[[Example], str]) -> dict[str, tuple[int, int, float]]:
     """For each key the pairs, those with hints, and the mean similarity of their best hints."""
     groups: dict[str, list[Example]] = {}
     for example in examples:
@@ -261,13 +211,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "lora.memory",
         __doc__,
         Config,
-        examples=["--config lora-memory --data DATA --exclude DATA/domains/help.excluded.txt --output examples.jsonl"],
+        examples=["--config lora-memory --data DATA --output examples.jsonl"],
     )
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv")
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv and domains/")
     parser.add_argument("--pairs", type=positive, metavar="N", help="pairs per language (default: the settings')")
-    parser.add_argument(
-        "--exclude", action="append", default=[], metavar="FILE", help="texts that may be in no example (repeatable)"
-    )
     parser.add_argument("--output", "-o", required=True, metavar="FILE.jsonl", help="file of the examples")
     return run(make_examples, parser.parse_args(arguments))
 
