@@ -2,10 +2,10 @@
 
     python -m eval.data.domain_text --data DIR --output TEXTS [--cells help.de,manual.en]
 
-writes TEXTS/DOMAIN.LANG.txt, one sentence a line: that side of the domain's collection in DIR/train (in English those of
-all its languages, one after the other), in order, each different sentence once. Left out are the pairs of held-out
+writes TEXTS/DOMAIN.LANG.txt, one sentence a line: that side of the domain's collection in DIR/train (in English those
+of all its languages, one after the other), in order, each different sentence once. Left out are the pairs of held-out
 blocks (DIR/domains/DOMAIN.excluded.txt) and what equals a development or test sentence of that domain and language.
-Sentences are equal if their words are (NFKC, casefolded); those that are merely near stay. What was left out is counted.
+Sentences are equal if their words are (NFKC, casefolded); those that are merely near stay. What is left out is counted.
 """
 
 from __future__ import annotations
