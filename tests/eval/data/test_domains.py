@@ -58,7 +58,7 @@ def test_cells_are_chosen_by_name_domain_and_direction(data: Path) -> None:
     for name in ("manual.de-en", "manual", "de-fi", ""):
         with pytest.raises(UserError, match=f"no direction '{name}': choose from help.de-en"):
             suite.chosen(name)
-    with pytest.raises(UserError, match="--data DIR with domains/help.de-en.dev.tsv"):
+    with pytest.raises(UserError, match=r"--data DIR with domains/help.de-en.dev.tsv"):
         open_suite("domains-dev")
     with pytest.raises(UserError, match="--data DIR"):
         open_suite("domains", data / "train")
@@ -72,7 +72,7 @@ def test_pairs_of_one_block_are_known_in_all_directions(data: Path) -> None:
     assert part.blocks == turned.blocks == ("help.1",) * 3
     assert suite.part("fi", "en", domain="help").blocks == ("help.1",)
     assert len(suite.part("de", "en", 2, domain="help").blocks) == 2
-    with pytest.raises(UserError, match="'Sentence no. 3: .* in no block"):
+    with pytest.raises(UserError, match=r"'Sentence no. 3: .* in no block"):
         blocks_of(data, "help", [english(3)])
 
 
