@@ -29,10 +29,11 @@ def primary_table(runs: Runs) -> Iterator[Block]:
         f"Interval: bootstrap over blocks of consecutive sentences, {RESAMPLES} samples; p: randomization test that "
         f"exchanges the outputs for whole blocks, two-sided, {runs.trials} trials; a block is one in all cells where "
         "sentences of it stand. Where a system was trained several times, its trainings are averaged, both draw "
-        f"trainings too, and trainings of {baseline} with the same seed are paired. Single cells belong to the second "
-        f"family of tests (see Scores); the last column has those that are worse at p < {LEVEL} without correction."
+        f"trainings too, and trainings of {baseline} with the same seed are paired; p of these trainings is about "
+        "other blocks alone. Single cells belong to the second family of tests (see Scores); the last column has those "
+        f"that are worse at p < {LEVEL} without correction."
     )
-    head = ("system", "cells", "gain", "95 % interval", "p", "p by Holm")
+    head = ("system", "cells", "gain", "95 % interval", "p", "p by Holm", "p, these trainings")
     counts = ("better in", "significantly better", "significantly worse", "worse, uncorrected")
     yield Table((*head, "gain by seed", *counts), [_primary_row(runs, system) for system in runs.systems[1:]])
 
@@ -41,7 +42,7 @@ def _primary_row(runs: Runs, system: str) -> list[str]:
     test = (system, tuple(runs.whole), runs.primary)
     whole = runs.comparisons.get(test)
     if not whole:
-        return [system, "0", *[NONE] * 9]
+        return [system, "0", *[NONE] * 10]
     gains = runs.single_gains(*test)
     better, worse = runs.single_significant(*test)
     single = (runs.comparison(system, [name], runs.primary) for name in runs.whole)
@@ -53,6 +54,7 @@ def _primary_row(runs: Runs, system: str) -> list[str]:
         f"{whole.low:+.2f} to {whole.high:+.2f}",
         f"{whole.p:.4f}",
         f"{runs.corrected[test]:.4f}",
+        f"{runs.compared(test, runs.common(*test[:2]), other_trainings=False).p:.4f}",
         _by_seed(runs, system),
         f"{sum(value > 0 for value in gains)} of {len(gains)}",
         str(better),

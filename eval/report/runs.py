@@ -168,9 +168,11 @@ class Runs:
     def comparisons(self) -> dict[Compared, Comparison]:
         """Each system against the baseline by each metric, on each direction and on what scores are averaged over, of
         which those directions count that both have."""
-        return {test: self._compared(*test, names) for test in self._tests if (names := self.common(*test[:2]))}
+        return {test: self.compared(test, names) for test in self._tests if (names := self.common(*test[:2]))}
 
-    def _compared(self, system: str, _: Sequence[str], metric: str, places: Sequence[str]) -> Comparison:
+    def compared(self, test: Compared, places: Sequence[str], other_trainings: bool = True) -> Comparison:
+        """A test on those of its directions that both systems have; see `eval.significance` for `other_trainings`."""
+        system, _, metric = test
         ours, theirs = (
             [np.stack([self.by_place[name, place].scores[metric].statistics for name in names]) for place in places]
             for names in (self.trained[system], self.trained[self.baseline])
@@ -178,7 +180,7 @@ class Runs:
         first = self.by_place[self.trained[system][0], places[0]]
         blocks = [np.array(self.by_place[first.system, place].blocks) for place in places] if self.of_domains else None
         formula = first.scores[metric].formula
-        return compare(ours, theirs, formula, blocks, trials=self.trials, other_trainings=True)
+        return compare(ours, theirs, formula, blocks, trials=self.trials, other_trainings=other_trainings)
 
     def comparison(self, system: str, directions: Sequence[str], metric: str) -> Comparison | None:
         """The system against the baseline, None if they have no direction in common."""

@@ -131,6 +131,7 @@ def test_the_primary_test_is_over_all_cells_by_blocks(runs: Path) -> None:
     )
     row = table(found, "gain by seed")["memory"]
     assert row["gain"] == f"{expected.value:+.2f}" and row["p"] == row["p by Holm"] == f"{expected.p:.4f}"
+    assert row["p, these trainings"] == f"{compare(both, plain, 'chrf', blocks, trials=found.trials).p:.4f}"
     first, second = map(float, re.findall(r"[+-]\d+\.\d\d", row["gain by seed"]))
     assert (first + second) / 2 == pytest.approx(expected.value, abs=0.011) and first != second
     assert row["cells"] == "2" and row["better in"].endswith(" of 2")
