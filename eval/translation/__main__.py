@@ -194,7 +194,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         examples=[
             "",
-            "--suite wmt16 --data DATA --limit 200 --systems plain,ccpr --output RUNS",
             "--suite domains-dev --data DATA --config domains --directions help,manual.de-en --output RUNS",
             "--suite my.tsv --src de --tgt en --output RUNS",
         ],
