@@ -216,10 +216,7 @@ def test_the_nearest_sentence_is_that_of_all_by_chrf() -> None:
     words = [" ".join(rng.permutation(text.split())) for text in ENGLISH]
     texts = [" ".join(rng.choice(words, 2)) for _ in range(60)]
     metric = open_chrf()
-    best = [
-        max(metric._counter.sentence_score(text, [reference]).score for text in texts)  # type: ignore[attr-defined]
-        for reference in ENGLISH
-    ]
+    best = [max(metric._counter.sentence_score(text, [reference]).score for text in texts) for reference in ENGLISH]
     assert nearest_chrf(ENGLISH, texts) == pytest.approx(best, abs=2)
     assert nearest_chrf(["a", "", "xyz"], ["b", "abc"]).shape == (3,)
     assert nearest_chrf([ENGLISH[3]], ["no", ENGLISH[3]]) == pytest.approx([100])
