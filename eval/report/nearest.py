@@ -63,7 +63,7 @@ def nearest_chrf(references: Sequence[str], texts: Sequence[str]) -> Rows:
         # F of this one order: chrF averages six of them
         scores = shared / (lengths + BETA**2 * np.maximum(np.asarray(rows.sum(axis=1)), 1))
         candidates[begin : begin + TOGETHER] = np.argpartition(-scores, count - 1, axis=1)[:, :count]
-    hypotheses = [texts[n] for n in candidates.ravel()]
+    hypotheses = [texts[n] for n in candidates.ravel().tolist()]
     repeated = [reference for reference in references for _ in range(count)]
     best: Rows = chrf(open_chrf().statistics([], hypotheses, repeated)).reshape(-1, count).max(axis=1)
     return best

@@ -96,7 +96,8 @@ def _read(path: Path) -> ReportRun:
     records = tuple(read_records(path.with_suffix(RECORDS)))
     generated = len(records) - facts.get("taken_over", 0)
     by_metric = {own.name: own for own in scores}
-    cell = Cell(*facts["direction"], facts.get("domain", ""))
+    source, target = facts["direction"]
+    cell = Cell(source, target, facts.get("domain", ""))
     counts, blocks = (len(records), generated), tuple(facts.get("blocks", ()))
     return ReportRun(facts["system"], cell.name, cell.target, facts, records, by_metric, *counts, cell.domain, blocks)
 
