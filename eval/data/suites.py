@@ -198,7 +198,7 @@ def _domain_suite(name: str, data: Path | None) -> Suite:
         return _file_pairs(cell_file(folder, cell.domain, other, split), cell)
 
     def blocks(cell: Cell, chosen: Sequence[Row]) -> tuple[str, ...]:
-        return blocks_of(folder, cell.domain, [row[2 if cell.target == "en" else 1] for row in chosen])
+        return blocks_of(folder, cell.domain, [ref if cell.target == "en" else text for _, text, ref in chosen])
 
     return Suite(name, tuple(cells), rows, blocks=blocks)
 
