@@ -8,7 +8,9 @@ together: a document says less than as many sentences of different documents wou
   evaluation"). A system that was trained several times counts by its mean over the trainings, which are drawn with
   replacement too.
 - p-value: the two systems' outputs for a cluster are exchanged by chance (Noreen 1989; Riezler and Maxwell 2005),
-  two-sided. It is about these trained models on other clusters.
+  two-sided. It is about these trained models on other clusters; with `other_trainings` also about other trainings: to
+  each exchange comes what the mean over so few trainings may be off by, drawn from Student's t. Two systems that were
+  trained equally often are then paired, the n-th training of one with the n-th of the other.
 - Family: of several p-values that are judged together, Holm's (1979) are below 0.05 with a chance of at most 5 % where
   nothing differs.
 
@@ -65,6 +67,7 @@ def compare(
     resamples: int = RESAMPLES,
     trials: int = TRIALS,
     seed: int = SEED,
+    other_trainings: bool = False,
 ) -> Comparison:
     """The comparison of two systems on one or several sets.
 
@@ -78,13 +81,39 @@ def compare(
             raise ValueError(f"statistics of shapes {ours.shape} and {theirs.shape} are not of the same units")
     formula = FORMULAS[formula] if isinstance(formula, str) else formula
     sums, others = _summed(system, clusters), _summed(baseline, clusters)
-    drawn = resampled(sums, formula, resamples, seed, 1) - resampled(others, formula, resamples, seed, 2)
-    value = _score(sums, formula) - _score(others, formula)
+    paired = other_trainings and len(sums[0]) == len(others[0])
+    ends = _between(sums, others, formula, resamples, seed, paired)
     means, other_means = ([own.mean(axis=0, keepdims=True) for own in side] for side in (sums, others))
     gap = abs(_score(means, formula) - _score(other_means, formula))
-    gaps = np.abs(exchanged(means, other_means, formula, trials, seed))
-    p = float((np.sum(gaps >= gap - TINY) + 1) / (len(gaps) + 1))  # the gap itself counts too: p is never 0
-    return Comparison(value, *_ends(drawn), p)
+    gaps = exchanged(means, other_means, formula, trials, seed)
+    if other_trainings:
+        ours, theirs = _by_training(sums, formula), _by_training(others, formula)
+        for side, scores in enumerate([ours - theirs] if paired else [ours, theirs]):
+            gaps += _errors(scores, trials, [seed, side])
+    p = float((np.sum(np.abs(gaps) >= gap - TINY) + 1) / (len(gaps) + 1))  # the gap itself counts too: p is never 0
+    return Comparison(ends.value, ends.low, ends.high, p)
+
+
+def difference(
+    system: Sequence[Rows],
+    baseline: Sequence[Rows],
+    formula: str | Formula,
+    clusters: Sequence[Clusters] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> Interval:
+    """A system's score less the baseline's with its interval alone; arguments as those of `compare`."""
+    formula = FORMULAS[formula] if isinstance(formula, str) else formula
+    return _between(_summed(system, clusters), _summed(baseline, clusters), formula, resamples, seed)
+
+
+def _between(
+    sums: Sequence[Rows], others: Sequence[Rows], formula: Formula, resamples: int, seed: int, paired: bool = False
+) -> Interval:
+    """The difference between two systems with its interval; `paired`: their trainings are drawn together."""
+    drawn = resampled(sums, formula, resamples, seed, 1)
+    drawn -= resampled(others, formula, resamples, seed, 1 if paired else 2)
+    return Interval(_score(sums, formula) - _score(others, formula), *_ends(drawn))
 
 
 def interval(
@@ -172,7 +201,22 @@ def _blocks(count: int, width: int) -> Iterator[int]:
 
 def _score(sums: Sequence[Rows], formula: Formula) -> float:
     """The mean over sets of the mean score over trainings."""
-    return float(np.mean([formula.corpus(own.sum(axis=1)).mean() for own in sums]))
+    return float(_by_training(sums, formula).mean())
+
+
+def _by_training(sums: Sequence[Rows], formula: Formula) -> Rows:
+    """The score of each training, averaged over sets."""
+    scores: Rows = np.mean([formula.corpus(own.sum(axis=1)) for own in sums], axis=0)
+    return scores
+
+
+def _errors(scores: Rows, trials: int, seed: Sequence[int]) -> Rows:
+    """By how much (trials,) the mean of the trainings' scores may be off, nothing where there is one training."""
+    if len(scores) == 1:
+        return np.zeros(trials)
+    error = scores.std(ddof=1) / np.sqrt(len(scores))
+    drawn: Rows = np.random.default_rng(seed).standard_t(len(scores) - 1, trials) * error
+    return drawn
 
 
 def _ends(drawn: Rows) -> tuple[float, float]:

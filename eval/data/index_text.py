@@ -14,7 +14,7 @@ import argparse
 import random
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rag_mt.base.console import OK, Parser, positive, run
@@ -42,18 +42,10 @@ def write_text(options: argparse.Namespace) -> int:
     for language in languages:
         file = training_file(data, f"{language}-en")
         corpus = read_corpus(file, skips)
+        corpus = corpus.rows([n for n, domain in enumerate(corpus.domains) if domain in domains])
         texts = corpus.targets if options.side == "en" else corpus.sources
-        for line, domain, text in zip(corpus.lines, corpus.domains, texts, strict=True):
-            if domain not in domains:
-                continue
-            key = letters_and_digits(text)
-            if key in seen:
-                skips.add(Origin(str(file), line), "seen before or excluded")
-            elif len(word_spans(text)) < options.words:
-                skips.add(Origin(str(file), line), f"with fewer than {options.words} words")
-            else:
-                seen.add(key)
-                sentences.append((domain, " ".join(text.split())))
+        kept = dict(different(zip(corpus.lines, texts, strict=True), letters_and_digits, seen, skips, options.words))
+        sentences += [(corpus.domains[n], kept[line]) for n, line in enumerate(corpus.lines) if line in kept]
     if not (count := len(sentences)):
         raise UserError(f"no sentence of {data}/train is of the domains {options.domains}: give other --domains")
     if options.limit and options.limit < count:
@@ -64,6 +56,22 @@ def write_text(options: argparse.Namespace) -> int:
     of = f" of {count}" if len(sentences) < count else ""
     print(f"{len(sentences)}{of} sentences{f'; {left}' if (left := skips.summary()) else ''}")
     return OK
+
+
+def different(
+    lines: Iterable[tuple[int, str]], key: Callable[[str], str], seen: set[str], skips: Skips, fewest: int = 1
+) -> Iterator[tuple[int, str]]:
+    """The lines (number and text, its blanks single) whose `key` is not among those `seen`, to which it is added, and
+    that have at least so many words."""
+    for line, text in lines:
+        own = key(text)
+        if own in seen:
+            skips.add(Origin("", line), "seen before or excluded")
+        elif len(word_spans(text)) < fewest:
+            skips.add(Origin("", line), f"with fewer than {fewest} words")
+        else:
+            seen.add(own)
+            yield line, " ".join(text.split())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,8 +7,11 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+from eval.data.domains import DOMAINS, SPLITS, blocks_of, cell_file, languages_of
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.languages import DIRECTIONS, base_code, language
@@ -37,24 +40,52 @@ the same English sentences."""
 USUAL_HEADS = (("source", "src"), ("target", "tgt", "reference", "ref", "translation"))
 """What headers of a table call the two columns where they do not name languages."""
 
+NAMED = (SAMPLE, *FOLDERS, *SPLITS)
+"""The suites that are no file."""
+
 Row = tuple[int, str, str]
-Direction = tuple[str, str]
+
+
+class Cell(NamedTuple):
+    """A direction, in the suites of domains that of one domain."""
+
+    source: str
+    target: str
+    domain: str = ""
+
+    @property
+    def direction(self) -> str:
+        return f"{self.source}-{self.target}"
+
+    @property
+    def name(self) -> str:
+        """`de-en`, in a domain `help.de-en`."""
+        return f"{self.domain}.{self.direction}" if self.domain else self.direction
 
 
 @dataclass(frozen=True)
 class Part:
-    """Sentence pairs of one direction: `lines` of their file, sources and references, out of `available` pairs."""
+    """Sentence pairs of one cell: `lines` of their file, sources and references, out of `available` pairs. `blocks`
+    names the run of consecutive sentences that each stands in, where that is known."""
 
-    source: str
-    target: str
+    cell: Cell
     lines: tuple[int, ...]
     sources: tuple[str, ...]
     references: tuple[str, ...]
     available: int
+    blocks: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        return self.cell.source
+
+    @property
+    def target(self) -> str:
+        return self.cell.target
 
     @property
     def name(self) -> str:
-        return f"{self.source}-{self.target}"
+        return self.cell.name
 
     @property
     def sha256(self) -> str:
@@ -65,35 +96,42 @@ class Part:
 
 @dataclass(frozen=True)
 class Suite:
-    """A named set of directions; `read` gives all pairs (line, source, reference) of one of them. `label` is what a
-    reader must know first."""
+    """A named set of cells; `read` gives all pairs (line, source, reference) of one of them, `blocks` the blocks of
+    some of them. `label` is what a reader must know first."""
 
     name: str
-    directions: tuple[Direction, ...]
-    read: Callable[[str, str], list[Row]]
+    cells: tuple[Cell, ...]
+    read: Callable[[Cell], list[Row]]
     label: str = ""
+    blocks: Callable[[Cell, Sequence[Row]], tuple[str, ...]] | None = None
 
     @property
     def quick(self) -> bool:
         return self.name == SAMPLE
 
-    def part(self, source: str, target: str, limit: int | None = None, seed: int = SEED) -> Part:
-        """The pairs of a direction, or a sample of `limit` of them; raises UserError if there is none."""
-        rows = self.read(source, target)
+    def part(self, source: str, target: str, limit: int | None = None, seed: int = SEED, domain: str = "") -> Part:
+        """The pairs of a cell, or a sample of `limit` of them; raises UserError if there is none."""
+        cell = Cell(source, target, domain)
+        rows = self.read(cell)
         if not rows:
-            raise UserError(f"the suite {self.name} has no sentence pair for {source}-{target}: give other data")
+            raise UserError(f"the suite {self.name} has no sentence pair for {cell.name}: give other data")
         chosen = sample(rows, limit, seed)
         lines, sources, references = zip(*chosen, strict=True)
-        return Part(source, target, lines, sources, references, len(rows))
+        return Part(cell, lines, sources, references, len(rows), self.blocks(cell, chosen) if self.blocks else ())
 
-    def chosen(self, names: str | None) -> tuple[Direction, ...]:
-        """The directions of `de-en,en-de`, or all; raises UserError for one that the suite does not have."""
+    def chosen(self, names: str | None) -> tuple[Cell, ...]:
+        """The cells of `de-en,en-de`, or all; of a suite of domains also of `help.de-en`, and of `help` and `de-en` all
+        of that domain or direction. Raises UserError for one that the suite does not have."""
         if names is None:
-            return self.directions
-        known = {f"{a}-{b}": (a, b) for a, b in self.directions}
-        if unknown := [name for name in names.split(",") if name not in known]:
-            raise UserError(f"the suite {self.name} has no direction {unknown[0]!r}: choose from {', '.join(known)}")
-        return tuple(known[name] for name in dict.fromkeys(names.split(",")))
+            return self.cells
+        cells: dict[Cell, None] = {}
+        for name in names.split(","):
+            named = [cell for cell in self.cells if name and name in (cell.name, cell.direction, cell.domain)]
+            if not named:
+                known = ", ".join(cell.name for cell in self.cells)
+                raise UserError(f"the suite {self.name} has no direction {name!r}: choose from {known}")
+            cells |= dict.fromkeys(named)
+        return tuple(cells)
 
 
 def sample(rows: Sequence[Row], limit: int | None, seed: int = SEED) -> list[Row]:
@@ -120,27 +158,49 @@ def open_suite(
     target: str | None = None,
     columns: str | None = None,
 ) -> Suite:
-    """The suite `sample`, `wmt16` or `dev`, or the one of a TSV or TMX file for a given direction.
+    """A suite of `NAMED`, or the one of a TSV or TMX file for a given direction.
 
-    `data` is the folder of wmt16 and dev, `columns` two columns of a TSV file (numbers from 1 or names, source first).
+    `data` is the folder of all but sample, `columns` two columns of a TSV file (numbers from 1 or names, source first).
     Raises UserError for a suite that is not there.
     """
-    if name in (SAMPLE, *FOLDERS):
+    if name in NAMED:
         if source or target or columns:
             raise UserError(
                 f"--src, --tgt and --columns are for a file of your own: choose from {name} with --directions"
             )
+        if name in SPLITS:
+            return _domain_suite(name, data)
+        cells = tuple(Cell(a, b) for a, b in DIRECTIONS)
         if name == SAMPLE:
-            return Suite(SAMPLE, DIRECTIONS, _sample_rows, QUICK)
-        return Suite(name, DIRECTIONS, lambda a, b: _wmt_rows(name, data, a, b))
+            return Suite(SAMPLE, cells, _sample_rows, QUICK)
+        return Suite(name, cells, partial(_wmt_rows, name, data))
     path = Path(name)
     if not path.exists():
-        known = ", ".join((SAMPLE, *FOLDERS))
-        raise UserError(f"unknown suite {name!r}: choose one of {known}, or give a TSV or TMX file")
+        raise UserError(f"unknown suite {name!r}: choose one of {', '.join(NAMED)}, or give a TSV or TMX file")
     if not source or not target:
         raise UserError(f"{name} is a file of your own: name its languages with --src LANG --tgt LANG")
-    direction = (language(source).code, language(target).code)
-    return Suite(path.name, (direction,), lambda a, b: file_rows(path, a, b, columns))
+    cell = Cell(language(source).code, language(target).code)
+    return Suite(path.name, (cell,), lambda cell: file_rows(path, cell.source, cell.target, columns))
+
+
+def _domain_suite(name: str, data: Path | None) -> Suite:
+    """The cells of all files of a suite of domains, domain by domain, from the other languages first."""
+    split = SPLITS[name]
+    folder = data or Path("data")
+    pairs = [(domain, code) for domain in DOMAINS for code in languages_of(folder, domain, split)]
+    if not data or not pairs:
+        raise UserError(f"the suite {name} is read from files: give --data DIR with domains/help.de-en.{split}.tsv")
+    cells = [Cell(*ends, domain) for domain, code in pairs for ends in ((code, "en"), ("en", code))]
+    cells.sort(key=lambda cell: ([*DOMAINS].index(cell.domain), cell.source == "en"))
+
+    def rows(cell: Cell) -> list[Row]:
+        other = cell.source if cell.source != "en" else cell.target
+        return _file_pairs(cell_file(folder, cell.domain, other, split), cell)
+
+    def blocks(cell: Cell, chosen: Sequence[Row]) -> tuple[str, ...]:
+        return blocks_of(folder, cell.domain, [ref if cell.target == "en" else text for _, text, ref in chosen])
+
+    return Suite(name, tuple(cells), rows, blocks=blocks)
 
 
 def sample_lines(code: str) -> list[str]:
@@ -148,32 +208,37 @@ def sample_lines(code: str) -> list[str]:
     return (SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines()
 
 
-def _sample_rows(source: str, target: str) -> list[Row]:
-    pairs = zip(sample_lines(source), sample_lines(target), strict=True)
+def _sample_rows(cell: Cell) -> list[Row]:
+    pairs = zip(sample_lines(cell.source), sample_lines(cell.target), strict=True)
     return [(n, a, b) for n, (a, b) in enumerate(pairs, 1) if a.strip() and b.strip()]
 
 
-def _wmt_rows(suite: str, data: Path | None, source: str, target: str) -> list[Row]:
-    other = source if source != "en" else target
+def _file_pairs(path: Path, cell: Cell) -> list[Row]:
+    """The pairs of a file with English first."""
+    corpus = read_corpus(path, Skips())
+    rows = zip(corpus.lines, corpus.sources, corpus.targets, strict=True)
+    return list(rows) if cell.target == "en" else [(n, b, a) for n, a, b in rows]
+
+
+def _wmt_rows(suite: str, data: Path | None, cell: Cell) -> list[Row]:
+    other = cell.source if cell.source != "en" else cell.target
     folder, split = FOLDERS[suite]
     if data:
         path = data / folder / f"{other}-en.tsv"
         if not path.is_file():
             raise UserError(f"there is no {path}: give --data DIR with {folder}/{other}-en.tsv, or other --directions")
-        corpus = read_corpus(path, Skips())
-        rows = list(zip(corpus.lines, corpus.sources, corpus.targets, strict=True))
-    else:
-        name, skips = f"hf:wmt16/{other}-en@{split}", Skips()
-        try:
-            rows = _paired(name, [hub_segments(name, Side(code), skips) for code in (other, "en")], skips)
-        except UserError as error:
-            raise UserError(
-                f"the suite {suite} could not be read as {name}: give --data DIR with {folder}/{other}-en.tsv "
-                f"(English, tab, the other language), or connect to a network ({str(error).rpartition(': ')[0]})"
-            ) from None
-        if suite == "wmt16" and other in HUB_ROWS:
-            rows = [row for row in rows if row[0] <= HUB_ROWS[other]]
-    return rows if target == "en" else [(n, b, a) for n, a, b in rows]
+        return _file_pairs(path, cell)
+    name, skips = f"hf:wmt16/{other}-en@{split}", Skips()
+    try:
+        rows = _paired(name, [hub_segments(name, Side(code), skips) for code in cell[:2]], skips)
+    except UserError as error:
+        raise UserError(
+            f"the suite {suite} could not be read as {name}: give --data DIR with {folder}/{other}-en.tsv "
+            f"(English, tab, the other language), or connect to a network ({str(error).rpartition(': ')[0]})"
+        ) from None
+    if suite == "wmt16" and other in HUB_ROWS:
+        rows = [row for row in rows if row[0] <= HUB_ROWS[other]]
+    return rows
 
 
 def file_rows(path: Path, source: str, target: str, columns: str | None = None) -> list[Row]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from eval.figures import architecture, gains, speeds
-from eval.report.runs import read_runs
+from eval.report.reading import read_runs
 from rag_mt.base.console import OK, Parser, note, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, write_json, write_whole

@@ -33,7 +33,7 @@ def gains_of(runs: Runs) -> dict[str, Any]:
         "suite": runs.suite_name,
         "label": first["label"],
         "directions": runs.directions,
-        "sentences": sum(len(run.records) for run in runs.of(runs.baseline)),
+        "sentences": sum(len(run.records) for run in runs.of(runs.trained[runs.baseline][0])),
         "baseline": runs.baseline,
         "metric": "sentence chrF",
         "llm": first["settings"]["llm"],

@@ -26,22 +26,23 @@ def figures(runs: Runs) -> list[Figure]:
 
 
 def gains(runs: Runs) -> Figure:
-    """The gain of each system per direction, with its 95 % interval."""
-    figure, axes = _figure(0.8 * len(runs.directions) + 3)
+    """The gain of each system per direction, in the suites of domains on average, with its 95 % interval."""
+    places = runs.averaged if runs.of_domains else {name: [name] for name in runs.directions}
+    figure, axes = _figure(0.8 * len(places) + 3)
     systems = runs.systems[1:]
     width = 0.8 / len(systems)
     for n, system in enumerate(systems):
         compared = [
             (position, comparison)
-            for position, name in enumerate(runs.directions)
-            if (comparison := runs.comparison(system, [name], runs.main_metric))
+            for position, names in enumerate(places.values())
+            if (comparison := runs.comparison(system, names, runs.main_metric))
         ]
         values = np.array([own.value for _, own in compared])
         spread = np.array([[own.value - own.low, own.high - own.value] for _, own in compared]).T
         positions = np.array([position for position, _ in compared]) + (n - (len(systems) - 1) / 2) * width
         axes.bar(positions, values, width, yerr=np.maximum(spread, 0), capsize=2, label=system)
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set_xticks(range(len(runs.directions)), runs.directions)
+    axes.set_xticks(range(len(places)), list(places))
     axes.set_ylabel(f"{runs.main_metric} over {runs.baseline}")
     caption = f"Gain over {runs.baseline} in {runs.main_metric}, with 95 % intervals."
     return _drawn(figure, axes, "gains", caption)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import stdev
 
 from eval.report.blocks import Block, Bullets, Heading, Table, Text
 from eval.report.runs import GROUPS, Runs
@@ -22,25 +23,48 @@ def score_tables(runs: Runs) -> Iterator[Block]:
     yield Heading("Scores")
     yield Text(
         f"{BETTER} and {WORSE} mark scores above and below those of {runs.baseline} where a two-sided randomization "
-        f"test gives p < {LEVEL} by Holm over its family: the first is {runs.primary} over all directions, a test for "
-        "each system; the second is every other test of this report, of all metrics, directions and averages. Averages "
-        "count directions alike."
+        f"test gives p < {LEVEL} by Holm over its family: the first is {runs.primary} over all {runs.places}, a test "
+        f"for each system; the second is every other test of this report, of all metrics, {runs.places} and averages"
+        f"{f' (of single cells only by {runs.primary})' if runs.of_domains else ''}. Averages count {runs.places} "
+        "alike."
     )
     for metric in runs.metrics:
+        if runs.of_domains:
+            yield from average_table(runs, metric)
         for group, directions in runs.groups.items():
-            yield Heading(f"{metric}, {GROUPS[group]}", 3)
+            yield Heading(f"{metric}, {GROUPS.get(group, group)}", 3)
             averaged = len(directions) > 1
             rows = [_score_row(runs, system, directions, metric, averaged) for system in runs.systems]
             yield Table((metric, *directions, *(["avg"] if averaged else [])), rows)
 
 
 def _score_row(runs: Runs, system: str, directions: Sequence[str], metric: str, averaged: bool) -> list[str]:
-    scores = {run.direction: run.scores[metric].corpus for run in runs.of(system) if run.direction in directions}
-    cells = [number(scores.get(name), 2) + mark(runs, system, [name], metric) for name in directions]
-    if averaged:
-        mean = _average(list(scores.values())) if len(scores) == len(directions) else None
-        cells.append(number(mean, 2) + (mark(runs, system, directions, metric) if mean is not None else ""))
-    return [system, *cells]
+    cells = [_mean_cell(runs, system, [name], metric) for name in directions]
+    return [system, *cells, *([_mean_cell(runs, system, directions, metric)] if averaged else [])]
+
+
+def _mean_cell(runs: Runs, system: str, directions: Sequence[str], metric: str) -> str:
+    """The mean score over directions with its mark, and the standard deviation over several trainings; a dash where the
+    system lacks one."""
+    scores = [
+        _average([runs.by_place[name, direction].scores[metric].corpus for direction in directions])
+        for name in runs.trained[system]
+        if all((name, direction) in runs.by_place for direction in directions)
+    ]
+    if not scores:
+        return NONE
+    spread = f" ± {stdev(scores):.2f}" if len(scores) > 1 else ""
+    return f"{_average(scores):.2f}{spread}{mark(runs, system, directions, metric)}"
+
+
+def average_table(runs: Runs, metric: str) -> Iterator[Block]:
+    """The mean scores of all systems by domain, by group of directions, and over all."""
+    yield Heading(f"{metric}, averages", 3)
+    rows = [
+        [system, *(_mean_cell(runs, system, names, metric) for names in runs.averaged.values())]
+        for system in runs.systems
+    ]
+    yield Table((metric, *runs.averaged), rows)
 
 
 def mark(runs: Runs, system: str, directions: Sequence[str], metric: str) -> str:
@@ -56,12 +80,14 @@ def gain_tables(runs: Runs) -> Iterator[Block]:
     if len(runs.systems) < 2:
         return
     yield Heading(f"Gains over {runs.baseline}")
+    unit = "blocks of consecutive sentences" if runs.of_domains else "sentences"
+    seeds = " Of a system that was trained several times both are about other trainings too."
     yield Text(
-        "p is that of a two-sided randomization test, which exchanges the outputs for sentences; p by Holm is "
+        f"p is that of a two-sided randomization test, which exchanges the outputs for {unit}; p by Holm is "
         f"corrected for the number of tests of its family (see Scores): below {LEVEL} a difference is significant. "
-        "Intervals are by bootstrap over sentences."
+        f"Intervals are by bootstrap over {unit}.{seeds if len(runs.trainings) > len(runs.systems) else ''}"
     )
-    head = ("system", "directions", "gain", "95 % interval", "p", "p by Holm", "better", "significantly")
+    head = ("system", runs.places, "gain", "95 % interval", "p", "p by Holm", "better", "significantly")
     for metric in runs.metrics:
         rows = [
             _gain_row(runs, system, title, names, metric)
@@ -75,18 +101,17 @@ def gain_tables(runs: Runs) -> Iterator[Block]:
 
 def _gain_row(runs: Runs, system: str, title: str, names: Sequence[str], metric: str) -> list[str]:
     whole = runs.comparisons[system, tuple(names), metric]
-    single = {name: own.value for name in names if (own := runs.comparison(system, [name], metric))}
-    significant = [value for name, value in single.items() if runs.significant(system, [name], metric)]
-    up, down = sum(value > 0 for value in significant), sum(value < 0 for value in significant)
+    common = runs.common(system, names)
+    single, (up, down) = runs.single_gains(system, names, metric), runs.single_significant(system, names, metric)
     return [
         system,
-        title if len(single) == len(names) else f"{title}, {len(single)} of {len(names)} directions",
+        title if len(common) == len(names) else f"{title}, {len(common)} of {len(names)} {runs.places}",
         f"{whole.value:+.2f}",
         f"{whole.low:+.2f} to {whole.high:+.2f}",
         f"{whole.p:.4f}",
         f"{runs.corrected[system, tuple(names), metric]:.4f}",
-        f"{sum(value > 0 for value in single.values())} of {len(single)}",
-        f"{up} better, {down} worse",
+        f"{sum(value > 0 for value in single)} of {len(single)}" if single else NONE,
+        f"{up} better, {down} worse" if single else NONE,
     ]
 
 
@@ -115,7 +140,7 @@ def _average(values: Sequence[float]) -> float:
 
 def hint_tables(runs: Runs) -> Iterator[Block]:
     """For each system that showed hints what they were worth."""
-    shown = [s for s in runs.systems if any(r.translation.hints for run in runs.of(s) for r in run.records)]
+    shown = [s for s in runs.trainings if any(r.translation.hints for run in runs.of(s) for r in run.records)]
     if not shown:
         return
     yield Heading("Hints")
@@ -162,7 +187,7 @@ def format_table(runs: Runs) -> Iterator[Block]:
         "is stopped; labels) is a fault of completions only."
     )
     rows = []
-    for system in runs.systems:
+    for system in runs.trainings:
         records = [record for run in runs.of(system) for record in run.records]
         for title, faults_of in (("completions", completion_faults), ("translations", translation_faults)):
             faults = [faults_of(record) for record in records]
@@ -181,7 +206,7 @@ def speed_table(runs: Runs) -> Iterator[Block]:
         "not generated again, so that sentences/s counts retrieval by all sentences, generation by the generated ones."
     )
     rows = []
-    for system in runs.systems:
+    for system in runs.trainings:
         own = runs.of(system)
         retrieval, generation = (sum(run.facts["seconds"][part] for run in own) for part in ("retrieval", "generation"))
         sentences, generated = sum(run.translated for run in own), sum(run.generated for run in own)
@@ -201,7 +226,7 @@ def examples(runs: Runs, count: int) -> Iterator[Block]:
     """For each system with hints the sentences with hints whose chrF rose and fell most against the baseline, `count`
     of each."""
     yield Heading("Examples")
-    for system in runs.systems[1:]:
+    for system in runs.trainings[len(runs.trained[runs.baseline]) :]:
         differences = [
             (gain, run.direction, record, other)
             for run in runs.of(system)

@@ -5,14 +5,16 @@
     python -m eval.translation --suite my.tsv --src de --tgt en --output RUNS
 
 Suites: `wmt16`, the 12 directions of newstest2016 (DIR/test/XX-en.tsv, English first, or without --data `hf:wmt16`);
-`dev`, the same directions of DIR/dev for choices (of the hub: its validation sets, another one for Turkish); a TSV or
-TMX file; and `sample`, the quick form, which shows that everything works and measures nothing: 5 pairs of de-en and
-en-de, a minute or two on two processor cores, unless --directions and --limit say more. How many sentences there are to
-translate, and about how long it takes, is said before it starts.
+`dev`, the same directions of DIR/dev for choices (of the hub: its validation sets, another one for Turkish); `domains`
+and `domains-dev`, held-out blocks of five domains in up to 12 directions (DIR/domains/DOMAIN.XX-en.test.tsv and
+.dev.tsv; DIR/train tells which sentences stand in one block); a TSV or TMX file; and `sample`, the quick form, which
+shows that everything works and measures nothing: 5 pairs of de-en and en-de, a minute or two on two processor cores,
+unless --directions and --limit say more. How many sentences there are to translate, and about how long it takes, is
+said before it starts.
 
 Systems are those of a TOML file (`systems`, which ships, or your own). Each run, a system on a direction, is a file
-RUNS/SYSTEM/SRC-TGT.jsonl; the same command goes on where it was interrupted. `python -m eval.report RUNS` makes
-tables, tests of significance and plots of them.
+RUNS/SYSTEM/SRC-TGT.jsonl or RUNS/SYSTEM/DOMAIN.SRC-TGT.jsonl; the same command goes on where it was interrupted.
+`python -m eval.report RUNS` makes tables, tests of significance and plots of them.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eval.data.suites import FOLDERS, SAMPLE, SEED, Part, Suite, open_suite
+from eval.data.suites import NAMED, SAMPLE, SEED, Part, Suite, open_suite
 from eval.metrics import DEFAULT_METRICS, METRICS, open_metrics
 from eval.translation.records import (
     FACTS,
@@ -71,16 +73,16 @@ def evaluate(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     suite = open_suite(options.suite, options.data, options.src, options.tgt, options.columns)
     systems = read_systems(config_file(options.config), options.systems)
-    directions = suite.chosen(options.directions or (QUICK_DIRECTIONS if suite.quick else None))
+    cells = suite.chosen(options.directions or (QUICK_DIRECTIONS if suite.quick else None))
     bertscore = (options.bertscore_model, options.bertscore_layer, options.bertscore_baselines)
     metrics_for = partial(open_metrics, options.metrics.split(","), bertscore=bertscore, comet=options.comet)
     if not options.score_only:
-        check_at(systems, directions)
-        for target in sorted({target for _, target in directions}):  # what cannot be scored is refused before the hours
+        check_at(systems, cells)
+        for target in sorted({cell.target for cell in cells}):  # what cannot be scored is refused before the hours
             metrics_for(target)
     limit = options.limit or (QUICK_LIMIT if suite.quick else None)
     folder = options.output or Path(f"runs/{Path(suite.name).stem}-{limit or 'all'}")
-    parts = [suite.part(*direction, limit, options.seed) for direction in directions]
+    parts = [suite.part(cell.source, cell.target, limit, options.seed, cell.domain) for cell in cells]
     runs = [Run(system, part, folder) for system in systems for part in parts]
     if suite.label:
         note(f"suite {suite.name}: {suite.label}")
@@ -157,20 +159,22 @@ def _outputs(own: Run) -> tuple[list[Record], str]:
 
 
 def tables(scores: Scores, parts: Sequence[Part], systems: Sequence[str]) -> str:
-    """A plain table for each metric and group of directions, with the average of a group of several."""
-    groups: dict[str, list[str]] = {}
+    """A plain table for each metric and group of directions (of each domain), with the average of a group of
+    several."""
+    groups: dict[tuple[str, str], list[str]] = {}
     for part in parts:
-        groups.setdefault(direction_group(part.source, part.target), []).append(part.name)
+        groups.setdefault((part.cell.domain, direction_group(part.source, part.target)), []).append(part.name)
     width = max(map(len, (*systems, "chrF++")))
     lines = []
     for metric in dict.fromkeys(metric for _, _, metric in scores):
         for directions in groups.values():
             heads = [*directions, *(["avg"] if len(directions) > 1 else [])]
-            lines.append(f"{metric:{width}s}" + "".join(f"{head:>8s}" for head in heads))
+            column = max(8, *(len(head) + 2 for head in heads))
+            lines.append(f"{metric:{width}s}" + "".join(f"{head:>{column}s}" for head in heads))
             for system in systems:
                 values = [scores[system, name, metric] for name in directions]
                 values += [sum(values) / len(values)] if len(values) > 1 else []
-                lines.append(f"{system:{width}s}" + "".join(f"{value:8.2f}" for value in values))
+                lines.append(f"{system:{width}s}" + "".join(f"{value:{column}.2f}" for value in values))
             lines.append("")
     return "\n".join(lines)
 
@@ -178,7 +182,7 @@ def tables(scores: Scores, parts: Sequence[Part], systems: Sequence[str]) -> str
 def command_of(options: argparse.Namespace) -> str:
     """The command with the options that were given."""
     changed = {name: value for name, value in sorted(vars(options).items()) if value != DEFAULTS.get(name)}
-    if changed.get("suite") not in (None, *FOLDERS):
+    if changed.get("suite") not in (None, *NAMED):
         changed["suite"] = "FILE"
     return command_line("eval.translation", [], changed)
 
@@ -190,13 +194,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         examples=[
             "",
-            "--suite wmt16 --data DATA --limit 200 --systems plain,ccpr --output RUNS",
+            "--suite domains-dev --data DATA --config domains --directions help,manual.de-en --output RUNS",
             "--suite my.tsv --src de --tgt en --output RUNS",
         ],
     )
     add = parser.add_argument
-    add("--suite", metavar="NAME|FILE", help="sample, wmt16, dev, or a TSV or TMX file")
-    add("--data", type=Path, metavar="DIR", help="folder with test/ and dev/ for wmt16 and dev (default: hf:wmt16)")
+    add("--suite", metavar="NAME|FILE", help=f"{', '.join(NAMED)}, or a TSV or TMX file")
+    add(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="folder with test/ and dev/ for wmt16 and dev (default: hf:wmt16), with domains/ and train/ for domains",
+    )
     add("--src", metavar="LANG", help="source language of a file of your own")
     add("--tgt", metavar="LANG", help="target language of a file of your own")
     add("--columns", metavar="A,B", help="source and target column of a TSV file (default: by header, else 1,2)")
@@ -205,7 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add(
         "--directions",
         metavar="A,B",
-        help=f"directions such as de-en,en-de (default: all; of sample {QUICK_DIRECTIONS})",
+        help=f"directions such as de-en,en-de, of domains also help.de-en or help (default: all; of sample "
+        f"{QUICK_DIRECTIONS})",
     )
     add(
         "--limit",

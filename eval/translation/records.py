@@ -1,4 +1,5 @@
-"""The files of a folder of runs: a run is a system on a direction, RUNS/SYSTEM/SRC-TGT with these endings.
+"""The files of a folder of runs: a run is a system on a direction, RUNS/SYSTEM/SRC-TGT (in the suites of domains
+RUNS/SYSTEM/DOMAIN.SRC-TGT) with these endings.
 
     .jsonl         its settings, then a record per sentence
     .times.jsonl   the seconds that its batches took
@@ -207,7 +208,8 @@ def read_scores(path: Path, outputs: str) -> list[Scored]:
 
 def finished_runs(folder: Path) -> list[Path]:
     """The fact files of all finished runs under a folder, by system and direction."""
-    return sorted(p for p in folder.glob("*/*-*.json") if p.with_suffix(RECORDS).is_file() and p.suffixes == [FACTS])
+    paths = folder.glob(f"*/*-*{FACTS}")
+    return sorted(p for p in paths if p.with_suffix(RECORDS).is_file() and not p.name.endswith(SCORES))
 
 
 def command_line(module: str, arguments: Sequence[str], options: Mapping[str, Any]) -> str:

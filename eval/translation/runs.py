@@ -169,10 +169,12 @@ def _write_facts(run: Run, suite: Suite, translator: Translator, settings: Mappi
     facts = {
         "system": run.system.name,
         "direction": [run.part.source, run.part.target],
+        "domain": run.part.cell.domain,
         "suite": suite.name,
         "label": suite.label,
         "fingerprint": settings_hash(settings),
         "sample": {"sentences": len(records), "available": run.part.available, "sha256": run.part.sha256},
+        "blocks": list(run.part.blocks),
         "settings": run.own.as_dict(),
         "llm": translator.llm.fingerprint,
         "wrapper": translator.prompts.wrapper,

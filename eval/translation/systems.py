@@ -8,7 +8,7 @@
     retriever = "none"
 
     [systems.ccpr]
-    index = "../indexes/{tgt}"      # {src}, {tgt} and {group} are filled in
+    index = "../indexes/{tgt}"      # {src}, {tgt}, {group} and, in the suites of domains, {domain} are filled in
     adapter = { to_en = "../adapters/ccpr-to-en", from_en = "../adapters/ccpr-from-en" }
 
     [systems.upper]
@@ -24,6 +24,7 @@ alignment.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -90,10 +91,16 @@ class System:
     align_layer: AtLeast0 = 6
     oracle_words: AtLeast1 = 4
 
-    def at(self, source: str, target: str) -> System:
-        """The system for one direction: placeholders are filled in, and `adapter` holds at most that of its group."""
+    def at(self, source: str, target: str, domain: str = "") -> System:
+        """The system for one direction of a domain, if there are domains: placeholders are filled in, and `adapter`
+        holds at most that of its group."""
         group = cast(Group, direction_group(source, target))
-        names = {"src": source, "tgt": target, "group": group}
+        names = {"src": source, "tgt": target, "group": group} | ({"domain": domain} if domain else {})
+        if not domain and "{domain}" in self.index:
+            raise UserError(
+                f"system {self.name} has the index {_short(self.index)}, and the suite has no domains: measure it with "
+                "--suite domains or domains-dev"
+            )
 
         def filled(text: str) -> str:
             for name, value in names.items():
@@ -153,8 +160,11 @@ def read_systems(path: Path, names: str | None = None) -> list[System]:
     for name in chosen:
         if name not in tables:
             raise UserError(f"{path} has no system {name!r}: choose from {', '.join(tables)}")
-        if not name.replace("-", "").replace("_", "").isalnum():
-            raise UserError(f"system {name!r} of {path} is no name for a folder: use letters, digits, - and _")
+        if not re.fullmatch(r"[\w-]+(@\d+)?", name):
+            raise UserError(
+                f"system {name!r} of {path} is no name for a folder: use letters, digits, - and _, and for one of "
+                "several trainings @ and its seed"
+            )
     defaults = sections.get("defaults", {})
     if not isinstance(defaults, dict):
         raise UserError(f"{path} sets defaults to {defaults!r}: expected a section [defaults]")
@@ -217,10 +227,10 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
     return replace(system, adapter={group: placed(text) for group, text in system.adapter.items()}, **places)
 
 
-def check_at(systems: Sequence[System], directions: Sequence[tuple[str, str]]) -> None:
-    """Raise UserError if a folder that a system needs for one of the directions is not there: told at once, not after
-    the hours that come before it."""
-    for system in (system.at(*direction) for direction in directions for system in systems):
+def check_at(systems: Sequence[System], cells: Sequence[tuple[str, ...]]) -> None:
+    """Raise UserError if a folder that a system needs for one of the directions (source, target and maybe domain) is
+    not there: told at once, not after the hours that come before it."""
+    for system in (system.at(*cell) for cell in cells for system in systems):
         for adapter in filter(None, system.own_adapters):
             checked_adapter(adapter)
         if system.index and system.hints in ("retrieved", "shuffled") and retriever_spec(system.retriever).needs_index:

@@ -36,7 +36,7 @@ ENCODERS = 3
 
 @dataclass(frozen=True)
 class Run:
-    """One system on one direction; `folder` is that of all runs."""
+    """One system on one cell; `folder` is that of all runs."""
 
     system: System
     part: Part
@@ -44,11 +44,11 @@ class Run:
 
     @cached_property
     def own(self) -> System:
-        """The system at the direction."""
-        return self.system.at(self.part.source, self.part.target)
+        """The system at the cell."""
+        return self.system.at(*self.part.cell)
 
     def file(self, ending: str) -> Path:
-        """`FOLDER/SYSTEM/SRC-TGT` with an ending such as `.jsonl`."""
+        """`FOLDER/SYSTEM/SRC-TGT`, or `FOLDER/SYSTEM/DOMAIN.SRC-TGT`, with an ending such as `.jsonl`."""
         return self.folder / self.system.name / f"{self.part.name}{ending}"
 
     @property

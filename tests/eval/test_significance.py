@@ -11,7 +11,7 @@ from scipy.stats import kstest, permutation_test
 
 from eval.metrics import open_metrics
 from eval.metrics.formulas import mean_rows
-from eval.significance import SEED, compare, holm, interval
+from eval.significance import SEED, compare, difference, holm, interval
 
 WORDS = np.array(["the", "dog", "cat", "house", "river", "runs", "sleeps", "green", "old", "and", "under", "small"])
 
@@ -162,3 +162,35 @@ def test_a_family_has_a_false_mark_in_one_of_twenty_at_most() -> None:
     marked = [min(holm(dict(enumerate(row.tolist()))).values()) < 0.05 for row in tables]
     assert np.mean(marked) < 0.065
     assert np.mean(tables.min(axis=1) < 0.05) > 0.75  # without a correction
+
+
+def test_p_is_about_other_trainings_where_that_is_asked() -> None:
+    """Three trainings of two equal systems, which say more about themselves than the clusters do."""
+    groups, found = np.repeat(np.arange(40), 5), []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        sides = [
+            mean_rows(rng.normal(0, 0.3, (3, 1)) + rng.normal(0, 1, (1, 40))[:, groups] * 0.1 + rng.normal(0, 1, 200))
+            for _ in range(2)
+        ]
+        found.append(
+            [
+                compare([sides[0]], [sides[1]], "mean", [groups], 50, 400, seed, other_trainings=other).p < 0.05
+                for other in (False, True)
+            ]
+        )
+    these, others = np.mean(found, axis=0)
+    assert these > 0.15 and others < 0.09
+
+
+def test_trainings_of_one_seed_are_a_pair() -> None:
+    """What a seed does to both systems is no difference between them."""
+    rng = np.random.default_rng(2)
+    seeds, units = rng.normal(0, 3, (3, 1)), rng.normal(0, 1, 300)
+    ours, theirs = mean_rows(seeds + units + 0.5 + rng.normal(0, 0.2, (3, 300))), mean_rows(seeds + units)
+    paired = compare([ours], [theirs], "mean", other_trainings=True)
+    assert paired.p < 0.01 and 0.4 < paired.low < paired.high < 0.6
+    alone = compare([ours], [theirs[:2]], "mean", other_trainings=True)
+    assert alone.p > 0.2 and alone.high - alone.low > 2
+    unpaired, ends = compare([ours], [theirs], "mean"), difference([ours], [theirs], "mean")
+    assert (ends.value, ends.low, ends.high) == (unpaired.value, unpaired.low, unpaired.high)

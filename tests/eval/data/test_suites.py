@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.data.suites import QUICK, file_rows, open_suite, sample
+from eval.data.suites import QUICK, Cell, file_rows, open_suite, sample
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import DIRECTIONS, direction_group
 from rag_mt.base.types import Origin, Skips
@@ -43,7 +43,7 @@ def test_seeds_draw_other_samples() -> None:
 def test_the_sample_corpus_has_all_directions_and_says_what_it_is() -> None:
     suite = open_suite("sample")
     assert suite.quick and suite.label == QUICK
-    assert suite.directions == DIRECTIONS
+    assert tuple(cell[:2] for cell in suite.cells) == DIRECTIONS
     there, back = suite.part("de", "en", 5), suite.part("en", "de", 5)
     assert there.sources == back.references and there.references == back.sources
     assert there.sha256 != back.sha256 and len(there.sources) == 5 < there.available
@@ -81,7 +81,7 @@ def test_the_hub_has_other_translations_behind_the_finnish_ones(monkeypatch: pyt
 
 def test_directions_are_chosen_by_name() -> None:
     suite = open_suite("sample")
-    assert suite.chosen("en-ru,de-en,en-ru") == (("en", "ru"), ("de", "en"))
+    assert suite.chosen("en-ru,de-en,en-ru") == (Cell("en", "ru"), Cell("de", "en"))
     with pytest.raises(UserError, match="'de-fr'"):
         suite.chosen("de-fr")
     assert [direction_group(*d) for d in (("de", "en"), ("en-GB", "de"), ("de", "fr"))] == ["to_en", "from_en", "other"]
@@ -100,7 +100,7 @@ def test_a_table_of_ones_own(tmp_path: Path) -> None:
         assert file_rows(path, "de", "en") == [(2, "Hund", "dog")]
     path.write_text("Hund\tdog\nKatze\tcat\n", encoding="utf-8")
     suite = open_suite(str(path), source="German", target="en")
-    assert suite.directions == (("de", "en"),) and suite.name == "my.tsv"
+    assert suite.cells == (Cell("de", "en"),) and suite.name == "my.tsv"
     for columns in ("1", "1,2,3"):
         with pytest.raises(UserError, match="two columns"):
             file_rows(path, "de", "en", columns)

@@ -14,7 +14,7 @@ from eval.metrics.formulas import open_chrf
 from eval.report.__main__ import contents, main
 from eval.report.blocks import Bullets, Code, Figure, Heading, Table, Text, as_html, as_markdown
 from eval.report.plots import own_ids
-from eval.report.runs import read_runs
+from eval.report.reading import read_runs
 from eval.translation.__main__ import main as translate
 from eval.translation.records import RECORDS, read_records, scored
 from rag_mt.base.errors import UserError
