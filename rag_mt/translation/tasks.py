@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from prompts.safety import encodable
-from rag_mt.base.types import Completion, DraftRetriever, Hint, Prompt, Recalled, Sentence, Translation
+from rag_mt.base.types import Completion, Hint, Prompt, Recalled, Sentence, Translation
 
 if TYPE_CHECKING:
     from rag_mt.translation.translator import Translator
@@ -118,9 +118,7 @@ class SentenceTask:
         """Let the draft be the translation, with further notes."""
         assert self.draft is not None
         made = self.draft.translation
-        self.translation = replace(
-            made, notes=(*made.notes, *notes), draft=self.draft.text, recalled=self.recalled
-        )
+        self.translation = replace(made, notes=(*made.notes, *notes), draft=self.draft.text, recalled=self.recalled)
 
     def shown(self, hints: Sequence[Hint]) -> Sequence[Hint]:
         """Those of the retrieved hints that the prompt may show."""
