@@ -110,7 +110,7 @@ def test_a_memory_tells_what_changed_and_what_it_was_expected_to_gain() -> None:
         "- The [-city-]{+town+} hall.",
         "memory: 1 hit, shown to the model (expected gain +0.42 nats)",
     ]
-    assert lines[4] == " 1 █████▌    0.70 similarity  Rathaus → Town hall" and lines[5].strip() == "old.txt:4"
+    assert lines[4] == " 1 █████▋    0.70 similarity  Rathaus → Town hall" and lines[5].strip() == "old.txt:4"
     same = picture(recalled(True, "The city hall."), "similarity", Style()).splitlines()
     assert same[2] == "memory: 1 hit, shown to the model, which changed nothing (expected gain +0.42 nats)"
 
