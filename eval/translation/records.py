@@ -56,15 +56,13 @@ class Record:
 
 def record_of(translation: Translation, reference: str, line: int, completion: Completion) -> dict[str, Any]:
     """The record as JSON-able values."""
-    return {
-        "line": line,
-        "reference": reference,
-        "raw": completion.text,
-        "tokens": completion.tokens,
-        "finished": completion.finished,
-        "stopped": completion.stopped,
-        **pack(translation),
-    }
+    return {"line": line, "reference": reference, **values_of(completion), **pack(translation)}
+
+
+def values_of(completion: Completion) -> dict[str, Any]:
+    """What `completion_of` reads."""
+    names = {"raw": "text", "tokens": "tokens", "finished": "finished", "stopped": "stopped"}
+    return {name: getattr(completion, attribute) for name, attribute in names.items()}
 
 
 def write_records(path: Path, settings: Mapping[str, Any], records: Iterable[tuple[int, Mapping[str, Any]]]) -> None:

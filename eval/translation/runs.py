@@ -8,7 +8,7 @@ run of the folder; otherwise each run generates its own.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from eval.translation.records import (
     read_run,
     read_times,
     record_of,
+    values_of,
     whole_lines,
     write_records,
 )
@@ -38,11 +39,11 @@ from prompts.builder import FORMAT, templates_hash
 from rag_mt import __version__
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, settings_hash, write_json
-from rag_mt.base.types import Completion, Origin, Prompt, Sentence
+from rag_mt.base.types import Completion, LanguageModel, Origin, Prompt, Sentence
 from rag_mt.llm.opening import fingerprint_for
 from rag_mt.llm.transformers_llm import ALGORITHM
 from rag_mt.translation.journal import RecordJournal, check_settings
-from rag_mt.translation.tasks import SentenceTask, prepare, translate_all
+from rag_mt.translation.tasks import SentenceTask, TaskQueue, longest_first, prepare
 from rag_mt.translation.translator import Translator
 
 JOURNAL = ".rag-mt-journal"
@@ -94,40 +95,107 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
         for line, text in enumerate(part.sources, 1)
     ]
     missing = [task for n, task in enumerate(tasks) if n not in journal.earlier]
+    shuffled = run.own.hints == "shuffled"
+    needed = tasks if shuffled else missing  # shuffled hints are those of all other sentences
     begin = time.perf_counter()
-    prepare(tasks if run.own.hints == "shuffled" else missing)  # whose hints are those of all other sentences
+    prepare(needed)
     if not journal.earlier:  # the time of all sentences was noted before the first record
         note_time(times, RETRIEVAL, time.perf_counter() - begin, len(missing))
 
-    def asked(task: SentenceTask) -> tuple[str, str]:
-        assert task.prompt is not None
-        return fingerprint_for(llm, task.prompt), prompt_hash(task.prompt)
-
     def keep(task: SentenceTask) -> None:
-        assert task.completion is not None and task.translation is not None
+        assert task.completion is not None and task.prompt is not None and task.translation is not None
         n = task.sentence.source.line - 1
         record = record_of(task.translation, part.references[n], part.lines[n], task.completion)
-        model, prompt = asked(task)
-        journal.add_records([n], [record | {"asked": prompt} | ({} if model == llm.fingerprint else {"llm": model})])
+        record |= asked_fields(llm, task.prompt)
+        if task.draft is not None and task.draft.completion is not task.completion:
+            record["first"] = values_of(task.draft.completion) | asked_fields(llm, task.draft.prompt)
+        journal.add_records([n], [record])
         bar.update(1)
 
     known = other_completions(run.file(RECORDS), settings) if getattr(llm, "repeatable", False) else {}
+    queue = _Timed(times, keep, known)
+    queue.take_over(missing)
+    drafting = 0.0
+    if translator.memory is not None:
+        if shuffled:
+            for n, record in journal.earlier.items():
+                tasks[n].read(completion_of(record.get("first", record)))
+            begin = time.perf_counter()
+            _empty(translator, _Drafts(longest_first(task for task in tasks if task.draft is None)))
+            drafting = time.perf_counter() - begin
+        queue.prepare(needed)
+        queue.take_over(missing)
     for task in missing:
-        if completion := known.get(asked(task)):
-            task.read(completion)
+        if task.translation is not None:
             keep(task)
-    last = time.perf_counter()
+    queue.extend(longest_first(task for task in missing if task.ready), drafting)
+    _empty(translator, queue)
 
-    def finished(task: SentenceTask) -> None:
-        nonlocal last
-        assert task.completion is not None
-        now = time.perf_counter()
-        note_time(times, GENERATION, now - last, 1, task.sentence.source.line, task.completion.tokens)
-        last = now
-        keep(task)
 
-    for _ in translate_all([task for task in missing if task.completion is None], finished):
+def _empty(translator: Translator, queue: TaskQueue[SentenceTask]) -> None:
+    """Let all tasks of a queue be answered."""
+    for _ in translator.answer(queue):
         pass
+
+
+class _Drafts(TaskQueue[SentenceTask]):
+    """Tasks of which the drafts alone are wanted for now."""
+
+    def drafted(self, task: SentenceTask) -> None:
+        """Nothing is recalled for it yet."""
+
+
+class _Timed(TaskQueue[SentenceTask]):
+    """A queue that notes in the file `times` how long each sentence took; `keep` hears of each that is translated.
+    `known` are completions that need not be computed."""
+
+    def __init__(
+        self, times: Path, keep: Callable[[SentenceTask], object], known: Mapping[tuple[str, str], Completion]
+    ) -> None:
+        super().__init__(finished=self._note)
+        self._times, self._keep, self._known = times, keep, known
+        self._taken_over: set[int] = set()
+        self._last = time.perf_counter()
+
+    def extend(self, tasks: Iterable[SentenceTask], spent: float) -> None:
+        """Let these be answered, from now on; so many seconds were spent on their drafts."""
+        self._waiting.extend(tasks)
+        self._last = time.perf_counter() - spent
+
+    def take_over(self, tasks: Sequence[SentenceTask]) -> None:
+        """Read the known completions for those of the tasks that are to be answered."""
+        for task in (task for task in tasks if task.ready):
+            assert task.prompt is not None
+            asked = (fingerprint_for(task.translator.llm, task.prompt), prompt_hash(task.prompt))
+            if completion := self._known.get(asked):
+                self._taken_over.add(id(completion))
+                task.read(completion)
+
+    def prepare(self, tasks: Sequence[SentenceTask]) -> None:
+        """See `TaskQueue.prepare`; what is recalled for drafts is retrieval, and its time counts as such."""
+        drafted = [task for task in tasks if task.draft is not None and task.recalled is None]
+        begin = time.perf_counter()
+        super().prepare(tasks)
+        seconds = time.perf_counter() - begin
+        self._last += seconds
+        for task in drafted:
+            note_time(self._times, RETRIEVAL, seconds / len(drafted), 0, task.sentence.source.line)
+
+    def _note(self, task: SentenceTask) -> None:
+        now = time.perf_counter()
+        first = task.draft.completion if task.draft is not None else task.completion
+        answers = [first] if first is task.completion else [first, task.completion]
+        tokens = sum(answer.tokens for answer in answers if answer and id(answer) not in self._taken_over)
+        note_time(self._times, GENERATION, now - self._last, 1, task.sentence.source.line, tokens)
+        self._last = now
+        self._keep(task)
+
+
+def asked_fields(llm: LanguageModel, prompt: Prompt) -> dict[str, str]:
+    """What a record says of its prompt: a hash, and the fingerprint of the model that answers it if it is another than
+    that of the run."""
+    model = fingerprint_for(llm, prompt)
+    return {"asked": prompt_hash(prompt)} | ({} if model == llm.fingerprint else {"llm": model})
 
 
 def prompt_hash(prompt: Prompt) -> str:
@@ -144,8 +212,9 @@ def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[tuple[str,
         others = head.get("settings", {})
         if path != own and all(others.get(name) == settings[name] for name in SAME):
             for _, record in (numbered for line in lines for numbered in line.get("done", ())):
-                if "asked" in record:
-                    completions[record.get("llm", others["llm"]), record["asked"]] = completion_of(record)
+                for values in (record, record.get("first", {})):  # `first`: of a draft that another answer followed
+                    if "asked" in values:
+                        completions[values.get("llm", others["llm"]), values["asked"]] = completion_of(values)
     return completions
 
 

@@ -18,7 +18,8 @@
 Paths are relative to the file, in one that comes with rag_mt to the current folder. An `index` that is left out is the
 sample index. `hints` says what becomes of them: `retrieved`; `none`, to see what
 dropping them changes; `shuffled`, each sentence gets those of others; `oracle`, phrases cut from the reference by word
-alignment.
+alignment. With a memory every sentence has its own draft all the same: `none` is always the draft, and `shuffled` gives
+the sentences for which hints are shown those of each other.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from rag_mt.base.settings import folder_of_paths
 from rag_mt.llm.opening import is_gguf
 from rag_mt.models.adapter_files import checked_adapter
 from rag_mt.models.loading import DTYPES, Quantization
-from rag_mt.translation.translator import NONE, Adapters, chosen_adapters
+from rag_mt.translation.translator import MEMORY, NONE, Adapters, chosen_adapters
 from retrievers.ccpr.retriever import Segmentation
 from retrievers.index.manifest import read_manifest
 from retrievers.registry import retriever_spec
@@ -62,7 +63,8 @@ class System:
     index's own. `llm_options` are fields of requests to a server (see `rag_mt.llm.options`). `dtype` is by default
     float32, in which outputs depend on nothing but their prompts, by llama.cpp that of the file. `segmentation`, of
     CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
-    either are judged by the same confidence model.
+    either are judged by the same confidence model. `gate`, of a memory, says when hits are shown: where the `learned`
+    gate expects a gain, or `always` where there are any.
 
     For `hints = "oracle"`: a layer of `align_encoder` finds the words that belong together; phrases have up to
     `oracle_words` words.
@@ -74,6 +76,7 @@ class System:
     encoder: str = ""
     cut_off: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     segmentation: Segmentation = "learned"
+    gate: Literal["learned", "always"] = "learned"
     wrapper: str = "auto"
     llm: str = DEFAULT_LLM
     llm_options: Mapping[str, Any] = field(default_factory=dict)
@@ -114,7 +117,8 @@ class System:
         named = filled(self.adapter[group]) if self.adapter else None
         chosen = chosen_adapters(named, self.llm, self.retriever, source, target)
         plain = filled(self.plain_adapter)
-        if self.hints == "none" or not retriever_spec(self.retriever).needs_index:
+        spec = retriever_spec(self.retriever)
+        if (self.hints == "none" and spec.unit != MEMORY) or not spec.needs_index:
             plain = NONE
         elif plain == DEFAULT_ADAPTER:
             plain = chosen.plain_adapter or NONE
@@ -208,7 +212,9 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
             raise UserError(
                 f"{path} sets {key} of {name} to {value!r}: expected one of {', '.join(filter(None, allowed))}"
             )
-    retriever_spec(system.retriever)
+    spec = retriever_spec(system.retriever)
+    if own.get("gate", "learned") != "learned" and spec.unit != MEMORY:
+        raise UserError(f"{path} sets gate of {name}, whose retriever is {system.retriever!r}: only a memory has one")
     if own.get("segmentation", "learned") != "learned" and system.retriever != "ccpr":
         raise UserError(
             f"{path} sets segmentation of {name}, whose retriever is {system.retriever!r}: only ccpr has one"

@@ -7,10 +7,10 @@ The hints of a system may be others than a retriever finds, to show what hints c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,8 +18,20 @@ from eval.data.phrase_pairs import Frequent, all_phrase_pairs
 from eval.data.suites import Part, Suite
 from eval.translation.systems import System
 from prompts.builder import MAX_HINTS
+from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
-from rag_mt.base.types import Hint, Hit, LanguageModel, Origin, Retriever, Sentence, Span, Unit
+from rag_mt.base.types import (
+    DraftRetriever,
+    Hint,
+    Hit,
+    LanguageModel,
+    Origin,
+    Recalled,
+    Retriever,
+    Sentence,
+    Span,
+    Unit,
+)
 from rag_mt.llm.opening import open_llm
 from rag_mt.translation.translator import Translator
 from retrievers.ccpr.retriever import CcprRetriever
@@ -137,6 +149,14 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         show=show,
         encoders=models.encoder,
     )
+    if translator.memory is not None:
+        if suite.quick and not own.index:
+            raise UserError(
+                f"system {own.name} has the retriever {own.retriever!r} and the sample index, which holds the "
+                f"references of the suite {suite.name}: give it an index, or choose another suite with --suite"
+            )
+        if own.gate != "learned":
+            settings["gate"] = cast(Any, translator.retriever).gate = own.gate
     if own.cut_off and isinstance(translator.retriever, IndexRetriever):
         translator.retriever.cut_off = settings["cut_off"] = own.cut_off
     if own.segmentation != "learned" and isinstance(translator.retriever, CcprRetriever):
@@ -145,7 +165,11 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         translator.retriever = without_references(translator.retriever, part.references)
         settings["left out"] = "own reference"
     if own.hints == "shuffled":
-        translator.retriever = with_shuffled(translator.retriever, own.seed)
+        memory = translator.memory
+        if memory is not None:
+            translator.retriever = ShuffledMemory(memory, own.seed)
+        else:
+            translator.retriever = with_shuffled(translator.retriever, own.seed)
         settings["seed"] = own.seed
     translator.more_settings |= settings
     return translator
@@ -184,6 +208,29 @@ def shuffled(hints: Sequence[Sequence[Hint]], seed: int) -> list[tuple[Hint, ...
         count = min(len(hints[n]), len(hits) - len(hints[n]))
         mixed[n] = tuple(Hint(hints[n][i].source_span, hits[(end + i) % len(hits)]) for i in range(count))
     return mixed
+
+
+class ShuffledMemory(Adjusted):
+    """A memory (a DraftRetriever) that gives the sentences for which it has hints to show those of each other; it has
+    to be asked for all at once."""
+
+    def __init__(self, memory: DraftRetriever, seed: int) -> None:
+        super().__init__(memory, {"shuffled": seed}, memory.retrieve)
+        self._memory, self._seed = memory, seed
+
+    def recall(self, sentences: Sequence[Sentence], drafts: Sequence[str]) -> list[Recalled]:
+        """What is recalled for each sentence with hits of other sentences (see `shuffled`): whole sentences and
+        phrases are shuffled apart; whether they are shown and with which gain is the sentence's own."""
+        recalled = list(self._memory.recall(sentences, drafts))
+        shown = [n for n, own in enumerate(recalled) if own.shown]
+        sentences_of_others, phrases_of_others = (
+            shuffled([[h for h in recalled[n].hints if h.hit.whole == whole] for n in shown], self._seed)
+            for whole in (True, False)
+        )
+        for n, whole, phrases in zip(shown, sentences_of_others, phrases_of_others, strict=True):
+            hints = sorted((*whole, *phrases), key=lambda hint: -hint.hit.score)
+            recalled[n] = replace(recalled[n], hints=tuple(hints))
+        return recalled
 
 
 def without_references(retriever: IndexRetriever, references: Sequence[str]) -> Adjusted:

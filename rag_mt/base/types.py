@@ -212,6 +212,11 @@ class Recalled:
     gain: float = 0.0
     shown: bool = False
 
+    @property
+    def stored_gain(self) -> float:
+        """The gain as files have it (see `Hit.stored_score`)."""
+        return round(float(self.gain), 6)
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:

@@ -6,6 +6,11 @@
      1 ██████▋   0.83 confidence  die neue Brücke → the new bridge  ✓ taken up
                  ... was waiting for [the new bridge] over ...  news.txt:12
 
+Where a memory was asked, two lines more say what changed since the draft and what the memory was expected to gain:
+
+    - The [-city-]{+town+} council has [-allowed-]{+approved+} the new bridge.
+    memory: 1 hit, shown to the model (expected gain +0.42 nats)
+
 The bar of a BM25 score is full at the highest one of the sentence, all others at 1. Columns are counted as a terminal
 counts them: wide characters take two, combining marks none. No line is wider than asked for. In a sentence with
 right-to-left letters, which terminals reorder, phrases stand in numbered brackets and not above lines.
@@ -22,7 +27,8 @@ from dataclasses import dataclass
 
 from wcwidth import iter_graphemes, width
 
-from rag_mt.base.types import ELLIPSIS, Hint, Retriever, Span, Translation
+from rag_mt.base.types import ELLIPSIS, Hint, Recalled, Retriever, Span, Translation
+from rag_mt.text.differences import Run, differences
 
 BAR = 8
 """Cells of a bar."""
@@ -72,24 +78,53 @@ def style_of_stderr() -> Style:
 
 def score_kind(retriever: Retriever) -> str:
     """What the scores of a retriever's hits are."""
+    if hasattr(retriever, "recall"):
+        return "similarity"
     if "confidence" in retriever.settings:
         return "confidence"
     return {"bm25": "BM25", "hybrid": "hybrid"}.get(retriever.name, "cosine")
 
 
 def picture(translation: Translation, kind: str, style: Style) -> str:
-    """A sentence with its translation and hints, drawn for people; `kind` says what the scores are."""
+    """A sentence with its translation and hints (those that a memory has where none was shown), drawn for people;
+    `kind` says what the scores are."""
     source = printable(translation.source.text)
     whole = len(source)
-    spans = [(n, h.source_span) for n, h in enumerate(translation.hints, 1) if len(h.source_span) < whole]
+    recalled = translation.recalled
+    hints, used = translation.hints, translation.used
+    if recalled is not None and not hints:
+        hints, used = recalled.hints, (False,) * len(recalled.hints)
+    spans = [(n, h.source_span) for n, h in enumerate(hints, 1) if len(h.source_span) < whole]
     lines = _bracketed(source, spans, style) if right_to_left(source) else _underlined(source, spans, style)
     lines += [style.painted(line, "1") for line in _folded(f"= {printable(translation.text)}", style.columns)]
-    scores = [hint.hit.score for hint in translation.hints if math.isfinite(hint.hit.score)]
+    if recalled is not None:
+        lines += _memory_lines(translation, recalled, style)
+    scores = [hint.hit.score for hint in hints if math.isfinite(hint.hit.score)]
     full = max([1e-9, *scores]) if kind == "BM25" else 1.0
-    for n, (hint, used) in enumerate(zip(translation.hints, translation.used, strict=True), 1):
-        lines += _hint_lines(n, hint, used, source, kind, full, style)
+    for n, (hint, taken_up) in enumerate(zip(hints, used, strict=True), 1):
+        lines += _hint_lines(n, hint, taken_up, source, kind, full, style)
     lines += [line for text in translation.notes for line in _folded(f"  note: {printable(text)}", style.columns)]
     return "\n".join(lines)
+
+
+def _memory_lines(translation: Translation, recalled: Recalled, style: Style) -> list[str]:
+    """What the translation changed of its draft, and what the memory has and is expected to gain."""
+    lines = []
+    if recalled.shown and translation.draft != translation.text:
+        runs = differences(printable(translation.draft), printable(translation.text))
+        changed = "".join(_marked(run) if run.differs else run.before for run in runs)
+        lines = [_isolated(line) for line in _folded(f"- {changed}", style.columns)]
+    number = len(recalled.hints)
+    hits = f"{number or 'no'} hit{'s' * (number != 1)}"
+    gain = f" (expected gain {recalled.gain:+.2f} nats)" if number else ""
+    decision = "shown to the model" if recalled.shown else "not shown: the draft is the translation"
+    decision += "" if lines or not recalled.shown else ", which changed nothing"
+    return [*lines, *_folded(f"memory: {hits}, {decision}{gain}", style.columns)]
+
+
+def _marked(run: Run) -> str:
+    """What was taken away and what came instead, as `git diff --word-diff` marks them."""
+    return (f"[-{run.before}-]" if run.before else "") + ("{+" + run.after + "+}" if run.after else "")
 
 
 def printable(text: str) -> str:
@@ -142,10 +177,10 @@ def _hint_lines(
     if style.columns >= ROOMY:
         score, taken = f"{score} {kind}", taken and f"{taken} taken up"
     room = style.columns - len(f"{number:2d} {drawn} {score}  ") - width(taken)
-    whole_hit = len(hint.hit.span) == len(hint.hit.sentence.text)
     arrow = style.one_of(" → ", " -> ")
     phrase = printable(" ".join(hint.phrase.split()))
-    ours = "" if len(hint.source_span) == len(source) else printable(hint.source_span.of(source))
+    of_all = len(hint.source_span) == len(source)
+    ours = printable(" ".join(hint.hit.original.split())) if of_all else printable(hint.source_span.of(source))
     if ours:
         ours = clipped(ours, max(4, (room - width(arrow)) // 2), style)
         pair = _isolated(ours) + arrow + _isolated(clipped(phrase, room - width(ours) - width(arrow), style))
@@ -156,7 +191,7 @@ def _hint_lines(
     indent = " " * min(width(f"{number:2d} {drawn} "), 12)
     origin = clipped(printable(str(hint.hit.sentence.source)), style.columns // 2, style, end=True)
     room = style.columns - width(indent) - (width(origin) + 2 if origin else 0)
-    context = "" if whole_hit else _context(hint, room, style)
+    context = "" if hint.hit.whole else _context(hint, room, style)
     second = "  ".join(filter(None, (context, style.painted(origin, "2"))))
     return first, f"{indent}{second}".rstrip()
 

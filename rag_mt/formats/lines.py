@@ -17,9 +17,10 @@ from typing import Any, BinaryIO
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.types import Origin, Skips, TranslatedText
+from rag_mt.base.types import Origin, Recalled, Skips, TranslatedText, Translation
 from rag_mt.formats.format import Segment, Side
 from rag_mt.formats.opening import Line, fault, read_lines
+from rag_mt.text.differences import changes
 
 log = logging.getLogger("rag_mt")
 
@@ -122,7 +123,8 @@ class _Tsv(_Text):
 
 class _Jsonl(_Text):
     """JSON Lines: a field of every record; lines that are no JSON object or have no such text are skips. Translations
-    become the fields `translation`, `hints` and `notes`; to a name that is taken the target is added."""
+    become the fields `translation`, `hints`, `notes` and, where a memory was asked, `memory`; to a name that is taken
+    the target is added."""
 
     name = "jsonl"
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson")
@@ -186,7 +188,8 @@ def text_of(values: Mapping[str, Any], side: Side) -> tuple[str | None, str]:
 
 
 def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
-    """The fields that a translation adds; spans are offsets into the field's whole text."""
+    """The fields that a translation adds; spans are offsets into the field's whole text. `memory` is there for
+    sentences that a memory was asked about."""
     hints: list[dict[str, Any]] = []
     notes: list[str] = []
     at = 0
@@ -208,7 +211,31 @@ def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
                 }
             )
         notes.extend(sentence.notes)
-    return {"translation": translated.text, "hints": hints, "notes": notes}
+    memory = [_recalled_fields(t, t.recalled) for t in translated.sentences if t.recalled is not None]
+    return {"translation": translated.text, "hints": hints, "notes": notes, **({"memory": memory} if memory else {})}
+
+
+def _recalled_fields(translation: Translation, recalled: Recalled) -> dict[str, Any]:
+    """A sentence's draft, what a memory has for it, whether that was worth showing, and what it changed."""
+    hits = [
+        {
+            "source": hint.source_span.of(translation.source.text),
+            "phrase": hint.phrase,
+            "original": hint.hit.original,
+            "score": hint.hit.stored_score,
+            "file": hint.hit.sentence.source.file,
+            "line": hint.hit.sentence.source.line,
+        }
+        for hint in recalled.hints
+    ]
+    return {
+        "source": translation.source.text,
+        "draft": translation.draft,
+        "hits": hits,
+        "gain": recalled.stored_gain,
+        "shown": recalled.shown,
+        "changes": [list(change) for change in changes(translation.draft, translation.text)],
+    }
 
 
 def free_name(name: str, target: str, taken: Container[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span, Translation
+from rag_mt.base.types import Hint, Hit, Origin, Recalled, Sentence, Span, Translation
 
 FORMAT = 2
 TABLES = """
@@ -150,31 +150,48 @@ class Journal(RecordJournal):
 
 def pack(t: Translation) -> dict[str, Any]:
     """A translation as JSON-able values, without where its source came from and its prompt."""
-    return {
+    record: dict[str, Any] = {
         "source": t.source.text,
         "text": t.text,
         "ok": t.ok,
         "notes": t.notes,
         "used": t.used,
-        "hints": [
-            [
-                [h.source_span.start, h.source_span.end],
-                [h.hit.span.start, h.hit.span.end],
-                h.hit.stored_score,
-                h.hit.sentence.text,
-                h.hit.sentence.language,
-                h.hit.sentence.source.file,
-                h.hit.sentence.source.line,
-            ]
-            for h in t.hints
-        ],
+        "hints": [_pack_hint(hint) for hint in t.hints],
     }
+    if t.recalled is not None:
+        hints = [_pack_hint(hint) for hint in t.recalled.hints]
+        recalled = {"hints": hints, "gain": t.recalled.stored_gain, "shown": t.recalled.shown}
+        record |= {"draft": t.draft, "recalled": recalled}
+    return record
 
 
 def unpack(record: Mapping[str, Any], source: Sentence) -> Translation:
     """The translation that `pack` made the record of."""
-    hints = tuple(
-        Hint(Span(*span), Hit(Sentence(text, language, Origin(file, line)), Span(*hit), score))
-        for span, hit, score, text, language, file, line in record["hints"]
+    recalled = None
+    if values := record.get("recalled"):
+        recalled = Recalled(tuple(map(_unpack_hint, values["hints"])), values["gain"], values["shown"])
+    return Translation(
+        source,
+        record["text"],
+        tuple(map(_unpack_hint, record["hints"])),
+        "",
+        tuple(record["used"]),
+        tuple(record["notes"]),
+        record["ok"],
+        record.get("draft", ""),
+        recalled,
     )
-    return Translation(source, record["text"], hints, "", tuple(record["used"]), tuple(record["notes"]), record["ok"])
+
+
+def _pack_hint(hint: Hint) -> list[Any]:
+    """A hint as JSON-able values; the last one, the text that its sentence translates, is there where it is known."""
+    hit = hint.hit
+    sentence = [hit.sentence.text, hit.sentence.language, hit.sentence.source.file, hit.sentence.source.line]
+    original = [hit.original] if hit.original else []
+    return [*([span.start, span.end] for span in (hint.source_span, hit.span)), hit.stored_score, *sentence, *original]
+
+
+def _unpack_hint(values: Sequence[Any]) -> Hint:
+    source_span, span, score, text, language, file, line, *original = values
+    hit = Hit(Sentence(text, language, Origin(file, line)), Span(*span), score, *original)
+    return Hint(Span(*source_span), hit)

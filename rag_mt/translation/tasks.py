@@ -2,6 +2,13 @@
 
 All that translates (`Translator`, streams, file jobs, the server and evaluation) makes tasks and puts them into a
 `TaskQueue`, which a language model empties.
+
+Where the retriever is a memory (a `DraftRetriever`) the model answers up to twice:
+
+    sentence -> plain prompt -> draft -> recall -> hints worth showing -> prompt with hints -> translation
+                                                -> else the draft is the translation
+
+so that what nothing is recalled for costs and says what it does without a retriever.
 """
 
 from __future__ import annotations
@@ -12,16 +19,36 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from prompts.safety import encodable
-from rag_mt.base.types import Completion, Hint, Prompt, Sentence, Translation
+from rag_mt.base.types import Completion, Hint, Prompt, Recalled, Sentence, Translation
 
 if TYPE_CHECKING:
     from rag_mt.translation.translator import Translator
+
+RECALLED_TOGETHER = 16
+"""Drafts for which a memory is asked in one call, as long as other sentences keep the language model busy."""
+DRAFT_STANDS = "the draft stands"
+"""How the note begins that says that no translation could be read from the answer with hints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A first answer, without hints: its prompt, the completion, and the translation read from it."""
+
+    prompt: Prompt
+    completion: Completion
+    translation: Translation
+
+    @property
+    def text(self) -> str:
+        """The draft; empty where none could be read."""
+        return self.translation.text if self.translation.ok else ""
 
 
 @dataclass(eq=False)
 class SentenceTask:
     """One sentence on its way: its prompt once hints are found, the answer as far as it is, the completion and the
-    translation at the end."""
+    translation at the end. With a memory there are a `draft` and what was `recalled` for it in between, and `prompt`,
+    `answer` and `completion` are those of the last question that was asked."""
 
     translator: Translator
     sentence: Sentence
@@ -29,6 +56,8 @@ class SentenceTask:
     answer: str = ""
     completion: Completion | None = None
     translation: Translation | None = None
+    draft: Draft | None = None
+    recalled: Recalled | None = None
 
     @property
     def wanted(self) -> bool:
@@ -36,20 +65,60 @@ class SentenceTask:
         return True
 
     @property
+    def ready(self) -> bool:
+        """Whether the prompt is one that is to be answered next."""
+        asked = self.prompt is not None and (self.draft is None or self.recalled is not None)
+        return asked and self.translation is None
+
+    @property
+    def prompts(self) -> list[Prompt]:
+        """All prompts so far, that of the draft first."""
+        first = self.draft.prompt if self.draft else None
+        return [prompt for prompt in (first, self.prompt if self.prompt is not first else None) if prompt is not None]
+
+    @property
     def begun(self) -> str:
-        """How the translation begins for sure: further tokens cannot change it."""
+        """How the translation begins for sure: further tokens cannot change it, and no draft is among it that might
+        still give way to another translation."""
         if self.translation is not None:
             return self.translation.text
-        if self.prompt is None or not self.answer:
+        if self.prompt is None or not self.answer or (self.translator.memory and self.recalled is None):
             return ""
         return self.translator.sure_beginning(self.sentence, self.prompt, self.answer)
 
     def read(self, completion: Completion) -> None:
-        """Take the completion, and read the translation from it."""
+        """Take the completion, and read the draft or the translation from it."""
         assert self.prompt is not None
         self.completion = completion
-        self.translation = self.translator.read(self.sentence, self.prompt, completion)
+        translation = self.translator.read(self.sentence, self.prompt, completion)
+        if self.translator.memory is None:
+            self.translation = translation
+        elif self.draft is None:
+            self.draft = Draft(self.prompt, completion, translation)
+        elif translation.ok:
+            self.translation = replace(translation, draft=self.draft.text, recalled=self.recalled)
+        else:
+            reasons = "; ".join(translation.notes[len(self.prompt.notes) :])
+            self._keep_draft(f"{DRAFT_STANDS}: no translation could be read from the answer with hints ({reasons})")
         self.changed()
+
+    def recall(self, recalled: Recalled) -> None:
+        """Take what the memory has for the draft: hints become another prompt, or the draft becomes the translation."""
+        assert self.draft is not None
+        hints = self.shown(recalled.hints) if recalled.shown else ()
+        prompt = self.translator.prompts.build(self.sentence, hints) if hints else None
+        if prompt is not None and prompt.hints:
+            self.prompt, self.answer, self.recalled = prompt, "", recalled
+        else:
+            self.recalled = replace(recalled, shown=False)
+            self._keep_draft(*(prompt.notes if prompt is not None else ()))
+        self.changed()
+
+    def _keep_draft(self, *notes: str) -> None:
+        """Let the draft be the translation, with further notes."""
+        assert self.draft is not None
+        made = self.draft.translation
+        self.translation = replace(made, notes=(*made.notes, *notes), draft=self.draft.text, recalled=self.recalled)
 
     def shown(self, hints: Sequence[Hint]) -> Sequence[Hint]:
         """Those of the retrieved hints that the prompt may show."""
@@ -71,25 +140,43 @@ def by_translator(tasks: Iterable[T]) -> list[list[T]]:
 
 
 def prepare(tasks: Sequence[SentenceTask]) -> None:
-    """Give tasks of one translator their prompts with hints, which are retrieved in one call."""
-    waiting = [task for task in tasks if task.prompt is None]
-    if waiting:
-        translator = waiting[0].translator
-        # An encoder takes no half surrogates: they are replaced as in the prompt.
-        sentences = [replace(task.sentence, text=encodable(task.sentence.text)) for task in waiting]
-        hints = translator.retriever.retrieve(sentences)
-        for task, retrieved in zip(waiting, hints, strict=True):
-            task.prompt = translator.prompts.build(task.sentence, task.shown(retrieved))
+    """Give tasks of one translator what they need to be answered next, each kind by one call of the retriever: their
+    prompts, with the hints that are retrieved (none for a draft), or what is recalled for their drafts."""
+    new = [task for task in tasks if task.prompt is None]
+    if new:
+        translator = new[0].translator
+        plain = translator.memory is not None
+        retrieved = [()] * len(new) if plain else translator.retriever.retrieve(_sentences(new))
+        for task, hints in zip(new, retrieved, strict=True):
+            task.prompt = translator.prompts.build(task.sentence, task.shown(hints))
             task.changed()
+    drafted = [(task, task.draft.text) for task in tasks if task.draft is not None and task.recalled is None]
+    if drafted:
+        waiting, drafts = [task for task, _ in drafted], [encodable(draft) for _, draft in drafted]
+        memory = waiting[0].translator.memory
+        assert memory is not None
+        for task, recalled in zip(waiting, memory.recall(_sentences(waiting), drafts), strict=True):
+            task.recall(recalled)
+
+
+def _sentences(tasks: Sequence[SentenceTask]) -> list[Sentence]:
+    """The tasks' sentences as an encoder takes them: half surrogates are replaced as in the prompt."""
+    return [replace(task.sentence, text=encodable(task.sentence.text)) for task in tasks]
 
 
 class TaskQueue(Generic[T]):
     """Tasks as the prompts of a language model (a `PromptQueue`): prompts are made when they are taken, translations
-    are read from the answers. `running` are those that are being answered, by number."""
+    are read from the answers. `running` are those that are being answered, by number.
+
+    Drafts wait until RECALLED_TOGETHER of them are there or nothing new is left to answer; prompts with what was
+    recalled are the next to be answered.
+    """
 
     def __init__(self, tasks: Iterable[T] = (), finished: Callable[[T], object] = lambda task: None) -> None:
         """`finished` is told of each task whose translation is there."""
         self._waiting = deque(tasks)
+        self._drafted: list[T] = []
+        self._recalled: deque[T] = deque()
         self._finished = finished
         self._taken = 0
         self.running: dict[int, T] = {}
@@ -98,24 +185,50 @@ class TaskQueue(Generic[T]):
         """Up to `most` tasks to answer next."""
         return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
 
+    def prepare(self, tasks: Sequence[T]) -> None:
+        """See the function of that name."""
+        prepare(tasks)
+
     def failed(self, tasks: Sequence[T], error: BaseException) -> None:
         """Called for tasks whose prompts cannot be made or whose answers cannot be read."""
         raise error
 
     def take(self, most: int) -> Sequence[Prompt]:
         """See `PromptQueue.take`."""
-        while tasks := self.next_tasks(most):
-            for group in by_translator(tasks):
-                try:
-                    prepare(group)
-                except BaseException as error:
-                    self.failed(group, error)
-            ready = [(task, task.prompt) for task in tasks if task.prompt is not None]
+        while most > 0:
+            if len(self._drafted) >= RECALLED_TOGETHER:
+                self._recall()
+            again = [self._recalled.popleft() for _ in range(min(most, len(self._recalled)))]
+            new = self.next_tasks(most - len(again)) if len(again) < most else ()
+            if not again and not new:
+                if not self._drafted:
+                    break
+                self._recall()
+                continue
+            ready = [task for task in again if task.wanted] + self._prepared(new)
             if ready:
-                self.running.update(enumerate((task for task, _ in ready), self._taken))
+                self.running.update(enumerate(ready, self._taken))
                 self._taken += len(ready)
-                return [prompt for _, prompt in ready]
+                return [task.prompt for task in ready if task.prompt is not None]
         return ()
+
+    def _recall(self) -> None:
+        """Let the memories be asked for all drafts that wait."""
+        drafted, self._drafted = [task for task in self._drafted if task.wanted], []
+        self._recalled.extend(self._prepared(drafted))
+
+    def _prepared(self, tasks: Sequence[T]) -> list[T]:
+        """Those of the tasks, which are prepared, that are to be answered; the others failed, or their draft is the
+        translation."""
+        for group in by_translator(tasks):
+            try:
+                self.prepare(group)
+            except BaseException as error:
+                self.failed(group, error)
+        for task in tasks:
+            if task.translation is not None:
+                self._finished(task)
+        return [task for task in tasks if task.ready]
 
     def progress(self, number: int, text: str) -> bool:
         """See `PromptQueue.progress`."""
@@ -135,7 +248,14 @@ class TaskQueue(Generic[T]):
         except BaseException as error:
             self.failed([task], error)
         else:
-            self._finished(task)
+            if task.translation is not None:
+                self._finished(task)
+            else:
+                self.drafted(task)
+
+    def drafted(self, task: T) -> None:
+        """Called for each task whose draft is there: it waits for what is recalled."""
+        self._drafted.append(task)
 
 
 def longest_first(tasks: Iterable[T]) -> list[T]:

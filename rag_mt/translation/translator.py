@@ -6,7 +6,7 @@ import logging
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from prompts.answers import read_answer
 from prompts.builder import PromptBuilder, resolved_wrapper
@@ -16,6 +16,7 @@ from rag_mt.base.languages import direction_group, language
 from rag_mt.base.types import (
     NOWHERE,
     Completion,
+    DraftRetriever,
     LanguageModel,
     Origin,
     Prompt,
@@ -42,9 +43,9 @@ if TYPE_CHECKING:  # what searches is imported when something is searched
 
 log = logging.getLogger("rag_mt")
 
-NONE, PLAIN = "none", "plain"
+NONE, PLAIN, MEMORY = "none", "plain", "memory"
 """No adapter; the adapter for sentences without hints, where that for phrases has a higher loss
-(reports/lora-training.md, to English: 1.751, plain 1.742)."""
+(reports/lora-training.md, to English: 1.751, plain 1.742); the one for sentences with and without hints of a memory."""
 HELD_BACK = 8
 """Characters at the end of a streamed answer that wait, because a mark or a label may still begin there."""
 
@@ -176,6 +177,11 @@ class Translator:
         )
 
     @property
+    def memory(self) -> DraftRetriever | None:
+        """The retriever, if it looks for what is similar to a draft."""
+        return cast(DraftRetriever, self.retriever) if hasattr(self.retriever, "recall") else None
+
+    @property
     def settings(self) -> dict[str, Any]:
         """All that could change an output, JSON-able: what the translator, its retriever and its prompts are, and
         `more_settings`."""
@@ -241,8 +247,9 @@ class Translator:
     def stream_sentence(self, sentence: Sentence) -> Generator[str, None, Translation]:
         """The pieces of one sentence's translation; the generator's return value is the whole Translation.
 
-        A piece is given out as soon as further tokens cannot change it. Where the finished answer is no
-        continuation of what was given out (no translation could be read, or it left a loop), nothing more is given out.
+        A piece is given out as soon as further tokens cannot change it, a draft once it is known to be the translation.
+        Where the finished answer is no continuation of what was given out (no translation could be read, or it left a
+        loop), nothing more is given out.
         """
         task, shown = SentenceTask(self, sentence), ""
         for _ in self.answer(TaskQueue([task])):
@@ -286,7 +293,8 @@ class Translator:
 
 
 def method_of(retriever: str | Retriever) -> str:
-    """The kind of adapter for a retriever's prompts: `plain`, `phrase` or `sentence` (which passages use too)."""
+    """The kind of adapter for a retriever's prompts: `plain`, `phrase`, `memory` or `sentence` (which passages use
+    too)."""
     if isinstance(retriever, str):
         from retrievers.registry import retriever_spec
 
@@ -295,7 +303,7 @@ def method_of(retriever: str | Retriever) -> str:
         name, unit = retriever.name, retriever.unit
     if name == WITHOUT_INDEX:
         return PLAIN
-    return "phrase" if unit == "phrase" else "sentence"
+    return unit if unit in ("phrase", MEMORY) else "sentence"
 
 
 class Adapters(NamedTuple):
@@ -309,7 +317,8 @@ def chosen_adapters(adapter: str | None, llm: str, retriever: str | Retriever, s
     """The adapters for a language model, retriever and direction (language codes).
 
     `adapter` is a folder, which serves for all prompts, `none`, or `auto` for the ones that ship: embedded language
-    models have them for directions to or from English.
+    models have them for directions to or from English. That of a memory serves for the drafts too; as long as none
+    ships, a memory has those for sentences.
     """
     if adapter in (None, NONE):
         return Adapters()
@@ -318,11 +327,17 @@ def chosen_adapters(adapter: str | None, llm: str, retriever: str | Retriever, s
     if not llm.startswith(PREFIX):
         return Adapters()
     tell_if_left_out(llm)
-    hinted, plain = (_shipped(llm, method, source, target) for method in (method_of(retriever), PLAIN))
+    method = method_of(retriever)
+    if method == MEMORY:
+        if adapter := _shipped(llm, MEMORY, source, target):
+            return Adapters(adapter)
+        method = "sentence"
+    hinted, plain = (_shipped(llm, name, source, target) for name in (method, PLAIN))
     return Adapters(hinted, plain if hinted and plain != hinted else None)
 
 
 def _shipped(llm: str, method: str, source: str, target: str) -> str | None:
+    """The folder of an adapter that ships, for the direction's group or else for all."""
     group = direction_group(source, target).replace("_", "-")
-    folder = FOLDER / llm.removeprefix(PREFIX) / f"{method}.{group}"
-    return str(folder) if folder.is_dir() else None
+    folders = [FOLDER / llm.removeprefix(PREFIX) / name for name in (f"{method}.{group}", method)]
+    return next((str(folder) for folder in folders if folder.is_dir()), None)

@@ -25,6 +25,7 @@ from rag_mt.base.types import (
     Origin,
     Prompt,
     PromptQueue,
+    Recalled,
     Retriever,
     Sentence,
     Span,
@@ -127,6 +128,40 @@ class RuleRetriever:
                 )
             )
         return made
+
+
+class HintedLLM(RuleLLM):
+    """Begins its answers to prompts with hints with an `AGAIN` more than those to prompts without."""
+
+    def _answer(self, prompt: Prompt) -> list[str]:
+        return [*([" AGAIN"] if prompt.hints else []), *super()._answer(prompt)]
+
+
+class RuleMemory:
+    """Recalls the draft itself, in one line of a file, for every sentence; it is worth showing where `shows` of the
+    sentence's text says so. `asked` holds the sentences and drafts of every call."""
+
+    name = "memory"
+    unit: Unit = "memory"
+    settings: Mapping[str, Any] = {}
+
+    def __init__(self, shows: Callable[[str], bool] = lambda text: True) -> None:
+        self.shows = shows
+        self.asked: list[list[tuple[str, str]]] = []
+
+    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
+        raise AssertionError("a memory is asked with drafts")
+
+    def recall(self, sentences: Sequence[Sentence], drafts: Sequence[str]) -> list[Recalled]:
+        pairs = [(sentence.text, draft) for sentence, draft in zip(sentences, drafts, strict=True)]
+        self.asked.append(pairs)
+        return [self._recalled(*pair) for pair in pairs]
+
+    def _recalled(self, text: str, draft: str) -> Recalled:
+        line = f"Of old: {draft}"
+        hit = Hit(Sentence(line, "en", Origin("memory.txt", 3)), Span(0, len(line)), 0.8, f"Einst: {text}")
+        shown = self.shows(text)
+        return Recalled((Hint(Span(0, len(text)), hit),), 0.5 if shown else -0.25, shown)
 
 
 @cache

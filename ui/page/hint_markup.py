@@ -70,8 +70,10 @@ def shown_hints(text: str, items: Sequence[Item], off: Sequence[ShownHint] = ())
         if start < 0:
             continue
         at = start + len(sentence)
-        prompted = item.prompt.hints if item.prompt else ()
-        used = item.translation.used if item.translation else (None,) * len(prompted)
+        translation = item.translation  # read once: the engine's thread may set it meanwhile
+        answered = translation or item.prompt  # where a draft stands, the hints of the last prompt have no part in it
+        prompted = answered.hints if answered else ()
+        used = translation.used if translation else (None,) * len(prompted)
         hints = [(hint, use, False) for hint, use in zip(prompted, used, strict=True)]
         hints += [(o.hint, None, True) for o in off if o.sentence == sentence and o.hint not in prompted]
         for hint, use, switched_off in hints:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import html
-import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from collections.abc import Iterable, Sequence
 
+from rag_mt.text.differences import differences
 from ui.server.tasks import State, Task
 
 HIDDEN_CONTROLS = {"Cc", "Cf", "Cs", "Co", "Cn"}
 KEPT = "\n\t\u200c\u200d\u200e\u200f"
 """Line ends, tabs, the joiners that Persian and Indic scripts are written with, and plain direction marks."""
-
-# Words, single characters of scripts that write no spaces, runs of blanks, single other characters.
-_TOKEN = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|[^\W_]+|\s+|.", re.DOTALL)
 
 
 def escaped(text: str) -> str:
@@ -81,64 +76,38 @@ def progress_line(task: Task, state: State, label: str, state_name: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A run of one of two texts: the same as in the other one, or `differs`."""
-
-    text: str
-    differs: bool
-
-
-def differences(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
-    """Both texts in runs of words that are equal or differ; joined, the runs are the texts. Differing words with only
-    blanks between them are one run."""
-    words = _TOKEN.findall(left), _TOKEN.findall(right)
-    pieces: tuple[list[Piece], list[Piece]] = ([], [])
-    for kind, a, b, c, d in SequenceMatcher(None, *words, autojunk=False).get_opcodes():
-        for runs, tokens in zip(pieces, (words[0][a:b], words[1][c:d]), strict=True):
-            if tokens:
-                runs.append(Piece("".join(tokens), kind != "equal"))
-    return _joined(pieces[0]), _joined(pieces[1])
-
-
-def _joined(runs: list[Piece]) -> list[Piece]:
-    """The runs with a blank between two differing ones taken into them; neighbours of an equal run differ."""
-    joined: list[Piece] = []
-    for at, run in enumerate(runs):
-        blank = run.text.isspace() and 0 < at < len(runs) - 1
-        if joined and joined[-1].differs and (run.differs or blank):
-            joined[-1] = Piece(joined[-1].text + run.text, True)
-        else:
-            joined.append(run)
-    return joined
-
-
 def comparison(left: str, right: str, titles: tuple[str, str], code: str, busy: bool = False) -> str:
     """Two translations as two columns. A difference is underlined and said to screen readers, not only coloured; while
     the left text still grows (`busy`) nothing is marked."""
-    runs = ([Piece(left, False)], [Piece(right, False)]) if busy else differences(left, right)
+    runs = [] if busy else differences(left, right)
     sides = [
-        f'<section class="mt-side"><h3>{escaped(title)}</h3>'
-        f'<p lang="{escaped(code)}" dir="auto" class="mt-text">{"".join(_marked(pieces, side))}</p>'
-        f'<p class="mt-count">{"" if busy else _count(pieces)}</p></section>'
-        for title, pieces, side in zip(titles, runs, ("left", "right"), strict=True)
+        ("left", left, [(run.before, run.differs) for run in runs]),
+        ("right", right, [(run.after, run.differs) for run in runs]),
     ]
-    return f'<div class="mt-sides">{"".join(sides)}</div>'
+    return '<div class="mt-sides">{}</div>'.format(
+        "".join(
+            f'<section class="mt-side"><h3>{escaped(title)}</h3>'
+            f'<p lang="{escaped(code)}" dir="auto" class="mt-text">{_marked(pieces, side) or escaped(text)}</p>'
+            f'<p class="mt-count">{"" if busy else _count(pieces)}</p></section>'
+            for title, (side, text, pieces) in zip(titles, sides, strict=True)
+        )
+    )
 
 
-def _marked(runs: list[Piece], side: str) -> Iterator[str]:
-    for run in runs:
-        if run.differs and run.text.strip():
-            yield (
-                f'<mark class="mt-diff mt-diff-{side}"><span class="mt-sr">[differs: </span>{escaped(run.text)}'
-                '<span class="mt-sr">]</span></mark>'
-            )
-        else:
-            yield escaped(run.text)
+def _marked(pieces: Sequence[tuple[str, bool]], side: str) -> str:
+    """The pieces of a text, those that differ marked."""
+    return "".join(
+        f'<mark class="mt-diff mt-diff-{side}"><span class="mt-sr">[differs: </span>{escaped(text)}'
+        '<span class="mt-sr">]</span></mark>'
+        if differs and text.strip()
+        else escaped(text)
+        for text, differs in pieces
+    )
 
 
-def _count(runs: list[Piece]) -> str:
-    if not runs:
+def _count(pieces: Sequence[tuple[str, bool]]) -> str:
+    """How many pieces of a text differ."""
+    if not any(text for text, _ in pieces):
         return "No translation yet."
-    number = sum(run.differs and bool(run.text.strip()) for run in runs)
+    number = sum(differs and bool(text.strip()) for text, differs in pieces)
     return "No difference." if not number else f"{number} place{'s' * (number > 1)} differ{'s' * (number == 1)}."

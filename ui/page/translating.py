@@ -11,8 +11,10 @@ from datetime import UTC, datetime
 from rag_mt.base.defaults import DEFAULT_ADAPTER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
+from rag_mt.base.types import Prompt
 from ui.page.hint_markup import highlighted, hint_table, origins, output_pane, shown_hints
 from ui.page.markup import comparison, escaped, message, sentence_case
+from ui.page.memory_markup import memory_part, recalls
 from ui.page.sessions import Entry, Result, Session
 from ui.server.limits import BusyError
 from ui.server.service import Service
@@ -89,18 +91,18 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
     def follow(job: Job) -> Iterator[View]:
         result = session.result = Result(asked.text, job.order.choice)
         yield replace(empty_view(asked.target), output=output_pane("", asked.target, busy=True), running=True)
-        prompted = -1
+        prompted: list[Prompt | None] | None = None
         for text in job.updates():
             view = View(message(_doing(service, job)), output_pane(text, asked.target, busy=True))
-            number = sum(item.prompt is not None for item in job.items)
-            if number != prompted:
+            asked_now = [item.prompt for item in job.items]
+            if asked_now != prompted:
                 result = _with_hints(result, session, job)
                 if session.result is not None:
                     session.result = result
                 hints = hints_view(result)
                 view = replace(hints, message=view.message, output=view.output, prompt=prompts(job.items), running=True)
             yield view
-            prompted = number
+            prompted = asked_now
         result = replace(_with_hints(result, session, job), translated=job.result())
         if job is session.job:
             session.result = result
@@ -192,11 +194,15 @@ def _last_view(result: Result, job: Job, detected: bool) -> View:
     notes = [note for sentence in result.translated.sentences for note in sentence.notes]
     name = f"Detected: {language(result.choice.source).name}. " if detected else ""
     summary = f"{name}Done: {shown} hint{'s' * (shown != 1)} shown to the model, {used} used word for word."
+    if asked := recalls(result.translated):
+        helped = sum(recalled.shown for _, recalled in asked)
+        summary += f" The memory was worth showing for {helped} of {len(asked)} sentences; Compare tells what changed."
     return replace(
         hints_view(result),
         message=message(" ".join([summary, *map(sentence_case, dict.fromkeys(notes))])),
         output=output_pane(result.translated.text, result.choice.target, result.hints),
         prompt=prompts(job.items),
+        comparison=memory_part(result.translated, result.choice.source, result.choice.target) or None,
     )
 
 
@@ -243,12 +249,12 @@ def swapped(service: Service, session: Session, text: str, source: str, target: 
 
 
 def prompts(items: list[Item]) -> str:
-    """Exactly what the model was shown, sentence by sentence."""
-    ready = [item.prompt for item in items if item.prompt is not None]
+    """Exactly what the model was shown, sentence by sentence; with a memory it may be asked twice."""
+    ready = [(number, prompt) for number, item in enumerate(items, 1) for prompt in item.prompts]
     if not ready:
         return NO_PROMPT
     parts = []
-    for number, prompt in enumerate(ready, 1):
+    for number, prompt in ready:
         kind = "User message, which the model's own chat template wraps" if prompt.chat else "Prompt"
         title = f"{kind} for sentence {number} of {len(items)}"
         parts.append(f'<h3>{title}</h3><pre class="mt-prompt" dir="auto" tabindex="0">{escaped(prompt.text)}</pre>')
@@ -262,6 +268,9 @@ def compare_views(service: Service, session: Session) -> Iterator[View]:
         yield View(message("translate a text first, then compare", wrong=True), running=False)
         return
     shown, with_hints = result.choice, result.translated.text
+    if drafts := memory_part(result.translated, shown.source, shown.target):
+        yield View(message("Done."), comparison=drafts, running=False)
+        return
 
     def order() -> Order:
         source, target = shown.source, shown.target

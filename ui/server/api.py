@@ -128,6 +128,9 @@ async def translate(request: Request, service: ServiceOf) -> bodies.TranslateAns
         hints = [[bodies.HintAnswer(**hint) for hint in fields["hints"]] for fields in added]
         notes = [list(fields["notes"]) for fields in added]
         answer.hints, answer.notes = (hints, notes) if several else (hints[0], notes[0])
+        memory = [[bodies.MemoryAnswer(**sentence) for sentence in fields.get("memory", ())] for fields in added]
+        if any(memory):
+            answer.memory = memory if several else memory[0]
     return answer
 
 

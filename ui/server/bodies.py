@@ -146,11 +146,37 @@ class HintAnswer(BaseModel):
     used: Annotated[bool, Field(description="Whether the phrase stands in the translation")]
 
 
+class HitAnswer(BaseModel):
+    """What a memory has for a part of a sentence, in the target language; `score` is a similarity."""
+
+    source: str
+    phrase: str
+    original: Annotated[str, Field(description="The text that the phrase translates; empty where that is not known")]
+    score: float
+    file: str
+    line: int
+
+
+class MemoryAnswer(BaseModel):
+    """A sentence that a memory was asked about."""
+
+    source: str
+    draft: Annotated[str, Field(description="The translation without hints")]
+    hits: list[HitAnswer]
+    gain: Annotated[float, Field(description="What hints are expected to add to the log-probability, in nats")]
+    shown: Annotated[bool, Field(description="Whether the model was shown hints; else the draft is the translation")]
+    changes: Annotated[list[tuple[str, str]], Field(description="Words of the draft and what stands in their place")]
+
+
 class TranslateAnswer(BaseModel):
     translatedText: str | list[str]  # noqa: N815 (the name that clients know)
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None  # noqa: N815
     hints: list[HintAnswer] | list[list[HintAnswer]] | None = None
     notes: Annotated[list[str] | list[list[str]] | None, Field(description="What went wrong, along with hints")] = None
+    memory: Annotated[
+        list[MemoryAnswer] | list[list[MemoryAnswer]] | None,
+        Field(description="Drafts and what was recalled for them, along with hints, where the retriever is a memory"),
+    ] = None
 
 
 class LanguageAnswer(BaseModel):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Completion, LanguageModel
+from rag_mt.base.types import Completion, LanguageModel, Prompt
 from rag_mt.translation.tasks import TaskQueue
 from rag_mt.translation.translator import Translator
 from ui.server.limits import BusyError, LimitError, Limits, StoppedError
@@ -219,10 +219,13 @@ class _Sentences(TaskQueue[Item]):
         self._engine, self._llm = engine, llm
         self._last = time.perf_counter()
 
+    def take(self, most: int) -> Sequence[Prompt]:
+        """See `PromptQueue.take`; no more than the limit are answered together."""
+        return super().take(min(most, self._engine.limits.batch - len(self.running)))
+
     def next_tasks(self, most: int) -> list[Item]:
         """The next sentences whose jobs are wanted."""
-        free = min(most, self._engine.limits.batch - len(self.running))
-        while taken := self._engine.take(self._llm, free):
+        while taken := self._engine.take(self._llm, most):
             for item in taken:
                 item.changed()
             if wanted := [item for item in taken if item.wanted]:

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wcwidth import width
 
-from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span, Translation
+from rag_mt.base.types import Hint, Hit, Origin, Recalled, Sentence, Span, Translation
 from rag_mt.cli.hints_shown import BAR, LEAST, USUAL, Style, bar, picture, score_kind, style_of_stderr
 from retrievers.units.passages import windows
+from tests.ui.conftest import RuleMemory
 
 GERMAN = "Der Stadtrat hat die neue Brücke genehmigt."
 ENGLISH = "All summer the whole town was waiting for the new bridge over the river and for better roads."
@@ -94,7 +95,41 @@ def test_a_passage_is_shown_by_its_window_and_its_origin() -> None:
     assert "Town Bank" not in lines[2]
 
 
+def recalled(shown: bool, text: str = "The town hall.") -> Translation:
+    """A translation of `Das Rathaus.` whose draft is `The city hall.`, with a hit in a memory."""
+    hit = Hit(Sentence("Town hall", "en", Origin("old.txt", 4)), Span(0, 9), 0.7, "Rathaus")
+    own = Recalled((Hint(Span(0, 12), hit),), 0.42 if shown else -0.1, shown)
+    hints, used = (own.hints, (False,)) if shown else ((), ())
+    return Translation(Sentence("Das Rathaus.", "de"), text, hints, used=used, draft="The city hall.", recalled=own)
+
+
+def test_a_memory_tells_what_changed_and_what_it_was_expected_to_gain() -> None:
+    lines = picture(recalled(True), "similarity", Style()).splitlines()
+    assert lines[1:4] == [
+        "= The town hall.",
+        "- The [-city-]{+town+} hall.",
+        "memory: 1 hit, shown to the model (expected gain +0.42 nats)",
+    ]
+    assert lines[4] == " 1 █████▋    0.70 similarity  Rathaus → Town hall" and lines[5].strip() == "old.txt:4"
+    same = picture(recalled(True, "The city hall."), "similarity", Style()).splitlines()
+    assert same[2] == "memory: 1 hit, shown to the model, which changed nothing (expected gain +0.42 nats)"
+
+
+def test_a_memory_tells_what_it_did_not_show() -> None:
+    lines = picture(recalled(False, "The city hall."), "similarity", Style()).splitlines()
+    assert lines[1:3] == [
+        "= The city hall.",
+        "memory: 1 hit, not shown: the draft is the translation (expected gain -0.10 nats)",
+    ]
+    assert "Rathaus → Town hall" in lines[3]
+    nothing = replace(recalled(False), recalled=Recalled())
+    assert picture(nothing, "similarity", Style()).splitlines()[2:] == [
+        "memory: no hits, not shown: the draft is the translation"
+    ]
+
+
 def test_scores_are_named_for_what_they_are() -> None:
+    assert score_kind(RuleMemory()) == "similarity"
     kinds = [("ccpr", {"confidence": "1"}), ("bm25", {}), ("sentence", {}), ("hybrid", {"alpha": 0.5})]
     retrievers = [SimpleNamespace(name=name, settings=settings) for name, settings in kinds]
     assert [score_kind(r) for r in retrievers] == ["confidence", "BM25", "cosine", "hybrid"]  # type: ignore[arg-type]
@@ -148,11 +183,14 @@ def hints_of(draw: st.DrawFn, source: str) -> Hint:
 def test_no_text_breaks_the_picture(data: st.DataObject, source: str, columns: int, plain: bool, kind: str) -> None:
     hints = tuple(data.draw(st.lists(hints_of(source), max_size=4)))
     translation = Translation(Sentence(source, "xx"), data.draw(TEXT), hints, used=(True,) * len(hints))
+    if data.draw(st.booleans()):
+        own = Recalled(hints, data.draw(st.floats()), data.draw(st.booleans()))
+        translation = replace(translation, draft=data.draw(TEXT), recalled=own)
     style = Style(columns, plain)
     lines = picture(translation, kind, style).split("\n")
     assert max(map(width, lines)) <= columns
     assert all(len(line.splitlines()) <= 1 and "\x1b" not in line for line in lines)
     heads = [n for n, line in enumerate(lines) if re.match(r" \d [█▏▎▍▌▋▊▉#. ]{8} ", line)]
     assert len(heads) >= len(hints), "a line for each hint, whatever the text"
-    without = picture(replace(translation, hints=(), used=()), kind, style).split("\n")
+    without = picture(replace(translation, hints=(), used=(), recalled=None), kind, style).split("\n")
     assert len(lines) >= len(without) + 2 * len(hints)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Hint, Hit, Origin, Sentence, Span, Translation
+from rag_mt.base.types import Hint, Hit, Origin, Recalled, Sentence, Span, Translation
 from rag_mt.translation.journal import Journal, RecordJournal, pack, unpack
 
 ROOT = Path(__file__).parents[3]
@@ -31,17 +32,28 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4
 
 
 @st.composite
-def translations(draw: st.DrawFn) -> Translation:
+def hints_of(draw: st.DrawFn) -> tuple[Hint, ...]:
     hints = []
     for text in draw(st.lists(texts, max_size=3)):
         end = draw(st.integers(0, len(text)))
         origin = Origin(draw(texts), draw(st.integers(0, 10**9)))
-        hit = Hit(Sentence(text, "en", origin), Span(0, end), round(draw(st.floats(-2, 2)), 6))
+        original = draw(st.one_of(st.just(""), texts))
+        hit = Hit(Sentence(text, "en", origin), Span(0, end), round(draw(st.floats(-2, 2)), 6), original)
         hints.append(Hint(Span(0, draw(st.integers(0, 17))), hit))
+    return tuple(hints)
+
+
+@st.composite
+def translations(draw: st.DrawFn) -> Translation:
+    hints = draw(hints_of())
     used = tuple(draw(st.booleans()) for _ in hints)
-    return Translation(
-        SOURCE, draw(texts), tuple(hints), "", used, tuple(draw(st.lists(texts, max_size=2))), draw(st.booleans())
+    made = Translation(
+        SOURCE, draw(texts), hints, "", used, tuple(draw(st.lists(texts, max_size=2))), draw(st.booleans())
     )
+    if draw(st.booleans()):
+        return made
+    recalled = Recalled(draw(hints_of()), round(draw(st.floats(-9, 9)), 6), draw(st.booleans()))
+    return replace(made, draft=draw(texts), recalled=recalled)
 
 
 @given(translations())

@@ -6,6 +6,7 @@ from rag_mt.models.adapter_files import checked_adapter, trained_wrapper
 from rag_mt.models.weights import FOLDER, shipped_models
 from rag_mt.translation import translator
 from rag_mt.translation.translator import Adapters, chosen_adapters, method_of
+from tests.ui.conftest import RuleMemory
 
 
 @pytest.fixture
@@ -41,6 +42,18 @@ def test_the_adapters_of_a_translation(shipped, adapter, llm, retriever, directi
 
 def test_a_named_adapter_is_taken_as_it_is(shipped):
     assert chosen_adapters("my/adapter", "embedded:some-llm", "ccpr", "de", "en") == Adapters("my/adapter")
+
+
+def test_the_adapter_of_a_memory_serves_for_its_drafts_too(shipped):
+    """Until one ships, hints have that for sentences and drafts that of plain prompts."""
+    asked = ("auto", "embedded:some-llm", RuleMemory(), "de", "en")
+    (shipped / "sentence.to-en").mkdir()
+    assert chosen_adapters(*asked) == Adapters(str(shipped / "sentence.to-en"), str(shipped / "plain.to-en"))
+    (shipped / "memory").mkdir()
+    assert chosen_adapters(*asked) == Adapters(str(shipped / "memory"))
+    (shipped / "memory.to-en").mkdir()
+    assert chosen_adapters(*asked) == Adapters(str(shipped / "memory.to-en"))
+    assert chosen_adapters("auto", "embedded:some-llm", "none", "de", "en") == Adapters(str(shipped / "plain.to-en"))
 
 
 def test_methods():

@@ -1,4 +1,4 @@
-"""Nothing that a user or a file wrote becomes a part of the page's code; and the differences of two translations."""
+"""Nothing that a user or a file wrote becomes a part of the page's code; and two translations are compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ui.page.markup import comparison, differences, escaped, tagged
+from ui.page.markup import comparison, escaped, tagged
 
 
 class Tags(HTMLParser):
@@ -59,35 +59,6 @@ def test_escaped_text_reads_as_it_was(text: str) -> None:
 
 def test_tagged_says_language_and_direction() -> None:
     assert tagged("<b>", "ar") == '<span lang="ar" dir="auto">&lt;b&gt;</span>'
-
-
-def differing(left: str, right: str) -> tuple[list[str], list[str]]:
-    pieces = differences(left, right)
-    return [p.text for p in pieces[0] if p.differs], [p.text for p in pieces[1] if p.differs]
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "expected"),
-    [
-        ("The council met.", "The council met.", ([], [])),
-        ("The council met.", "The town council met.", ([], [" town"])),
-        ("a b c d", "a x y d", (["b c"], ["x y"])),
-        ("eine Brücke", "eine Straße", (["Brücke"], ["Straße"])),
-        ("市议会开会", "市议会决定", (["开会"], ["决定"])),
-        ("", "new", ([], ["new"])),
-    ],
-)
-def test_differences(left: str, right: str, expected: tuple[list[str], list[str]]) -> None:
-    assert differing(left, right) == expected
-
-
-@given(st.text(max_size=60), st.text(max_size=60))
-def test_the_runs_are_the_texts(left: str, right: str) -> None:
-    runs = differences(left, right)
-    assert "".join(p.text for p in runs[0]) == left
-    assert "".join(p.text for p in runs[1]) == right
-    same = ["".join(p.text for p in side if not p.differs) for side in runs]
-    assert left != right or same == [left, right]
 
 
 def test_a_difference_is_said_and_not_only_coloured() -> None:

@@ -1,0 +1,192 @@
+"""With a memory: a draft, what is recalled for it, and another answer only where that is worth showing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from prompts.builder import WRAPPERS, PromptBuilder
+from rag_mt.base.types import Origin, Prompt, Returning, Sentence
+from rag_mt.formats.format import Segment
+from rag_mt.formats.lines import added_fields
+from rag_mt.llm.transformers_llm import TransformersLLM
+from rag_mt.models.loading import LoadedLLM, load_llm
+from rag_mt.translation.jobs import Counts, split_segments, translate_segments
+from rag_mt.translation.journal import Journal
+from rag_mt.translation.tasks import DRAFT_STANDS, RECALLED_TOGETHER
+from rag_mt.translation.translator import Translator
+from tests.ui.conftest import HintedLLM, RuleLLM, RuleMemory
+
+TEXTS = [f"Satz {'sehr ' * (n % 3)}kurz {n}." for n in range(40)]
+SENTENCES = [Sentence(text, "de", Origin("a.txt", n)) for n, text in enumerate(TEXTS, 1)]
+NEVER: Callable[[str], bool] = lambda text: False  # noqa: E731
+EVEN: Callable[[str], bool] = lambda text: int(text.rstrip(".").split()[-1]) % 2 == 0  # noqa: E731
+
+
+def translator_of(memory: RuleMemory | str, llm: RuleLLM | TransformersLLM | None = None) -> Translator:
+    return Translator("de", retriever=memory, llm=llm or HintedLLM(), wrapper="compact", max_new_tokens=24)
+
+
+@pytest.fixture(scope="module")
+def loaded(tiny_llm: Callable[..., Path]) -> LoadedLLM:
+    return load_llm(str(tiny_llm()), device="cpu", dtype="float32")
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_the_prompt_of_a_draft_is_the_plain_one(wrapper: str) -> None:
+    plain = PromptBuilder("de", "en", wrapper, "sentence").build(SENTENCES[0], ())
+    assert PromptBuilder("de", "en", wrapper, "memory").build(SENTENCES[0], ()) == plain
+
+
+@given(st.integers(1, 17), st.lists(st.integers(0, 39), min_size=1, max_size=20))
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_memory_that_shows_nothing_gives_the_plain_translations(
+    loaded: LoadedLLM, batch_size: int, numbers: list[int]
+) -> None:
+    """By a real model in float32, whatever is computed together."""
+    sentences = [SENTENCES[n] for n in numbers]
+    plain = translator_of("none", TransformersLLM(loaded, 3)).translate_sentences(sentences)
+    made = translator_of(RuleMemory(NEVER), TransformersLLM(loaded, batch_size)).translate_sentences(sentences)
+    assert [replace(t, draft="", recalled=None) for t in made] == plain
+    for translation in made:
+        assert translation.draft == (translation.text if translation.ok else "")
+        assert translation.recalled is not None and not translation.recalled.shown and translation.recalled.hints
+
+
+def test_each_draft_is_recalled_for_once_with_its_own_sentence(loaded: LoadedLLM) -> None:
+    """By a real model with room for four: the first drafts do not wait for the last ones, nor for more than needed."""
+    memory, llm = RuleMemory(EVEN), TransformersLLM(loaded, 4)
+    made = translator_of(memory, llm).translate_sentences(SENTENCES)
+    plain = translator_of("none", llm).translate_sentences(SENTENCES)
+    own = {t.source.text: t.text if t.ok else "" for t in plain}
+    assert sorted(pair for call in memory.asked for pair in call) == sorted(own.items())
+    assert RECALLED_TOGETHER <= len(memory.asked[0]) < RECALLED_TOGETHER + 4, "while most sentences wait"
+    assert [t.draft for t in made] == list(own.values())
+    assert [t.recalled.shown for t in made if t.recalled] == [EVEN(text) for text in TEXTS]
+    assert any(t.text != t.draft for t in made)
+
+
+def test_where_hints_are_shown_the_second_answer_is_the_translation() -> None:
+    memory, llm = RuleMemory(EVEN), HintedLLM()
+    made = translator_of(memory, llm).translate_sentences(SENTENCES[:4])
+    assert llm.calls == [4, 2], "four drafts, and two answers with hints"
+    for n, translation in enumerate(made):
+        draft = TEXTS[n].upper()
+        assert translation.draft == draft
+        assert translation.text == (f"AGAIN {draft}" if n % 2 == 0 else draft)
+        assert len(translation.hints) == len(translation.used) == (n % 2 == 0)
+        assert (f"Similar, 80%: Einst: {TEXTS[n]} = Of old: {draft}" in translation.prompt) == (n % 2 == 0)
+        assert translation.recalled is not None and translation.recalled.gain == (0.5 if n % 2 == 0 else -0.25)
+    assert made[0].used == (False,)
+
+
+def test_blank_sentences_have_no_draft() -> None:
+    memory = RuleMemory()
+    blank, full = translator_of(memory).translate_sentences([Sentence(" ", "de"), SENTENCES[0]])
+    assert (blank.text, blank.draft, blank.recalled) == (" ", "", None) and full.recalled is not None
+    assert len(memory.asked) == 1
+
+
+class Unreadable(HintedLLM):
+    """Gives no answer to prompts with hints (or `without` any too)."""
+
+    without = False
+
+    def _answer(self, prompt: Prompt) -> list[str]:
+        return [" "] if prompt.hints or self.without else super()._answer(prompt)
+
+
+def test_the_draft_stands_where_the_second_answer_cannot_be_read() -> None:
+    (made,) = translator_of(RuleMemory(), Unreadable()).translate_sentences(SENTENCES[:1])
+    assert made.ok and made.text == made.draft == TEXTS[0].upper() and not made.hints
+    assert made.notes == (
+        f"{DRAFT_STANDS}: no translation could be read from the answer with hints (the model gave no answer)",
+    )
+    assert made.recalled is not None and made.recalled.shown
+
+
+def test_without_any_readable_answer_there_is_no_translation() -> None:
+    memory, llm = RuleMemory(), Unreadable()
+    llm.without = True
+    (made,) = translator_of(memory, llm).translate_sentences(SENTENCES[:1])
+    assert (made.ok, made.text, made.draft) == (False, TEXTS[0], "")
+    assert memory.asked == [[(TEXTS[0], "")]], "the memory sees no draft that is the source text"
+
+
+def test_hints_without_a_place_in_the_prompt_change_nothing() -> None:
+    """A prompt that shows none would be that of the draft once more."""
+    llm = HintedLLM()
+    translator = Translator("de", retriever=RuleMemory(), llm=llm, wrapper="compact", max_new_tokens=24)
+    llm.context_length = 24 + translator.llm.count_tokens(translator.prompts.build(SENTENCES[0], ()))
+    (made,) = translator.translate_sentences(SENTENCES[:1])
+    assert llm.calls == [1] and made.text == made.draft
+    assert made.recalled is not None and not made.recalled.shown
+    assert "hints left out" in made.notes[0]
+
+
+@pytest.mark.parametrize(("shows", "expected"), [(True, "AGAIN SATZ KURZ 0."), (False, "SATZ KURZ 0.")])
+def test_a_stream_gives_out_nothing_that_changes(shows: bool, expected: str) -> None:
+    translator = translator_of(RuleMemory(lambda text: shows))
+    stream = Returning(translator.stream_sentence(SENTENCES[0]))
+    pieces = list(stream)
+    assert "".join(pieces) == expected == stream.value.text
+    assert (len(pieces) > 1) == shows, "the second answer comes in pieces, the draft once it is known to stand"
+    assert translator_of(RuleMemory(EVEN)).translate(" ".join(TEXTS[:3])).text == "".join(
+        translator_of(RuleMemory(EVEN)).stream(" ".join(TEXTS[:3]))
+    )
+
+
+class StoppedEarlyError(Exception):
+    """Raised in the middle of a job."""
+
+
+@pytest.mark.parametrize("stop", [1, 2, 5, 7])
+def test_an_interrupted_job_goes_on_with_equal_bytes(tmp_path: Path, loaded: LoadedLLM, stop: int) -> None:
+    """Also what is told of drafts and of what was recalled; nothing that was kept is asked again."""
+    segments = [Segment(text, Origin("a.txt", n)) for n, text in enumerate([*TEXTS[:8], TEXTS[0]], 1)]
+    done: list[int] = []
+
+    def lines(memory: RuleMemory, journal: Journal, advance: Callable[[int], object] = lambda n: None) -> list[str]:
+        translator = translator_of(memory, TransformersLLM(loaded, 3))
+        texts = translate_segments(translator, split_segments(segments, "de"), Counts(), journal, advance)
+        return [json.dumps(added_fields(segment.text, text)) for segment, text in zip(segments, texts, strict=True)]
+
+    def interrupted(number: int) -> None:
+        done.append(number)
+        if sum(done) > stop:
+            raise StoppedEarlyError
+
+    whole = lines(RuleMemory(EVEN), Journal(tmp_path / "whole", {}))
+    journal = Journal(tmp_path / "parts", {})
+    with pytest.raises(StoppedEarlyError):
+        lines(RuleMemory(EVEN), journal, interrupted)
+    journal.close()
+    memory, journal = RuleMemory(EVEN), Journal(tmp_path / "parts", {})
+    assert lines(memory, journal) == whole
+    assert sum(map(len, memory.asked)) == 8 - journal.resumed < 8
+    assert [len(json.loads(line)["memory"]) for line in whole] == [1] * 9
+    journal.close()
+
+
+def test_what_is_told_of_a_sentence() -> None:
+    texts = translator_of(RuleMemory(EVEN)).translate_batch(TEXTS[:2])
+    shown, kept = ([*added_fields(text, own)["memory"]] for text, own in zip(TEXTS, texts, strict=False))
+    line = {"source": TEXTS[0], "phrase": "Of old: SATZ KURZ 0.", "original": f"Einst: {TEXTS[0]}", "score": 0.8}
+    assert shown == [
+        {
+            "source": TEXTS[0],
+            "draft": "SATZ KURZ 0.",
+            "hits": [line | {"file": "memory.txt", "line": 3}],
+            "gain": 0.5,
+            "shown": True,
+            "changes": [["", "AGAIN"]],
+        }
+    ]
+    assert [(own["shown"], own["changes"], own["gain"]) for own in kept] == [(False, [], -0.25)]
+    assert "memory" not in added_fields("Ja.", translator_of("none", RuleLLM()).translate("Ja."))
