@@ -24,8 +24,8 @@ from retrievers.memory.similarity import Similarity, kind
 
 AT_ONCE = 64
 DEPLOYED = 12
-"""The best candidates of a sentence by a first model, which the model that is kept is fitted on: what is shown is always
-among them, and how similar those are that look best is what matters."""
+"""The best candidates of a sentence by a first model, which the model that is kept is fitted on: what is shown is among
+them, and how similar those are that look best is what matters."""
 BINS = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0])
 RIVALS = ("cosine", "margin", "draft cosine", "draft chrf", "draft dice", "draft ratio", "draft bm25", "original")
 """Single features that the model is compared with, as far as there are candidates with them."""
@@ -33,8 +33,8 @@ RIVALS = ("cosine", "margin", "draft cosine", "draft chrf", "draft dice", "draft
 
 @dataclass(frozen=True)
 class Examples:
-    """Candidates of all cells: `sentences` (examples,) a number of the sentence, `folds`, `labels` the chrF from 0 to 1,
-    `features` by name, `groups` the direction group of each sentence (sentences,)."""
+    """Candidates of all cells: `sentences` (examples,) the number of the sentence, `folds`, `labels` the chrF from 0
+    to 1, `features` by name, `groups` the direction group of each sentence (sentences,)."""
 
     sentences: NDArray[np.int64]
     folds: NDArray[np.int64]
@@ -136,7 +136,12 @@ def _of_best(examples: Examples, expected: NDArray[np.float64], rivals: Sequence
         "at best": examples.labels[_best(examples.sentences, examples.labels, 1)].mean(),
         **{f"by {name}": examples.labels[_best(examples.sentences, v, 1)].mean() for name, v in ways.items()},
         "reliability": [
-            {"from": BINS[n], "hits": int((bins == n).sum()), "expected": own[bins == n].mean(), "chrf": right[bins == n].mean()}
+            {
+                "from": BINS[n],
+                "hits": int((bins == n).sum()),
+                "expected": own[bins == n].mean(),
+                "chrf": right[bins == n].mean(),
+            }
             for n in np.unique(bins)
         ],
     }

@@ -51,7 +51,7 @@ def map_spans(folder: Path) -> NDArray[np.int32]:
 
 
 def map_sentences(folder: Path) -> pa.Table:
-    """The sentences as a table of the manifest's schema, mapped into memory; raises OSError or ArrowInvalid for another file."""
+    """The sentences as a table, mapped into memory; raises OSError or ArrowInvalid for another file."""
     file = pa.memory_map(str(folder / SENTENCES))
     if file.read(len(ARROW_MAGIC)) != ARROW_MAGIC:
         raise pa.ArrowInvalid("it is no Arrow file")

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, write_json
 from rag_mt.base.types import Floats
@@ -61,7 +59,9 @@ class Gate:
             stored = read_json(path)
             return Gate(Regression.of(stored["model"]), float(stored["bound"]), stored["fitted"])
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(f"{path} is no gate ({error}): fit it again with `python -m finetune.memory gate`") from None
+            raise UserError(
+                f"{path} is no gate ({error}): fit it again with `python -m finetune.memory gate`"
+            ) from None
 
 
 def stored(folder: Path) -> Gate | None:

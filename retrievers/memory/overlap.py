@@ -78,7 +78,8 @@ class _Characters:
         """Hash of pair and n-gram, and number of the text, of all n-grams of `order` + 1 characters; to be called for
         each order from 0 on."""
         shifted = np.zeros_like(self.codes)
-        shifted[: len(shifted) - order] = self.codes[order:]
+        following = self.codes[order:]
+        shifted[: len(following)] = following
         self.hashes = _mixed(self.hashes * _STEP + shifted)
         inside = self.left > order
         owners = self.owners[inside]

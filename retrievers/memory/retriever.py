@@ -100,7 +100,8 @@ class MemoryRetriever(IndexRetriever):
             nothing = np.zeros(0, np.int64)
             return Candidates(nothing, nothing, [], {}, np.zeros(len(texts), bool))
         own, other = [texts[n] for n in there], [drafts[n] for n in there]
-        vectors = self.maker.encoder.encode([*own, *(draft.strip() or text for draft, text in zip(other, own))], KIND)
+        asked = [draft if draft.strip() else text for text, draft in zip(own, other, strict=True)]
+        vectors = self.maker.encoder.encode([*own, *asked], KIND)
         left_out = None if without is None else [without[n] for n in there]
         found = self._gatherer.gather(own, other, (vectors[: len(own)], vectors[len(own) :]), left_out)
         drafted = np.zeros(len(texts), bool)
