@@ -90,8 +90,11 @@ def fit_similarity(
     for drafts in (False, True):
         examples = examples_of(cells, encoder, drafts, show)
         for original in (False, True):
-            if original and "original" not in examples.features:
-                continue
+            if original:  # of the candidates of which it is known what they translate
+                rows = np.flatnonzero(examples.features.get("original", np.zeros(len(examples.labels))) > 0)
+                if not len(rows):
+                    continue
+                examples = examples.where(rows)
             names = feature_names(drafts, original)
             name = kind(drafts, original)
             models[name] = fit(examples, names)

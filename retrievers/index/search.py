@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -252,10 +253,12 @@ class Index:
         original = self.originals(np.array([unit]))[0] if self.has_originals else ""
         return Hit(self.sentence(number), Span(start, end), float(score), original)
 
-    @property
+    @cached_property
     def has_originals(self) -> bool:
-        """Whether its sentences may come with what they translate."""
-        return self.sentences.schema == PAIRS
+        """Whether it is known of any of its sentences what it translates."""
+        return self.sentences.schema == PAIRS and bool(
+            pc.any(pc.not_equal(self.sentences.column("original"), "")).as_py()
+        )
 
     def texts(self, units: NDArray[np.int64]) -> list[str]:
         """The texts of the sentences of units."""

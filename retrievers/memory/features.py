@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +63,6 @@ class Gatherer:
 
     def __init__(self, index: Index, source: str) -> None:
         self.index, self.source = index, source
-        self._originals: Bm25 | None = None
 
     def gather(
         self,
@@ -84,8 +84,8 @@ class Gatherer:
         foreign = index.terms.foreign_queries(sentences, self.source, language)
         products = [index.terms.product(part).T.tocsr() for part in (queries, foreign)]
         found = [dense.reshape(count, -1), *(best_in_rows(product, K, left_out)[1] for product in products)]
-        if self.index.has_originals and (originals := self._original_terms()) is not None:
-            found.append(originals.top(originals.queries(sentences, self.source), K, left_out)[1])
+        if index.has_originals:
+            found.append(self._originals.top(self._originals.queries(sentences, self.source), K, left_out)[1])
         rows, units = _distinct(np.concatenate(found, axis=1))
         # 2. Their features.
         stored = index.reconstruct(units)
@@ -111,13 +111,10 @@ class Gatherer:
             features["original"] = similar(own, index.originals(units))
         return Candidates(rows, units, texts, {k: v.astype(np.float32) for k, v in features.items()}, drafted)
 
-    def _original_terms(self) -> Bm25 | None:
-        """BM25 over what the units translate, made at the first use; None if that has no words."""
-        if self._originals is None:
-            texts = self.index.originals(np.arange(len(self.index)))
-            if any(text.strip() for text in texts):
-                self._originals = Bm25.build(texts, self.source)
-        return self._originals
+    @cached_property
+    def _originals(self) -> Bm25:
+        """BM25 over what the units translate, made at the first use."""
+        return Bm25.build(self.index.originals(np.arange(len(self.index))), self.source)
 
 
 def similar(first: Sequence[str], second: Sequence[str]) -> Floats:

@@ -37,12 +37,12 @@ class Overlaps:
         orders = np.maximum(there.sum(axis=1), 1)
         precision, recall = (np.where(there, x, 0).sum(axis=1) / orders for x in (precisions, recalls))
         scores = (1 + BETA**2) * precision * recall / np.maximum(BETA**2 * precision + recall, 1e-12)
-        return scores.astype(np.float32)
+        return np.asarray(scores, np.float32)
 
     def dice(self, order: int = 4) -> Floats:
         """Twice the shared n-grams of an order over all of them, from 0 to 1 (pairs,)."""
         count = self.first[:, order - 1] + self.second[:, order - 1]
-        return (2 * self.shared[:, order - 1] / np.maximum(count, 1)).astype(np.float32)
+        return np.asarray(2 * self.shared[:, order - 1] / np.maximum(count, 1), np.float32)
 
 
 def overlaps(first: Sequence[str], second: Sequence[str], orders: int = ORDERS) -> Overlaps:

@@ -153,14 +153,14 @@ def test_pairs_are_found_by_what_they_translate(pairs: Path, e5: Encoder, parall
     assert verify_index(pairs)
 
 
-def test_both_sides_of_a_translation_memory_are_kept(tmp_path: Path, e5: Encoder) -> None:
+def test_both_sides_of_a_translation_memory_are_kept(tmp_path: Path, quick_encoder: Path) -> None:
     file = tmp_path / "memory.tmx"
     units = "".join(
         f'<tu><tuv xml:lang="en"><seg>{en}</seg></tuv><tuv xml:lang="de"><seg>{de}</seg></tuv></tu>'
         for en, de in (("One. Two.", "Eins. Zwei."), ("Three.", "Drei, und vier. Fünf."), ("Six.", ""))
     )
     file.write_text(f'<tmx version="1.4"><header srclang="de"/><body>{units}</body></tmx>', encoding="utf-8")
-    index = Index.build(tmp_path / "index", file, language="en", retriever="memory", encoder="embedded:e5-small")
+    index = Index.build(tmp_path / "index", file, language="en", retriever="memory", encoder=str(quick_encoder))
     stored = open_index(index.folder)
     units_of = np.arange(index.sentences)
     assert dict(zip(stored.texts(units_of), stored.originals(units_of), strict=True)) == {
@@ -169,7 +169,7 @@ def test_both_sides_of_a_translation_memory_are_kept(tmp_path: Path, e5: Encoder
         "Three.": "",  # two sentences: which of them is not known
         "Six.": "",
     }
-    plain = Index.build(tmp_path / "plain", file, language="en", retriever="sentence", encoder="embedded:e5-small")
+    plain = Index.build(tmp_path / "plain", file, language="en", retriever="sentence", encoder=str(quick_encoder))
     assert not open_index(plain.folder).has_originals
 
 
