@@ -69,9 +69,11 @@ def examples_of(cells: Sequence[Cell], encoder: ModelEncoder, drafts: bool, show
             first += len(cell.sentences)
     names = set.intersection(*(set(part.features) for part in parts))
     features = {name: np.concatenate([part.features[name] for part in parts]) for name in sorted(names)}
-    columns = (np.concatenate([getattr(p, name) for p in parts]) for name in ("sentences", "folds", "labels"))
+    sentences, folds, labels = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("sentences", "folds", "labels")
+    )
     groups = np.array([cell.group for cell in cells for _ in cell.sentences])
-    return Examples(*columns, features, groups)
+    return Examples(sentences, folds, labels, features, groups)
 
 
 def fit(examples: Examples, names: Sequence[str]) -> Regression:

@@ -4,8 +4,8 @@ Candidates are the K best by each of these: the cosine of the sentence, the cosi
 words, BM25 of what both languages spell alike (names, numbers, code) and, in a memory of two languages, BM25 of the
 sentence's words in what the memory's sentences translate.
 
-    cosine, margin    of the sentence and the candidate; the margin is above the mean cosine of the NEIGHBOURS nearest
-                      candidates of the sentence
+    cosine, margin    of the sentence, turned into the memory's language (see `language_difference`), and the candidate;
+                      the margin is above the mean cosine of the NEIGHBOURS nearest candidates of the sentence
     foreign           share of the sentence's names and numbers that the candidate has (BM25)
     length            |ln| of the ratio of their characters
     draft cosine, draft chrf, draft dice, draft ratio, draft length
@@ -95,7 +95,7 @@ class Gatherer:
         cosine = np.einsum("ij,ij->i", vectors[0][rows], stored)
         own, drafts_of = [sentences[row] for row in rows.tolist()], [drafts[row] for row in rows.tolist()]
         alike = overlaps(texts, drafts_of)
-        features = {
+        features: dict[str, Floats] = {
             "cosine": cosine,
             "margin": cosine - means[rows],
             "foreign": _shares(products[1], index.terms, foreign, rows, units),
@@ -120,9 +120,9 @@ class Gatherer:
 def similar(first: Sequence[str], second: Sequence[str]) -> Floats:
     """The share of the characters of pairs of texts that are in both in the same order, from 0 to 1 (pairs,); letter
     case counts, and a text is not similar to an empty one."""
-    ratios: Floats = process.cpdist(first, second, scorer=fuzz.ratio, dtype=np.float32) / 100
+    percent = process.cpdist(first, second, scorer=fuzz.ratio, dtype=np.float32)
     empty = np.array([not a or not b for a, b in zip(first, second, strict=True)], dtype=bool)
-    return np.where(empty, 0, ratios).astype(np.float32)
+    return np.where(empty, 0, percent / 100).astype(np.float32)
 
 
 def _distinct(found: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -143,4 +143,4 @@ def _shares(
 
 def _length_gap(first: Sequence[str], second: Sequence[str]) -> Floats:
     lengths = [np.array([len(text) + 1 for text in texts], dtype=np.float64) for texts in (first, second)]
-    return np.abs(np.log(lengths[0] / lengths[1])).astype(np.float32)
+    return np.asarray(np.abs(np.log(lengths[0] / lengths[1])), np.float32)

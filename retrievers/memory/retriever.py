@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from retrievers.memory.features import Candidates, Gatherer
 from retrievers.memory.gate import LEAST_SIMILARITY, SURPRISAL, Gate, novelty
 from retrievers.memory.overlap import overlaps
 from retrievers.memory.similarity import Similarity
-from retrievers.memory.units import KIND, MemoryUnits
+from retrievers.memory.units import KIND, MemoryUnits, language_difference
 
 AT_ONCE = 64
 """Sentences of a block: each has some 60 candidates."""
@@ -102,11 +103,23 @@ class MemoryRetriever(IndexRetriever):
         own, other = [texts[n] for n in there], [drafts[n] for n in there]
         asked = [draft if draft.strip() else text for text, draft in zip(own, other, strict=True)]
         vectors = self.maker.encoder.encode([*own, *asked], KIND)
+        vectors[: len(own)] = self._turn(vectors[: len(own)])
         left_out = None if without is None else [without[n] for n in there]
         found = self._gatherer.gather(own, other, (vectors[: len(own)], vectors[len(own) :]), left_out)
         drafted = np.zeros(len(texts), bool)
         drafted[there] = found.drafted
         return Candidates(np.array(there)[found.rows], found.units, found.texts, found.features, drafted)
+
+    @cached_property
+    def _difference(self) -> Floats:
+        """The mean vector of the source language less that of the memory's, of the same sentences in both."""
+        return language_difference(self.maker.encoder, self.source, self.index.manifest.language)
+
+    def _turn(self, vectors: Floats) -> Floats:
+        """Vectors of the source language (n, dimension), as if they were of the memory's, of length 1."""
+        turned = vectors - self._difference
+        lengths = np.linalg.norm(turned, axis=1, keepdims=True)
+        return np.asarray(turned / np.maximum(lengths, 1e-9), np.float32)
 
     def _hints(
         self, texts: Sequence[str], drafts: Sequence[str], without: Sequence[LeftOut] | None

@@ -16,6 +16,7 @@ from retrievers.memory.gate import Gate, novelty
 from retrievers.memory.regression import Regression
 from retrievers.memory.retriever import MemoryRetriever
 from retrievers.memory.similarity import FILE, KINDS, Similarity
+from retrievers.memory.units import language_difference
 from retrievers.registry import build_for, open_retriever
 
 MORE = """The museum is closed on Sundays and public holidays.
@@ -197,3 +198,13 @@ def test_models_are_stored_whole_and_damaged_ones_refused(tmp_path: Path) -> Non
     (tmp_path / "gate.json").write_text('{"model": {"bias": 1}}')
     with pytest.raises(UserError, match="fit it again"):
         Gate.load(tmp_path / "gate.json")
+
+
+def test_sentences_are_turned_into_the_language_of_the_memory(e5: Encoder, parallel) -> None:
+    difference = language_difference(e5, "de", "en")
+    german, english = (e5.encode([s.text for s in parallel[code]]) for code in ("de", "en"))
+    apart = (german - difference) @ english.T
+    gaps = [np.diag(scores) - (scores.sum(axis=1) - np.diag(scores)) / 11 for scores in (german @ english.T, apart)]
+    assert gaps[1].mean() > gaps[0].mean(), "translations stand out more"
+    assert np.allclose(language_difference(e5, "en", "de"), -difference, atol=1e-3)
+    assert not language_difference(e5, "ja", "en").any()
