@@ -145,7 +145,7 @@ class Bm25:
 
     def scores(self, queries: Sequence[Query]) -> Floats:
         """The scores of all texts, float32 (queries, texts): 0 where no term is shared."""
-        scores: Floats = self._product(queries).toarray().T
+        scores: Floats = self.product(queries).toarray().T
         return scores
 
     def top(
@@ -158,10 +158,18 @@ class Bm25:
         for begin in range(0, len(queries), AT_ONCE):
             part = slice(begin, begin + AT_ONCE)
             left_out = None if without is None else without[part]
-            scores[part], texts[part] = best_in_rows(self._product(queries[part]).T, k, left_out)
+            scores[part], texts[part] = best_in_rows(self.product(queries[part]).T, k, left_out)
         return scores, texts
 
-    def _product(self, queries: Sequence[Query]) -> sparse.csc_array:
+    def most(self, query: Query) -> float:
+        """The score of a text of middle length that has every term of the query once; a term that no text has counts as
+        the rarest one."""
+        numbers = np.array([self.numbers.get(term, -1) for term in query], dtype=np.int64)
+        having = np.where(numbers < 0, 0, self._scores.indptr[numbers + 1] - self._scores.indptr[numbers])
+        idf = np.log1p((len(self) - having + 0.5) / (having + 0.5))
+        return float((idf * np.array(list(query.values()))).sum() / (1 + self.settings.k1))
+
+    def product(self, queries: Sequence[Query]) -> sparse.csc_array:
         """The scores as a sparse array (texts, queries)."""
         known = [[(self.numbers[t], w) for t, w in query.items() if t in self.numbers] for query in queries]
         bounds = np.concatenate([[0], np.cumsum([len(row) for row in known], dtype=np.int64)])

@@ -22,6 +22,10 @@ from retrievers.index.build import build_index
 from retrievers.index.manifest import CONFIDENCE, Manifest, read_manifest
 from retrievers.index.search import Index, open_index
 from retrievers.mdpr import is_passage_model, open_mdpr
+from retrievers.memory import gate
+from retrievers.memory import similarity as similarities
+from retrievers.memory.retriever import MemoryRetriever
+from retrievers.memory.units import MemoryUnits
 from retrievers.no_hints import NoHints
 from retrievers.passage import HybridSettings, PassageRetriever
 from retrievers.units.passages import PassageUnits
@@ -51,6 +55,7 @@ class RetrieverSpec:
 _SPECS = (
     RetrieverSpec(NoHints.name, NoHints.unit),
     RetrieverSpec("sentence", "sentence", SentenceUnits),
+    RetrieverSpec("memory", "memory", MemoryUnits, terms=Bm25Settings),
     RetrieverSpec("phrases", "phrase", NgramUnits),
     RetrieverSpec("ccpr", "phrase", CcprUnits, DEFAULT_PHRASE_MODEL),
     RetrieverSpec("xpr", "phrase", XprUnits, DEFAULT_XPR_MODEL),
@@ -156,6 +161,10 @@ def searching(
     name = index.manifest.retriever
     if isinstance(maker, PassageUnits):
         return PassageRetriever(name, index, maker, source, cut_off)
+    if isinstance(maker, MemoryUnits):
+        return MemoryRetriever(
+            name, index, maker, source, similarities.stored(index.folder), gate.stored(index.folder), cut_off
+        )
     if isinstance(maker, CcprUnits) and confidence is not None:
         return CcprRetriever(name, index, maker, confidence, cut_off)
     return DenseRetriever(name, index, maker, cut_off)

@@ -16,7 +16,7 @@ from the few sentences of the sample corpus."""
 DEFAULT_ADAPTER = "auto"
 """The one that comes with rag_mt for the language model, retriever and direction, if any."""
 DEFAULT_PASSAGE_MODEL = "mdpr-e5-small"
-SEARCHING = "sentence, phrases, ccpr, xpr, passage, bm25 or hybrid"
+SEARCHING = "sentence, memory, phrases, ccpr, xpr, passage, bm25 or hybrid"
 """The retrievers that have an index, for help texts: the registry loads libraries that help does without."""
 LLM_TIMEOUT, LLM_CONCURRENCY = 600.0, 8
 """Of a model server: the seconds in which an answer must come, and the number of requests at once."""

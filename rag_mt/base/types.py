@@ -116,6 +116,13 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True)
+class TranslatedSentence(Sentence):
+    """A sentence of a translation memory with the text in another language that it translates."""
+
+    original: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """A cut of a sentence with the phrase at `phrase` inside `text`."""
 

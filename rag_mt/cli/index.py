@@ -151,8 +151,8 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.add_argument("--quiet", action="store_true", help="no progress bar")
     form_help = "search every vector (exact) or the nearest lists of them (ivf); auto goes by their number"
     add.add_argument("--form", choices=("auto", "exact", "ivf"), default="auto", help=form_help)
-    add.add_argument("--k1", type=float, metavar="X", help="worth of repeated terms (bm25, hybrid)")
-    add.add_argument("--b", type=float, metavar="X", help="discount of long texts (bm25, hybrid)")
+    add.add_argument("--k1", type=float, metavar="X", help="worth of repeated terms (memory, bm25, hybrid)")
+    add.add_argument("--b", type=float, metavar="X", help="discount of long texts (memory, bm25, hybrid)")
     add.add_argument("--alpha", type=float, metavar="X", help="weight of BM25 (hybrid)")
     add_reading_options(add)
     add_model_options(add)

@@ -28,6 +28,7 @@ EXAMPLES = ("models", "indexes my-indexes/ --json")
 RETRIEVERS = (
     ("none", "nothing: translation without hints", ""),
     ("sentence", "similar sentences", DEFAULT_ENCODER),
+    ("memory", "sentences that are similar to a first translation, where they help it", DEFAULT_ENCODER),
     ("phrases", "spans of up to four words, by an encoder without training", DEFAULT_ENCODER),
     ("ccpr", "phrases in their context (CCPR), by a trained model that knows how sure it is", DEFAULT_PHRASE_MODEL),
     ("xpr", "phrases by example sentences (XPR)", DEFAULT_XPR_MODEL),

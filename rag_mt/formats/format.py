@@ -22,10 +22,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One unit of a file: a line, a table cell, a translation unit; never blank."""
+    """One unit of a file: a line, a table cell, a translation unit; never blank. `original` is the text in another
+    language that it translates, where the file has both."""
 
     text: str
     origin: Origin
+    original: str = ""
 
 
 class Format(Protocol):

@@ -159,7 +159,9 @@ class _Po:
                 fuzzy += message.fuzzy
                 continue
             line = 1 + (message.forms_at if finished else message.starts["msgid"])
-            yield from (Segment(text, Origin(str(file), line)) for text in texts if text.strip())
+            originals = [*message.sources, *[message.sources[-1]] * len(texts)] if finished else [""] * len(texts)
+            pairs = zip(texts, originals, strict=False)
+            yield from (Segment(text, Origin(str(file), line), original) for text, original in pairs if text.strip())
         if kept:
             reason = "without a finished translation, left out" if finished else "that have a translation and are kept"
             skips.remark(file, f"messages {reason}: {kept}{f' ({fuzzy} fuzzy)' if fuzzy and not finished else ''}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import NO_LETTERS, Origin, Sentence, Skips
+from rag_mt.base.types import NO_LETTERS, Origin, Sentence, Skips, TranslatedSentence
 from rag_mt.formats.format import Segment, Side
 from rag_mt.formats.lines import text_of
 from rag_mt.formats.opening import open_bytes
@@ -118,18 +118,28 @@ def sentences_of(
     skips: Skips,
     max_chars: int = MAX_CHARS,
 ) -> Iterator[Sentence]:
-    """The sentences of sources as `segments_of` gives them (see `read_sentences`)."""
+    """The sentences of sources as `segments_of` gives them (see `read_sentences`). Those of a segment with an original
+    have one too where that has as many sentences."""
     for _, segments in sources:
         for segment in segments:
-            text = segment.text
-            texts = [span.of(text) for span in sentence_spans(text, language, max_chars)] if split else [text.strip()]
-            for sentence in texts or [""]:
+            texts = _pieces(segment.text, language, split, max_chars)
+            originals = _pieces(segment.original, language, split, max_chars) if segment.original else []
+            if len(originals) != len(texts):  # which belongs to which is not known
+                originals = [""] * len(texts)
+            for sentence, original in zip(texts, originals, strict=True):
                 if not _LETTER.search(sentence):
                     skips.add(segment.origin, NO_LETTERS)
                 elif len(sentence) > max_chars:
                     skips.add(segment.origin, f"longer than {max_chars} characters")
+                elif original:
+                    yield TranslatedSentence(sentence, language, segment.origin, original)
                 else:
                     yield Sentence(sentence, language, segment.origin)
+
+
+def _pieces(text: str, language: str, split: bool, max_chars: int) -> list[str]:
+    """The sentences of a text, at least one."""
+    return ([span.of(text) for span in sentence_spans(text, language, max_chars)] if split else [text.strip()]) or [""]
 
 
 def hub_segments(name: str, side: Side, skips: Skips) -> Iterator[Segment]:

@@ -45,8 +45,8 @@ class _Tmx:
     suffixes: tuple[str, ...] = (".tmx",)
 
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
-        """The plain text of each unit's variant in the side's language; units whose translation into the side's target
-        is kept are counted."""
+        """The plain text of each unit's variant in the side's language, to be indexed with that of its first variant in
+        another one; units whose translation into the side's target is kept are counted."""
         kept = 0
         for unit in _units(file):
             variant = _variant(unit, side.language)
@@ -57,7 +57,7 @@ class _Tmx:
             elif side.target and _keeps(unit, variant, side.target):
                 kept += 1
             else:
-                yield Segment(text, origin)
+                yield Segment(text, origin, "" if side.target else _other_text(unit, side.language))
         if kept:
             skips.remark(file, f"{kept} units have a translation into {side.target} already, which is kept")
 
@@ -198,7 +198,7 @@ def _translation(unit: Any, source: Any, target: str) -> Any:
 def _first(unit: Any, language: str, base: str, other_than: Any = None) -> Any:
     """The first variant in the language, else the first one with the base code, else None."""
     variants = [v for v in unit if local_name(v) == "tuv" and v is not other_than]
-    codes = [(v.get(XML_LANG) or v.get("lang") or "").replace("_", "-").lower() for v in variants]
+    codes = [_language(v) for v in variants]
     exact = [v for v, code in zip(variants, codes, strict=True) if code == language.lower()]
     near = [v for v, code in zip(variants, codes, strict=True) if base_code(code) == base]
     return next(iter(exact + near), None)
@@ -209,6 +209,17 @@ def _text(variant: Any) -> str:
     segment = _segment(variant)
     text = flatten(segment)[0] if segment is not None else ""
     return text if text.strip() else ""
+
+
+def _other_text(unit: Any, language: str) -> str:
+    """The plain text of the unit's first variant with a text in another language, or an empty string."""
+    variants = [v for v in unit if local_name(v) == "tuv"]
+    others = (_text(v) for v in variants if base_code(_language(v)) != base_code(language))
+    return next(filter(None, others), "")
+
+
+def _language(variant: Any) -> str:
+    return str(variant.get(XML_LANG) or variant.get("lang") or "").replace("_", "-").lower()
 
 
 def _segment(variant: Any) -> Any:

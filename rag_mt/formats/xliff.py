@@ -39,7 +39,8 @@ class _Xliff:
                 for part in unit.targets if finished else unit.parts:
                     text = flatten(part)[0]
                     if text.strip() and unit.pending != finished:
-                        yield Segment(text, Origin(str(file), part.sourceline))
+                        original = flatten(unit.source)[0] if finished else ""
+                        yield Segment(text, Origin(str(file), part.sourceline), original)
                     else:
                         kept += bool(text.strip())
         if kept:

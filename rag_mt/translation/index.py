@@ -13,7 +13,7 @@ from prompts.safety import encodable
 from rag_mt.base.defaults import DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
-from rag_mt.base.types import Hint, Origin, Retriever, Sentence, Skips
+from rag_mt.base.types import Hint, Origin, Retriever, Sentence, Skips, TranslatedSentence
 from rag_mt.formats.format import Segment
 from rag_mt.formats.reading import input_stamp, segments_of, sentences_of
 from retrievers.calibration import DROP, calibrate_for, set_confidence
@@ -230,5 +230,6 @@ def _segments(texts: Iterable[str | Sentence]) -> list[Segment]:
         sentence = text if isinstance(text, Sentence) else Sentence(text, "", Origin("texts", number))
         if not isinstance(sentence.text, str):
             raise UserError(f"text {number} is a {type(sentence.text).__name__}: expected text")
-        segments.append(Segment(sentence.text, sentence.source))
+        original = sentence.original if isinstance(sentence, TranslatedSentence) else ""
+        segments.append(Segment(sentence.text, sentence.source, original))
     return segments

@@ -121,8 +121,10 @@ def fit_confidence(
     return Confidence(tuple(names), *numbers, minimum, dict(fitted or {}))
 
 
-def fit_logistic(columns: Doubles, labels: NDArray[np.bool_], penalty: float = 1.0, steps: int = 100) -> Doubles:
-    """Intercept and weights (features + 1,) of the logistic regression of `labels` (n,) on `columns` (n, features).
+def fit_logistic(columns: Doubles, labels: NDArray[Any], penalty: float = 1.0, steps: int = 100) -> Doubles:
+    """Intercept and weights (features + 1,) of the logistic regression of `labels` (n,), true or false or shares, on
+    `columns` (n, features).
+
     Minimises the negative log-likelihood plus penalty / 2 * |weights|², the intercept free, by Newton's method
     (iteratively reweighted least squares), a step being halved until it leads down."""
     design = np.concatenate([np.ones((len(columns), 1)), columns], axis=1)

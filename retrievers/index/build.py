@@ -219,7 +219,7 @@ def _finish(
         rows = Rows([(shard.place / BODY, shard.units) for shard in shards], manifest.dimension)
         form = form_for(wanted_form, manifest.units, manifest.unit)
         lists = write_vectors(merged / VECTORS, rows, form, building / f"lists-{manifest.units}")
-    merge_texts(shards, merged)
+    merge_texts(shards, merged, manifest.schema)
     if manifest.terms is not None:  # of the sentences of the units, titles included
         texts, sentences = map_sentences(merged).column("text"), map_spans(merged)[:, 0].tolist()
         settings = Bm25Settings(float(manifest.terms["k1"]), float(manifest.terms["b"]))

@@ -4,7 +4,8 @@ manifest.json     what the index holds, and the size and sha256 of the files bel
 vectors.faiss     the vectors of the units (fp16, inner product), as FAISS itself writes them: `SQfp16`, or
                   `IVFn(SQfp16),SQfp16` in the IVF form
 spans.npy         int32 (units, 3): sentence number, start and end character of each unit, by sentence number
-sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded), line and start of each sentence
+sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded), line and start of each sentence; of a
+                  memory also the text that it translates
 bm25.*            the terms of the units, in an index that is searched by BM25 (see `retrievers.bm25`)
 
 An index that is searched by BM25 alone has no vectors.
@@ -38,6 +39,8 @@ SCHEMA = pa.schema(
         ("start", pa.int64()),
     ]
 )
+PAIRS = SCHEMA.append(pa.field("original", pa.string()))
+"""The sentences of a memory, with what each translates; empty where that is not known."""
 CONFIDENCE = "confidence"
 """The scale of a stored cut-off that is a confidence; others are scores of the search."""
 
@@ -78,6 +81,11 @@ class Manifest:
         """The files of the index beside the manifest."""
         vectors = (VECTORS,) if self.dimension else ()
         return (*vectors, SPANS, SENTENCES, *(() if self.terms is None else TERM_FILES))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the sentences."""
+        return PAIRS if self.unit == "memory" else SCHEMA
 
     @property
     def encoder(self) -> str:

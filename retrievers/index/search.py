@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -18,7 +19,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, remembered_sha256
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
-from retrievers.index.manifest import SCHEMA, SENTENCES, SPANS, VECTORS, Manifest, damaged, differences, read_manifest
+from retrievers.index.manifest import PAIRS, SENTENCES, SPANS, VECTORS, Manifest, damaged, differences, read_manifest
 from retrievers.units.unit import QUERY_THRESHOLD
 
 log = logging.getLogger("rag_mt")
@@ -51,7 +52,7 @@ def map_spans(folder: Path) -> NDArray[np.int32]:
 
 
 def map_sentences(folder: Path) -> pa.Table:
-    """The sentences as a table of SCHEMA, mapped into memory; raises OSError or ArrowInvalid for another file."""
+    """The sentences as a table, mapped into memory; raises OSError or ArrowInvalid for another file."""
     file = pa.memory_map(str(folder / SENTENCES))
     if file.read(len(ARROW_MAGIC)) != ARROW_MAGIC:
         raise pa.ArrowInvalid("it is no Arrow file")
@@ -108,7 +109,7 @@ def map_index(folder: Path, manifest: Manifest) -> Index:
         raise damaged(folder, f"{VECTORS} {problem}")
     if spans.dtype != np.int32 or spans.shape != (manifest.units, 3):
         raise damaged(folder, f"{SPANS} is not an int32 array of {manifest.units} rows of 3")
-    if sentences.schema != SCHEMA or len(sentences) != manifest.sentences:
+    if sentences.schema != manifest.schema or len(sentences) != manifest.sentences:
         raise damaged(folder, f"{SENTENCES} does not hold {manifest.sentences} sentences")
     return Index(folder, manifest, vectors, spans, sentences)
 
@@ -237,7 +238,7 @@ class Index:
     def sentence(self, number: int) -> Sentence:
         """The sentence with that number, with where it came from."""
         try:
-            text, *origin = (column[number].as_py() for column in self._columns)
+            text, *origin = (column[number].as_py() for column in self._columns[:4])
         except (UnicodeDecodeError, pa.ArrowException) as error:
             raise damaged(self.folder, f"sentence {number} cannot be read ({error})") from error
         return Sentence(text, self.manifest.language, Origin(*origin))
@@ -249,7 +250,30 @@ class Index:
     def hit(self, unit: int, score: float) -> Hit:
         """The unit with that number as a Hit."""
         number, start, end = self._spans[unit].tolist()
-        return Hit(self.sentence(number), Span(start, end), float(score))
+        original = self.originals(np.array([unit]))[0] if self.has_originals else ""
+        return Hit(self.sentence(number), Span(start, end), float(score), original)
+
+    @cached_property
+    def has_originals(self) -> bool:
+        """Whether it is known of any of its sentences what it translates."""
+        return self.sentences.schema == PAIRS and bool(
+            pc.any(pc.not_equal(self.sentences.column("original"), "")).as_py()
+        )
+
+    def texts(self, units: NDArray[np.int64]) -> list[str]:
+        """The texts of the sentences of units."""
+        return self._column("text", units)
+
+    def originals(self, units: NDArray[np.int64]) -> list[str]:
+        """What the sentences of units translate; empty where that is not known."""
+        return self._column("original", units)
+
+    def _column(self, name: str, units: NDArray[np.int64]) -> list[str]:
+        try:
+            texts: list[str] = self.sentences.column(name).take(pa.array(self._spans[units, 0])).to_pylist()
+        except (UnicodeDecodeError, pa.ArrowException) as error:
+            raise damaged(self.folder, f"sentences cannot be read ({error})") from error
+        return texts
 
     def reconstruct(self, ids: NDArray[np.int64]) -> Floats:
         """The stored vectors (fp16 precision) of units, float32 (len(ids), dimension)."""

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rag_mt.base.files import file_sha256, read_json, whole_folder
-from rag_mt.base.types import Sentence
-from retrievers.index.manifest import SCHEMA, SENTENCES, SPANS
+from rag_mt.base.types import Sentence, TranslatedSentence
+from retrievers.index.manifest import SENTENCES, SPANS
 from retrievers.units.unit import UnitMaker
 
 log = logging.getLogger("rag_mt")
@@ -30,7 +30,8 @@ BODY = "vectors.f16"
 """A shard's vectors: rows of fp16 without a header."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # cannot be stored
-_TEXTS = pa.schema([("text", pa.string()), ("file", pa.string()), ("line", pa.int64()), ("start", pa.int64())])
+_STRINGS, _NUMBERS = ("text", "file", "original"), ("line", "start")
+_TEXTS = pa.schema([*((name, pa.string()) for name in _STRINGS), *((name, pa.int64()) for name in _NUMBERS)])
 
 
 class Seen:
@@ -97,8 +98,11 @@ def texts_digest(blocks: Sequence[Sequence[Sentence]]) -> str:
     return digest.hexdigest()
 
 
-def _rows(block: Sequence[Sentence]) -> list[tuple[str, str, int, int]]:
-    return [(s.text, s.source.file, s.source.line, s.source.start) for s in block]
+def _rows(block: Sequence[Sentence]) -> list[tuple[str, str, str, int, int]]:
+    """The values of _TEXTS."""
+    originals = [s.original if isinstance(s, TranslatedSentence) else "" for s in block]
+    places = [s.source for s in block]
+    return [(s.text, p.file, o, p.line, p.start) for s, p, o in zip(block, places, originals, strict=True)]
 
 
 def read_shard(place: Path) -> Shard | None:
@@ -159,21 +163,22 @@ def write_shard(
     return shard
 
 
-def merge_texts(shards: Sequence[Shard], folder: Path) -> None:
-    """Write the spans and the sentences of all shards, one shard in memory at a time; the bytes do not depend on where
-    a shard ends."""
+def merge_texts(shards: Sequence[Shard], folder: Path, schema: pa.Schema) -> None:
+    """Write the spans and the sentences of all shards, one shard in memory at a time, the latter with the columns of
+    `schema`; the bytes do not depend on where a shard ends."""
     names = pa.array(dict.fromkeys(name for shard in shards for name in shard.origins), pa.string())
     shape = (sum(shard.units for shard in shards), 3)
     spans = np.lib.format.open_memmap(folder / SPANS, mode="w+", dtype="<i4", shape=shape)
     unit = sentence = 0
-    with pa.ipc.new_file(str(folder / SENTENCES), SCHEMA) as table:
+    with pa.ipc.new_file(str(folder / SENTENCES), schema) as table:
         for shard in shards:
             rows = np.load(shard.place / SPANS, allow_pickle=False)
             spans[unit : unit + len(rows)] = rows + np.array([sentence, 0, 0], dtype=np.int32)
             unit, sentence = unit + len(rows), sentence + shard.sentences
             batches = pa.ipc.open_file((shard.place / SENTENCES).read_bytes())
             for number in range(batches.num_record_batches):  # one for each block
-                texts, files, lines, starts = batches.get_batch(number).columns
-                codes = pa.DictionaryArray.from_arrays(pc.index_in(files, names), names)
-                table.write_batch(pa.RecordBatch.from_arrays([texts, codes, lines, starts], schema=SCHEMA))
+                batch = batches.get_batch(number)
+                codes = pa.DictionaryArray.from_arrays(pc.index_in(batch.column("file"), names), names)
+                columns = [codes if name == "file" else batch.column(name) for name in schema.names]
+                table.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
     spans.flush()

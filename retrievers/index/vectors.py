@@ -36,7 +36,7 @@ lib: Any = faiss
 
 FORMS = ("auto", "exact", "ivf")
 
-IVF_FROM: dict[Unit, int] = {"phrase": 1 << 16, "sentence": 1 << 20, "passage": 1 << 20}
+IVF_FROM: dict[Unit, int] = {"phrase": 1 << 16, "sentence": 1 << 20, "passage": 1 << 20, "memory": 1 << 20}
 """Units from which an index takes the IVF form by itself (`python -m eval.speed.index`): a sentence has some 45 query
 phrases, which take about 20 ms in an exact index of that size, but is one query to an index of sentences."""
 

@@ -35,6 +35,7 @@ FITTING: tuple[str, str] = ("As the text was indexed for", "")
 RETRIEVER_NAMES = {
     "ccpr": "Phrases in context (ccpr)",
     "sentence": "Nearest sentence (sentence)",
+    "memory": "Similar sentences, where they help (memory)",
     "phrases": "Phrases, untrained (phrases)",
     "xpr": "Phrases by their sentences (xpr)",
     "passage": "Passages (passage)",

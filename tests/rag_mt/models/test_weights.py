@@ -24,7 +24,8 @@ def test_the_files_of_a_model_are_those_of_the_table(name: str) -> None:
 def test_every_row_says_what_the_model_is_and_may() -> None:
     for name, model in shipped_models().items():
         assert model.job and model.base.startswith("embedded:") and model.trained_on
-        assert any(file.endswith(".safetensors") for file in model.sha256) and "training.json" in model.sha256
+        numbers = any(file.endswith(".safetensors") for file in model.sha256) and "training.json" in model.sha256
+        assert numbers or "similarity.json" in model.sha256  # whose few numbers stand beside what they were fitted on
         gemma = model.base.startswith("embedded:gemma")
         assert model.licence.startswith("Gemma Terms of Use" if gemma else "Apache-2.0"), name
         assert ("LICENCE.md" if gemma else "README.md") in model.sha256, "the terms lie beside the weights"
@@ -40,3 +41,4 @@ def test_a_kind_of_model_is_told_by_its_settings_file() -> None:
     assert shipped_with("ccpr.json") == ["ccpr-e5-small"]
     assert shipped_with("mdpr.json") == ["mdpr-e5-small"]
     assert shipped_with("xpr.json") == ["xpr-e5-small"]
+    assert shipped_with("similarity.json") == ["memory-e5-small"]

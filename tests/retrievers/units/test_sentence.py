@@ -76,10 +76,10 @@ def test_a_block_is_one_call_of_the_encoder_and_one_search(tmp_path, fake, paral
 
 
 def test_registry():
-    assert list(RETRIEVERS)[:3] == ["none", "sentence", "phrases"]
+    assert list(RETRIEVERS)[:4] == ["none", "sentence", "memory", "phrases"]
     assert [retriever_spec(n).needs_index for n in ("none", "sentence", "phrases")] == [False, True, True]
-    assert [retriever_spec(n).unit for n in ("sentence", "phrases")] == ["sentence", "phrase"]
-    with pytest.raises(UserError, match=r"unknown retriever 'sentences': choose one of none, sentence, phrases"):
+    assert [retriever_spec(n).unit for n in ("sentence", "memory", "phrases")] == ["sentence", "memory", "phrase"]
+    with pytest.raises(UserError, match=r"unknown retriever 'sentences': choose one of none, sentence, memory"):
         retriever_spec("sentences")
 
 
@@ -107,5 +107,5 @@ def test_what_does_not_fit_is_refused(tmp_path, fake, parallel):
         opening(encoder=fake("f2"))
     with pytest.raises(UserError, match="does not exist"):
         opening(index=tmp_path / "other")
-    with pytest.raises(UserError, match="'none' has no index: choose one of sentence, phrases"):
+    with pytest.raises(UserError, match="'none' has no index: choose one of sentence, memory, phrases"):
         build_for("none", tmp_path / "x", parallel["en"], encoder, "en")

@@ -1,0 +1,196 @@
+"""The retriever over a memory: the stored sentences that are most similar to what the translation will be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from rapidfuzz import fuzz, process
+
+from prompts.builder import MOST_SIMILAR
+from rag_mt.base.types import Floats, Hint, Recalled, Sentence, Span
+from retrievers.dense import IndexRetriever
+from retrievers.index.search import Index, LeftOut
+from retrievers.memory.features import Candidates, Gatherer
+from retrievers.memory.gate import LEAST_SIMILARITY, SURPRISAL, Gate, novelty
+from retrievers.memory.overlap import overlaps
+from retrievers.memory.similarity import Similarity
+from retrievers.memory.units import KIND, MemoryUnits, language_difference
+
+AT_ONCE = 64
+"""Sentences of a block: each has some 60 candidates."""
+LOOKED_AT = 12
+"""The most similar candidates, of which those to show are chosen."""
+NEAR_COPY = 90.0
+"""rapidfuzz's ratio, in percent, from which on a hit is a near copy of a more similar one."""
+
+
+class MemoryRetriever(IndexRetriever):
+    """Whole sentences that are similar to a draft and a source sentence (a DraftRetriever), at most three of each, by
+    one similarity: the chrF that they are expected to have as the translation (see `Similarity`).
+
+    `gate` says when hints are shown: `learned`, where a gain is expected of them, or `always`. Both show nothing that
+    says only what the draft says. Hits that are less similar than `cut_off` are dropped.
+    """
+
+    maker: MemoryUnits
+
+    def __init__(
+        self,
+        name: str,
+        index: Index,
+        maker: MemoryUnits,
+        source: str,
+        similarity: Similarity,
+        learned: Gate | None = None,
+        cut_off: float | None = None,
+    ) -> None:
+        super().__init__(name, index, maker, cut_off)
+        self.source, self.similarity, self.learned = source, similarity, learned
+        self.gate: Literal["learned", "always"] = "learned"
+        self._gatherer = Gatherer(index, source)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """All that could change what is recalled. Without a fitted gate `learned` is the least similarity from which on
+        hints are shown."""
+        learned = LEAST_SIMILARITY if self.learned is None else asdict(self.learned)
+        return {
+            **super().settings,
+            "source": self.source,
+            "similarity": {kind: model.as_dict() for kind, model in self.similarity.models.items()},
+            "gate": self.gate,
+            "learned": learned if self.gate == "learned" else None,
+        }
+
+    def recall(
+        self,
+        sentences: Sequence[Sentence],
+        drafts: Sequence[str],
+        without: Sequence[LeftOut] | None = None,
+        surprisals: Sequence[float] | None = None,
+    ) -> list[Recalled]:
+        """For each sentence and its draft the hints, the most similar first, the gain in nats that is expected of them,
+        and whether they are worth showing. A blank draft is none: the sentence alone is searched by then, and says
+        nothing yet. `without` is as in `retrieve`; `surprisals` are the mean surprisals of the drafts in nats, if they
+        are known."""
+        recalled: list[Recalled] = []
+        for begin in range(0, len(sentences), AT_ONCE):
+            part = slice(begin, begin + AT_ONCE)
+            texts = [sentence.text for sentence in sentences[part]]
+            hints = self._hints(texts, drafts[part], None if without is None else without[part])
+            recalled += self._judged(texts, drafts[part], hints, None if surprisals is None else surprisals[part])
+        return recalled
+
+    def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
+        hints: list[tuple[Hint, ...]] = []
+        for begin in range(0, len(texts), AT_ONCE):
+            part = slice(begin, begin + AT_ONCE)
+            hints += self._hints(texts[part], [""] * len(texts[part]), None if without is None else without[part])
+        return hints
+
+    def candidates(
+        self, texts: Sequence[str], drafts: Sequence[str], without: Sequence[LeftOut] | None = None
+    ) -> Candidates:
+        """The stored sentences that may be similar, with their features; blank texts have none."""
+        there = [n for n, text in enumerate(texts) if text.strip()]
+        if not there:
+            nothing = np.zeros(0, np.int64)
+            return Candidates(nothing, nothing, [], {}, np.zeros(len(texts), bool))
+        own, other = [texts[n] for n in there], [drafts[n] for n in there]
+        asked = [draft if draft.strip() else text for text, draft in zip(own, other, strict=True)]
+        vectors = self.maker.encoder.encode([*own, *asked], KIND)
+        vectors[: len(own)] = self._turn(vectors[: len(own)])
+        left_out = None if without is None else [without[n] for n in there]
+        found = self._gatherer.gather(own, other, (vectors[: len(own)], vectors[len(own) :]), left_out)
+        drafted = np.zeros(len(texts), bool)
+        drafted[there] = found.drafted
+        return Candidates(np.array(there)[found.rows], found.units, found.texts, found.features, drafted)
+
+    @cached_property
+    def _difference(self) -> Floats:
+        """The mean vector of the source language less that of the memory's, of the same sentences in both."""
+        return language_difference(self.maker.encoder, self.source, self.index.manifest.language)
+
+    def _turn(self, vectors: Floats) -> Floats:
+        """Vectors of the source language (n, dimension), as if they were of the memory's, of length 1."""
+        turned = vectors - self._difference
+        lengths = np.linalg.norm(turned, axis=1, keepdims=True)
+        return np.asarray(turned / np.maximum(lengths, 1e-9), np.float32)
+
+    def _hints(
+        self, texts: Sequence[str], drafts: Sequence[str], without: Sequence[LeftOut] | None
+    ) -> list[tuple[Hint, ...]]:
+        """The hints of each text: the most similar candidates that are no near copies of each other."""
+        found = self.candidates(texts, drafts, without)
+        scores = self.similarity.of(found)
+        order = np.lexsort((found.units, -scores, found.rows))
+        bounds = np.searchsorted(found.rows[order], np.arange(len(texts) + 1)).tolist()
+        hints = []
+        for number, text in enumerate(texts):
+            best = order[bounds[number] : bounds[number + 1]][:LOOKED_AT]
+            best = best[self._trusted(scores[best], found.units[best])]
+            chosen = best[_apart([found.texts[n] for n in best.tolist()])].tolist()
+            whole = Span(0, len(text))
+            hints.append(tuple(Hint(whole, self.index.hit(int(found.units[n]), float(scores[n]))) for n in chosen))
+        return hints
+
+    def gate_features(
+        self,
+        texts: Sequence[str],
+        drafts: Sequence[str],
+        hints: Sequence[Sequence[Hint]],
+        surprisals: Sequence[float] | None = None,
+    ) -> dict[str, Floats]:
+        """What the gate looks at, arrays (sentences,) by name; zeros where there is no hint."""
+        language = self.index.manifest.language
+        best = [own[0].phrase if own else "" for own in hints]
+        features: dict[str, Any] = {
+            "similarity": [own[0].hit.score if own else 0 for own in hints],
+            "dice": overlaps(best, drafts, 4).dice(),
+            "novelty": [novelty(hit, draft, language) for hit, draft in zip(best, drafts, strict=True)],
+            "hits": [len(own) for own in hints],
+            "length": np.log([len(text) + 1 for text in texts]),
+        }
+        if surprisals is not None:
+            features[SURPRISAL] = surprisals
+        return {name: np.asarray(values, np.float32) for name, values in features.items()}
+
+    def _judged(
+        self,
+        texts: Sequence[str],
+        drafts: Sequence[str],
+        hints: Sequence[tuple[Hint, ...]],
+        surprisals: Sequence[float] | None,
+    ) -> list[Recalled]:
+        """What was recalled for each text, with its gain and whether it is shown."""
+        features = self.gate_features(texts, drafts, hints, surprisals)
+        gains = np.zeros(len(texts)) if self.learned is None else self.learned.gains(features)
+        if self.gate == "always":
+            shown = np.ones(len(texts), bool)
+        elif self.learned is None:
+            shown = features["similarity"] >= LEAST_SIMILARITY
+        else:
+            shown = gains > self.learned.bound
+        language = self.index.manifest.language
+        return [
+            Recalled(own, float(gain), bool(show) and any(novelty(h.phrase, draft, language) > 0 for h in own))
+            if own
+            else Recalled()
+            for own, draft, gain, show in zip(hints, drafts, gains.tolist(), shown.tolist(), strict=True)
+        ]
+
+
+def _apart(texts: Sequence[str]) -> list[int]:
+    """The numbers of the first texts, as many as are shown, of which none is a near copy of an earlier one."""
+    if not texts:
+        return []
+    alike = process.cdist(texts, texts, scorer=fuzz.ratio, dtype=np.float32) >= NEAR_COPY
+    chosen: list[int] = []
+    for number in range(len(texts)):
+        if len(chosen) < MOST_SIMILAR and not alike[number, chosen].any():
+            chosen.append(number)
+    return chosen
