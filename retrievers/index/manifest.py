@@ -6,6 +6,7 @@ vectors.faiss     the vectors of the units (fp16, inner product), as FAISS itsel
 spans.npy         int32 (units, 3): sentence number, start and end character of each unit, by sentence number
 sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded), line and start of each sentence
 bm25.*            the terms of the units, in an index that is searched by BM25 (see `retrievers.bm25`)
+adapters/         adapters of a language model that were tuned on the text, which the manifest does not know
 
 An index that is searched by BM25 alone has no vectors.
 """
