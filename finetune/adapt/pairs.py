@@ -51,7 +51,7 @@ class PairFilter:
                 seen.add(keys[0])
                 fitting.append(pair)
         kept = []
-        with progress(len(fitting), "pairs", "comparing both sides") as bar:
+        with progress(len(fitting), "pairs", "comparing both sides", show=bool(fitting)) as bar:
             for begin in range(0, len(fitting), ENCODED):
                 part = fitting[begin : begin + ENCODED]
                 vectors = self.encoder.encode([text for pair in part for text in (pair.source, pair.target)])

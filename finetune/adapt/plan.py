@@ -47,9 +47,10 @@ class Plan:
     def describe(self, seconds: Mapping[str, float], minutes: int) -> str:
         """One line for people."""
         parts = ", ".join(f"{name} {value / 60:.0f}" for name, value in seconds.items())
+        times = "once" if self.passes == 1 else f"{self.passes} times"
         return (
-            f"estimate: {self.train} sentences to learn from in {self.passes} {'pass' if self.passes == 1 else 'passes'}"
-            f", {self.held_out} to check on; minutes: {parts}; {sum(seconds.values()) / 60:.0f} of {minutes}"
+            f"estimate: {self.train} sentences to learn from {times}, {self.held_out} to check on; minutes: {parts}; "
+            f"in all {sum(seconds.values()) / 60:.0f} of {minutes}"
         )
 
 

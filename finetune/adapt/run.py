@@ -39,7 +39,7 @@ from rag_mt.base.files import alone_in, file_sha256, read_json, settings_hash, w
 from rag_mt.base.types import Origin, Sentence, Skips, Span, Translation
 from rag_mt.formats.format import Segment
 from rag_mt.formats.parallel import letters_and_digits
-from rag_mt.models.adapter_files import WEIGHTS, adapter_fingerprint
+from rag_mt.models.adapter_files import adapter_fingerprint
 from rag_mt.translation.index_adapters import REPORT
 from rag_mt.translation.jobs import Counts, SplitSegment, translate_segments
 from rag_mt.translation.journal import Journal
@@ -85,6 +85,8 @@ class Adaptation:
         self.source, self.target = self.models.source, self.models.target
         self.own = own_pairs(request.pairs, self.source, self.target)
         self.general = general_pairs(request.replay, self.source, self.target)
+        if not self.general:
+            log.info("no general pairs: translations of other text may get worse (--replay FILE gives some)")
         self.command = f"rag-mt adapt INDEX --src {self.source}"
         self._retriever: OtherBlocks | None = None
 
@@ -228,14 +230,13 @@ class Adaptation:
             train = [pair for pair in pairs if pair.origin.line >= plan.held_out]
             asked = {letters_and_digits(pair.target) for pair in held_out}
             own = self._apart(pair_filter.kept(self.own, skips), asked)
-            general = self._apart(self.general, asked)
             fewest = self.config.text.fewest_pairs // 2
             if len(held_out) < fewest or len(train) < fewest:
                 raise UserError(
                     f"{len(train)} pairs to learn from and {len(held_out)} to check on are left ({skips.summary()}): "
                     f"an adaptation needs at least {fewest} of each, so give --back-llm a better model"
                 )
-            replay = replayed(general, len(train) + len(own), self.config.text)
+            replay = self._apart(replayed(self.general, len(train) + len(own), self.config.text), asked)
             examples = self._with_hints(train, self.config.text.hints, "train")
             write_examples(self.work.folder / HELD_OUT, self._with_hints(held_out, 1.0, "held-out"))
             retriever = self.retriever()
