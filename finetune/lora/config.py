@@ -69,6 +69,10 @@ class DataConfig:
     least confidence of its hints, for retrievers that tell one; else hints are those of a translation. The share
     `right_hints` of the examples with phrases is also shown right ones, which the index has in other sentences:
     retrieved hints alone are too few and too seldom right for a small model to learn that a hint can be taken up.
+
+    Examples of a memory (`finetune.lora.memory`) show up to three sentences that are similar to the pair elsewhere in
+    the same text, at least `apart` lines away. The share `wrong_hints` of them shows those of another pair, the share
+    `both_sides` also what the sentences translate.
     """
 
     languages: Languages = WMT16
@@ -81,6 +85,9 @@ class DataConfig:
     no_hints: settings.Share = 0.0
     least_confidence: Range = ()
     right_hints: settings.Share = 0.0
+    apart: settings.CountOrZero = 40
+    wrong_hints: settings.Share = 0.0
+    both_sides: settings.Share = 0.0
     seed: settings.Seed = 1
 
     @property
@@ -93,12 +100,14 @@ class DataConfig:
 class TrainingConfig(settings.Optimisation):
     """The optimisation. A step computes its examples `micro` at a time or, if `micro_tokens` is given, as many as have
     so many tokens together with their padding. Examples of more than `cutoff` tokens are left out. `checkpointing`
-    computes the layers again for the backward pass, which saves memory and costs time."""
+    computes the layers again for the backward pass, which saves memory and costs time. With `vocabulary` the loss takes
+    only so many tokens of the answers as they are, and a sample of all others (see `finetune.lora.vocabulary`)."""
 
     steps: settings.Count = 100
     batch: settings.Count = 16
     micro: settings.Count = 2
     micro_tokens: settings.CountOrZero = 0
+    vocabulary: settings.CountOrZero = 0
     cutoff: settings.Count = 4096
     learning_rate: settings.Positive = 4e-4
     warm_up: settings.CountOrZero = 10

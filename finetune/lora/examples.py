@@ -189,6 +189,7 @@ def _as_record(example: Example) -> dict[str, Any]:
                 "phrase": hint.phrase,
                 "span": [hint.hit.span.start, hint.hit.span.end],
                 "sentence": hint.hit.sentence.text,
+                **({"original": hint.hit.original} if hint.hit.original else {}),
                 "score": hint.hit.stored_score,
                 "file": hint.hit.sentence.source.file,
                 "line": hint.hit.sentence.source.line,
@@ -205,5 +206,6 @@ def _from_record(record: Mapping[str, Any]) -> Example:
     hints = []
     for hint in record["hints"]:
         sentence = Sentence(hint["sentence"], pair.target_language, Origin(hint["file"], hint["line"]))
-        hints.append(Hint(Span(*hint["source_span"]), Hit(sentence, Span(*hint["span"]), hint["score"])))
+        hit = Hit(sentence, Span(*hint["span"]), hint["score"], hint.get("original", ""))
+        hints.append(Hint(Span(*hint["source_span"]), hit))
     return Example(pair, record["unit"], tuple(hints))

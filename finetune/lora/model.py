@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from peft import LoraConfig, prepare_model_for_kbit_training
 from safetensors.torch import load_file
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, linear
 
 from finetune.lora.config import Config, ModelConfig
+from finetune.lora.vocabulary import Candidates
 from finetune.training.encoder import fits_adapter, save_adapter, started_from, with_adapter
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, read_json, whole_folder
@@ -29,8 +30,8 @@ from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.adapter_files import CONFIG, WEIGHTS, checked_adapter
 from rag_mt.models.loading import LoadedLLM, choose_device, choose_dtype, load_llm
 
-ROWS = 256
-"""States that the head is applied to at once: 256 x 262,144 float32 logits are 256 MiB."""
+LOGITS = 2**26
+"""Logits that are computed at once: as float32 they take 256 MiB."""
 TERMS = ("LICENCE*", "LICENSE*", "NOTICE*")
 """Files of a base model whose terms hold for what is trained on it."""
 SHAPE_SETTINGS = ("r", "lora_alpha", "target_modules")
@@ -64,22 +65,32 @@ class Responses:
         states: torch.Tensor = output.last_hidden_state[batch.rows.to(device), batch.columns.to(device)]
         return states
 
-    def logits(self, states: torch.Tensor) -> torch.Tensor:
-        """The logits (tokens, vocabulary) of states, float32."""
-        logits: torch.Tensor = self.head(states).float()
+    def logits(self, states: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+        """The logits (tokens, vocabulary) of states, float32; with `weight` those of some rows of the head's weight."""
+        logits: torch.Tensor = (self.head(states) if weight is None else linear(states, weight)).float()
         return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
     def losses(self, states: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         """The loss of each token `wanted` (tokens,) that the states (tokens, hidden) predict."""
-        parts = zip(states.split(ROWS), wanted.to(states.device).split(ROWS), strict=True)
+        rows = max(1, LOGITS // self.head.weight.shape[0])
+        parts = zip(states.split(rows), wanted.to(states.device).split(rows), strict=True)
         return torch.cat([cross_entropy(self.logits(part), tokens, reduction="none") for part, tokens in parts])
 
-    def loss_and_gradient(self, states: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The sum of the losses and its gradient for the states (tokens, hidden); the head is frozen."""
-        total, gradients = torch.zeros((), device=states.device), []
-        for part, tokens in zip(states.split(ROWS), wanted.to(states.device).split(ROWS), strict=True):
+    def loss_and_gradient(
+        self, states: torch.Tensor, wanted: torch.Tensor, candidates: Candidates | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sum of the losses and its gradient for the states (tokens, hidden); the head is frozen. With `candidates`
+        for the wanted tokens, no other logits are computed; heads with a bias are not for that."""
+        device, weight, added = states.device, None, None
+        if candidates is not None:
+            weight = self.head.weight[candidates.ids.to(device)]
+            added, wanted = candidates.added.to(device), candidates.wanted
+        rows = max(1, LOGITS // (self.head.weight if weight is None else weight).shape[0])
+        total, gradients = torch.zeros((), device=device), []
+        for part, tokens in zip(states.split(rows), wanted.to(device).split(rows), strict=True):
             leaf = part.detach().requires_grad_()
-            loss = cross_entropy(self.logits(leaf), tokens, reduction="sum")
+            logits = self.logits(leaf, weight)
+            loss = cross_entropy(logits if added is None else logits + added, tokens, reduction="sum")
             gradients.append(torch.autograd.grad(loss, leaf)[0])
             total += loss.detach()
         return total, torch.cat(gradients)
@@ -123,11 +134,11 @@ class Trainable:
         dtype = self.loaded.dtype
         return torch.autocast(self.loaded.device.type, dtype=dtype, enabled=dtype != torch.float32)
 
-    def backward(self, batch: Batch, answers: int) -> torch.Tensor:
+    def backward(self, batch: Batch, answers: int, candidates: Candidates | None = None) -> torch.Tensor:
         """The sum of the losses of all response tokens; adds the gradients of this sum divided by `answers`."""
         with self.autocast():
             states = self.responses.states(batch)
-            loss, gradient = self.responses.loss_and_gradient(states, batch.wanted)
+            loss, gradient = self.responses.loss_and_gradient(states, batch.wanted, candidates)
         states.backward(gradient * (1 / answers))
         return loss
 

@@ -17,6 +17,7 @@ from finetune.lora.config import Config
 from finetune.lora.data import Data
 from finetune.lora.examples import Example
 from finetune.lora.model import Batch, open_trainable
+from finetune.lora.vocabulary import Vocabulary
 from finetune.training.sampling import rows_of
 from finetune.training.trainer import Group, Trainer
 from prompts.builder import PromptBuilder
@@ -148,6 +149,10 @@ class LoraTrainer(Trainer[LoraBatch]):
         if data.dev:
             self.dev, self.dev_left_out = tokens_of(self.prompts, data.dev, training.cutoff, show)
         self.pad: int = self.model.loaded.tokenizer.pad_token_id or 0
+        self.vocabulary: Vocabulary | None = None
+        if training.vocabulary:
+            answers = (example.ids[example.response :] for example in self.tokens)
+            self.vocabulary = Vocabulary.of(answers, training.vocabulary, self.model.responses.head.weight.shape[0])
         start = self.before and self.before["weights"]
         data_hashes = _tokens_hash(self.tokens), _tokens_hash(self.dev)
         key = settings_hash(
@@ -178,7 +183,11 @@ class LoraTrainer(Trainer[LoraBatch]):
         total = torch.zeros((), device=self.model.loaded.device)
         for number, part in parts:
             self.seed_dropout(self.step, number)
-            total += self.model.backward(part, answers)
+            candidates = None
+            if self.vocabulary:
+                seed = hash((self.config.training.seed, self.step, number)) % 2**63
+                candidates = self.vocabulary.candidates(part.wanted, seed)
+            total += self.model.backward(part, answers, candidates)
         return {"loss": float(self._sum(total)) / answers}
 
     def loss_weight(self, batch: LoraBatch) -> float:

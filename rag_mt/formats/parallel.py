@@ -16,19 +16,21 @@ _COLUMNS = re.compile(r"\t| \|\|\| ")
 
 @dataclass
 class Corpus:
-    """Sentence pairs column by column, with their lines in the file."""
+    """Sentence pairs column by column, with their lines in the file; `origins` name the collections that they come
+    from."""
 
     lines: list[int] = field(default_factory=list)
     domains: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
+    origins: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def rows(self, rows: Sequence[int]) -> Corpus:
         """Those pairs."""
-        columns = (self.lines, self.domains, self.sources, self.targets)
+        columns = (self.lines, self.domains, self.sources, self.targets, self.origins)
         return Corpus(*([column[n] for n in rows] for column in columns))  # type: ignore[arg-type]
 
     @property
@@ -46,17 +48,19 @@ def training_file(data: Path, pair: str) -> Path:
 
 def read_corpus(path: Path, skips: Skips) -> Corpus:
     """The pairs of a file with English in the first column, the other language in the second and maybe a domain in the
-    third: the other language is the source. Lines with an empty or missing column go to `skips`."""
+    third and the collection in the fourth: the other language is the source. Lines with an empty or missing column go
+    to `skips`."""
     corpus = Corpus()
     for line in read_lines(path, skips):
         if line.text is None:
             continue
-        english, other, domain, *_ = [*line.text.split("\t"), "", "", ""]
+        english, other, domain, origin, *_ = [*line.text.split("\t"), "", "", "", ""]
         if english.strip() and other.strip():
             corpus.lines.append(line.number)
             corpus.domains.append(domain)
             corpus.sources.append(other)
             corpus.targets.append(english)
+            corpus.origins.append(origin)
         else:
             skips.add(Origin(str(path), line.number), "without two columns of text")
     return corpus

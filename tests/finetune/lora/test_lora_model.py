@@ -23,7 +23,7 @@ def full_loss(model, batch):
 
 @pytest.mark.parametrize("family", ["llama", "gemma3"])
 def test_loss_and_gradients_are_those_of_the_full_logits(tiny_llm, examples, family, monkeypatch):
-    monkeypatch.setattr(lora_model, "ROWS", 7)
+    monkeypatch.setattr(lora_model, "LOGITS", 7 * 200)
     loaded = load_llm(str(tiny_llm(family)), device="cpu", dtype="float32")
     tokens, _ = tokens_of(ExamplePrompts(TransformersLLM(loaded, adapter="a")), examples(4), 4096, show=False)
     model, batch = loaded.model, collated(tokens, 0)

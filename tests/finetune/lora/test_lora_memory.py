@@ -1,0 +1,117 @@
+"""Examples of a memory: what is similar elsewhere in the same text, never the pair's own neighbourhood or target."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from finetune.lora import memory
+from finetune.lora.config import DataConfig
+from finetune.lora.examples import read_examples
+from finetune.lora.similar import Similar, scale_of, similar_rows
+from rag_mt.base.types import Skips
+
+WORDS = ["alten", "neuen", "kleinen", "roten", "schnellen", "leeren"]
+OTHERS = ["old", "new", "small", "red", "fast", "empty"]
+SETTINGS = """
+[model]
+llm = "embedded:gemma-3-270m"
+[data]
+languages = ["de"]
+pairs = 60
+fewest_words = 3
+no_hints = 0.2
+both_sides = 0.5
+[training]
+wrapper = "compact"
+"""
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two texts of pairs that repeat after 36 lines with other objects, and a held-out block."""
+    (tmp_path / "train").mkdir()
+    (tmp_path / "domains").mkdir()
+    lines = []
+    for text, thing, ding in [("lohelp.de-en", "file", "Datei"), ("wesnoth.de-en", "sword", "Schwert")]:
+        for n in range(240):
+            a, b = n % 6, n // 6 % 6
+            lines.append(
+                f"Take the {OTHERS[a]} {thing} from the {OTHERS[b]} box {n // 36}\t"
+                f"Nimm das {WORDS[a]} {ding} aus der {WORDS[b]} Kiste {n // 36}\ttech-docs\t{text}"
+            )
+    (tmp_path / "train" / "de-en.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for domain in memory.DOMAINS:
+        (tmp_path / "domains" / f"{domain}.excluded.txt").write_text("take the old file from the old box 0\n")
+    (tmp_path / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+    return tmp_path
+
+
+def test_examples_show_what_is_similar_in_their_own_text(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--config", str(data / "settings.toml"), "--data", str(data), "--output", str(data / "out.jsonl")]
+    assert memory.main(command) == 0
+    examples = read_examples([data / "out.jsonl"])
+    assert len(examples) == 60
+    lines = (data / "train" / "de-en.tsv").read_text(encoding="utf-8").splitlines()
+    line_of = {side: n for n, line in enumerate(lines) for side in line.split("\t")[:2]}
+    hinted = [example for example in examples if example.hints]
+    assert 30 < len(hinted) < 60
+    assert {example.pair.direction for example in hinted} == {"de-en", "en-de"}
+    originals = 0
+    for example in hinted:
+        row = line_of[example.pair.target]
+        for hint in example.hints:
+            other = line_of[hint.phrase]
+            assert abs(other - row) >= 40
+            assert other // 240 == row // 240, "a hint of another text"
+            assert hint.hit.whole and 0.25 <= hint.hit.score <= 1
+            originals += bool(hint.hit.original)
+            assert not hint.hit.original or line_of[hint.hit.original] == other
+        scores = [hint.hit.score for hint in example.hints]
+        assert scores == sorted(scores, reverse=True)
+    assert 0 < originals < sum(len(example.hints) for example in hinted)
+    assert all(example.pair.target != "Take the old file from the old box 0" for example in examples)
+    manifest = json.loads((data / "out.jsonl.manifest.json").read_text(encoding="utf-8"))
+    assert manifest["examples"] == 60 and manifest["skipped"]["in a held-out block"] == 1
+    shown = capsys.readouterr().out
+    assert "tech-docs: 60 pairs" in shown
+    again = data / "again.jsonl"
+    assert memory.main([*command[:-1], str(again)]) == 0
+    assert again.read_bytes() == (data / "out.jsonl").read_bytes()
+
+
+def test_wrong_hints_are_those_of_another_pair(data: Path) -> None:
+    pools = []
+    for share in (0.0, 1.0):
+        settings = DataConfig(languages=("de",), pairs=40, fewest_words=3, wrong_hints=share)
+        pool = memory.pool_of(data, "de", settings, set(), Skips(shown=0))
+        pools.append(memory.examples_for(pool, memory.drawn_rows(pool, Skips(shown=0))))
+    right, wrong = pools
+    assert [example.pair for example in right] == [example.pair for example in wrong]
+    other = [a.hints != b.hints for a, b in zip(right, wrong, strict=True)]
+    assert sum(other) > 35
+    assert all(hint.hit.sentence.language == e.pair.target_language for e in wrong for hint in e.hints)
+
+
+def test_similar_rows_are_ranked_by_equal_characters() -> None:
+    sources = ["Open the file now", "Open the file", "Close the window", "Open the files now", "Open the file now"]
+    targets = ["a", "b", "c", "d", "a"]
+    found = similar_rows([0], range(5), sources, targets, "en", 1)
+    assert [hit.row for hit in found[0]] == [3, 1, 2]  # 4 has the target of the pair itself
+    assert found[0][0].likeness == pytest.approx(34 / 35)
+    assert [hit.row for hit in similar_rows([0], range(5), sources, targets, "en", 2)[0]] == [3, 2]
+
+
+def test_the_scale_is_the_mean_chrf_and_never_falls() -> None:
+    likeness = np.linspace(0.1, 0.8, 48)
+    hits = ["completely other" if x < 0.5 else "the very same" for x in likeness]
+    scale = scale_of(likeness.tolist(), hits, ["the very same"] * 48)
+    assert scale.of(0.75) == pytest.approx(1.0, abs=0.01)
+    assert scale.of(0.2) < 0.3
+    values = [scale.of(x) for x in np.linspace(0, 1, 50)]
+    assert values == sorted(values)
+    assert scale_of([], [], []).of(0.5) == pytest.approx(0.45)
+    assert Similar(3, 0.5).row == 3
