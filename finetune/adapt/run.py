@@ -30,6 +30,7 @@ from finetune.adapt.request import Models, Request
 from finetune.adapt.sentences import Chosen, IndexText, Target, chosen
 from finetune.adapt.training import seconds_per_example, steps_for, trained, training_config
 from finetune.adapt.work import Work
+from finetune.lora.config import Config
 from finetune.lora.data import Data
 from finetune.lora.examples import Example, Pair, read_examples, write_examples
 from rag_mt import __version__
@@ -180,7 +181,7 @@ class Adaptation:
         train = seconds_per_example(config, examples, self.work.folder / "probe", self.request.device)
         return Speeds(back, hint, train)
 
-    def training_config(self, steps: int) -> Any:
+    def training_config(self, steps: int) -> Config:
         """The settings of the training."""
         return training_config(self.config, self.request.llm, self.models.start, self.request.dtype, steps)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ class IndexText:
             yield Target(part.strip(), Origin(*origin), int(self.blocks[row]))
 
 
-def blocks_of(files: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+def blocks_of(files: NDArray[np.integer[Any]], size: int) -> NDArray[np.int64]:
     """The number of the block of each row (rows,), ascending; `files` are numbers of the rows' files."""
     if not len(files):
         return np.zeros(0, np.int64)

@@ -43,7 +43,9 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(status, {"error": {"message": message}}, headers)
 
     def do_GET(self) -> None:
-        self.answer(200, log if self.path == "/log" else {"data": [{"id": m, "max_model_len": self.window} for m in MODELS]})
+        self.answer(
+            200, log if self.path == "/log" else {"data": [{"id": m, "max_model_len": self.window} for m in MODELS]}
+        )
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
