@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sacrebleu.metrics import BLEU, CHRF
-from sacrebleu.significance import PairedTest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest, Result
 
 LEVEL = 0.05
 
@@ -36,13 +37,14 @@ class Scores:
 
 def scores(before: Sequence[str], after: Sequence[str], references: Sequence[str]) -> Scores:
     """The scores of two systems' translations of the same sentences."""
-    metrics = {"chrF": CHRF(), "BLEU": BLEU()}
     (chrf_before, bleu_before), (chrf, bleu) = (
-        [metric.corpus_score(texts, [references]).score for metric in metrics.values()] for texts in (before, after)
+        (CHRF().corpus_score(texts, [references]).score, BLEU().corpus_score(texts, [references]).score)
+        for texts in (before, after)
     )
     if list(before) == list(after):
         return Scores(chrf_before, chrf, bleu_before, bleu, 1.0)
-    systems = [("before", list(before)), ("after", list(after))]
-    _, results = PairedTest(systems, {"chrF": CHRF()}, [list(references)], test_type="bs")()
-    p = results["chrF2"][1].p_value
-    return Scores(chrf_before, chrf, bleu_before, bleu, float(p))
+    systems: list[tuple[str, Sequence[str]]] = [("before", before), ("after", after)]
+    _, results = PairedTest(systems, {"chrF": CHRF()}, [references], test_type="bs")()
+    compared = results["chrF2"][1]
+    assert isinstance(compared, Result) and compared.p_value is not None
+    return Scores(chrf_before, chrf, bleu_before, bleu, float(compared.p_value))

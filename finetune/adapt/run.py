@@ -282,13 +282,14 @@ class Adaptation:
         """The held-out part from its back-translation, by what there was before and by the new adapter."""
         pairs = [example.pair for example in held_out]
         sentences = [Sentence(pair.source, self.source, Origin("held-out", pair.origin.line)) for pair in pairs]
-        texts = []
-        for part, adapter in (("before", self.request.adapter), ("after", str(self.work.folder / "adapter"))):
-            translations = self.translated(
-                lambda adapter=adapter: self.models.forward(self.retriever(), adapter), sentences, f"check, {part}"
-            )
-            texts.append([translation.text for translation in translations])
-        return scores(*texts, [pair.target for pair in pairs])
+
+        def texts(part: str, adapter: str) -> list[str]:
+            made = self.translated(lambda: self.models.forward(self.retriever(), adapter), sentences, part)
+            return [translation.text for translation in made]
+
+        before = texts("check, before", self.request.adapter)
+        after = texts("check, after", str(self.work.folder / "adapter"))
+        return scores(before, after, [pair.target for pair in pairs])
 
     def report(self, facts: dict[str, Any], training: dict[str, Any], result: Scores, held_out: int) -> dict[str, Any]:
         """JSON-able: what the adapter learnt from, and what came of it."""

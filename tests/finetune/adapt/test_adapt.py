@@ -76,7 +76,7 @@ def arguments(index: Path, back_llm: str, tiny_llm: Callable[..., Path]) -> list
     sets = {
         "model.modules": '["q_proj", "v_proj", "gate_proj", "up_proj", "down_proj"]',
         "text.fewest_held_out": HELD_OUT,
-        "text.fewest_pairs": 24,
+        "text.fewest_pairs": 20,
         "text.most_held_out": HELD_OUT,
         "text.block": 5,
         "text.passes": 1,
@@ -190,7 +190,7 @@ def test_an_adapter_that_is_not_better_is_not_kept(
         (["--llm", "openai:x@http://localhost:1/v1"], "cannot be tuned here"),
         (["--llm", "model.gguf"], "cannot be tuned here"),
         (["--sentences", "30"], "sentences can be used"),
-        (["--set", "text.fewest_held_out=200"], "an adaptation needs at least 224"),
+        (["--set", "text.fewest_held_out=200"], "an adaptation needs at least 220"),
         (["--minutes", "1"], "--minutes 1 is too short"),
         (["--pairs", "nowhere.tsv"], "nowhere.tsv"),
         (["--set", "text.hints=2"], "expected a share from 0 to 1"),
