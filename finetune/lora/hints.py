@@ -142,11 +142,11 @@ def retrieved(
             judged = {"cut_off": retriever.cut_off, "confidence": isinstance(retriever, CcprRetriever)}
             found.facts[f"{source}-{code}"] = judged
             left_out = {n: near[row] for row, n in enumerate(rows) if pairs[n].source_language == source}
-            _search(retriever, pairs, left_out, journal, found.hints)
+            search_without(retriever, pairs, left_out, journal, found.hints)
     return found
 
 
-def _search(
+def search_without(
     retriever: IndexRetriever,
     pairs: Sequence[Pair],
     left_out: Mapping[int, list[int]],

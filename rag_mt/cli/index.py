@@ -32,7 +32,7 @@ BUILD = """Make an index of text in the target language, from files, folders of 
 The text is split into sentences, and what the retriever searches is encoded and stored in the folder. An interrupted
 build goes on with the same command."""
 BUILD_EXAMPLES = ("my-index letters/ --lang en", "my-index glossary.tsv --lang de --column German --retriever sentence")
-INFO = "Show what an index holds: language, retriever, encoder, numbers of sentences and vectors, and cut-offs."
+INFO = "Show what an index holds: language, retriever, encoder, numbers of sentences and vectors, cut-offs, adapters."
 VERIFY = "Compare every byte of an index with the checksums of its manifest."
 CALIBRATE = """Store the score below which hints for a source language are not shown.
 
@@ -65,12 +65,12 @@ def info(options: argparse.Namespace) -> int:
     from rag_mt.translation.index import Index
 
     begin = time.perf_counter()
-    manifest = Index.open(options.folder).manifest
+    index = Index.open(options.folder)
     milliseconds = (time.perf_counter() - begin) * 1000
     if options.json:
-        print(json.dumps(manifest.as_dict(), ensure_ascii=False, indent=2))
+        print(json.dumps(index.manifest.as_dict(), ensure_ascii=False, indent=2))
     else:
-        print(f"{manifest.describe()}\nopened in {milliseconds:.0f} ms")
+        print("\n".join([index.manifest.describe(), *index.adapters, f"opened in {milliseconds:.0f} ms"]))
     return OK
 
 

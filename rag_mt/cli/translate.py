@@ -70,7 +70,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--encoder", metavar="ID", help=encoder_help)
     llm_help = "language model: a hub id, a folder, FILE.gguf, embedded:NAME or openai:MODEL@URL"
     add("--llm", default=DEFAULT_LLM, metavar="ID", help=llm_help)
-    add("--adapter", metavar="DIR", default=DEFAULT_ADAPTER, help="PEFT adapter of the LLM, or none (default: ours)")
+    adapter_help = "PEFT adapter of the LLM, or none (default: the one beside the index, else ours)"
+    add("--adapter", metavar="DIR", default=DEFAULT_ADAPTER, help=adapter_help)
     add("--wrapper", default="auto", help="prompt family: auto, alpaca, few-shot, chat, compact or translategemma")
     add_reading_options(parser)
     add("--show-hints", action="store_true", help="show the hints of every sentence and where they came from")

@@ -20,6 +20,8 @@ PLAIN_LORA = frozenset(
 """Settings with which an adapter changes nothing but W + alpha / r * B A."""
 TRAINING = "training.json"
 """What our training writes beside an adapter."""
+ADAPTERS = "adapters"
+"""The folder of an index that holds adapters which were tuned on its text, one for each source language."""
 
 
 def adapter_fingerprint(adapter: str) -> str:

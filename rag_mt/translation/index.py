@@ -16,6 +16,7 @@ from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Hint, Origin, Retriever, Sentence, Skips, TranslatedSentence
 from rag_mt.formats.format import Segment
 from rag_mt.formats.reading import input_stamp, segments_of, sentences_of
+from rag_mt.translation.index_adapters import describe, index_adapters
 from retrievers.calibration import DROP, calibrate_for, set_confidence
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import Manifest, read_manifest
@@ -139,7 +140,12 @@ class Index:
 
     def describe(self) -> str:
         """What it holds, in one line for people."""
-        return f"{self.folder}: {self.manifest.describe()}"
+        return f"{self.folder}: {'; '.join([self.manifest.describe(), *self.adapters])}"
+
+    @property
+    def adapters(self) -> list[str]:
+        """The adapters that were tuned on its text, each in a few words for people."""
+        return [f"adapter from {code}: {describe(report)}" for code, report in index_adapters(self.folder).items()]
 
     def __repr__(self) -> str:
         return f"<Index {self.describe()}>"

@@ -34,6 +34,7 @@ from rag_mt.models.offline.embedded import PREFIX
 from rag_mt.models.weights import FOLDER, tell_if_left_out
 from rag_mt.text.answers import placeholder_notes, takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
+from rag_mt.translation.index_adapters import adapter_beside
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
 from retrievers.no_hints import NoHints
 
@@ -98,11 +99,11 @@ class Translator:
         `llm` may be `openai:MODEL@URL` (`llm_timeout`: seconds for an answer, `llm_concurrency`: requests at once;
         OPENAI_API_KEY is sent to that host), or `openai:HINTED,PLAIN@URL` with another model for sentences without
         hints. `llm_options` go along with every request to a server (see `rag_mt.llm.options`); a loaded model takes
-        `chat_template_kwargs` of them. `adapter` is a folder, None, or `auto` for the ones that come with rag_mt,
-        if any (see `chosen_adapters`). `wrapper` is the prompt family, `engine`, `device` and `dtype` say by
-        what, where and in what number format the models compute (see `open_llm`), `batch_size` how many sentences
-        at once, at most, `max_new_tokens` is the length of the longest answer. `encoders` opens encoders instead of
-        `encoder_for`, so that several translators can share one.
+        `chat_template_kwargs` of them. `adapter` is a folder, None, or `auto` for the one beside the index, else those
+        that come with rag_mt, if any (see `chosen_adapters`). `wrapper` is the prompt family, `engine`, `device` and
+        `dtype` say by what, where and in what number format the models compute (see `open_llm`), `batch_size` how many
+        sentences at once, at most, `max_new_tokens` is the length of the longest answer. `encoders` opens encoders
+        instead of `encoder_for`, so that several translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
         """
@@ -110,12 +111,13 @@ class Translator:
         if self.source == self.target:
             raise UserError(f"source and target are both {language(source).name}: give another source or target")
         resolved_wrapper(wrapper, self.source, self.target, None)  # names are checked before minutes of loading
+        folder = index_folder(index)
         if isinstance(retriever, str | None):
             retriever = self._opened(retriever, index, encoder, device, dtype, show, encoders)
         elif index is not None or encoder is not None:
             raise UserError(f"the retriever {retriever.name} is open already: leave index and encoder out, or name it")
         if isinstance(llm, str):
-            adapters = chosen_adapters(adapter, llm, retriever, self.source, self.target)
+            adapters = chosen_adapters(adapter, llm, retriever, self.source, self.target, folder)
             llm = open_llm(
                 llm,
                 **adapters._asdict(),
@@ -161,7 +163,7 @@ class Translator:
         from retrievers.index.manifest import read_manifest
         from retrievers.registry import encoder_for, open_retriever, retriever_spec
 
-        folder = None if not index else index.folder if isinstance(index, Index) else Path(index)
+        folder = index_folder(index)
         if folder and name is not None and not retriever_spec(name).needs_index:
             raise UserError(f"the retriever {name} searches no index, but {folder} is given: leave one of them out")
         manifest = read_manifest(folder) if folder else None
@@ -292,6 +294,11 @@ class Translator:
         return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok)
 
 
+def index_folder(index: str | Path | Index | None) -> Path | None:
+    """The folder of an index that is named or open."""
+    return None if not index else Path(index) if isinstance(index, str | Path) else index.folder
+
+
 def method_of(retriever: str | Retriever) -> str:
     """The kind of adapter for a retriever's prompts: `plain`, `phrase`, `memory` or `sentence` (which passages use
     too)."""
@@ -313,17 +320,22 @@ class Adapters(NamedTuple):
     plain_adapter: str | None = None
 
 
-def chosen_adapters(adapter: str | None, llm: str, retriever: str | Retriever, source: str, target: str) -> Adapters:
+def chosen_adapters(
+    adapter: str | None, llm: str, retriever: str | Retriever, source: str, target: str, index: Path | None = None
+) -> Adapters:
     """The adapters for a language model, retriever and direction (language codes).
 
-    `adapter` is a folder, which serves for all prompts, `none`, or `auto` for the ones that ship: embedded language
-    models have them for directions to or from English. That of a memory serves for the drafts too; as long as none
-    ships, a memory has those for sentences.
+    `adapter` is a folder, which serves for all prompts, `none`, or `auto`: for the one that was tuned on the text of
+    the index in the folder `index` (see `rag_mt.translation.index_adapters`), which serves for all prompts too, or else
+    for the ones that ship: embedded language models have them for directions to or from English. That of a memory
+    serves for the drafts too; as long as none ships, a memory has those for sentences.
     """
     if adapter in (None, NONE):
         return Adapters()
     if adapter != DEFAULT_ADAPTER:
         return Adapters(adapter)
+    if index and (beside := adapter_beside(index, llm, source)):
+        return Adapters(beside)
     if not llm.startswith(PREFIX):
         return Adapters()
     tell_if_left_out(llm)

@@ -12,7 +12,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from dataclasses import replace as replace_fields
 from pathlib import Path
@@ -23,8 +23,17 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in, file_sha256, read_json, sync, write_whole
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Sentence
+from rag_mt.models.adapter_files import ADAPTERS
 from retrievers.bm25 import Bm25, Bm25Settings
-from retrievers.index.manifest import FORMAT, MANIFEST, VECTORS, Manifest, differences, write_manifest
+from retrievers.index.manifest import (
+    FORMAT,
+    MANIFEST,
+    VECTORS,
+    Manifest,
+    differences,
+    read_manifest,
+    write_manifest,
+)
 from retrievers.index.search import map_sentences, map_spans
 from retrievers.index.shards import BODY, Shard, distinct_blocks, merge_texts, read_shard, texts_digest, write_shard
 from retrievers.index.vectors import Rows, form_for, with_ivf, write_vectors
@@ -234,8 +243,17 @@ def _finish(
         sync(path)
     _check_target(folder, replace)  # again: it may have appeared meanwhile
     if (folder / MANIFEST).exists():
+        _keep_adapters(folder, merged, manifest.language)
         folder.rename(building / REPLACED)
     merged.rename(folder)
     sync(folder.absolute().parent)
     shutil.rmtree(building)
     return manifest
+
+
+def _keep_adapters(folder: Path, merged: Path, language: str) -> None:
+    """Give an index the adapters of the one that it replaces, if it is of the same language."""
+    with suppress(UserError):  # one of another version or a damaged one
+        if (folder / ADAPTERS).is_dir() and read_manifest(folder).language == language:
+            shutil.copytree(folder / ADAPTERS, merged / ADAPTERS)
+            log.info("%s keeps the adapters of the old index: `rag-mt adapt --replace` tunes new ones", folder)

@@ -7,6 +7,7 @@ spans.npy         int32 (units, 3): sentence number, start and end character of 
 sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded), line and start of each sentence; of a
                   memory also the text that it translates
 bm25.*            the terms of the units, in an index that is searched by BM25 (see `retrievers.bm25`)
+adapters/         adapters of a language model that were tuned on the text, which the manifest does not know
 
 An index that is searched by BM25 alone has no vectors.
 """

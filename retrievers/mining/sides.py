@@ -74,8 +74,8 @@ def check_word_lists(codes: Iterable[str]) -> None:
 def survey(sentences: Iterable[Sentence], language: str, other: str = "") -> NDArray[Any]:
     """A LINE for each line of a side (lines,); with the language `other`, a line is foreign if more of its words are
     known in that one than in its `language`."""
-    foreign = _foreign(language, other) if other else lambda text: False
-    return np.fromiter(((_hash(s.text), foreign(s.text)) for s in sentences), LINE)
+    is_foreign = foreign(language, other) if other else lambda text: False
+    return np.fromiter(((_hash(s.text), is_foreign(s.text)) for s in sentences), LINE)
 
 
 def choose(source: NDArray[Any], target: NDArray[Any]) -> tuple[Choice, Choice]:
@@ -105,7 +105,7 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(letters_and_digits(text).encode(), digest_size=8).digest(), "little")
 
 
-def _foreign(language: str, other: str) -> Callable[[str], bool]:
+def foreign(language: str, other: str) -> Callable[[str], bool]:
     """Tells whether more of a text's words are known in the other language than in its own."""
     home, abroad = (LanguageDetector(base_code(code)).proportion_in_target_languages for code in (language, other))
     return lambda text: bool(abroad(text) > home(text))

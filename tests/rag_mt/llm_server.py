@@ -25,6 +25,7 @@ lock = threading.Lock()
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    window = WINDOW
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -42,7 +43,9 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(status, {"error": {"message": message}}, headers)
 
     def do_GET(self) -> None:
-        self.answer(200, log if self.path == "/log" else {"data": [{"id": m, "max_model_len": WINDOW} for m in MODELS]})
+        self.answer(
+            200, log if self.path == "/log" else {"data": [{"id": m, "max_model_len": self.window} for m in MODELS]}
+        )
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -75,15 +78,19 @@ class Handler(BaseHTTPRequestHandler):
             self.refuse(404, f"the model {body['model']} does not exist")
         else:
             time.sleep(0.5 if fault == "slow" else 0)
-            self.stream(self.path == "/v1/chat/completions", fault)
+            self.stream(self.path == "/v1/chat/completions", self.text(body), fault)
 
-    def stream(self, chat: bool, fault: Any) -> None:
+    def text(self, body: dict[str, Any]) -> str:
+        """The answer to a request."""
+        return ANSWER
+
+    def stream(self, chat: bool, answer: str, fault: Any) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         try:
-            for at in range(0, len(ANSWER), 4):
+            for at in range(0, len(answer), 4):
                 if fault == "cut" and at:
                     self.close_connection = True
                     return
@@ -91,7 +98,7 @@ class Handler(BaseHTTPRequestHandler):
                     self.event(json.dumps({"error": {"message": "out of blocks"}}))
                 if fault == "foreign":
                     self.event(json.dumps({"choices": [{"delta": 7}], "usage": "none"}))
-                piece = ANSWER[at : at + 4]
+                piece = answer[at : at + 4]
                 self.event(json.dumps({"choices": [{"delta": {"content": piece}} if chat else {"text": piece}]}))
             choice: dict[str, Any] = {"delta": {}} if chat else {"text": ""}
             self.event(json.dumps({"choices": [{**choice, "finish_reason": "stop"}]}))
@@ -108,9 +115,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving() -> Iterator[str]:
+def serving(handler: type[Handler] = Handler) -> Iterator[str]:
     """The server in a thread; the address of its API."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/v1"

@@ -109,7 +109,8 @@ class SharedModels:
     def _llm(self, choice: Choice) -> LanguageModel:
         """The language model of a choice. Where it is two (by transformers), both are loaded before the first request:
         the limits count them, and no user waits for the second in the middle of a text."""
-        adapters = chosen_adapters(choice.adapter, choice.llm, choice.retriever, choice.source, choice.target)
+        index = Path(choice.index) if choice.index else None
+        adapters = chosen_adapters(choice.adapter, choice.llm, choice.retriever, choice.source, choice.target, index)
         if adapters.plain_adapter is None or self._engine(choice.llm) == "llamacpp":
             return self._opened(choice.llm, *adapters)
         model = self._llms.get((choice.llm, *adapters))

@@ -1,0 +1,61 @@
+"""Hints of an adaptation: what the index gives for a sentence if the sentence's own block is not there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from finetune.adapt.sentences import IndexText, Target
+from finetune.lora.examples import Example, Pair
+from finetune.lora.hints import search_without
+from rag_mt.base.types import Hint, Sentence
+from rag_mt.translation.journal import Journal
+from retrievers.dense import IndexRetriever
+
+
+class OtherBlocks:
+    """The retriever of an index for sentences of that index, whose number (into `targets`) is the line that they come
+    from: nothing of a sentence's own block is found (a Retriever)."""
+
+    def __init__(self, retriever: IndexRetriever, text: IndexText, targets: Sequence[Target]) -> None:
+        self.own, self.text, self.targets = retriever, text, targets
+        self.name, self.unit = retriever.name, retriever.unit
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Those of the index's retriever, and that it does not see a sentence's own block."""
+        return {**self.own.settings, "blocks": int(self.text.blocks.max()) + 1}
+
+    def left_out(self, number: int) -> list[int]:
+        """The rows of the index that are left out for a sentence."""
+        return self.text.rows(self.targets[number].block)
+
+    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
+        """See `Retriever.retrieve`."""
+        return self.own.retrieve(sentences, [self.left_out(sentence.source.line) for sentence in sentences])
+
+
+def with_hints(
+    pairs: Sequence[Pair], retriever: OtherBlocks, share: float, seed: int, journal: Journal | None = None
+) -> list[Example]:
+    """Examples of back-translated pairs, the share `share` of them with hints. Which ones depends on their text and the
+    seed alone."""
+    hints: list[tuple[Hint, ...]] = [() for _ in pairs]
+    left_out = {
+        n: retriever.left_out(pair.origin.line) for n, pair in enumerate(pairs) if _drawn(pair.target, seed) < share
+    }
+    search_without(retriever.own, pairs, left_out, journal, hints)
+    return [Example(pair, retriever.unit, own) for pair, own in zip(pairs, hints, strict=True)]
+
+
+def without_hints(pairs: Sequence[Pair], retriever: OtherBlocks) -> list[Example]:
+    """Examples of other pairs, whose hints the index might hold the answer to."""
+    return [Example(pair, retriever.unit) for pair in pairs]
+
+
+def _drawn(text: str, seed: int) -> float:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return float(np.random.default_rng([seed, *digest]).random())
