@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from rag_mt.base.defaults import DEFAULT_PASSAGE_MODEL
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
@@ -79,10 +81,15 @@ class DualEncoder:
         self.id = name
         self.query, self.passage = query, passage
         self.shared = query is passage
-        self.device, self.dtype = passage.device, passage.dtype
+        self.device = passage.device
         self.dimension, self.hidden, self.layers = passage.dimension, passage.hidden, passage.layers
         both = [query.fingerprint, passage.fingerprint]
         self.fingerprint = both[0] if self.shared else settings_hash(both)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number format that both compute in."""
+        return self.passage.dtype
 
     def encode(self, texts: Sequence[str], kind: Kind = "query") -> Floats:
         """L2-normalised vectors, float32 (len(texts), dimension), in order, by the encoder of that kind."""

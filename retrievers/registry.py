@@ -8,7 +8,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_PASSAGE_MODEL, DEFAULT_PHRASE_MODEL, DEFAULT_XPR_MODEL
+from rag_mt.base.defaults import (
+    DEFAULT_ENCODER,
+    DEFAULT_PASSAGE_MODEL,
+    DEFAULT_PHRASE_MODEL,
+    DEFAULT_XPR_MODEL,
+    INT8,
+)
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Encoder, Retriever, Sentence, Unit
@@ -17,11 +23,12 @@ from retrievers.ccpr.confidence import Confidence, confidence_in
 from retrievers.ccpr.model import PhraseEncoder, is_phrase_model, open_phrase_encoder, phrase_model_folder
 from retrievers.ccpr.retriever import CcprRetriever, CcprUnits
 from retrievers.dense import DenseRetriever, IndexRetriever
-from retrievers.encoders.encoder import NO_ENCODER, ModelEncoder, NoEncoder, open_encoder
+from retrievers.encoders.encoder import NO_ENCODER, ModelEncoder, NoEncoder, TransformerEncoder, open_encoder
+from retrievers.encoders.int8 import in_int8
 from retrievers.index.build import build_index
 from retrievers.index.manifest import CONFIDENCE, Manifest, read_manifest
 from retrievers.index.search import Index, open_index
-from retrievers.mdpr import is_passage_model, open_mdpr
+from retrievers.mdpr import DualEncoder, is_passage_model, open_mdpr
 from retrievers.memory import gate
 from retrievers.memory import similarity as similarities
 from retrievers.memory.retriever import MemoryRetriever
@@ -75,8 +82,17 @@ def retriever_spec(name: str) -> RetrieverSpec:
 
 def encoder_for(retriever: str, name: str | None = None, device: str = "auto", dtype: str = "auto") -> ModelEncoder:
     """The encoder `name`, or the default one of a system; phrase and passage models open with all that they have. XPR
-    takes any encoder, as it is if it was not trained for XPR, which is logged. Raises UserError for an encoder that
-    cannot be loaded or does not fit the system."""
+    takes any encoder, as it is if it was not trained for XPR, which is logged. A `dtype` of encoders alone is `int8`
+    (see `in_int8`). Raises UserError for an encoder that cannot be loaded or does not fit the system."""
+    encoder = _opened(retriever, name, device, "float32" if dtype == INT8 else dtype)
+    if dtype == INT8:
+        for part in {encoder.query, encoder.passage} if isinstance(encoder, DualEncoder) else {encoder}:
+            if isinstance(part, TransformerEncoder):
+                in_int8(part)
+    return encoder
+
+
+def _opened(retriever: str, name: str | None, device: str, dtype: str) -> ModelEncoder:
     spec = retriever_spec(retriever)
     name = name or spec.encoder
     if spec.encoder == NO_ENCODER:

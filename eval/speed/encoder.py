@@ -1,6 +1,6 @@
 """Sentences per second of our encoder against sentence-transformers' default on the same weights, in one run.
 
-    python -m eval.speed.encoder [--sentences 256] [--rounds 3] [--encoder ID] [--file FILE]
+    python -m eval.speed.encoder [--sentences 256] [--rounds 3] [--encoder ID] [--file FILE] [--dtype auto]
 
 The baseline is `SentenceTransformer(folder).encode(texts)` with its own defaults (float32, batches of 32).
 Sentences are those of the sample corpus (all languages, or FILE) that have at least 20 tokens.
@@ -20,11 +20,12 @@ import torch
 
 from eval.speed.timing import by_turns
 from rag_mt.base.console import OK, Parser, positive, run
-from rag_mt.base.defaults import DEFAULT_ENCODER
+from rag_mt.base.defaults import DEFAULT_ENCODER, INT8
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.types import Floats
-from retrievers.encoders.encoder import TransformerEncoder, open_encoder
+from retrievers.encoders.encoder import TransformerEncoder
+from retrievers.registry import encoder_for
 
 MIN_TOKENS = 20
 
@@ -61,7 +62,8 @@ def long_sentences(encoder: TransformerEncoder, file: str | None, number: int) -
 
 def report(options: argparse.Namespace) -> int:
     """Time both in turn and print medians, ratio and how near the vectors are."""
-    encoder = open_encoder(options.encoder)
+    encoder = encoder_for("sentence", options.encoder, "cpu" if options.dtype == INT8 else "auto", options.dtype)
+    assert isinstance(encoder, TransformerEncoder)
     texts = long_sentences(encoder, options.file, options.sentences)
     systems = {"sentence-transformers": baseline(encoder), "rag_mt": encoder.encode}
     theirs, ours = (encode(texts) for encode in systems.values())  # also the warm-up
@@ -85,12 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="python -m eval.speed.encoder",
         description=__doc__,
-        examples=["", "--file my.txt --sentences 256"],
+        examples=["", "--file my.txt --sentences 256", "--dtype int8"],
     )
     parser.add_argument("--encoder", default=DEFAULT_ENCODER, metavar="ID", help="encoder")
     parser.add_argument("--sentences", type=positive, default=256, metavar="N", help="sentences of each round")
     parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
     parser.add_argument("--file", help="text file, one sentence per line (default: the sample corpus)")
+    parser.add_argument("--dtype", default="auto", help="our number format: auto, float32, bfloat16, int8")
     return run(report, parser.parse_args(arguments))
 
 

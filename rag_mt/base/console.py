@@ -160,7 +160,7 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """`--device` and `--dtype`."""
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps")
-    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16")
+    parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16; int8 for encoders on CPUs")
 
 
 def add_engine_option(parser: argparse.ArgumentParser) -> None:

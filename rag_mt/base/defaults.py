@@ -20,3 +20,6 @@ SEARCHING = "sentence, memory, phrases, ccpr, xpr, passage, bm25 or hybrid"
 """The retrievers that have an index, for help texts: the registry loads libraries that help does without."""
 LLM_TIMEOUT, LLM_CONCURRENCY = 600.0, 8
 """Of a model server: the seconds in which an answer must come, and the number of requests at once."""
+
+INT8 = "int8"
+"""The number format of encoders alone, on CPUs with VNNI and without bfloat16 (see `retrievers.encoders.int8`)."""

@@ -165,7 +165,9 @@ class ModelEncoder(Encoder, Protocol):
     """An Encoder that computes on `device` in the number format `dtype`."""
 
     device: torch.device
-    dtype: torch.dtype
+
+    @property
+    def dtype(self) -> torch.dtype: ...
 
 
 class NoEncoder:
@@ -291,8 +293,8 @@ class TransformerEncoder:
         return torch.nn.functional.normalize(vectors, dim=-1)
 
     def autocast(self) -> torch.autocast:
-        """The number format that the model computes in."""
-        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
+        """The number format that the model computes in; int8 is a matter of its layers alone."""
+        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype in (torch.bfloat16, torch.float16))
 
 
 def token_ids(
