@@ -116,7 +116,7 @@ def _memory_lines(translation: Translation, recalled: Recalled, style: Style) ->
         lines = [_isolated(line) for line in _folded(f"- {changed}", style.columns)]
     number = len(recalled.hints)
     hits = f"{number or 'no'} hit{'s' * (number != 1)}"
-    gain = f" (expected gain {recalled.gain:+.2f} nats)" if number else ""
+    gain = f" (expected gain {recalled.gain:+.2f} nats)" if recalled.gain is not None else ""
     decision = "shown to the model" if recalled.shown else "not shown: the draft is the translation"
     decision += "" if lines or not recalled.shown else ", which changed nothing"
     return [*lines, *_folded(f"memory: {hits}, {decision}{gain}", style.columns)]

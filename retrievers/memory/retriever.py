@@ -168,19 +168,20 @@ class MemoryRetriever(IndexRetriever):
     ) -> list[Recalled]:
         """What was recalled for each text, with its gain and whether it is shown."""
         features = self.gate_features(texts, drafts, hints, surprisals)
-        gains = np.zeros(len(texts)) if self.learned is None else self.learned.gains(features)
+        gains = None if self.learned is None else self.learned.gains(features)
         if self.gate == "always":
             shown = np.ones(len(texts), bool)
-        elif self.learned is None:
+        elif self.learned is None or gains is None:
             shown = features["similarity"] >= LEAST_SIMILARITY
         else:
             shown = gains > self.learned.bound
         language = self.index.manifest.language
+        expected = [None] * len(texts) if gains is None else gains.tolist()
         return [
-            Recalled(own, float(gain), bool(show) and any(novelty(h.phrase, draft, language) > 0 for h in own))
+            Recalled(own, gain, bool(show) and any(novelty(h.phrase, draft, language) > 0 for h in own))
             if own
             else Recalled()
-            for own, draft, gain, show in zip(hints, drafts, gains.tolist(), shown.tolist(), strict=True)
+            for own, draft, gain, show in zip(hints, drafts, expected, shown.tolist(), strict=True)
         ]
 
 

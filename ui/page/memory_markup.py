@@ -27,7 +27,7 @@ def memory_part(translated: TranslatedText, source: str, target: str) -> str:
             tagged(translation.source.text, source),
             _hits(recalled, target) or NOTHING,
             "✓ yes" if recalled.shown else "○ no: the draft is the translation",
-            f"{recalled.gain:+.2f}" if recalled.hints else "–",
+            "–" if recalled.gain is None else f"{recalled.gain:+.2f}",
         )
         for translation, recalled in sentences
     ]

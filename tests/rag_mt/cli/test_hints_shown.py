@@ -184,7 +184,7 @@ def test_no_text_breaks_the_picture(data: st.DataObject, source: str, columns: i
     hints = tuple(data.draw(st.lists(hints_of(source), max_size=4)))
     translation = Translation(Sentence(source, "xx"), data.draw(TEXT), hints, used=(True,) * len(hints))
     if data.draw(st.booleans()):
-        own = Recalled(hints, data.draw(st.floats()), data.draw(st.booleans()))
+        own = Recalled(hints, data.draw(st.none() | st.floats()), data.draw(st.booleans()))
         translation = replace(translation, draft=data.draw(TEXT), recalled=own)
     style = Style(columns, plain)
     lines = picture(translation, kind, style).split("\n")

@@ -52,7 +52,8 @@ def translations(draw: st.DrawFn) -> Translation:
     )
     if draw(st.booleans()):
         return made
-    recalled = Recalled(draw(hints_of()), round(draw(st.floats(-9, 9)), 6), draw(st.booleans()))
+    gain = draw(st.none() | st.floats(-9, 9).map(lambda value: round(value, 6)))
+    recalled = Recalled(draw(hints_of()), gain, draw(st.booleans()))
     return replace(made, draft=draw(texts), recalled=recalled)
 
 
