@@ -224,7 +224,7 @@ def open_retriever(
     if getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
         opened.to_gpu()
     confidence = confidence_for(encoder, index) if isinstance(maker, CcprUnits) else None
-    if confidence is None:
+    if confidence is None and not isinstance(maker, MemoryUnits):  # a memory judges what it shows by the draft
         if isinstance(maker, CcprUnits):
             log.info(
                 "phrase model %s has no confidence model: its hits are judged by their score alone "
