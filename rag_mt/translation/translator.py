@@ -349,7 +349,8 @@ def chosen_adapters(
 
 
 def _shipped(llm: str, method: str, source: str, target: str) -> str | None:
-    """The folder of an adapter that ships, for the direction's group or else for all."""
-    group = direction_group(source, target).replace("_", "-")
-    folders = [FOLDER / llm.removeprefix(PREFIX) / name for name in (f"{method}.{group}", method)]
+    """The folder of an adapter that ships, for the direction's group or else for all with English."""
+    group = direction_group(source, target)
+    names = [f"{method}.{group.replace('_', '-')}", *([method] if group != "other" else [])]
+    folders = [FOLDER / llm.removeprefix(PREFIX) / name for name in names]
     return next((str(folder) for folder in folders if folder.is_dir()), None)

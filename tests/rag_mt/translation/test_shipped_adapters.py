@@ -51,6 +51,7 @@ def test_the_adapter_of_a_memory_serves_for_its_drafts_too(shipped):
     assert chosen_adapters(*asked) == Adapters(str(shipped / "sentence.to-en"), str(shipped / "plain.to-en"))
     (shipped / "memory").mkdir()
     assert chosen_adapters(*asked) == Adapters(str(shipped / "memory"))
+    assert chosen_adapters("auto", "embedded:some-llm", "memory", "de", "cs") == Adapters()
     (shipped / "memory.to-en").mkdir()
     assert chosen_adapters(*asked) == Adapters(str(shipped / "memory.to-en"))
     assert chosen_adapters("auto", "embedded:some-llm", "none", "de", "en") == Adapters(str(shipped / "plain.to-en"))
@@ -61,7 +62,7 @@ def test_methods():
     assert [method_of(name) for name in names] == ["plain", "sentence", "phrase", "phrase"]
 
 
-@pytest.mark.parametrize("name", [name for name, model in shipped_models().items() if "translation" in model.job])
+@pytest.mark.parametrize("name", [name for name, model in shipped_models().items() if "gemma" in model.base])
 def test_shipped_adapters_tell_their_prompts(name):
     checked_adapter(str(FOLDER / name))
     assert trained_wrapper(str(FOLDER / name)) == "compact"
