@@ -46,7 +46,8 @@ class Int8Linear(nn.Module):
             q, 1.0, 0, self.packed, self.scales, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
         )
         y.addcmul_(low / step, self.sums).mul_(step).add_(self.bias)  # in place: new memory costs more than the sums
-        return y.reshape(*x.shape[:-1], -1)
+        result: torch.Tensor = y.reshape(*x.shape[:-1], -1)
+        return result
 
 
 def cpu_has_int8() -> bool:
