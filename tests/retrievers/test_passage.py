@@ -139,7 +139,9 @@ def test_what_an_index_lacks_cannot_be_asked(indexes):
 
 
 def test_settings_of_bm25_belong_to_systems_that_have_it(tmp_path):
-    with pytest.raises(UserError, match="'passage' has no setting k1: leave it out, or choose one of memory, bm25, hybrid"):
+    with pytest.raises(
+        UserError, match="'passage' has no setting k1: leave it out, or choose one of memory, bm25, hybrid"
+    ):
         build_for("passage", tmp_path / "x", [], NoEncoder(), "en", {"k1": 1.0})
     with pytest.raises(UserError, match="'bm25' has no encoder"):
         encoder_for("bm25", "embedded:e5-small")
