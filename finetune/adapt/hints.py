@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from finetune.adapt.sentences import IndexText, Target
 from finetune.lora.examples import Example, Pair
 from finetune.lora.hints import search_without
+from finetune.training.sampling import random_for
 from rag_mt.base.types import Hint, Sentence
 from rag_mt.translation.journal import Journal
 from retrievers.dense import IndexRetriever
@@ -44,9 +42,8 @@ def with_hints(
     """Examples of back-translated pairs, the share `share` of them with hints. Which ones depends on their text and the
     seed alone."""
     hints: list[tuple[Hint, ...]] = [() for _ in pairs]
-    left_out = {
-        n: retriever.left_out(pair.origin.line) for n, pair in enumerate(pairs) if _drawn(pair.target, seed) < share
-    }
+    hinted = [n for n, pair in enumerate(pairs) if random_for(pair.target, seed).random() < share]
+    left_out = {n: retriever.left_out(pairs[n].origin.line) for n in hinted}
     search_without(retriever.own, pairs, left_out, journal, hints)
     return [Example(pair, retriever.unit, own) for pair, own in zip(pairs, hints, strict=True)]
 
@@ -54,8 +51,3 @@ def with_hints(
 def without_hints(pairs: Sequence[Pair], retriever: OtherBlocks) -> list[Example]:
     """Examples of other pairs, whose hints the index might hold the answer to."""
     return [Example(pair, retriever.unit) for pair in pairs]
-
-
-def _drawn(text: str, seed: int) -> float:
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return float(np.random.default_rng([seed, *digest]).random())

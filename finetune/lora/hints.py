@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from finetune.lora.config import DataConfig
 from finetune.lora.examples import Example, Pair
 from finetune.lora.references import nearly_equal_sentences, right_hints
+from finetune.training.sampling import random_for
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
@@ -182,8 +180,7 @@ def examples_of(pairs: Sequence[Pair], unit: Unit, found: Retrieved, settings: D
     without another hint. What is drawn for a pair depends on its text and the seed alone."""
     examples = []
     for pair, hints, right in zip(pairs, found.hints, found.right, strict=True):
-        text = f"{pair.direction}\n{pair.source}\n{pair.target}".encode()
-        random = np.random.default_rng([settings.seed, *hashlib.blake2b(text, digest_size=8).digest()])
+        random = random_for(f"{pair.direction}\n{pair.source}\n{pair.target}", settings.seed)
         hidden, share = random.random(2)
         if hidden < settings.no_hints:
             hints = ()

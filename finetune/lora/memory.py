@@ -11,7 +11,6 @@ out (`DIR/domains/*.excluded.txt`) are in no example and in no hint.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -25,7 +24,7 @@ from eval.data.domains import DOMAINS, excluded, normalised
 from finetune.lora.config import Config, DataConfig
 from finetune.lora.examples import Example, Pair, manifest_path, unusable, write_examples
 from finetune.lora.similar import Scale, Similar, scale_of, similar_rows
-from finetune.training.sampling import weighted_order
+from finetune.training.sampling import random_for, weighted_order
 from finetune.training.settings import read_config, settings_parser
 from rag_mt import __version__
 from rag_mt.base.console import OK, note, positive, progress, run
@@ -67,8 +66,7 @@ class Pool:
 
     def random(self, row: int) -> np.random.Generator:
         """What is drawn for a pair depends on its text and the seed alone."""
-        text = f"{self.corpus.sources[row]}\n{self.corpus.targets[row]}".encode()
-        return np.random.default_rng([self.settings.seed, *hashlib.blake2b(text, digest_size=8).digest()])
+        return random_for(f"{self.corpus.sources[row]}\n{self.corpus.targets[row]}", self.settings.seed)
 
 
 def pool_of(data: Path, code: str, settings: DataConfig, left_out: set[str], skips: Skips) -> Pool:

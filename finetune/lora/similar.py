@@ -1,7 +1,7 @@
 """Similar sentences elsewhere in a text, as hints for training, found without a look at the translation to be learnt.
 
 Of the pairs of the same text that are not too near, those are taken whose source sides are most like the source: BM25
-proposes some, the share of equal characters (normalised Indel similarity) ranks them. Their target sides are the hints,
+proposes some, the share of characters in common order ranks them. Their target sides are the hints,
 as good as the text allows; what has the very target of the pair is left out. The similarity that a hint shows is the
 chrF that hints with such a source side have on average against the reference, the scale of `retrievers.memory`.
 """
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from rapidfuzz.distance import Indel
-from sacrebleu.metrics.chrf import CHRF
 
 from rag_mt.base.types import Floats
 from retrievers.bm25 import Bm25
+from retrievers.memory.features import similar
+from retrievers.memory.overlap import overlaps
 
 CANDIDATES = 12
 """Pairs that BM25 proposes for each pair."""
@@ -47,8 +47,8 @@ def similar_rows(
     found = []
     for row, candidates in zip(queries, best, strict=True):
         others = [other for other in places[candidates[candidates >= 0]].tolist() if targets[other] != targets[row]]
-        likeness = [Similar(other, Indel.normalized_similarity(sources[row], sources[other])) for other in others]
-        found.append(sorted(likeness, key=lambda hit: (-hit.likeness, hit.row)))
+        likeness = similar([sources[row]] * len(others), [sources[other] for other in others]).tolist()
+        found.append(sorted(map(Similar, others, likeness), key=lambda hit: (-hit.likeness, hit.row)))
     return found
 
 
@@ -66,10 +66,7 @@ class Scale:
 def scale_of(likeness: Sequence[float], hits: Sequence[str], references: Sequence[str]) -> Scale:
     """The mean chrF (0 to 1) of so many hits against their references, in bins of equal size by likeness; it never
     falls. Without hits the similarity is the likeness."""
-    metric, values = CHRF(), np.asarray(likeness)
-    scores = np.array(
-        [metric.sentence_score(hit, [ref]).score / 100 for hit, ref in zip(hits, references, strict=True)]
-    )
+    values, scores = np.asarray(likeness), overlaps(hits, references).chrf()
     bins = [part for part in np.array_split(np.argsort(values, kind="stable"), BINS) if len(part)]
     points = [(0.0, 0.0)] if not bins else [(values[part].mean(), scores[part].mean()) for part in bins]
     x, y = np.array([*points, (1.0, max(points[-1][1], SURE))], np.float32).T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -32,3 +33,8 @@ def weighted_order(weights: NDArray[np.float64], seed: int | Sequence[int]) -> N
     keys = np.log(np.random.default_rng(seed).random(len(weights))) / np.maximum(weights, 1e-300)
     order: NDArray[np.int64] = np.argsort(-keys, kind="stable")
     return order[weights[order] > 0]
+
+
+def random_for(text: str, seed: int) -> np.random.Generator:
+    """The generator of what is drawn for one text, whatever else there is."""
+    return np.random.default_rng([seed, *hashlib.blake2b(text.encode(), digest_size=8).digest()])

@@ -20,23 +20,9 @@ from rag_mt.base.types import Sentence, TranslatedSentence
 from retrievers.memory.gate import Gate
 from retrievers.memory.similarity import KINDS, Similarity
 from retrievers.registry import build_for, encoder_for
+from tests.finetune.conftest import WORDS as ALL_WORDS
 
-WORDS = [
-    "stone",
-    "river",
-    "mountain",
-    "garden",
-    "window",
-    "doctor",
-    "market",
-    "winter",
-    "letter",
-    "bridge",
-    "teacher",
-    "island",
-    "kitchen",
-    "summer",
-]
+WORDS = ALL_WORDS[:14]
 CONFIG = """
 [model]
 llm = "{llm}"
