@@ -18,6 +18,9 @@ from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import Manifest
 from retrievers.registry import encoder_for, open_retriever, sentence_encoder
 
+BATCH = 128
+"""Sentences that are translated together."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -88,7 +91,7 @@ class Models:
         request = self.request
         options: dict[str, Any] = {"device": request.device}
         if not (llm.startswith(SERVER) or is_gguf(llm)):
-            options |= {"dtype": request.dtype, "engine": request.engine}
+            options |= {"dtype": request.dtype, "engine": request.engine, "batch_size": BATCH}
         return Translator(source, target, retriever=retriever, llm=llm, adapter=adapter, **options)
 
     def retriever(self) -> Retriever:

@@ -66,7 +66,7 @@ def gate(options: argparse.Namespace) -> int:
     judged = judged_of(cells, encoder, model, judge, options.surprisal, not options.quiet)
     adapter = {"adapter": Path(options.adapter).name, **dict(judge.model.before or {})}
     facts = _facts(options, [cell.facts() for cell in cells], encoder.fingerprint)
-    fitted = fit_gate(judged, {**facts, "model": config.model.llm, "adapter": adapter})
+    fitted = fit_gate(judged, {**facts, "model": config.model.llm, "adapter": adapter}, options.bound)
     fitted.save(Path(options.output))
     for name, own in fitted.fitted["held out"].items():
         if isinstance(own, dict):
@@ -80,7 +80,7 @@ def gate(options: argparse.Namespace) -> int:
 def _facts(options: argparse.Namespace, cells: list[dict[str, Any]], encoder: str) -> dict[str, Any]:
     names = [f"--cell {shown_path(file)} {shown_path(index)}" for file, index in options.cell]
     words = [f"python -m finetune.memory {options.what}", *names]
-    for name in ("limit", "config", "adapter", "similarity"):
+    for name in ("limit", "config", "adapter", "similarity", "bound"):
         if value := getattr(options, name, None):
             words.append(f"--{name} {shown_path(str(value))}")
     words += ["--surprisal"] if getattr(options, "surprisal", False) else []
@@ -111,6 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             add("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
             add("--adapter", required=True, metavar="DIR", help="the adapter that hints will be shown to")
             add("--similarity", default=str(SHIPPED), metavar="FILE", help="the model of similarity (default: shipped)")
+            bound_help = "gain that must be expected of hints that are shown, in nats"
+            add("--bound", type=float, default=0.0, metavar="NATS", help=bound_help)
             add("--surprisal", action="store_true", help="let the gate look at the draft's surprisal too")
         add("--device", default="auto", help="auto, cpu or cuda")
         add("--quiet", action="store_true", help="no progress bar")

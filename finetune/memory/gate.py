@@ -25,7 +25,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats, Hint
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.memory.gate import FEATURES, SURPRISAL, Gate
-from retrievers.memory.regression import fitted
+from retrievers.memory.regression import Regression, fitted
 from retrievers.memory.similarity import Similarity
 
 Doubles = NDArray[np.float64]
@@ -39,13 +39,27 @@ BLOCK = 64
 @dataclass(frozen=True)
 class Judged:
     """Sentences with hints: their `features` by name, the `gains` in nats and the numbers of tokens of the references
-    (sentences,), the `folds`, and the `cells` that they are of."""
+    (sentences,), the `folds`, the `cells` that they are of, and their `directions`."""
 
     features: dict[str, Floats]
     gains: Doubles
     tokens: NDArray[np.int64]
     folds: NDArray[np.int64]
     cells: NDArray[np.str_]
+    directions: NDArray[np.str_]
+
+    @property
+    def names(self) -> list[str]:
+        """What the gate is fitted on."""
+        kinds = [name for name in (*FEATURES, SURPRISAL) if name in self.features]
+        directions = np.unique(self.directions).tolist()
+        return [*kinds, *(directions if len(directions) > 1 else ())]
+
+    def columns(self, rows: NDArray[Any]) -> dict[str, Floats]:
+        """All that it is fitted on, of some of the sentences."""
+        own = self.directions[rows]
+        directions = {name: (own == name).astype(np.float32) for name in np.unique(self.directions).tolist()}
+        return {name: values[rows] for name, values in self.features.items()} | directions
 
 
 class Judge:
@@ -86,7 +100,7 @@ def judged_of(
 ) -> Judged:
     """The sentences of all cells that the memory has hints for, with what the gate looks at and their gains."""
     hinted: list[Example] = []
-    columns: list[tuple[str, str, tuple[Hint, ...], int, str]] = []
+    columns: list[tuple[str, tuple[Hint, ...], int, str, str]] = []
     features: list[dict[str, Floats]] = []
     for cell in cells:
         retriever = cell.retriever(encoder, similarity)
@@ -102,7 +116,7 @@ def judged_of(
                 drafts = [cell.drafts[begin + n] for n in rows]
                 hinted += [Example(pair, "memory", own) for pair, own in zip(chosen, hints, strict=True)]
                 columns += [
-                    (pair.source, draft, own, int(folds[begin + n]), f"{cell.index.name} {pair.direction}")
+                    (draft, own, int(folds[begin + n]), f"{cell.index.name} {pair.direction}", pair.direction)
                     for pair, draft, own, n in zip(chosen, drafts, hints, rows, strict=True)
                 ]
                 if rows:
@@ -117,32 +131,33 @@ def judged_of(
     if surprisal:
         drafted = [
             Example(Pair(e.pair.source_language, e.pair.target_language, e.pair.source, draft or " "), e.unit)
-            for e, (_, draft, *_) in zip(plain, columns, strict=True)
+            for e, (draft, *_) in zip(plain, columns, strict=True)
         ]
         sums, counts = judge.losses(drafted, "drafts", show)
         joined[SURPRISAL] = (sums / counts).astype(np.float32)
-    folds_of, cells_of = (np.array([column[n] for column in columns]) for n in (3, 4))
-    return Judged(joined, without - with_hints, tokens, folds_of, cells_of)
+    folds_of, cells_of, directions = (np.array([column[n] for column in columns]) for n in (2, 3, 4))
+    return Judged(joined, without - with_hints, tokens, folds_of, cells_of, directions)
 
 
-def fit_gate(judged: Judged, fitted_on: dict[str, Any]) -> Gate:
+def fit_gate(judged: Judged, fitted_on: dict[str, Any], bound: float) -> Gate:
     """The gate on all sentences, with the report on held-out folds among what it was fitted on."""
-    names = [name for name in (*FEATURES, SURPRISAL) if name in judged.features]
-    model = fitted(judged.features, names, judged.gains, logistic=False, penalty=PENALTY)
-    return Gate(model, 0.0, {**fitted_on, "held out": report(judged, names)})
+    everything = np.ones(len(judged.gains), bool)
+    return Gate(_fitted(judged, everything), bound, {**fitted_on, "held out": report(judged, bound)})
 
 
-def report(judged: Judged, names: Sequence[str]) -> dict[str, Any]:
+def _fitted(judged: Judged, rows: NDArray[np.bool_]) -> Regression:
+    return fitted(judged.columns(rows), judged.names, judged.gains[rows], logistic=False, penalty=PENALTY)
+
+
+def report(judged: Judged, bound: float) -> dict[str, Any]:
     """What gates of the other folds do for each: the share of sentences whose hints they show, and the mean gain in
     nats a sentence with them, with hints always shown, and if all that gain are shown and no others; never showing
     gains 0. By cell, and by quarters of the expected gain."""
     expected = np.zeros(len(judged.gains))
     for fold in np.unique(judged.folds):
         own = judged.folds == fold
-        train = {name: values[~own] for name, values in judged.features.items()}
-        model = fitted(train, names, judged.gains[~own], logistic=False, penalty=PENALTY)
-        expected[own] = model.value({name: values[own] for name, values in judged.features.items()})
-    shown = (expected > 0) & (judged.features["novelty"] > 0)
+        expected[own] = _fitted(judged, ~own).value(judged.columns(own))
+    shown = (expected > bound) & (judged.features["novelty"] > 0)
     quarters = np.argsort(np.argsort(expected, kind="stable")) * 4 // max(len(expected), 1)
     values: dict[str, Any] = {
         "correlation": round(float(np.corrcoef(expected, judged.gains)[0, 1]), 4),

@@ -17,6 +17,8 @@ from rag_mt.models.offline.embedded import embedded_gguf
 GGUF = ".gguf"
 NVIDIA_OR_AMD = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """What Linux shows where it has a driver for such a card, the last one inside Windows."""
+LARGE_BATCH = 64
+"""Sentences from which on bfloat16 is several times as fast as llama.cpp's wheels (docs/engines.md)."""
 
 
 def open_llm(
@@ -62,7 +64,7 @@ def open_llm(
             concurrency=concurrency,
             options=options,
         )
-    if chosen_engine(name, engine, device, dtype, quantization) == "llamacpp":
+    if chosen_engine(name, engine, device, dtype, quantization, batch_size) == "llamacpp":
         from rag_mt.llm.llamacpp import LlamaCppLLM
 
         adapters = [adapter] if plain_adapter is None else [adapter, plain_adapter]
@@ -83,11 +85,12 @@ def is_gguf(name: str) -> bool:
     return name.lower().endswith(GGUF)
 
 
-def chosen_engine(name: str, engine: str, device: str, dtype: str, quantization: str) -> Engine:
+def chosen_engine(name: str, engine: str, device: str, dtype: str, quantization: str, batch_size: int = 16) -> Engine:
     """The engine that computes a model which is loaded.
 
     `auto` is llama.cpp for a GGUF file, and for an embedded model where neither a GPU nor a number format is asked for
-    or at hand; else transformers. Raises UserError for what does not go together.
+    or at hand, unless a large batch is computed by a processor that multiplies bfloat16; else transformers. Raises
+    UserError for what does not go together.
     """
     if engine not in get_args(Engine):
         raise UserError(f"unknown engine {engine!r}: choose one of {', '.join(get_args(Engine))}")
@@ -104,9 +107,11 @@ def chosen_engine(name: str, engine: str, device: str, dtype: str, quantization:
         )
     if engine != "auto":
         return cast(Engine, engine)
-    if file or (embedded and not formats and (device == "cpu" or (device == "auto" and not _has_gpu()))):
+    if file:
         return "llamacpp"
-    return "transformers"
+    if formats or not embedded or not (device == "cpu" or (device == "auto" and not _has_gpu())):
+        return "transformers"
+    return "transformers" if batch_size >= LARGE_BATCH and _computes_bfloat16() else "llamacpp"
 
 
 def fingerprint_for(llm: LanguageModel, prompt: Prompt) -> str:
@@ -114,6 +119,12 @@ def fingerprint_for(llm: LanguageModel, prompt: Prompt) -> str:
     only one answers it."""
     of_prompt = getattr(llm, "fingerprint_for", None)
     return of_prompt(prompt) if of_prompt else llm.fingerprint
+
+
+def _computes_bfloat16() -> bool:
+    from rag_mt.models.loading import cpu_has_bfloat16
+
+    return cpu_has_bfloat16()
 
 
 def _has_gpu() -> bool:

@@ -10,6 +10,7 @@ gate`):
     hits          their number
     length        ln of the sentence's number of characters
     surprisal     mean surprisal of the draft's tokens in nats, where it is known
+    de-en         1 for this direction, 0 for others, and so on: some languages the model knows less of
 
 Whatever the gain, hints without a word that the draft does not have say nothing new and are not shown.
 """
@@ -20,6 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, write_json
@@ -45,8 +48,13 @@ class Gate:
     bound: float
     fitted: Mapping[str, Any]
 
-    def gains(self, features: Mapping[str, Floats]) -> Doubles:
-        """The gain in nats that is expected of each sentence's hits (sentences,)."""
+    def gains(self, features: Mapping[str, Floats], direction: str) -> Doubles:
+        """The gain in nats that is expected of each sentence's hits (sentences,) in a direction such as `de-en`; one
+        that the gate was not fitted on counts as the mean of those that it was."""
+        fitted_on = [name for name in self.model.features if name not in (*FEATURES, SURPRISAL)]
+        if direction in fitted_on:
+            size = len(next(iter(features.values())))
+            features = {**features, **{name: np.full(size, name == direction, np.float32) for name in fitted_on}}
         return self.model.value(features)
 
     def save(self, path: Path) -> None:

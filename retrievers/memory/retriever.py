@@ -168,7 +168,8 @@ class MemoryRetriever(IndexRetriever):
     ) -> list[Recalled]:
         """What was recalled for each text, with its gain and whether it is shown."""
         features = self.gate_features(texts, drafts, hints, surprisals)
-        gains = None if self.learned is None else self.learned.gains(features)
+        direction = f"{self.source}-{self.index.manifest.language}"
+        gains = None if self.learned is None else self.learned.gains(features, direction)
         if self.gate == "always":
             shown = np.ones(len(texts), bool)
         elif self.learned is None or gains is None:

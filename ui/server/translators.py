@@ -123,8 +123,9 @@ class SharedModels:
         """What computes a model; None where a server does."""
         if llm.startswith(PREFIX):
             return None
-        engine, quantization = self._options.get("engine", "auto"), self._options.get("quantization", "none")
-        return chosen_engine(llm, engine, self._device, self._dtype, quantization)
+        usual = {"engine": "auto", "quantization": "none", "batch_size": 16}
+        options = {name: self._options.get(name, value) for name, value in usual.items()}
+        return chosen_engine(llm, device=self._device, dtype=self._dtype, **options)
 
     def _opened(self, llm: str, adapter: str | None, plain_adapter: str | None = None) -> LanguageModel:
         key = (llm, adapter, plain_adapter)

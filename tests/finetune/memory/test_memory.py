@@ -15,9 +15,10 @@ from finetune.lora.__main__ import main as tune
 from finetune.lora.examples import write_examples
 from finetune.memory.__main__ import SHIPPED, main
 from finetune.memory.cells import FOLDS, read_cells
+from finetune.memory.gate import Judged, fit_gate
 from finetune.memory.similarity import examples_of
 from rag_mt.base.types import Sentence, TranslatedSentence
-from retrievers.memory.gate import Gate
+from retrievers.memory.gate import FEATURES, Gate
 from retrievers.memory.similarity import KINDS, Similarity
 from retrievers.registry import build_for, encoder_for
 from tests.finetune.conftest import WORDS as ALL_WORDS
@@ -90,13 +91,27 @@ def test_similarity_and_gate_are_fitted_and_tell_what_on(
     assert tune(["--config", str(config), "--examples", str(dev), "--output", str(adapter), "--device", "cpu"]) == 0
     gate = ["gate", *cell, "--config", str(config), "--adapter", str(adapter), "--similarity", str(similarity)]
     output = ["--output", str(tmp_path / "gate.json"), "--device", "cpu", "--quiet"]
-    assert main([*gate, "--surprisal", *output]) == 0
+    assert main([*gate, "--surprisal", "--bound", "0.5", *output]) == 0
     fitted = Gate.load(tmp_path / "gate.json")
     held_out = fitted.fitted["held out"]["all"]
     assert held_out["sentences"] == 20 and 0 <= held_out["shown"] <= 1
     assert held_out["gate"] <= held_out["at best"] and held_out["always"] <= held_out["at best"]
-    assert fitted.model.features[-1] == "surprisal" and fitted.bound == 0
+    assert fitted.model.features[-1] == "surprisal" and fitted.bound == 0.5
     assert "nats a sentence" in capsys.readouterr().err
+
+
+def test_a_gate_of_several_directions_tells_them_apart() -> None:
+    random = np.random.default_rng(1)
+    directions = np.repeat(["de-en", "en-tr"], 50)
+    features = {name: random.random(100).astype(np.float32) for name in FEATURES}
+    gains = features["similarity"] + np.where(directions == "en-tr", 3.0, -3.0)
+    judged = Judged(features, gains, np.ones(100, np.int64), np.arange(100) % FOLDS, directions, directions)
+    gate = fit_gate(judged, {}, 0.0)
+    assert set(gate.model.features) == {*FEATURES, "de-en", "en-tr"}
+    same = {name: values[:1] for name, values in features.items()}
+    assert gate.gains(same, "en-tr")[0] > 2 and gate.gains(same, "de-en")[0] < -1
+    held_out = gate.fitted["held out"]
+    assert held_out["en-tr"]["shown"] == 1 and held_out["de-en"]["shown"] == 0
 
 
 def test_mistakes_are_told(memory: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import pytest
 from rag_mt.base.errors import UserError
 from rag_mt.llm import opening
 from rag_mt.llm.opening import chosen_engine, open_llm
+from rag_mt.models import loading
 
 GEMMA, FILE, HUB = "embedded:gemma-3-270m", "models/own.gguf", "Qwen/Qwen2.5-0.5B"
 LLAMA, TORCH = "llamacpp", "transformers"
@@ -50,6 +51,16 @@ def test_a_gpu_that_is_there_is_used(gpu: None) -> None:
     assert chosen_engine(GEMMA, "auto", "auto", "auto", "none") == TORCH
     assert chosen_engine(GEMMA, "auto", "cpu", "auto", "none") == LLAMA
     assert chosen_engine(FILE, "auto", "auto", "auto", "none") == LLAMA
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_large_batches_are_for_bfloat16(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
+    monkeypatch.setattr(loading, "cpu_has_bfloat16", lambda: native)
+    large = TORCH if native else LLAMA
+    assert chosen_engine(GEMMA, "auto", "cpu", "auto", "none", 64) == large
+    assert chosen_engine(GEMMA, "auto", "cpu", "auto", "none", 63) == LLAMA
+    assert chosen_engine(GEMMA, LLAMA, "cpu", "auto", "none", 64) == LLAMA
+    assert chosen_engine(FILE, "auto", "cpu", "auto", "none", 64) == LLAMA
 
 
 @pytest.mark.parametrize(

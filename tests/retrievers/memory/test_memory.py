@@ -182,6 +182,15 @@ def test_novelty(hit: str, draft: str, share: float) -> None:
     assert novelty(hit, draft, "en") == share
 
 
+def test_what_a_gate_expects_depends_on_the_direction_it_knows() -> None:
+    directions = ("similarity", "de-en", "en-tr")
+    gate = Gate(Regression(directions, (1.0, -2.0, 3.0), 0.5, (0.0, 0.5, 0.5), (1.0, 1.0, 1.0)), 0.0, {})
+    features = {"similarity": np.array([0.0, 0.25], np.float32)}
+    assert gate.gains(features, "de-en").tolist() == [-2.0, -1.75]
+    assert gate.gains(features, "en-tr").tolist() == [3.0, 3.25]
+    assert gate.gains(features, "de-fr").tolist() == [0.5, 0.75], "an unknown one counts as the mean"
+
+
 def test_models_are_stored_whole_and_damaged_ones_refused(tmp_path: Path) -> None:
     model = Regression(("cosine",), (0.5,), -1.0, (0.8,), (0.1,))
     similarity = Similarity(dict.fromkeys(KINDS, model), {"cells": []})
