@@ -92,8 +92,10 @@ class DataConfig:
 
     @property
     def for_development(self) -> DataConfig:
-        """The settings of development examples: all hints of at least the lower end of `least_confidence`."""
-        return replace(self, right_hints=0.0, no_hints=0.0, least_confidence=self.least_confidence[:1] * 2)
+        """The settings of development examples: all hints that are found, of at least the lower end of
+        `least_confidence`."""
+        least = self.least_confidence[:1] * 2
+        return replace(self, least_confidence=least, no_hints=0.0, right_hints=0.0, wrong_hints=0.0, both_sides=0.0)
 
 
 @dataclass(frozen=True)

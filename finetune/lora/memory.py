@@ -2,10 +2,12 @@
 sentences that the rest of the same text has, some wrong ones, or none.
 
     python -m finetune.lora.memory --config lora-memory --data DIR --output examples.jsonl
+    python -m finetune.lora.memory --config lora-memory --data DIR --dev 12 --output dev.jsonl
 
 A pair's hints come from its own text (the fourth column of the data), as those of a user come from the user's
 documents; how they are found is said in `finetune.lora.similar`. Pairs of the blocks that the suites of domains hold
-out (`DIR/domains/*.excluded.txt`) are in no example and in no hint.
+out (`DIR/domains/*.excluded.txt`) are in no example and in no hint. Development examples are of such blocks
+(`DIR/domains/*.dev.tsv`), with hints from the rest of the text, and of news (`DIR/dev`), without.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.data.domains import DOMAINS, excluded, normalised
+from eval.data.domains import DOMAINS, cell_file, excluded, normalised
 from finetune.lora.config import Config, DataConfig
 from finetune.lora.examples import Example, Pair, manifest_path, unusable, write_examples
 from finetune.lora.similar import Scale, Similar, scale_of, similar_rows
@@ -60,7 +62,7 @@ class Pool:
 
     def pair(self, row: int, to_english: bool) -> Pair:
         corpus = self.corpus
-        origin = Origin(f"train/{self.code}-en.tsv", corpus.lines[row])
+        origin = Origin(corpus.origins[row], corpus.lines[row])
         pair = Pair(self.code, "en", corpus.sources[row], corpus.targets[row], corpus.domains[row], origin)
         return pair if to_english else pair.turned
 
@@ -102,9 +104,29 @@ def drawn_rows(pool: Pool, skips: Skips) -> list[int]:
     return [usable[n] for n in order[: settings.pairs]]
 
 
+def development_rows(pool: Pool, data: Path, each: int, skips: Skips) -> list[int]:
+    """The rows of so many development pairs of each domain and of news, which are put into the pool's corpus but not
+    among what is shown."""
+    corpus, drawn = pool.corpus, list[int]()
+    files = {domain: cell_file(data, domain, pool.code, "dev") for domain in DOMAINS}
+    for domain, file in {**files, "news": data / "dev" / f"{pool.code}-en.tsv"}.items():
+        if file.is_file():
+            pairs = read_corpus(file, skips)
+            order = random_for(f"{domain} {pool.code}", pool.settings.seed).permutation(len(pairs))
+            pairs = pairs.rows(sorted(order[:each].tolist()))
+            pairs.domains = [domain] * len(pairs)
+            pairs.origins = [f"{DOMAINS[domain].collection}.{pool.code}-en" if domain in DOMAINS else domain] * len(
+                pairs
+            )
+            drawn += range(len(corpus), len(corpus) + len(pairs))
+            corpus.extend(pairs)
+    return drawn
+
+
 def examples_for(pool: Pool, drawn: Sequence[int]) -> list[Example]:
     """The examples of the pairs in the rows `drawn`, half of them to English."""
     settings, text_of = pool.settings, {row: name for name, rows in pool.texts.items() for row in rows}
+    text_of = {row: text_of.get(row, pool.corpus.origins[row]) for row in drawn}
     to_english = {row: bool(pool.random(row).random() < 0.5) for row in drawn}
     # 1. What is similar in the text of each pair, on the side that is its source.
     groups: dict[tuple[str, bool], list[int]] = {}
@@ -114,7 +136,10 @@ def examples_for(pool: Pool, drawn: Sequence[int]) -> list[Example]:
     with closing(progress(len(drawn), "pairs", f"searching {pool.code}")) as bar:
         for (name, forward), rows in groups.items():
             language = pool.code if forward else "en"
-            hits = similar_rows(rows, pool.texts[name], *pool.sides(forward), language, settings.apart)
+            shown = pool.texts.get(name, [])
+            hits = (
+                similar_rows(rows, shown, *pool.sides(forward), language, settings.apart) if shown else [[]] * len(rows)
+            )
             similar.update(zip(rows, hits, strict=True))
             bar.update(len(rows))
     # 2. What such similarity is worth, by the side that is shown.
@@ -122,8 +147,8 @@ def examples_for(pool: Pool, drawn: Sequence[int]) -> list[Example]:
     for forward in (True, False):
         targets = pool.sides(forward)[1]
         hits_of = [(row, hit) for row in drawn if to_english[row] == forward for hit in similar[row][:MOST]][:MEASURED]
-        likeness, shown = [hit.likeness for _, hit in hits_of], [targets[hit.row] for _, hit in hits_of]
-        scales[forward] = scale_of(likeness, shown, [targets[row] for row, _ in hits_of])
+        likeness, found = [hit.likeness for _, hit in hits_of], [targets[hit.row] for _, hit in hits_of]
+        scales[forward] = scale_of(likeness, found, [targets[row] for row, _ in hits_of])
     # 3. The hints of each example.
     examples, before = [], dict[bool, int]()
     for row in drawn:
@@ -162,13 +187,15 @@ def make_examples(options: argparse.Namespace) -> int:
     """Write the examples of all languages in a random order, with a manifest; prints what they are like."""
     changes = {"data.pairs": str(options.pairs)} if options.pairs else {}
     settings = read_config(options, Config, changes).data
+    settings = settings.for_development if options.dev else settings
     skips, output = Skips(shown=0), Path(options.output)
     data, examples = Path(options.data), list[Example]()
     left_out = {text for domain in DOMAINS for text in excluded(data, domain)}
     for code in settings.languages:
         pool = pool_of(data, code, settings, left_out, skips)
-        if not (drawn := drawn_rows(pool, skips)):
-            raise UserError(f"{data}/train/{code}-en.tsv has no usable pair: give more data, or other data.languages")
+        drawn = development_rows(pool, data, options.dev, skips) if options.dev else drawn_rows(pool, skips)
+        if not drawn:
+            raise UserError(f"{data} has no usable pair of {code}: give more data, or other data.languages")
         examples += examples_for(pool, drawn)
     order = np.random.default_rng(settings.seed).permutation(len(examples)).tolist()
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -209,10 +236,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "lora.memory",
         __doc__,
         Config,
-        examples=["--config lora-memory --data DATA --output examples.jsonl"],
+        examples=[
+            f"--config lora-memory --data DATA {rest}"
+            for rest in ("--output train.jsonl", "--dev 12 --output dev.jsonl")
+        ],
     )
     parser.add_argument("--data", required=True, metavar="DIR", help="folder with train/XX-en.tsv and domains/")
     parser.add_argument("--pairs", type=positive, metavar="N", help="pairs per language (default: the settings')")
+    dev_help = "make development examples instead: so many of each domain and of news, in each language"
+    parser.add_argument("--dev", type=positive, metavar="N", help=dev_help)
     parser.add_argument("--output", "-o", required=True, metavar="FILE.jsonl", help="file of the examples")
     return run(make_examples, parser.parse_args(arguments))
 

@@ -33,6 +33,14 @@ class Corpus:
         columns = (self.lines, self.domains, self.sources, self.targets, self.origins)
         return Corpus(*([column[n] for n in rows] for column in columns))  # type: ignore[arg-type]
 
+    def extend(self, other: Corpus) -> None:
+        """Add the pairs of another corpus."""
+        self.lines += other.lines
+        self.domains += other.domains
+        self.sources += other.sources
+        self.targets += other.targets
+        self.origins += other.origins
+
     @property
     def pairs(self) -> list[tuple[str, str]]:
         return list(zip(self.sources, self.targets, strict=True))

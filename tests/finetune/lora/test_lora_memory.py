@@ -83,6 +83,21 @@ def test_examples_show_what_is_similar_in_their_own_text(data: Path, capsys: pyt
     assert again.read_bytes() == (data / "out.jsonl").read_bytes()
 
 
+def test_development_pairs_are_shown_the_rest_of_their_text(data: Path) -> None:
+    rows = [f"Take the red file from the {word} box {n}\tNimm die Datei {n}" for n, word in enumerate(OTHERS)]
+    (data / "domains" / "help.de-en.dev.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (data / "dev").mkdir()
+    (data / "dev" / "de-en.tsv").write_text("".join(f"News {n} today\tNeues {n}\n" for n in range(9)))
+    command = ["--config", str(data / "settings.toml"), "--data", str(data), "--dev", "4"]
+    assert memory.main([*command, "--output", str(data / "dev.jsonl")]) == 0
+    examples = read_examples([data / "dev.jsonl"])
+    assert [sum(e.pair.domain == domain for e in examples) for domain in ("help", "news")] == [4, 4]
+    for example in examples:
+        assert bool(example.hints) == (example.pair.domain == "help")
+        assert all(" file " in f" {hint.phrase} " or "Datei" in hint.phrase for hint in example.hints)
+        assert all(example.pair.target != hint.phrase and not hint.hit.original for hint in example.hints)
+
+
 def test_wrong_hints_are_those_of_another_pair(data: Path) -> None:
     pools = []
     for share in (0.0, 1.0):
