@@ -232,6 +232,10 @@ class ShuffledMemory(Adjusted):
             recalled[n] = replace(recalled[n], hints=tuple(hints))
         return recalled
 
+    def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:
+        """What the memory knows."""
+        return self._memory.known(sentences)
+
 
 def without_references(retriever: IndexRetriever, references: Sequence[str]) -> Adjusted:
     """A retriever over an index that holds the references, as if each sentence's own were not there; `references[i]` is

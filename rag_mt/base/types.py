@@ -339,6 +339,10 @@ class DraftRetriever(Retriever, Protocol):
         """For each sentence and its draft what there is, and whether it is worth showing."""
         ...
 
+    def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:
+        """For each sentence a stored translation of just that sentence, if there is one."""
+        ...
+
 
 class PromptQueue(Protocol):
     """Prompts for a language model and the receiver of its answers. Prompts are numbered from 0 as they are taken."""

@@ -77,6 +77,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--show-hints", action="store_true", help="show the hints of every sentence and where they came from")
     output_help = "output file or, ending with / or for several inputs, folder; resumable"
     add("-o", "--output", metavar="FILE", help=output_help)
+    reuse_help = "take translations that a memory of both languages has of just that sentence as they are"
+    add("--reuse-known", action="store_true", help=reuse_help)
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
     add("--batch-size", type=positive, default=16, metavar="N", help="most sentences computed at once")
     add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer")
@@ -137,7 +139,8 @@ def _translator(options: argparse.Namespace) -> Translator:
     from rag_mt.translation.translator import Translator
 
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens llm_timeout"
-    settings = {name: getattr(options, name) for name in (*names.split(), "llm_concurrency", "llm_options")}
+    more = ("llm_concurrency", "llm_options", "reuse_known")
+    settings = {name: getattr(options, name) for name in (*names.split(), *more)}
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some
         retriever = DEFAULT_RETRIEVER

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from prompts.safety import encodable
-from rag_mt.base.types import Completion, Hint, Prompt, Recalled, Sentence, Translation
+from rag_mt.base.types import Completion, Hint, Hit, Prompt, Recalled, Sentence, Span, Translation
 
 if TYPE_CHECKING:
     from rag_mt.translation.translator import Translator
@@ -28,6 +28,8 @@ RECALLED_TOGETHER = 16
 """Drafts for which a memory is asked in one call, as long as other sentences keep the language model busy."""
 DRAFT_STANDS = "the draft stands"
 """How the note begins that says that no translation could be read from the answer with hints."""
+REUSED = "translated before: reused"
+"""How the note begins that says where a translation was taken from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,13 @@ class SentenceTask:
             self._keep_draft(*(prompt.notes if prompt is not None else ()))
         self.changed()
 
+    def reuse(self, known: Hit) -> None:
+        """Let a stored translation of the sentence be its translation."""
+        hint = Hint(Span(0, len(self.sentence.text)), known)
+        note = f"{REUSED} from {known.sentence.source}"
+        self.translation = Translation(self.sentence, hint.phrase, (hint,), used=(True,), notes=(note,))
+        self.changed()
+
     def _keep_draft(self, *notes: str) -> None:
         """Let the draft be the translation, with further notes."""
         assert self.draft is not None
@@ -150,6 +159,10 @@ def prepare(tasks: Sequence[SentenceTask]) -> None:
         for task, hints in zip(new, retrieved, strict=True):
             task.prompt = translator.prompts.build(task.sentence, task.shown(hints))
             task.changed()
+        if translator.reuse_known and translator.memory is not None:
+            for task, known in zip(new, translator.memory.known(_sentences(new)), strict=True):
+                if known is not None:
+                    task.reuse(known)
     drafted = [(task, task.draft.text) for task in tasks if task.draft is not None and task.recalled is None]
     if drafted:
         waiting, drafts = [task for task, _ in drafted], [encodable(draft) for _, draft in drafted]

@@ -11,7 +11,7 @@ import numpy as np
 from rapidfuzz import fuzz, process
 
 from prompts.builder import MOST_SIMILAR
-from rag_mt.base.types import Floats, Hint, Recalled, Sentence, Span
+from rag_mt.base.types import Floats, Hint, Hit, Recalled, Sentence, Span
 from retrievers.dense import IndexRetriever
 from retrievers.index.search import Index, LeftOut
 from retrievers.memory.features import Candidates, Gatherer
@@ -84,6 +84,21 @@ class MemoryRetriever(IndexRetriever):
             hints = self._hints(texts, drafts[part], None if without is None else without[part])
             recalled += self._judged(texts, drafts[part], hints, None if surprisals is None else surprisals[part])
         return recalled
+
+    def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:
+        """For each sentence a stored translation of just that sentence, spaces at its ends aside: the first
+        one of several. Only a memory that was built from translations has any."""
+        units = [self._known.get(sentence.text.strip()) for sentence in sentences]
+        return [None if unit is None else self.index.hit(unit, 1.0) for unit in units]
+
+    @cached_property
+    def _known(self) -> dict[str, int]:
+        """By what it translates, the number of a stored sentence."""
+        if not self.index.has_originals:
+            return {}
+        units = np.arange(len(self.index))[::-1]  # of several translations the first one stays
+        originals = zip(map(str.strip, self.index.originals(units)), units.tolist(), strict=True)
+        return {original: unit for original, unit in originals if original}
 
     def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
         hints: list[tuple[Hint, ...]] = []

@@ -148,6 +148,10 @@ class RuleMemory:
     def __init__(self, shows: Callable[[str], bool] = lambda text: True) -> None:
         self.shows = shows
         self.asked: list[list[tuple[str, str]]] = []
+        self.translated: dict[str, Hit] = {}
+
+    def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:
+        return [self.translated.get(sentence.text) for sentence in sentences]
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
         raise AssertionError("a memory is asked with drafts")

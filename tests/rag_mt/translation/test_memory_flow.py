@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prompts.builder import WRAPPERS, PromptBuilder
-from rag_mt.base.types import Origin, Prompt, Returning, Sentence
+from rag_mt.base.types import Hit, Origin, Prompt, Returning, Sentence, Span
 from rag_mt.formats.format import Segment
 from rag_mt.formats.lines import added_fields
 from rag_mt.llm.transformers_llm import TransformersLLM
@@ -42,6 +43,31 @@ def loaded(tiny_llm: Callable[..., Path]) -> LoadedLLM:
 def test_the_prompt_of_a_draft_is_the_plain_one(wrapper: str) -> None:
     plain = PromptBuilder("de", "en", wrapper, "sentence").build(SENTENCES[0], ())
     assert PromptBuilder("de", "en", wrapper, "memory").build(SENTENCES[0], ()) == plain
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_known_translations_are_reused_on_request(reuse: bool, tmp_path: Path) -> None:
+    memory = RuleMemory(NEVER)
+    text = "As it was."
+    known = Hit(Sentence(text, "en", Origin("own.tmx", 7)), Span(0, len(text)), 1.0, SENTENCES[1].text)
+    memory.translated[SENTENCES[1].text] = known
+    translator = Translator(
+        "de", retriever=memory, llm=HintedLLM(), wrapper="compact", max_new_tokens=24, reuse_known=reuse
+    )
+    first, second, third = translator.translate_sentences(SENTENCES[:3])
+    assert [SENTENCES[1].text in dict(asked) for asked in memory.asked] == [not reuse]
+    assert ("reuse_known" in translator.settings) == reuse
+    if reuse:
+        assert (second.text, second.used, second.recalled) == (text, (True,), None)
+        assert second.notes == ("translated before: reused from own.tmx:7",) and second.hints[0].hit == known
+        with closing(Journal(tmp_path / "journal", {})) as journal:
+            journal.add([1], [second])
+        with closing(Journal(tmp_path / "journal", {})) as journal:
+            assert journal.take(1, SENTENCES[1]) == second
+        assert "".join(translator.stream(SENTENCES[1].text)) == text
+    else:
+        assert second.text != text and second.recalled is not None
+    assert first.recalled is not None and third.recalled is not None
 
 
 @given(st.integers(1, 17), st.lists(st.integers(0, 39), min_size=1, max_size=20))

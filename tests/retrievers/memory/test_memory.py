@@ -154,6 +154,21 @@ def test_pairs_are_found_by_what_they_translate(pairs: Path, e5: Encoder, parall
     assert verify_index(pairs)
 
 
+def test_what_was_translated_before_is_known(folder: Path, e5: Encoder, parallel, tmp_path: Path) -> None:
+    lines = ["Once.", "Twice.", "Two times.", "Unknown."]
+    originals = ["Einmal.", " Zweimal. ", "Zweimal.", ""]
+    sentences = [
+        TranslatedSentence(text, "en", Origin("my.tmx", n), original)
+        for n, (text, original) in enumerate(zip(lines, originals, strict=True), 1)
+    ]
+    build_for("memory", tmp_path / "own", sentences, e5, "en", show=False)
+    asked = [Sentence(text, "de") for text in ("Zweimal. ", "Dreimal.", "Einmal.", "")]
+    two, other, one, blank = opened(tmp_path / "own", e5).known(asked)
+    assert two is not None and two.sentence.text == "Twice." and two.sentence.source.line == 2
+    assert one is not None and one.sentence.text == "Once." and other is None and blank is None
+    assert opened(folder, e5).known(asked) == [None] * 4, "a memory of one language knows no translation"
+
+
 def test_both_sides_of_a_translation_memory_are_kept(tmp_path: Path, quick_encoder: Path) -> None:
     file = tmp_path / "memory.tmx"
     units = "".join(
