@@ -108,6 +108,7 @@ def development_rows(pool: Pool, data: Path, each: int, skips: Skips) -> list[in
     """The rows of so many development pairs of each domain and of news, which are put into the pool's corpus but not
     among what is shown."""
     corpus, drawn = pool.corpus, list[int]()
+    texts = {domain: f"{own.collection}.{pool.code}-en" for domain, own in DOMAINS.items()}
     files = {domain: cell_file(data, domain, pool.code, "dev") for domain in DOMAINS}
     for domain, file in {**files, "news": data / "dev" / f"{pool.code}-en.tsv"}.items():
         if file.is_file():
@@ -115,9 +116,7 @@ def development_rows(pool: Pool, data: Path, each: int, skips: Skips) -> list[in
             order = random_for(f"{domain} {pool.code}", pool.settings.seed).permutation(len(pairs))
             pairs = pairs.rows(sorted(order[:each].tolist()))
             pairs.domains = [domain] * len(pairs)
-            pairs.origins = [f"{DOMAINS[domain].collection}.{pool.code}-en" if domain in DOMAINS else domain] * len(
-                pairs
-            )
+            pairs.origins = [texts.get(domain, domain)] * len(pairs)
             drawn += range(len(corpus), len(corpus) + len(pairs))
             corpus.extend(pairs)
     return drawn
@@ -136,10 +135,7 @@ def examples_for(pool: Pool, drawn: Sequence[int]) -> list[Example]:
     with closing(progress(len(drawn), "pairs", f"searching {pool.code}")) as bar:
         for (name, forward), rows in groups.items():
             language = pool.code if forward else "en"
-            shown = pool.texts.get(name, [])
-            hits = (
-                similar_rows(rows, shown, *pool.sides(forward), language, settings.apart) if shown else [[]] * len(rows)
-            )
+            hits = similar_rows(rows, pool.texts.get(name, []), *pool.sides(forward), language, settings.apart)
             similar.update(zip(rows, hits, strict=True))
             bar.update(len(rows))
     # 2. What such similarity is worth, by the side that is shown.
@@ -147,8 +143,8 @@ def examples_for(pool: Pool, drawn: Sequence[int]) -> list[Example]:
     for forward in (True, False):
         targets = pool.sides(forward)[1]
         hits_of = [(row, hit) for row in drawn if to_english[row] == forward for hit in similar[row][:MOST]][:MEASURED]
-        likeness, found = [hit.likeness for _, hit in hits_of], [targets[hit.row] for _, hit in hits_of]
-        scales[forward] = scale_of(likeness, found, [targets[row] for row, _ in hits_of])
+        likeness, shown = [hit.likeness for _, hit in hits_of], [targets[hit.row] for _, hit in hits_of]
+        scales[forward] = scale_of(likeness, shown, [targets[row] for row, _ in hits_of])
     # 3. The hints of each example.
     examples, before = [], dict[bool, int]()
     for row in drawn:

@@ -40,6 +40,8 @@ def similar_rows(
 ) -> list[list[Similar]]:
     """For each row of `queries` those of `rows`, at least `apart` rows away, with the most similar sources (in the
     language `code`), the most similar first."""
+    if not rows:
+        return [[] for _ in queries]
     places: NDArray[np.int64] = np.asarray(rows)
     index = Bm25.build((sources[row] for row in rows), code)
     near = [np.flatnonzero(np.abs(places - row) < max(apart, 1)).tolist() for row in queries]

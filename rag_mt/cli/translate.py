@@ -138,9 +138,9 @@ def _translator(options: argparse.Namespace) -> Translator:
         note("loading models: some seconds; a minute or two where an index or a model folder must be made first")
     from rag_mt.translation.translator import Translator
 
-    names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens llm_timeout"
-    more = ("llm_concurrency", "llm_options", "reuse_known")
-    settings = {name: getattr(options, name) for name in (*names.split(), *more)}
+    names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
+    more = "llm_timeout llm_concurrency llm_options reuse_known"
+    settings = {name: getattr(options, name) for name in f"{names} {more}".split()}
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some
         retriever = DEFAULT_RETRIEVER

@@ -85,7 +85,14 @@ def is_gguf(name: str) -> bool:
     return name.lower().endswith(GGUF)
 
 
-def chosen_engine(name: str, engine: str, device: str, dtype: str, quantization: str, batch_size: int = 16) -> Engine:
+def chosen_engine(
+    name: str,
+    engine: str = "auto",
+    device: str = "auto",
+    dtype: str = "auto",
+    quantization: str = "none",
+    batch_size: int = 16,
+) -> Engine:
     """The engine that computes a model which is loaded.
 
     `auto` is llama.cpp for a GGUF file, and for an embedded model where neither a GPU nor a number format is asked for

@@ -123,9 +123,8 @@ class SharedModels:
         """What computes a model; None where a server does."""
         if llm.startswith(PREFIX):
             return None
-        usual = {"engine": "auto", "quantization": "none", "batch_size": 16}
-        options = {name: self._options.get(name, value) for name, value in usual.items()}
-        return chosen_engine(llm, device=self._device, dtype=self._dtype, **options)
+        names = ("engine", "device", "dtype", "quantization", "batch_size")
+        return chosen_engine(llm, **{name: self._options[name] for name in names if name in self._options})
 
     def _opened(self, llm: str, adapter: str | None, plain_adapter: str | None = None) -> LanguageModel:
         key = (llm, adapter, plain_adapter)
