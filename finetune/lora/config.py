@@ -72,7 +72,9 @@ class DataConfig:
 
     Examples of a memory (`finetune.lora.memory`) show up to three sentences that are similar to the pair elsewhere in
     the same text, at least `apart` lines away. The share `wrong_hints` of them shows those of another pair, the share
-    `both_sides` also what the sentences translate.
+    `both_sides` also what the sentences translate, the share `related` only the most similar one, as the retrievers of
+    sentences and passages do. Pairs of parts of `phrase_texts` texts in each language, in both directions, show phrases
+    that CCPR finds in the part, of the confidence that `least_confidence` says.
     """
 
     languages: Languages = WMT16
@@ -88,6 +90,8 @@ class DataConfig:
     apart: settings.CountOrZero = 40
     wrong_hints: settings.Share = 0.0
     both_sides: settings.Share = 0.0
+    related: settings.Share = 0.0
+    phrase_texts: settings.CountOrZero = 0
     seed: settings.Seed = 1
 
     @property

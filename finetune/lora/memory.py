@@ -14,17 +14,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eval.data.domains import DOMAINS, cell_file, excluded, normalised
 from finetune.lora.config import Config, DataConfig
 from finetune.lora.examples import Example, Pair, manifest_path, unusable, write_examples
+from finetune.lora.phrases import RETRIEVER, looked_up, parts_of, phrase_hints
 from finetune.lora.similar import Scale, Similar, scale_of, similar_rows
 from finetune.training.sampling import random_for, weighted_order
 from finetune.training.settings import read_config, settings_parser
@@ -32,9 +33,12 @@ from rag_mt import __version__
 from rag_mt.base.console import OK, note, positive, progress, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, write_json
-from rag_mt.base.types import Hint, Hit, Origin, Sentence, Skips, Span
+from rag_mt.base.types import Hint, Hit, Origin, Sentence, Skips, Span, Unit
 from rag_mt.formats.parallel import Corpus, letters_and_digits, read_corpus, training_file
+from retrievers.encoders.encoder import ModelEncoder
+from retrievers.registry import encoder_for
 
+MEMORY: Unit = "memory"
 MOST = 3
 """Hints of an example."""
 NUMBERS = (1, 1, 2, 3)
@@ -44,6 +48,13 @@ MEASURED = 6000
 """Hits whose chrF is computed for the scale of similarity."""
 SMALL = 200
 """Texts with fewer pairs than this are searched together with the others of their domain."""
+
+
+class Asked(NamedTuple):
+    """The row of a pair, and whether English is its target."""
+
+    row: int
+    forward: bool
 
 
 @dataclass(frozen=True)
@@ -66,9 +77,9 @@ class Pool:
         pair = Pair(self.code, "en", corpus.sources[row], corpus.targets[row], corpus.domains[row], origin)
         return pair if to_english else pair.turned
 
-    def random(self, row: int) -> np.random.Generator:
-        """What is drawn for a pair depends on its text and the seed alone."""
-        return random_for(f"{self.corpus.sources[row]}\n{self.corpus.targets[row]}", self.settings.seed)
+    def random(self, row: int, purpose: str = "") -> np.random.Generator:
+        """What is drawn for a pair and purpose depends on these and the seed alone."""
+        return random_for(f"{self.corpus.sources[row]}\n{self.corpus.targets[row]}{purpose}", self.settings.seed)
 
 
 def pool_of(data: Path, code: str, settings: DataConfig, left_out: set[str], skips: Skips) -> Pool:
@@ -86,7 +97,7 @@ def pool_of(data: Path, code: str, settings: DataConfig, left_out: set[str], ski
 
 
 def drawn_rows(pool: Pool, skips: Skips) -> list[int]:
-    """The rows of the pairs that become examples, in a random order that prefers domains by their weights."""
+    """The rows of the pairs that can be examples, in a random order that prefers domains by their weights."""
     corpus, settings = pool.corpus, pool.settings
     usable, seen = list[int](), set[str]()
     for row in sorted(row for rows in pool.texts.values() for row in rows):
@@ -101,7 +112,7 @@ def drawn_rows(pool: Pool, skips: Skips) -> list[int]:
             usable.append(row)
     weights = np.array([settings.domain_weights.get(corpus.domains[row], 1.0) for row in usable])
     order = weighted_order(weights, [settings.seed, *f"memory {pool.code}".encode()])
-    return [usable[n] for n in order[: settings.pairs]]
+    return [usable[n] for n in order]
 
 
 def development_rows(pool: Pool, data: Path, each: int, skips: Skips) -> list[int]:
@@ -122,42 +133,71 @@ def development_rows(pool: Pool, data: Path, each: int, skips: Skips) -> list[in
     return drawn
 
 
-def examples_for(pool: Pool, drawn: Sequence[int]) -> list[Example]:
-    """The examples of the pairs in the rows `drawn`, half of them to English."""
-    settings, text_of = pool.settings, {row: name for name, rows in pool.texts.items() for row in rows}
-    text_of = {row: text_of.get(row, pool.corpus.origins[row]) for row in drawn}
-    to_english = {row: bool(pool.random(row).random() < 0.5) for row in drawn}
+def examples_for(
+    pool: Pool, drawn: Sequence[int], phrases: Mapping[Asked, Sequence[Hint]] | None = None
+) -> list[Example]:
+    """The examples of the pairs in the rows `drawn`, half of them to English, and of those that `phrases` were looked
+    up for; half of these show similar sentences besides, if there are any."""
+    settings, phrases = pool.settings, phrases or {}
+    halves = [Asked(row, bool(pool.random(row).random() < 0.5)) for row in drawn]
+    asked = list(dict.fromkeys([*halves, *phrases]))
     # 1. What is similar in the text of each pair, on the side that is its source.
+    text_of = {row: name for name, rows in pool.texts.items() for row in rows}
     groups: dict[tuple[str, bool], list[int]] = {}
-    for row in drawn:
-        groups.setdefault((text_of[row], to_english[row]), []).append(row)
-    similar: dict[int, list[Similar]] = {}
-    with closing(progress(len(drawn), "pairs", f"searching {pool.code}")) as bar:
+    for row, forward in asked:
+        groups.setdefault((text_of.get(row, pool.corpus.origins[row]), forward), []).append(row)
+    similar: dict[Asked, list[Similar]] = {}
+    with closing(progress(len(asked), "pairs", f"searching {pool.code}")) as bar:
         for (name, forward), rows in groups.items():
             language = pool.code if forward else "en"
             hits = similar_rows(rows, pool.texts.get(name, []), *pool.sides(forward), language, settings.apart)
-            similar.update(zip(rows, hits, strict=True))
+            similar.update((Asked(row, forward), own) for row, own in zip(rows, hits, strict=True))
             bar.update(len(rows))
     # 2. What such similarity is worth, by the side that is shown.
     scales = {}
     for forward in (True, False):
         targets = pool.sides(forward)[1]
-        hits_of = [(row, hit) for row in drawn if to_english[row] == forward for hit in similar[row][:MOST]][:MEASURED]
+        hits_of = [(each.row, hit) for each in asked if each.forward == forward for hit in similar[each][:MOST]][
+            :MEASURED
+        ]
         likeness, shown = [hit.likeness for _, hit in hits_of], [targets[hit.row] for _, hit in hits_of]
         scales[forward] = scale_of(likeness, shown, [targets[row] for row, _ in hits_of])
     # 3. The hints of each example.
-    examples, before = [], dict[bool, int]()
-    for row in drawn:
-        forward, random = to_english[row], pool.random(row)
+    examples, before = [], dict[bool, Asked]()
+    for each in asked:
+        row, forward = each
+        random = pool.random(row, f" {forward}" if each in phrases else "")
         _, hidden, wrong, both = random.random(4)  # the first has decided the direction
-        pair, hints = pool.pair(row, forward), list[Hint]()
+        pair, hints, unit = pool.pair(row, forward), list[Hint](), MEMORY
         if hidden >= settings.no_hints:
-            shown_for = before.get(forward, row) if wrong < settings.wrong_hints else row
+            shown_for = before.get(forward, each) if wrong < settings.wrong_hints else each
             sides, most = pool.sides(forward), int(random.choice(NUMBERS))
             hints = hints_of_rows(pair, similar[shown_for], sides, scales[forward], most, both < settings.both_sides)
-        examples.append(Example(pair, "memory", tuple(hints)))
-        before[forward] = row
+            if each in phrases:
+                unit, hints = (MEMORY, hints) if hints and random.random() < 0.5 else ("phrase", [])
+                low, high = settings.least_confidence or (0.0, 0.0)
+                least = random.uniform(low, high)
+                hints = [*hints, *(hint for hint in phrases[each] if hint.hit.score >= least)]
+            elif random.random() < settings.related:
+                unit, hints = "sentence", hints[:1]
+        examples.append(Example(pair, unit, tuple(hints)))
+        before[forward] = each
     return examples
+
+
+def phrases_for(pool: Pool, usable: Sequence[int], encoder: ModelEncoder) -> dict[Asked, tuple[Hint, ...]]:
+    """Phrases for pairs of parts of `settings.phrase_texts` texts, in both directions."""
+    found: dict[Asked, tuple[Hint, ...]] = {}
+    parts, able = parts_of(pool.texts, usable, pool.settings.phrase_texts), set(usable)
+    with closing(progress(2 * len(parts), "texts", f"phrases of {pool.code}")) as bar:
+        for part in parts:
+            rows = looked_up(part, able, pool.corpus.targets)
+            for forward in (True, False):
+                pairs = {row: pool.pair(row, forward) for row in rows}
+                hints = phrase_hints(part, pairs, pool.sides(forward)[1], pool.settings, encoder) if pairs else {}
+                found.update((Asked(row, forward), own) for row, own in hints.items())
+                bar.update()
+    return found
 
 
 def hints_of_rows(
@@ -187,12 +227,14 @@ def make_examples(options: argparse.Namespace) -> int:
     skips, output = Skips(shown=0), Path(options.output)
     data, examples = Path(options.data), list[Example]()
     left_out = {text for domain in DOMAINS for text in excluded(data, domain)}
+    encoder = encoder_for(RETRIEVER) if settings.phrase_texts and not options.dev else None
     for code in settings.languages:
         pool = pool_of(data, code, settings, left_out, skips)
         drawn = development_rows(pool, data, options.dev, skips) if options.dev else drawn_rows(pool, skips)
         if not drawn:
             raise UserError(f"{data} has no usable pair of {code}: give more data, or other data.languages")
-        examples += examples_for(pool, drawn)
+        phrases = phrases_for(pool, drawn, encoder) if encoder is not None else None
+        examples += examples_for(pool, drawn if options.dev else drawn[: settings.pairs], phrases)
     order = np.random.default_rng(settings.seed).permutation(len(examples)).tolist()
     output.parent.mkdir(parents=True, exist_ok=True)
     write_examples(output, (examples[n] for n in order))
