@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from finetune.held_out import held_out
 from finetune.lora import memory
 from finetune.lora.config import DataConfig
 from finetune.lora.examples import read_examples
+from finetune.lora.phrases import PART, parts_of
 from finetune.lora.similar import Similar, scale_of, similar_rows
 from rag_mt.base.types import Skips
 
@@ -130,3 +132,36 @@ def test_the_scale_is_the_mean_chrf_and_never_falls() -> None:
     assert values == sorted(values)
     assert scale_of([], [], []).of(0.5) == pytest.approx(0.45)
     assert Similar(3, 0.5).row == 3
+
+
+def test_phrases_come_from_elsewhere_in_the_same_part(data: Path) -> None:
+    output = data / "phrases.jsonl"
+    changes = ["--set", "data.phrase_texts=2", "--set", "data.least_confidence=[0.0, 0.3]", "--set", "data.related=0.5"]
+    command = ["--config", str(data / "settings.toml"), "--data", str(data), "--output", str(output)]
+    assert memory.main([*command, *changes]) == 0
+    examples = read_examples([output])
+    lines = (data / "train" / "de-en.tsv").read_text(encoding="utf-8").splitlines()
+    rows_of: dict[str, list[int]] = {}
+    for n, line in enumerate(lines):
+        for side in line.split("\t")[:2]:
+            rows_of.setdefault(side, []).append(n)
+    phrases = [(example, hint) for example in examples for hint in example.hints if not hint.hit.whole]
+    assert {example.unit for example, _ in phrases} == {"phrase", "memory"}
+    assert {example.pair.direction for example, _ in phrases} == {"de-en", "en-de"}
+    for example, hint in phrases:
+        assert held_out(example.pair.target if example.pair.target_language == "en" else example.pair.source)
+        row = rows_of[example.pair.target][0]
+        others = rows_of[hint.hit.sentence.text]
+        assert all(abs(other - row) >= 40 and other // 240 == row // 240 for other in others)
+        assert hint.source_span.end <= len(example.pair.source) and hint.hit.score >= 0
+    both = [e for e in examples if e.unit == "memory" and {hint.hit.whole for hint in e.hints} == {True, False}]
+    related = [example for example in examples if example.unit == "sentence"]
+    assert both and related and all(len(example.hints) <= 1 for example in related)
+
+
+def test_parts_are_rows_of_different_texts() -> None:
+    texts = {"a": range(10), "b": range(100, 100 + 2 * PART), "c": range(5000, 5010)}
+    near_the_end = 100 + 2 * PART - 3
+    parts = parts_of(texts, [near_the_end, 100, 4, 5003], 2)
+    assert [list(part) for part in parts] == [list(range(100 + PART, 100 + 2 * PART)), list(range(10))]
+    assert [len(part) for part in parts_of(texts, [100 + PART], 3)] == [PART]
