@@ -183,9 +183,7 @@ class _Timed(TaskQueue[SentenceTask]):
 
     def _note(self, task: SentenceTask) -> None:
         now = time.perf_counter()
-        first = task.draft.completion if task.draft is not None else task.completion
-        answers = [first] if first is task.completion else [first, task.completion]
-        tokens = sum(answer.tokens for answer in answers if answer and id(answer) not in self._taken_over)
+        tokens = sum(answer.tokens for answer in task.answers if id(answer) not in self._taken_over)
         note_time(self._times, GENERATION, now - self._last, 1, task.sentence.source.line, tokens)
         self._last = now
         self._keep(task)

@@ -64,7 +64,7 @@ class System:
     float32, in which outputs depend on nothing but their prompts, by llama.cpp that of the file. `segmentation`, of
     CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
     either are judged by the same confidence model. `gate`, of a memory, says when hits are shown: where the `learned`
-    gate expects a gain, or `always` where there are any.
+    gate expects a gain, or `always` where there are any; with `consensus` its hints are shown together and each alone.
 
     For `hints = "oracle"`: a layer of `align_encoder` finds the words that belong together; phrases have up to
     `oracle_words` words.
@@ -77,6 +77,7 @@ class System:
     cut_off: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     segmentation: Segmentation = "learned"
     gate: Literal["learned", "always"] = "learned"
+    consensus: bool = False
     wrapper: str = "auto"
     llm: str = DEFAULT_LLM
     llm_options: Mapping[str, Any] = field(default_factory=dict)
@@ -213,8 +214,11 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
                 f"{path} sets {key} of {name} to {value!r}: expected one of {', '.join(filter(None, allowed))}"
             )
     spec = retriever_spec(system.retriever)
-    if own.get("gate", "learned") != "learned" and spec.unit != MEMORY:
-        raise UserError(f"{path} sets gate of {name}, whose retriever is {system.retriever!r}: only a memory has one")
+    for key, usual in (("gate", "learned"), ("consensus", False)):
+        if own.get(key, usual) != usual and spec.unit != MEMORY:
+            raise UserError(
+                f"{path} sets {key} of {name}, whose retriever is {system.retriever!r}: only a memory has that"
+            )
     if own.get("segmentation", "learned") != "learned" and system.retriever != "ccpr":
         raise UserError(
             f"{path} sets segmentation of {name}, whose retriever is {system.retriever!r}: only ccpr has one"

@@ -146,6 +146,7 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         device=own.device,
         dtype=own.dtype,
         max_new_tokens=own.max_new_tokens,
+        consensus=own.consensus,
         show=show,
         encoders=models.encoder,
     )
@@ -231,6 +232,10 @@ class ShuffledMemory(Adjusted):
             hints = sorted((*whole, *phrases), key=lambda hint: -hint.hit.score)
             recalled[n] = replace(recalled[n], hints=tuple(hints))
         return recalled
+
+    def most_alike(self, translations: Sequence[str]) -> int:
+        """As the memory does."""
+        return self._memory.most_alike(translations)
 
     def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:
         """What the memory knows."""

@@ -77,6 +77,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--show-hints", action="store_true", help="show the hints of every sentence and where they came from")
     output_help = "output file or, ending with / or for several inputs, folder; resumable"
     add("-o", "--output", metavar="FILE", help=output_help)
+    consensus_help = (
+        "show a memory's hints together and each alone, and take the translation that is most like the others"
+    )
+    add("--consensus", action="store_true", help=consensus_help)
     reuse_help = "take translations that a memory of both languages has of just that sentence as they are"
     add("--reuse-known", action="store_true", help=reuse_help)
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
@@ -139,7 +143,7 @@ def _translator(options: argparse.Namespace) -> Translator:
     from rag_mt.translation.translator import Translator
 
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
-    more = "llm_timeout llm_concurrency llm_options reuse_known"
+    more = "llm_timeout llm_concurrency llm_options consensus reuse_known"
     settings = {name: getattr(options, name) for name in f"{names} {more}".split()}
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some

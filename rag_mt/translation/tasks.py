@@ -8,14 +8,16 @@ Where the retriever is a memory (a `DraftRetriever`) the model answers up to twi
     sentence -> plain prompt -> draft -> recall -> hints worth showing -> prompt with hints -> translation
                                                 -> else the draft is the translation
 
-so that what nothing is recalled for costs and says what it does without a retriever.
+so that what nothing is recalled for costs and says what it does without a retriever. A translator with `consensus`
+shows the model all hints together and each alone, and takes the translation that is most like the others: what a wrong
+hint led to, the others do not say.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from prompts.safety import encodable
@@ -33,8 +35,8 @@ REUSED = "translated before: reused"
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A first answer, without hints: its prompt, the completion, and the translation read from it."""
+class Answer:
+    """An answer of the model: its prompt, the completion, and the translation read from it."""
 
     prompt: Prompt
     completion: Completion
@@ -42,7 +44,7 @@ class Draft:
 
     @property
     def text(self) -> str:
-        """The draft; empty where none could be read."""
+        """The translation; empty where none could be read."""
         return self.translation.text if self.translation.ok else ""
 
 
@@ -50,7 +52,8 @@ class Draft:
 class SentenceTask:
     """One sentence on its way: its prompt once hints are found, the answer as far as it is, the completion and the
     translation at the end. With a memory there are a `draft` and what was `recalled` for it in between, and `prompt`,
-    `answer` and `completion` are those of the last question that was asked."""
+    `answer` and `completion` are those of the last question that was asked, at the end of the one whose answer was
+    chosen. `candidates` are the answers to prompts with hints, `variants` the prompts that are still to be answered."""
 
     translator: Translator
     sentence: Sentence
@@ -58,8 +61,10 @@ class SentenceTask:
     answer: str = ""
     completion: Completion | None = None
     translation: Translation | None = None
-    draft: Draft | None = None
+    draft: Answer | None = None
     recalled: Recalled | None = None
+    candidates: list[Answer] = field(default_factory=list)
+    variants: list[Prompt] = field(default_factory=list)
 
     @property
     def wanted(self) -> bool:
@@ -75,8 +80,14 @@ class SentenceTask:
     @property
     def prompts(self) -> list[Prompt]:
         """All prompts so far, that of the draft first."""
-        first = self.draft.prompt if self.draft else None
-        return [prompt for prompt in (first, self.prompt if self.prompt is not first else None) if prompt is not None]
+        asked = [answer.prompt for answer in (self.draft, *self.candidates) if answer is not None]
+        return asked if self.prompt is None or any(self.prompt is prompt for prompt in asked) else [*asked, self.prompt]
+
+    @property
+    def answers(self) -> list[Completion]:
+        """All completions, that of the draft first."""
+        made = [answer.completion for answer in (self.draft, *self.candidates) if answer is not None]
+        return made or ([] if self.completion is None else [self.completion])
 
     @property
     def begun(self) -> str:
@@ -85,6 +96,8 @@ class SentenceTask:
         if self.translation is not None:
             return self.translation.text
         if self.prompt is None or not self.answer or (self.translator.memory and self.recalled is None):
+            return ""
+        if self.variants or self.candidates:  # another answer may be chosen
             return ""
         return self.translator.sure_beginning(self.sentence, self.prompt, self.answer)
 
@@ -96,13 +109,28 @@ class SentenceTask:
         if self.translator.memory is None:
             self.translation = translation
         elif self.draft is None:
-            self.draft = Draft(self.prompt, completion, translation)
-        elif translation.ok:
-            self.translation = replace(translation, draft=self.draft.text, recalled=self.recalled)
+            self.draft = Answer(self.prompt, completion, translation)
         else:
-            reasons = "; ".join(translation.notes[len(self.prompt.notes) :])
-            self._keep_draft(f"{DRAFT_STANDS}: no translation could be read from the answer with hints ({reasons})")
+            self.candidates.append(Answer(self.prompt, completion, translation))
+            if self.variants:
+                self.prompt, self.answer = self.variants.pop(0), ""
+            else:
+                self._choose()
         self.changed()
+
+    def _choose(self) -> None:
+        """Let the answer with hints that is most like the others be the translation, or the draft if none is one."""
+        assert self.draft is not None and self.translator.memory is not None
+        read = [candidate for candidate in self.candidates if candidate.translation.ok]
+        if not read:
+            last = self.candidates[-1]
+            reasons = "; ".join(last.translation.notes[len(last.prompt.notes) :])
+            self._keep_draft(f"{DRAFT_STANDS}: no translation could be read from the answer with hints ({reasons})")
+            return
+        texts = [candidate.translation.text for candidate in read]
+        chosen = read[self.translator.memory.most_alike(texts) if len(set(texts)) > 1 else 0]
+        self.prompt, self.completion = chosen.prompt, chosen.completion
+        self.translation = replace(chosen.translation, draft=self.draft.text, recalled=self.recalled)
 
     def recall(self, recalled: Recalled) -> None:
         """Take what the memory has for the draft: hints become another prompt, or the draft becomes the translation."""
@@ -111,6 +139,8 @@ class SentenceTask:
         prompt = self.translator.prompts.build(self.sentence, hints) if hints else None
         if prompt is not None and prompt.hints:
             self.prompt, self.answer, self.recalled = prompt, "", recalled
+            if self.translator.consensus and len(prompt.hints) > 1:
+                self.variants = [self.translator.prompts.build(self.sentence, (hint,)) for hint in prompt.hints]
         else:
             self.recalled = replace(recalled, shown=False)
             self._keep_draft(*(prompt.notes if prompt is not None else ()))
@@ -263,6 +293,8 @@ class TaskQueue(Generic[T]):
         else:
             if task.translation is not None:
                 self._finished(task)
+            elif task.ready:
+                self._recalled.append(task)
             else:
                 self.drafted(task)
 

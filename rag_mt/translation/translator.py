@@ -84,6 +84,7 @@ class Translator:
         llm_timeout: float = LLM_TIMEOUT,
         llm_concurrency: int = LLM_CONCURRENCY,
         llm_options: Options | None = None,
+        consensus: bool = False,
         reuse_known: bool = False,
         show: bool = False,
         encoders: EncoderOpener | None = None,
@@ -103,8 +104,9 @@ class Translator:
         `chat_template_kwargs` of them. `adapter` is a folder, None, or `auto` for the one beside the index, else those
         that come with rag_mt, if any (see `chosen_adapters`). `wrapper` is the prompt family, `engine`, `device` and
         `dtype` say by what, where and in what number format the models compute (see `open_llm`), `batch_size` how many
-        sentences at once, at most, `max_new_tokens` is the length of the longest answer. With `reuse_known` a sentence
-        of which a memory has a translation is not translated anew. `encoders` opens encoders
+        sentences at once, at most, `max_new_tokens` is the length of the longest answer. With `consensus` a memory's
+        hints are shown together and each alone, and the translation that is most like the others is taken. With
+        `reuse_known` a sentence of which a memory has a translation is not translated anew. `encoders` opens encoders
         instead of `encoder_for`, so that several translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
@@ -135,11 +137,12 @@ class Translator:
         self.retriever: Retriever = retriever
         self.llm: LanguageModel = llm
         self.max_new_tokens = max_new_tokens
-        self.reuse_known = reuse_known
+        self.consensus, self.reuse_known = consensus, reuse_known
         self.prompts = PromptBuilder(
             self.source, self.target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens
         )
-        self.more_settings: dict[str, Any] = {"reuse_known": True} if reuse_known else {}
+        modes = {"consensus": consensus, "reuse_known": reuse_known}
+        self.more_settings: dict[str, Any] = {name: True for name, wanted in modes.items() if wanted}
 
     def _opened(
         self,

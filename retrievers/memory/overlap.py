@@ -45,6 +45,16 @@ class Overlaps:
         return np.asarray(2 * self.shared[:, order - 1] / np.maximum(count, 1), np.float32)
 
 
+def most_alike(texts: Sequence[str]) -> int:
+    """The number of the text that is most like the others, the first of equal ones: by the sum of its chrF with each
+    other one, as hypothesis and as reference, which prefers neither long nor short ones. Over translations of a
+    sentence this is minimum Bayes risk decoding (Kumar and Byrne 2004)."""
+    pairs = [(one, other) for one in texts for other in texts]
+    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+    chrf = overlaps(first, second).chrf().reshape(len(texts), len(texts))
+    return int(np.argmax((chrf + chrf.T).sum(axis=1)))
+
+
 def overlaps(first: Sequence[str], second: Sequence[str], orders: int = ORDERS) -> Overlaps:
     """The n-grams of pairs of texts (white space aside), of 1 to `orders` characters."""
     sides = [_Characters(texts) for texts in (first, second)]

@@ -198,7 +198,7 @@ def test_mistakes_are_told(command: list[str], tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "systems.toml"
     text = path.read_text()
     path.write_text(text + "\n[systems.other]\nretriever = 'sentence'\ngate = 'always'\n")
-    with pytest.raises(UserError, match="sets gate of other, whose retriever is 'sentence': only a memory has one"):
+    with pytest.raises(UserError, match="sets gate of other, whose retriever is 'sentence': only a memory has that"):
         read_systems(path)
     path.write_text(text + "\n[systems.bare]\nretriever = 'memory'\n")
     (system,) = read_systems(path, "bare")

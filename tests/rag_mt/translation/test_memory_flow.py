@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prompts.builder import WRAPPERS, PromptBuilder
-from rag_mt.base.types import Hit, Origin, Prompt, Returning, Sentence, Span
+from rag_mt.base.types import Hint, Hit, Origin, Prompt, Recalled, Returning, Sentence, Span
 from rag_mt.formats.format import Segment
 from rag_mt.formats.lines import added_fields
 from rag_mt.llm.transformers_llm import TransformersLLM
@@ -117,6 +117,63 @@ def test_blank_sentences_have_no_draft() -> None:
     blank, full = translator_of(memory).translate_sentences([Sentence(" ", "de"), SENTENCES[0]])
     assert (blank.text, blank.draft, blank.recalled) == (" ", "", None) and full.recalled is not None
     assert len(memory.asked) == 1
+
+
+class ThreeHits(RuleMemory):
+    """Recalls three lines for every sentence, one for a sentence that ends with 1; the translation that is longest is
+    most like the others."""
+
+    def _recalled(self, text: str, draft: str) -> Recalled:
+        lines = [f"{word} of old." for word in ("First", "Second", "Third")]
+        hits = [
+            Hit(Sentence(line, "en", Origin("memory.txt", n)), Span(0, len(line)), 0.8) for n, line in enumerate(lines)
+        ]
+        hints = [Hint(Span(0, len(text)), hit) for hit in hits]
+        return Recalled(tuple(hints[:1] if text.endswith("1.") else hints), 0.5, True)
+
+    def most_alike(self, translations: Sequence[str]) -> int:
+        return max(range(len(translations)), key=lambda n: len(translations[n]))
+
+
+class Echoing(HintedLLM):
+    """Answers with the hints that it is shown; `unreadable` hints lead to no answer."""
+
+    def __init__(self, unreadable: str = "") -> None:
+        super().__init__()
+        self.unreadable = unreadable
+        self.shown: list[str] = []
+
+    def _answer(self, prompt: Prompt) -> list[str]:
+        phrases = [hint.phrase.split()[0] for hint in prompt.hints]
+        self.shown.append("+".join(phrases))
+        if self.unreadable and self.shown[-1] in self.unreadable.split():
+            return [" "]
+        return [f" {word}" for word in phrases] or super()._answer(prompt)
+
+
+def test_consensus_shows_all_hints_and_each_alone() -> None:
+    llm = Echoing()
+    translator = Translator("de", retriever=ThreeHits(), llm=llm, wrapper="compact", consensus=True)
+    first, second = translator.translate_sentences(SENTENCES[2:4])
+    asked = ["", "First", "First+Second+Third", "Second", "Third"]
+    assert sorted(llm.shown) == sorted(asked * 2)
+    assert second.text == "First Second Third" and len(second.hints) == 3
+    assert first.text == "First Second Third"
+    assert translator.settings["consensus"] and second.draft == TEXTS[3].upper() and second.recalled is not None
+    (single,) = translator.translate_sentences([Sentence("Satz 1.", "de")])
+    assert single.text == "First" and llm.shown[-2:] == ["", "First"], "one hint is one question"
+    assert "".join(translator.stream(TEXTS[2])) == "First Second Third"
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "text", "hints"),
+    [("First+Second+Third First", "Second", 1), ("First+Second+Third First Second Third", TEXTS[2].upper(), 0)],
+)
+def test_answers_that_cannot_be_read_have_no_say(unreadable: str, text: str, hints: int) -> None:
+    translator = Translator("de", retriever=ThreeHits(), llm=Echoing(unreadable), wrapper="compact", consensus=True)
+    (made,) = translator.translate_sentences(SENTENCES[2:3])
+    assert (made.ok, made.text, len(made.hints)) == (True, text, hints)
+    assert any(note.startswith(DRAFT_STANDS) for note in made.notes) == (not hints)
 
 
 class Unreadable(HintedLLM):

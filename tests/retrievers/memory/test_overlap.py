@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
-from retrievers.memory.overlap import overlaps
+from retrievers.memory.overlap import most_alike, overlaps
 
 PAIRS = [
     ("The museum is closed.", "The museum is closed on Mondays."),
@@ -33,6 +33,21 @@ def test_a_pair_does_not_depend_on_the_others(pairs: list[tuple[str, str]]) -> N
     alike = overlaps(*zip(*pairs, strict=True)).chrf()
     for score, (one, other) in zip(alike.tolist(), pairs, strict=True):
         assert score == pytest.approx(CHRF().sentence_score(one, [other]).score / 100, abs=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(TEXT, min_size=1, max_size=5))
+def test_what_is_most_alike_has_the_greatest_chrf_both_ways(texts: list[str]) -> None:
+    chrf = CHRF()
+    scores = [
+        sum(chrf.sentence_score(*pair).score for x in texts for pair in ((one, [x]), (x, [one]))) for one in texts
+    ]
+    assert scores[most_alike(texts)] == pytest.approx(max(scores), abs=1e-3)
+
+
+def test_the_odd_one_is_not_chosen() -> None:
+    assert most_alike(["A dog ran.", "The cat sat down.", "The cat sat."]) in (1, 2)
+    assert most_alike(["same", "same"]) == 0
 
 
 @pytest.mark.parametrize(
