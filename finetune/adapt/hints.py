@@ -9,9 +9,10 @@ from finetune.adapt.sentences import IndexText, Target
 from finetune.lora.examples import Example, Pair
 from finetune.lora.hints import search_without
 from finetune.training.sampling import random_for
-from rag_mt.base.types import Hint, Sentence
+from rag_mt.base.types import Hint, Hit, Recalled, Sentence
 from rag_mt.translation.journal import Journal
 from retrievers.dense import IndexRetriever
+from retrievers.memory.retriever import MemoryRetriever
 
 
 class OtherBlocks:
@@ -34,6 +35,30 @@ class OtherBlocks:
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
         """See `Retriever.retrieve`."""
         return self.own.retrieve(sentences, [self.left_out(sentence.source.line) for sentence in sentences])
+
+
+class OtherMemory(OtherBlocks):
+    """The same of a memory (a DraftRetriever), which knows no translation of a sentence that is not there."""
+
+    own: MemoryRetriever
+
+    def recall(self, sentences: Sequence[Sentence], drafts: Sequence[str]) -> list[Recalled]:
+        """See `DraftRetriever.recall`."""
+        return self.own.recall(sentences, drafts, [self.left_out(sentence.source.line) for sentence in sentences])
+
+    def most_alike(self, translations: Sequence[str]) -> int:
+        """See `DraftRetriever.most_alike`."""
+        return self.own.most_alike(translations)
+
+    def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:
+        """See `DraftRetriever.known`."""
+        return [None] * len(sentences)
+
+
+def other_blocks(retriever: IndexRetriever, text: IndexText, targets: Sequence[Target]) -> OtherBlocks:
+    """The retriever of an index without the blocks of the sentences that are looked up."""
+    kind = OtherMemory if isinstance(retriever, MemoryRetriever) else OtherBlocks
+    return kind(retriever, text, targets)
 
 
 def with_hints(

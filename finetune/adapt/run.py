@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from finetune.adapt.check import Scores, scores
 from finetune.adapt.config import AdaptConfig
-from finetune.adapt.hints import OtherBlocks, with_hints, without_hints
+from finetune.adapt.hints import OtherBlocks, other_blocks, with_hints, without_hints
 from finetune.adapt.pairs import PairFilter, answered, general_pairs, own_pairs, replayed
 from finetune.adapt.plan import Plan, Speeds, planned
 from finetune.adapt.report import place_of, store
@@ -189,7 +189,7 @@ class Adaptation:
         """The index's retriever, opened once, for the present targets."""
         if self._retriever is None:
             opened = cast(IndexRetriever, self.models.retriever())
-            self._retriever = OtherBlocks(opened, self.text, self.targets)
+            self._retriever = other_blocks(opened, self.text, self.targets)
         self._retriever.targets = self.targets
         return self._retriever
 

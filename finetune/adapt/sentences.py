@@ -16,7 +16,7 @@ from rag_mt.base.types import Origin, Skips
 from rag_mt.formats.parallel import letters_and_digits
 from rag_mt.text.splitting import split
 from rag_mt.text.words import word_spans
-from retrievers.index.manifest import Manifest
+from retrievers.index.manifest import SCHEMA, Manifest
 from retrievers.index.search import map_sentences
 
 
@@ -35,7 +35,7 @@ class IndexText:
 
     def __init__(self, folder: Path, manifest: Manifest, size: int) -> None:
         table = map_sentences(folder)
-        self._columns = table.columns
+        self._columns = [table.column(name) for name in SCHEMA.names]
         self._passages, self._language = manifest.unit == "passage", manifest.language
         files = np.array(table.column("file").combine_chunks().cast("string").dictionary_encode().indices)
         self.blocks = blocks_of(files, size)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from finetune.adapt.check import Scores
+from finetune.adapt.hints import OtherMemory
 from finetune.adapt.training import AdaptTrainer
 from rag_mt.base.console import INTERRUPTED
 from rag_mt.base.files import SAMPLE_CORPUS
+from rag_mt.base.types import Recalled, Sentence
 from rag_mt.cli.main import main
 from rag_mt.translation.index import Index
 from rag_mt.translation.index_adapters import REPORT
@@ -170,6 +172,31 @@ def test_an_adapter_goes_on_after_each_interruption_and_is_used(
     text.write_text("".join(row[1] + "\n" for row in ROWS[:9]), encoding="utf-8")
     Index.build(index, text, language="de", retriever="sentence", replace=True)
     assert (adapter / REPORT).is_file(), "a new index of the language keeps them"
+
+
+def test_a_memory_is_adapted_with_its_hints(
+    built: Path, index: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check drafts, recalls and asks again, and never sees the block of the sentence itself."""
+    monkeypatch.setattr(Scores, "better", True)
+    options: dict[str, Any] = {"language": "de", "retriever": "memory", "split": False, "dtype": "float32"}
+    Index.build(index, built.parent / "text", replace=True, **options)
+    recall, shown = OtherMemory.recall, []
+
+    def watched(self: OtherMemory, sentences: Sequence[Sentence], drafts: Sequence[str]) -> list[Recalled]:
+        recalled = recall(self, sentences, drafts)
+        for sentence, own in zip(sentences, recalled, strict=True):
+            origins = [hint.hit.sentence.source for hint in own.hints]
+            asked = self.targets[sentence.source.line].origin
+            shown.append([(o.file, (o.line - 1) // 5) != (asked.file, (asked.line - 1) // 5) for o in origins])
+        return recalled
+
+    monkeypatch.setattr(OtherMemory, "recall", watched)
+    assert main(arguments) == 0
+    report = told(index / "adapters" / "en" / REPORT)
+    assert report["examples"]["of them with hints"] > 5
+    assert len(shown) == 2 * report["examples"]["held-out pairs"]
+    assert any(shown) and all(all(others) for others in shown)
 
 
 def test_an_adapter_that_is_not_better_is_not_kept(
