@@ -1,6 +1,6 @@
 """The weights that come with rag_mt: one folder each, all of them listed in `table.toml`.
 
-The adapters of language models are a wheel of their own (`packaging/gemma`), and may be left out.
+The adapter of the embedded Gemma is a wheel of its own (`packaging/gemma`), and may be left out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def tell_if_left_out(base: str) -> None:
     names = [name for name, model in shipped_models().items() if model.base == base]
     if names and not any((FOLDER / name).is_dir() for name in names):
         log.warning(
-            "the adapters of %s are not installed, so that it translates untuned: install the wheel rag_mt_gemma of "
-            "this version, which `make wheels` builds in the project's folder (Gemma Terms of Use)",
+            "the adapter of %s is not installed, so that it translates untuned: install the wheel rag_mt_gemma of this "
+            "version, which `make wheels` builds in the project's folder (Gemma Terms of Use)",
             base,
         )
