@@ -32,8 +32,6 @@ from rag_mt.base.files import write_whole
 
 SHOWN = 3
 """Examples of each kind from the sample corpus."""
-UNSAID = {"plain_adapter": "none"}
-"""The values of settings that the facts of older runs do not name."""
 
 
 def report(options: argparse.Namespace) -> int:
@@ -138,7 +136,7 @@ def settings(runs: Runs, command: str) -> Iterator[Block]:
 def _system_lines(runs: Sequence[ReportRun]) -> Iterator[str]:
     """Each setting of a system; those that differ between directions with all their values."""
     for name in dict.fromkeys(name for own in runs for name in own.facts["settings"] if name != "name"):
-        values = (json.dumps(run.facts["settings"].get(name, UNSAID.get(name)), ensure_ascii=False) for run in runs)
+        values = (json.dumps(run.facts["settings"].get(name), ensure_ascii=False) for run in runs)
         yield f"{name}: {', '.join(dict.fromkeys(values))}"
     yield f"prompts: {', '.join(dict.fromkeys(run.facts['wrapper'] for run in runs))}"
     yield f"language model: {', '.join(dict.fromkeys(run.facts['llm'] for run in runs))}"

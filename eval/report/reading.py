@@ -25,9 +25,9 @@ from rag_mt.base.files import read_json
 from rag_mt.base.languages import WMT16, direction_group
 
 BASELINE = "plain"
-BY_DIRECTION = ("index", "encoder", "adapter", "plain_adapter")
+BY_DIRECTION = ("index", "encoder", "adapter")
 """Settings of a system that may name the direction."""
-NOT_COMPARED = ("device", "batch_size", "aligner", "along")
+NOT_COMPARED = ("device", "batch_size", "aligner", "along", "plain_adapter")
 """Settings of machines, and those that only the facts of older runs have."""
 
 

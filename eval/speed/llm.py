@@ -1,6 +1,6 @@
 """New tokens per second, load time, memory and disk of the engines of a language model, compared in one run.
 
-    python -m eval.speed.llm [--engines generate,transformers,llamacpp] [--batch 1,16] [--adapter plain]
+    python -m eval.speed.llm [--engines generate,transformers,llamacpp] [--batch 1,16] [--adapter auto]
     python -m eval.speed.llm --dtype float32 --output FILE.json
 
 The engines are transformers' own `generate`, one prompt at a time; our batched decoder on transformers; and llama.cpp,
@@ -27,14 +27,13 @@ from eval.speed.engines import DECODER, ENGINES, GENERATE, System, Worker
 from eval.speed.timing import add_output_option, by_turns, write_results
 from prompts.builder import PromptBuilder
 from rag_mt.base.console import OK, Parser, add_model_options, positive, run
-from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, WITHOUT_INDEX
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.sizes import size
 from rag_mt.base.types import Prompt, Sentence
 
 SOURCE, TARGET = "de", "en"
-PLAIN = "plain"
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimddp", "bf16")
 """Names in /proc/cpuinfo of the instructions that decide how quickly a processor multiplies matrices."""
 
@@ -64,15 +63,13 @@ def engine_names(value: str) -> list[str]:
 
 
 def adapter_of(name: str | None, llm: str) -> str | None:
-    """The folder of an adapter: the path, or for `plain` the one that ships for sentences without hints. Raises
-    UserError if none ships for the model."""
-    if name != PLAIN:
-        return name
-    from rag_mt.translation.translator import chosen_adapters
+    """The folder of an adapter: the path, or for `auto` the one that ships. Raises UserError if none ships for the
+    model."""
+    from rag_mt.translation.translator import chosen_adapter
 
-    folder = chosen_adapters(DEFAULT_ADAPTER, llm, WITHOUT_INDEX, SOURCE, TARGET).adapter
-    if folder is None:
-        raise UserError(f"no adapter {PLAIN} comes with {llm}: leave out --adapter, or name a folder")
+    folder = chosen_adapter(name, llm, SOURCE, TARGET)
+    if name == DEFAULT_ADAPTER and folder is None:
+        raise UserError(f"no adapter comes with {llm}: leave out --adapter, or name a folder")
     return folder
 
 
@@ -177,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         examples=[
             "",
-            "--adapter plain --dtype float32",
+            "--adapter auto --dtype float32",
             "--engines generate,transformers --batch 1,64 --device cuda",
         ],
     )
@@ -186,8 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     engines_help = f"what computes it (default: {','.join(ENGINES)})"
     add("--engines", type=engine_names, default=list(ENGINES), metavar="NAME,NAME", help=engines_help)
     add("--batch", type=batch_sizes, default=[1, 16], metavar="N,N", help="batch sizes (default: 1,16)")
-    adapter_help = f"a LoRA adapter: a folder, or {PLAIN} for the one that ships for sentences without hints"
-    add("--adapter", metavar="NAME", help=adapter_help)
+    add("--adapter", metavar="DIR", help=f"a LoRA adapter: a folder, or {DEFAULT_ADAPTER} for the one that ships")
     add("--prompts", type=positive, default=16, metavar="N", help="prompts of each round")
     add("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
     add("--max-new-tokens", type=positive, default=64, metavar="N", help="longest answer")

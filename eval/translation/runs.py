@@ -39,8 +39,7 @@ from prompts.builder import FORMAT, templates_hash
 from rag_mt import __version__
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, settings_hash, write_json
-from rag_mt.base.types import Completion, LanguageModel, Origin, Prompt, Sentence
-from rag_mt.llm.opening import fingerprint_for
+from rag_mt.base.types import Completion, Origin, Prompt, Sentence
 from rag_mt.llm.transformers_llm import ALGORITHM
 from rag_mt.translation.journal import RecordJournal, check_settings
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, longest_first, prepare
@@ -48,8 +47,8 @@ from rag_mt.translation.translator import Translator
 
 JOURNAL = ".rag-mt-journal"
 """The records of a run that is not finished."""
-SAME = ("max_new_tokens", "versions")
-"""The settings of a run that a completion depends on beside its prompt and the language model that answers it."""
+SAME = ("llm", "max_new_tokens", "versions")
+"""The settings of a run that a completion depends on beside its prompt."""
 
 
 def translate_run(run: Run, suite: Suite, models: Models, bar: Any, restart: bool = False, show: bool = True) -> None:
@@ -106,9 +105,9 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
         assert task.completion is not None and task.prompt is not None and task.translation is not None
         n = task.sentence.source.line - 1
         record = record_of(task.translation, part.references[n], part.lines[n], task.completion)
-        record |= asked_fields(llm, task.prompt)
+        record["asked"] = prompt_hash(task.prompt)
         if task.draft is not None and task.draft.completion is not task.completion:
-            record["first"] = values_of(task.draft.completion) | asked_fields(llm, task.draft.prompt)
+            record["first"] = values_of(task.draft.completion) | {"asked": prompt_hash(task.draft.prompt)}
         journal.add_records([n], [record])
         bar.update(1)
 
@@ -149,9 +148,7 @@ class _Timed(TaskQueue[SentenceTask]):
     """A queue that notes in the file `times` how long each sentence took; `keep` hears of each that is translated.
     `known` are completions that need not be computed."""
 
-    def __init__(
-        self, times: Path, keep: Callable[[SentenceTask], object], known: Mapping[tuple[str, str], Completion]
-    ) -> None:
+    def __init__(self, times: Path, keep: Callable[[SentenceTask], object], known: Mapping[str, Completion]) -> None:
         super().__init__(finished=self._note)
         self._times, self._keep, self._known = times, keep, known
         self._taken_over: set[int] = set()
@@ -166,8 +163,7 @@ class _Timed(TaskQueue[SentenceTask]):
         """Read the known completions for those of the tasks that are to be answered."""
         for task in (task for task in tasks if task.ready):
             assert task.prompt is not None
-            asked = (fingerprint_for(task.translator.llm, task.prompt), prompt_hash(task.prompt))
-            if completion := self._known.get(asked):
+            if completion := self._known.get(prompt_hash(task.prompt)):
                 self._taken_over.add(id(completion))
                 task.read(completion)
 
@@ -189,22 +185,15 @@ class _Timed(TaskQueue[SentenceTask]):
         self._keep(task)
 
 
-def asked_fields(llm: LanguageModel, prompt: Prompt) -> dict[str, str]:
-    """What a record says of its prompt: a hash, and the fingerprint of the model that answers it if it is another than
-    that of the run."""
-    model = fingerprint_for(llm, prompt)
-    return {"asked": prompt_hash(prompt)} | ({} if model == llm.fingerprint else {"llm": model})
-
-
 def prompt_hash(prompt: Prompt) -> str:
     """A short hash of what the language model reads and where it stops."""
     return settings_hash([prompt.text, [prompt.source, prompt.target] if prompt.coded else prompt.chat, prompt.stop])
 
 
-def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[tuple[str, str], Completion]:
-    """The completions in the records of the other systems of a folder, for the direction of the records `own`, by the
-    fingerprint of the language model that gave them and `prompt_hash`."""
-    completions: dict[tuple[str, str], Completion] = {}
+def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[str, Completion]:
+    """The completions of the same language model in the records of the other systems of a folder, for the direction of
+    the records `own`, by `prompt_hash`."""
+    completions: dict[str, Completion] = {}
     for path in sorted(own.parent.parent.glob(f"*/{own.name}")):
         head, *lines = [*whole_lines(path)] or [{}]  # a run that has just begun may have written nothing
         others = head.get("settings", {})
@@ -212,7 +201,7 @@ def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[tuple[str,
             for _, record in (numbered for line in lines for numbered in line.get("done", ())):
                 for values in (record, record.get("first", {})):  # `first`: of a draft that another answer followed
                     if "asked" in values:
-                        completions[values.get("llm", others["llm"]), values["asked"]] = completion_of(values)
+                        completions[values["asked"]] = completion_of(values)
     return completions
 
 

@@ -42,7 +42,7 @@ from rag_mt.base.settings import folder_of_paths
 from rag_mt.llm.opening import is_gguf
 from rag_mt.models.adapter_files import checked_adapter
 from rag_mt.models.loading import DTYPES, Quantization
-from rag_mt.translation.translator import MEMORY, NONE, Adapters, chosen_adapters
+from rag_mt.translation.translator import NONE, chosen_adapter
 from retrievers.ccpr.retriever import Segmentation
 from retrievers.index.manifest import read_manifest
 from retrievers.registry import retriever_spec
@@ -57,9 +57,7 @@ EXAMPLE = "systems"
 @dataclass(frozen=True)
 class System:
     """A way to translate. `adapter` has a folder for each group of directions that has one, or `auto` for the adapter
-    that comes with rag_mt. `plain_adapter`, which may name `{group}`, is the one for sentences without hints:
-    `auto` for the plain one that comes with rag_mt where `adapter` is `auto` too, `none` for no other (as where no
-    hints are ever shown). `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the
+    that comes with rag_mt. `cut_off` is the least score of a hit that is shown (of CCPR: its confidence), 0 for the
     index's own. `llm_options` are fields of requests to a server (see `rag_mt.llm.options`). `dtype` is by default
     float32, in which outputs depend on nothing but their prompts, by llama.cpp that of the file. `segmentation`, of
     CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
@@ -82,7 +80,6 @@ class System:
     llm: str = DEFAULT_LLM
     llm_options: Mapping[str, Any] = field(default_factory=dict)
     adapter: Mapping[Group, str] = field(default_factory=dict)
-    plain_adapter: str = DEFAULT_ADAPTER
     device: str = "auto"
     engine: Engine = "transformers"
     dtype: str = ""
@@ -116,32 +113,24 @@ class System:
                 f"system {self.name} has no adapter for {source}-{target}: add adapter.{group} to it, or leave all out"
             )
         named = filled(self.adapter[group]) if self.adapter else None
-        chosen = chosen_adapters(named, self.llm, self.retriever, source, target)
-        plain = filled(self.plain_adapter)
-        spec = retriever_spec(self.retriever)
-        if (self.hints == "none" and spec.unit != MEMORY) or not spec.needs_index:
-            plain = NONE
-        elif plain == DEFAULT_ADAPTER:
-            plain = chosen.plain_adapter or NONE
+        adapter = chosen_adapter(named, self.llm, source, target)
         return replace(
             self,
             index=filled(self.index),
             encoder=filled(self.encoder),
-            adapter={group: chosen.adapter} if chosen.adapter else {},
-            plain_adapter=plain,
+            adapter={group: adapter} if adapter else {},
             dtype=self.dtype or ("auto" if self.engine == "llamacpp" or is_gguf(self.llm) else "float32"),
         )
 
     @property
-    def own_adapters(self) -> Adapters:
-        """The adapters of a system `at` a direction."""
-        plain = None if self.plain_adapter == NONE else self.plain_adapter
-        return Adapters(next(iter(self.adapter.values()), None), plain)
+    def own_adapter(self) -> str | None:
+        """The adapter of a system `at` a direction."""
+        return next(iter(self.adapter.values()), None)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able; folders by their last name only, because a report says nothing about a machine."""
         values = asdict(self) | {"adapter": {group: _short(text) for group, text in self.adapter.items()}}
-        names = ("index", "encoder", "llm", "plain_adapter", "align_encoder")
+        names = ("index", "encoder", "llm", "align_encoder")
         return values | {name: _short(values[name]) for name in names}
 
 
@@ -215,7 +204,7 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
             )
     spec = retriever_spec(system.retriever)
     for key, usual in (("gate", "learned"), ("consensus", False)):
-        if own.get(key, usual) != usual and spec.unit != MEMORY:
+        if own.get(key, usual) != usual and spec.unit != "memory":
             raise UserError(
                 f"{path} sets {key} of {name}, whose retriever is {system.retriever!r}: only a memory has that"
             )
@@ -229,7 +218,7 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
     def placed(text: str) -> str:
         return str(base / Path(text).expanduser()) if text and text not in (DEFAULT_ADAPTER, NONE) else text
 
-    places: dict[str, Any] = {key: placed(getattr(system, key)) for key in ("index", "plain_adapter")}
+    places: dict[str, Any] = {"index": placed(system.index)}
     for key in ("llm", "encoder", "align_encoder"):  # names unless there is such a folder
         text = getattr(system, key)
         if text and (text.startswith(".") or (base / text).is_dir()):
@@ -241,8 +230,8 @@ def check_at(systems: Sequence[System], cells: Sequence[tuple[str, ...]]) -> Non
     """Raise UserError if a folder that a system needs for one of the directions (source, target and maybe domain) is
     not there: told at once, not after the hours that come before it."""
     for system in (system.at(*cell) for cell in cells for system in systems):
-        for adapter in filter(None, system.own_adapters):
-            checked_adapter(adapter)
+        if system.own_adapter:
+            checked_adapter(system.own_adapter)
         if system.index and system.hints in ("retrieved", "shuffled") and retriever_spec(system.retriever).needs_index:
             retriever = read_manifest(Path(system.index)).retriever
             if retriever != system.retriever:

@@ -68,7 +68,7 @@ class Run:
         """What tells one loaded language model from another."""
         own = self.own
         settings = (own.engine, own.device, own.dtype, own.quantization, own.batch_size, own.llm_options)
-        return (own.llm, own.own_adapters, *settings)
+        return (own.llm, own.own_adapter, *settings)
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
@@ -89,9 +89,9 @@ class Models:
         """The language model of a run; another one is forgotten before it is loaded."""
         if self._llm is None or run.llm_key != self._llm_key:
             self._llm = None
-            name, adapters, *settings = self._llm_key = run.llm_key
+            name, adapter, *settings = self._llm_key = run.llm_key
             names = ("engine", "device", "dtype", "quantization", "batch_size", "options")
-            self._llm = open_llm(name, **adapters._asdict(), **dict(zip(names, settings, strict=True)))
+            self._llm = open_llm(name, adapter=adapter, **dict(zip(names, settings, strict=True)))
         return self._llm
 
     def encoder(self, retriever: str, name: str | None, device: str, dtype: str) -> ModelEncoder:

@@ -13,7 +13,7 @@ from rag_mt.base.types import Retriever
 from rag_mt.llm.opening import is_gguf
 from rag_mt.llm.server_names import PREFIX as SERVER
 from rag_mt.models.offline.embedded import PREFIX as EMBEDDED
-from rag_mt.translation.translator import Translator, chosen_adapters
+from rag_mt.translation.translator import Translator, chosen_adapter
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import Manifest
 from retrievers.registry import encoder_for, open_retriever, sentence_encoder
@@ -65,8 +65,8 @@ class Models:
             raise UserError(
                 f"{request.llm} cannot be tuned here: give --llm a hub id, the folder of a model or {EMBEDDED}NAME"
             )
-        back = chosen_adapters(request.back_adapter, request.back_llm, WITHOUT_INDEX, self.target, self.source)
-        if request.back_adapter == DEFAULT_ADAPTER and request.back_llm == DEFAULT_LLM and back.adapter is None:
+        back = chosen_adapter(request.back_adapter, request.back_llm, self.target, self.source)
+        if request.back_adapter == DEFAULT_ADAPTER and request.back_llm == DEFAULT_LLM and back is None:
             raise UserError(
                 f"{request.back_llm} has no adapter from {language(self.target).name} to {language(self.source).name}, "
                 "which back-translation needs: give --back-adapter DIR, or --back-llm another model"
@@ -75,8 +75,7 @@ class Models:
     @property
     def start(self) -> str:
         """The folder of the adapter that is trained further, or an empty string."""
-        request, retriever = self.request, self.manifest.retriever
-        return chosen_adapters(request.adapter, request.llm, retriever, self.source, self.target).adapter or ""
+        return chosen_adapter(self.request.adapter, self.request.llm, self.source, self.target) or ""
 
     def back(self) -> Translator:
         """Translates sentences of the index into the source language."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -28,7 +28,7 @@ from rag_mt.llm.prompt_tokens import (
     template_values,
 )
 from rag_mt.llm.queue import NO_ANSWER
-from rag_mt.models.adapter_files import adapter_fingerprint, common_wrapper
+from rag_mt.models.adapter_files import adapter_fingerprint, trained_wrapper
 from rag_mt.models.gguf_header import GGUFHeader, read_header
 from rag_mt.models.gguf_lora import gguf_adapter
 
@@ -40,7 +40,7 @@ ASK_EVERY = 0.25  # seconds between two questions whether an answer is still wan
 
 
 class LlamaCppLLM:
-    """A GGUF model with up to two adapters as a `LanguageModel`; decoding is greedy.
+    """A GGUF model, with an adapter or without, as a `LanguageModel`; decoding is greedy.
 
     A prompt's output depends on nothing else, whatever was asked before, if the model is `repeatable`: with
     `batch_size` 1, and where each answer is computed alone anyway (see `layout_for`). Otherwise it may depend on the
@@ -51,17 +51,15 @@ class LlamaCppLLM:
         self,
         name: str,
         gguf: Path,
-        adapters: Sequence[str | None] = (None,),
+        adapter: str | None = None,
         batch_size: int = 16,
         gpu: bool = False,
         options: Options | None = None,
     ) -> None:
-        """`gguf` is the file of the model `name`. The first of `adapters` (PEFT folders, None: the model itself)
-        answers prompts with hints, the last those without. Up to `batch_size` prompts are answered at once.
-        `options` may hold values for the chat template.
+        """`gguf` is the file of the model `name`, `adapter` a PEFT folder. Up to `batch_size` prompts are answered at
+        once. `options` may hold values for the chat template.
 
-        Raises UserError if `batch_size` is below 1, the adapters do not fit the model or learnt from prompts of
-        different shapes, or llama.cpp cannot load the model.
+        Raises UserError if `batch_size` is below 1, the adapter does not fit the model, or llama.cpp cannot load it.
         """
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is not possible: give 1 or more")
@@ -69,20 +67,18 @@ class LlamaCppLLM:
         self.layout = layout_for(gguf.stat().st_size, batch_size, gpu)
         self.batch_size = self.layout.servers * self.layout.slots
         self.options = checked_options(options, served=False)
-        self.adapter = adapters[0]
-        named = list(dict.fromkeys(adapter for adapter in adapters if adapter is not None))
-        self.trained_wrapper = common_wrapper(named)
-        self._numbers = [named.index(adapter) if adapter is not None else None for adapter in adapters]
+        self.adapter = adapter
+        self.trained_wrapper = trained_wrapper(adapter) if adapter else None
         self.context_length = min(self._header.number("context_length") or WINDOW, WINDOW)
         self.reserved = self._header.control_tokens
         together = [self.layout.slots, self.layout.threads, self.layout.gpu]
-        self._settings = ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(gguf), *together]
-        self._settings += [dict(self.options)] if self.options else []
-        self._fingerprints = [*map(adapter_fingerprint, named)]
-        self.fingerprint = self._fingerprint(self._numbers)
+        settings = ["llama.cpp", version("xllamacpp"), ALGORITHM, remembered_sha256(gguf), *together]
+        settings += [dict(self.options)] if self.options else []
+        settings += [adapter_fingerprint(adapter)] if adapter else []
+        self.fingerprint = settings_hash(settings)
         pool = max(self.context_length, PER_PROMPT * self.layout.slots)
-        files = [gguf_adapter(adapter, self._header) for adapter in named]
-        self.servers = LlamaServers(gguf, files, self.layout, pool)
+        file = gguf_adapter(adapter, self._header) if adapter else None
+        self.servers = LlamaServers(gguf, file, self.layout, pool)
         self.server = self.servers.first
         self.has_chat_template = _chat_tuned(self._header, self.server)
         self.takes_language_codes = takes_language_codes(self._header.metadata.get("tokenizer.chat_template"))
@@ -90,22 +86,10 @@ class LlamaCppLLM:
         self._tokens = partial(_tokens, self.server, self._header.metadata.get("tokenizer.ggml.bos_token_id"))
         self._shared_tokens = lru_cache(64)(self._tokens)
 
-    def _fingerprint(self, numbers: Sequence[int | None]) -> str:
-        adapters = [None if number is None else self._fingerprints[number] for number in numbers]
-        return settings_hash([*self._settings, *(adapters if any(adapters) else [])])
-
-    def fingerprint_for(self, prompt: Prompt) -> str:
-        """A hash of all that may change the answer to a prompt, beside the prompt."""
-        return self._fingerprint([self.adapter_for(prompt)])
-
     @property
     def repeatable(self) -> bool:
         """Whether a completion depends on its prompt alone."""
         return self.layout.slots == 1
-
-    def adapter_for(self, prompt: Prompt) -> int | None:
-        """The number of the adapter that answers a prompt, None for the model itself."""
-        return self._numbers[0 if prompt.hints else -1]
 
     def count_tokens(self, prompt: Prompt) -> int:
         """The number of tokens the prompt takes, begin-of-text and chat template included."""
@@ -290,22 +274,22 @@ class _Answers:
 
     def _begin(self, answer: _Answer, fresh: bool = False) -> None:
         """Let the tokens after those that are known be computed; a fresh answer begins with the shared instruction."""
-        generation, llm, slot = answer.generation, self.llm, answer.slot
+        generation, slot = answer.generation, answer.slot
         assert slot is not None
         forbidden = generation.forbidden_tokens if answer.leaving else set()
         answer.begun, answer.step = len(generation.new_tokens), bool(forbidden)
         limit = generation.max_new_tokens - answer.begun
-        ids, adapter = (*answer.encoded.ids, *generation.new_tokens), llm.adapter_for(answer.prompt)
+        ids = (*answer.encoded.ids, *generation.new_tokens)
         more: dict[str, Any] = {"stop": answer.prompt.stop}
         if answer.leaving:  # not streamed, so that all tokens are told
             limit = 1 if forbidden else min(limit, LOOK_EVERY)
             more = {"stream": False, "logit_bias": [[token, False] for token in sorted(forbidden)]}
-        request = slot.server.completion(ids, adapter, slot.number, limit, **more)
+        request = slot.server.completion(ids, slot.number, limit, **more)
         prefix = answer.encoded.prefix if fresh else ()
 
         def work() -> None:
             try:
-                known = slot.server.lay_prefix(prefix, adapter, slot.number, request) or not fresh
+                known = slot.server.lay_prefix(prefix, slot.number, request) or not fresh
                 for event in request.events(cache_prompt=known):
                     self._events.put((answer, request, event))
             except Exception as error:  # what is not told would be waited for

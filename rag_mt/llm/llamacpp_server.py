@@ -1,4 +1,4 @@
-"""llama.cpp's server in this process: one GGUF model, its adapters, and slots that compute one answer each."""
+"""llama.cpp's server in this process: one GGUF model, perhaps with an adapter, and slots that compute one answer each."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ class LlamaServer:
     It listens on this machine alone, with a key that nobody else has, and ends with the object.
     """
 
-    def __init__(self, gguf: Path, adapters: Sequence[Path], layout: Layout, pool: int) -> None:
-        """`adapters` are GGUF LoRA files; each request says which of them it uses. Raises UserError if the package is
-        missing, cannot load the model, or finds no GPU where one is asked for."""
+    def __init__(self, gguf: Path, adapter: Path | None, layout: Layout, pool: int) -> None:
+        """`adapter` is a GGUF LoRA file. Raises UserError if the package is missing, cannot load the model, or finds no
+        GPU where one is asked for."""
         try:
             import xllamacpp
         except ImportError as error:
@@ -85,16 +85,16 @@ class LlamaServer:
             raise UserError(
                 f"llama.cpp finds no GPU for {gguf.name}: choose --device cpu, or install xllamacpp built for one"
             )
-        self._adapters = len(adapters)
+        self._adapter = adapter
         self._folder = TemporaryDirectory(prefix="rag_mt.prefixes.")
         self._key = secrets.token_hex(16)
-        self._prefixes: OrderedDict[tuple[int | None, Ids], str] = OrderedDict()
-        self._laid_by: dict[int, tuple[int | None]] = {}  # the adapter that a slot had last, where that is known
+        self._prefixes: OrderedDict[Ids, str] = OrderedDict()
+        self._adapted: set[int] = set()  # the slots that are known to have computed with the adapter
         self._lock, self._slots_lock = threading.Lock(), threading.Lock()
         self._free, self._taken, self._pool = list(range(layout.slots)), 0, pool
         params = xllamacpp.CommonParams()
         params.model.path = str(gguf)
-        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(file), 0.0) for file in adapters]
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(adapter), 1.0)] if adapter else []
         params.n_parallel, params.n_ctx, params.kv_unified = layout.slots, pool, True
         params.swa_full = True  # a sliding window's keys could not be taken up again
         params.cache_ram_mib = 0
@@ -110,7 +110,7 @@ class LlamaServer:
             self._server = xllamacpp.Server(params)
         except RuntimeError as error:
             raise UserError(
-                f"llama.cpp cannot load {gguf}{' with its adapter' if adapters else ''}: check that the file is whole, "
+                f"llama.cpp cannot load {gguf}{' with its adapter' if adapter else ''}: check that the file is whole, "
                 f"with a chat template without errors and of an architecture that xllamacpp {xllamacpp.__version__} "
                 f"knows, or upgrade it ({INSTALL} -U)"
             ) from error
@@ -133,9 +133,9 @@ class LlamaServer:
         """Messages in the model's chat template, which gets `values`."""
         return str(self.post("/apply-template", {"messages": messages, "chat_template_kwargs": values})["prompt"])
 
-    def completion(self, ids: Ids, adapter: int | None, slot: int, limit: int, **more: Any) -> LlamaRequest:
+    def completion(self, ids: Ids, slot: int, limit: int, **more: Any) -> LlamaRequest:
         """A request for up to `limit` tokens after `ids`, streamed; `slot` reads only what is not in it."""
-        return LlamaRequest(self, "/completion", self._body(ids, adapter, slot, limit) | {"stream": True, **more})
+        return LlamaRequest(self, "/completion", self._body(ids, slot, limit) | {"stream": True, **more})
 
     def take_slot(self, tokens: int) -> int | None:
         """A slot that nobody uses, if there is one and the pool has room for the keys and values of so many tokens."""
@@ -151,23 +151,22 @@ class LlamaServer:
             self._taken -= tokens
             self._free.append(slot)
 
-    def lay_prefix(self, ids: Ids, adapter: int | None, slot: int, request: LlamaRequest) -> bool:
+    def lay_prefix(self, ids: Ids, slot: int, request: LlamaRequest) -> bool:
         """Put the keys and values of `ids` into a slot for a request, instead of what is there; they are computed once,
         alone, while they are remembered. Return False if there are none or the request is closed."""
         with self._lock:  # also without a prefix: one that was given up may still be laid into the slot
-            before = self._laid_by.pop(slot, None)
             if not ids or request.closed:  # closed: the slot may be another one's by now
                 return False
-            name = self._prefixes.pop((adapter, ids), None)
-            if name is not None and self._adapters and before != (adapter,):
+            name = self._prefixes.pop(ids, None)
+            if name is not None and self._adapter and slot not in self._adapted:
                 # An adapter that the slot did not have before would empty it when the request comes.
-                self.post("/completion", self._body(ids[:1], adapter, slot, 0))
+                self.post("/completion", self._body(ids[:1], slot, 0))
             if name is None:
-                body = self._body(ids, adapter, slot, 0) | {"cache_prompt": False}
+                body = self._body(ids, slot, 0) | {"cache_prompt": False}
                 self.post("/completion", body)
                 name = f"{secrets.token_hex(8)}.bin"
                 self.post(f"/slots/{slot}?action=save", {"filename": name})
-            self._prefixes[adapter, ids] = name
+            self._prefixes[ids] = name
             while len(self._prefixes) > REMEMBERED:
                 (Path(self._folder.name) / self._prefixes.popitem(last=False)[1]).unlink()
             try:
@@ -176,7 +175,7 @@ class LlamaServer:
                 for other in tuple(self._free):
                     self.post(f"/slots/{other}?action=erase", {})
                 self.post(f"/slots/{slot}?action=restore", {"filename": name})
-            self._laid_by[slot] = (adapter,)
+            self._adapted.add(slot)
         return True
 
     def connection(self) -> HTTPConnection:
@@ -188,10 +187,9 @@ class LlamaServer:
         """What every request must carry."""
         return {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
 
-    def _body(self, ids: Ids, adapter: int | None, slot: int, limit: int) -> dict[str, Any]:
-        scales = [{"id": n, "scale": float(n == adapter)} for n in range(self._adapters)]
+    def _body(self, ids: Ids, slot: int, limit: int) -> dict[str, Any]:
         greedy = {"temperature": 0, "samplers": ["temperature"], "seed": 0}
-        return {"prompt": ids, "n_predict": limit, "id_slot": slot, "lora": scales, "return_tokens": True, **greedy}
+        return {"prompt": ids, "n_predict": limit, "id_slot": slot, "return_tokens": True, **greedy}
 
 
 class Slot(NamedTuple):
@@ -204,10 +202,10 @@ class Slot(NamedTuple):
 class LlamaServers:
     """The servers of a layout; all but the first are opened when they are needed."""
 
-    def __init__(self, gguf: Path, adapters: Sequence[Path], layout: Layout, pool: int) -> None:
+    def __init__(self, gguf: Path, adapter: Path | None, layout: Layout, pool: int) -> None:
         """See LlamaServer."""
         self._most = layout.servers
-        self._open = partial(LlamaServer, gguf, adapters, layout, pool)
+        self._open = partial(LlamaServer, gguf, adapter, layout, pool)
         self._servers = [self._open()]
         self._lock = threading.Lock()
 

@@ -24,7 +24,7 @@ from rag_mt.base.types import Completion, Prompt, PromptQueue
 from rag_mt.llm.generation import first_stop, safe_length
 from rag_mt.llm.options import Options, chat_message, checked_options, fields_for
 from rag_mt.llm.server_errors import ServerErrors
-from rag_mt.llm.server_names import PREFIX, models_and_url, warn_of_open_key
+from rag_mt.llm.server_names import PREFIX, model_and_url, warn_of_open_key
 
 log = logging.getLogger("rag_mt")
 
@@ -56,12 +56,11 @@ NO_ANSWER = (AttributeError, IndexError, TypeError, ValueError)
 
 
 class OpenAILLM:
-    """A served model as a `LanguageModel`, or two of one server: `model` for prompts with hints and `plain_model` for
-    those without, such as two adapters of one model.
+    """A served model as a `LanguageModel`.
 
     Token counts are estimated as one per three bytes of UTF-8, because a server does not show its tokenizer; that
     is more than common tokenizers make of running text. Equal weights on the server are taken on trust:
-    `fingerprint` covers its address, the models' names and the settings sent.
+    `fingerprint` covers its address, the model's name and the settings sent.
 
     The API key is sent to the host in the address, whichever it is, with a warning if it goes to another machine
     without encryption; it appears in no message. Requests that get no connection, or 408, 409, 429 or 5xx as an
@@ -83,29 +82,26 @@ class OpenAILLM:
         concurrency: int = LLM_CONCURRENCY,
         options: Options | None = None,
     ) -> None:
-        """`name` is `openai:MODEL@URL`, or MODEL with `base_url`; MODEL may be `HINTED,PLAIN`; `api_key` defaults to
-        OPENAI_API_KEY; `chat` tells whether the model is tuned for chat; `timeout` is the seconds in which an answer
-        (or its next piece) must come; `concurrency` is the number of requests in flight; `options` are further fields
-        of the requests.
+        """`name` is `openai:MODEL@URL`, or MODEL with `base_url`; `api_key` defaults to OPENAI_API_KEY; `chat` tells
+        whether the model is tuned for chat; `timeout` is the seconds in which an answer (or its next piece) must come;
+        `concurrency` is the number of requests in flight; `options` are further fields of the requests.
 
         Asks the server for its models. Raises UserError for a bad address or option, or a server that cannot be reached
         or refuses the key.
         """
         if adapter:
             raise UserError(
-                f"the adapter {adapter} cannot be sent to a server: load it there and name the model it gives, with "
-                f"adapters for both kinds of prompts as {PREFIX}HINTED,PLAIN@URL"
+                f"the adapter {adapter} cannot be sent to a server: load it there and name the model it gives"
             )
         for value, what in ((timeout, "time-out"), (concurrency, "number of requests at once")):
             if not value > 0:
                 raise UserError(f"{value} is no {what} for a model server: give more than 0")
-        self.model, self.plain_model, self.url = models_and_url(name, base_url)
-        names = self.model if self.plain_model == self.model else f"{self.model},{self.plain_model}"
-        self.id = f"{PREFIX}{names}@{self.url}"
+        self.model, self.url = model_and_url(name, base_url)
+        self.id = f"{PREFIX}{self.model}@{self.url}"
         self.options = checked_options(options, served=True)
         self.has_chat_template = chat
         self.timeout, self.concurrency = timeout, concurrency
-        self.fingerprint = settings_hash(["openai", self.url, names, "temperature 0", dict(self.options)])
+        self.fingerprint = settings_hash(["openai", self.url, self.model, "temperature 0", dict(self.options)])
         self._key = api_key or os.environ.get("OPENAI_API_KEY") or None
         self._headers: Any = {} if self._key else {"Authorization": openai.omit}
         if self._key:
@@ -174,7 +170,7 @@ class OpenAILLM:
 
     def _request(self, prompt: Prompt, limit: int) -> dict[str, Any]:
         body: dict[str, Any] = {
-            "model": self._model_for(prompt),
+            "model": self.model,
             "temperature": 0,
             "max_tokens": limit,
             "stream": True,
@@ -187,12 +183,9 @@ class OpenAILLM:
             body["stop"] = stops
         return body | ({"messages": [chat_message(prompt)]} if prompt.chat else {"prompt": prompt.text})
 
-    def _model_for(self, prompt: Prompt) -> str:
-        return self.model if prompt.hints else self.plain_model
-
     def _served_context(self) -> int:
-        """The models' window as the server's list of models tells it, else a cautious guess. llama.cpp's server answers
-        by another model where it has none of a name: raises UserError there."""
+        """The model's window as the server's list of models tells it, else a cautious guess. llama.cpp's server answers
+        by another model where it has none of the name: raises UserError there."""
         http_client = _Client(timeout=self.limits())
         with openai.OpenAI(**self.settings() | {"max_retries": 0}, http_client=http_client) as client:
             try:
@@ -203,10 +196,9 @@ class OpenAILLM:
                 return DEFAULT_CONTEXT
         try:
             served = {name: model for model in models.data for name in (model.id, *(getattr(model, "aliases", ())))}
-            for name in {self.model, self.plain_model} - served.keys():
-                if any(model.owned_by == "llamacpp" for model in models.data):
-                    raise UserError(f"{self.url} has no model {name!r}: choose one of {', '.join(served)}")
-            return min(_window(served.get(name)) for name in (self.model, self.plain_model))
+            if self.model not in served and any(model.owned_by == "llamacpp" for model in models.data):
+                raise UserError(f"{self.url} has no model {self.model!r}: choose one of {', '.join(served)}")
+            return _window(served.get(self.model))
         except NO_ANSWER:
             return DEFAULT_CONTEXT
 
@@ -238,7 +230,7 @@ class OpenAILLM:
             log.warning("%s gives no answer to a prompt that it finds too long: %s", self.url, said)
             return Completion("", 0, False)
         path = "/chat/completions" if prompt.chat else "/completions"
-        raise self.errors.sentence(error, path, self._model_for(prompt)) from error
+        raise self.errors.sentence(error, path, self.model) from error
 
 
 class _Client(openai.DefaultHttpxClient):

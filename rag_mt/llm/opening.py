@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from typing import cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 from rag_mt.base.defaults import DEFAULT_LLM, LLM_CONCURRENCY, LLM_TIMEOUT, Engine
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import LanguageModel, Prompt
+from rag_mt.base.types import LanguageModel
 from rag_mt.llm.options import Options
 from rag_mt.llm.server_names import PREFIX
 from rag_mt.models.offline.embedded import PREFIX as EMBEDDED
 from rag_mt.models.offline.embedded import embedded_gguf
+
+if TYPE_CHECKING:
+    from rag_mt.models.loading import Quantization
 
 GGUF = ".gguf"
 NVIDIA_OR_AMD = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
@@ -25,7 +28,6 @@ def open_llm(
     name: str = DEFAULT_LLM,
     *,
     adapter: str | None = None,
-    plain_adapter: str | None = None,
     engine: str = "auto",
     device: str = "auto",
     dtype: str = "auto",
@@ -38,15 +40,13 @@ def open_llm(
     options: Options | None = None,
 ) -> LanguageModel:
     """The language model `name`: `openai:MODEL@URL`, or any model with `base_url`, is asked over HTTP; everything
-    else (hub id, folder, `FILE.gguf`, `embedded:NAME`) is loaded. `openai:HINTED,PLAIN@URL` names two models of one
-    server, the second for prompts without hints.
+    else (hub id, folder, `FILE.gguf`, `embedded:NAME`) is loaded.
 
-    `engine` says by what: `llamacpp` (GGUF files and embedded models, in the number format of the file),
-    `transformers` (all but GGUF files), or `auto` (see `chosen_engine`). `batch_size`, `adapter`, `device`, `dtype` and
-    `quantization` are for loaded models; a server has its own, and `timeout` (seconds for an answer) and `concurrency`
-    (requests at once) are for servers. With `plain_adapter` prompts without hints are answered by the model with that
-    adapter instead. `options` are further fields of requests to a server (see `rag_mt.llm.options`); of them, loaded
-    models take `chat_template_kwargs`. Raises UserError for a name, setting or server that cannot be used.
+    `engine` says by what: `llamacpp` (GGUF files and embedded models, in the number format of the file), `transformers`
+    (all but GGUF files), or `auto` (see `chosen_engine`). `batch_size`, `adapter`, `device`, `dtype` and `quantization`
+    are for loaded models; a server has its own, and `timeout` (seconds for an answer) and `concurrency` (requests at
+    once) are for servers. `options` are further fields of requests to a server (see `rag_mt.llm.options`); of them,
+    loaded models take `chat_template_kwargs`. Raises UserError for a name, setting or server that cannot be used.
     """
     if base_url is not None or name.startswith(PREFIX):
         try:
@@ -59,7 +59,7 @@ def open_llm(
             name,
             base_url,
             api_key=api_key,
-            adapter=adapter or plain_adapter,
+            adapter=adapter,
             timeout=timeout,
             concurrency=concurrency,
             options=options,
@@ -67,12 +67,13 @@ def open_llm(
     if chosen_engine(name, engine, device, dtype, quantization, batch_size) == "llamacpp":
         from rag_mt.llm.llamacpp import LlamaCppLLM
 
-        adapters = [adapter] if plain_adapter is None else [adapter, plain_adapter]
         gpu = device not in ("auto", "cpu")
-        return LlamaCppLLM(name, gguf_file(name), adapters, batch_size, gpu, options)
-    from rag_mt.llm.routed_llm import open_transformers
+        return LlamaCppLLM(name, gguf_file(name), adapter, batch_size, gpu, options)
+    from rag_mt.llm.transformers_llm import TransformersLLM
+    from rag_mt.models.loading import load_llm
 
-    return open_transformers(name, adapter, plain_adapter, device, dtype, quantization, batch_size, options)
+    loaded = load_llm(name, adapter, device, dtype, cast("Quantization", quantization))
+    return TransformersLLM(loaded, batch_size, adapter, options)
 
 
 def gguf_file(name: str) -> Path:
@@ -119,13 +120,6 @@ def chosen_engine(
     if formats or not embedded or not (device == "cpu" or (device == "auto" and not _has_gpu())):
         return "transformers"
     return "transformers" if batch_size >= LARGE_BATCH and _computes_bfloat16() else "llamacpp"
-
-
-def fingerprint_for(llm: LanguageModel, prompt: Prompt) -> str:
-    """A hash of all that may change a model's answer to a prompt, beside the prompt: of two tunings behind one model
-    only one answers it."""
-    of_prompt = getattr(llm, "fingerprint_for", None)
-    return of_prompt(prompt) if of_prompt else llm.fingerprint
 
 
 def _computes_bfloat16() -> bool:

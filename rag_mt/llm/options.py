@@ -11,31 +11,28 @@ from rag_mt.base.types import Prompt
 
 TEMPLATE = "chat_template_kwargs"
 """The field that holds values for chat templates; vLLM, SGLang and llama.cpp know it by this name."""
-WITH_HINTS, WITHOUT_HINTS = "with_hints", "without_hints"
 OURS = frozenset(("model", "messages", "prompt", "stream", "stream_options", "stop", "max_tokens"))
 """What requests say by themselves."""
 
 Options = Mapping[str, Any]
-"""Fields of a request. Those of `with_hints` and `without_hints` go into requests of that kind only; in every text
-`{src}` and `{tgt}` stand for the language codes of the prompt."""
+"""Fields of a request; in every text `{src}` and `{tgt}` stand for the language codes of the prompt."""
 NO_OPTIONS: Options = {}
 
 
 def checked_options(options: Options | None, served: bool) -> Options:
     """The options for a model that is `served`, or loaded here; raises UserError for what it cannot take."""
     options = options or {}
-    places = [options, *(options.get(kind, {}) for kind in (WITH_HINTS, WITHOUT_HINTS))]
-    for place in places:
-        if not isinstance(place, Mapping) or not isinstance(place.get(TEMPLATE, {}), Mapping):
-            names = f"the options, {WITH_HINTS}, {WITHOUT_HINTS} and {TEMPLATE}"
-            raise UserError(f"the LLM options hold {place!r:.80}: expected fields with names and values in {names}")
-        if not served and (unknown := sorted(place.keys() - {TEMPLATE, WITH_HINTS, WITHOUT_HINTS})):
-            raise UserError(
-                f"the LLM option {unknown[0]} is for servers: a model that is loaded here takes {TEMPLATE} only, "
-                "so leave it out or name a server, openai:MODEL@URL"
-            )
-        if refused := sorted(place.keys() & OURS):
-            raise UserError(f"the LLM option {refused[0]} is set by rag_mt in every request: leave it out")
+    if not isinstance(options, Mapping) or not isinstance(options.get(TEMPLATE, {}), Mapping):
+        raise UserError(
+            f"the LLM options {options!r:.80} are none: expected fields with names and values, also in {TEMPLATE}"
+        )
+    if not served and (unknown := sorted(options.keys() - {TEMPLATE})):
+        raise UserError(
+            f"the LLM option {unknown[0]} is for servers: a model that is loaded here takes {TEMPLATE} only, so leave "
+            "it out or name a server, openai:MODEL@URL"
+        )
+    if refused := sorted(options.keys() & OURS):
+        raise UserError(f"the LLM option {refused[0]} is set by rag_mt in every request: leave it out")
     return options
 
 
@@ -44,12 +41,8 @@ def fields_for(options: Options, prompt: Prompt) -> dict[str, Any]:
 
     Prompts with language codes have them there too, where llama.cpp's server takes them from.
     """
-    kind = options.get(WITH_HINTS if prompt.hints else WITHOUT_HINTS, {})
-    fields = {**options, **kind}
-    codes = language_codes(prompt) if prompt.coded else {}
-    template = {**codes, **options.get(TEMPLATE, {}), **kind.get(TEMPLATE, {})}
-    for name in (WITH_HINTS, WITHOUT_HINTS, TEMPLATE):
-        fields.pop(name, None)
+    fields = dict(options)
+    template = {**(language_codes(prompt) if prompt.coded else {}), **fields.pop(TEMPLATE, {})}
     if template and prompt.chat:
         fields[TEMPLATE] = template
     filled: dict[str, Any] = _filled(fields, {"{src}": prompt.source, "{tgt}": prompt.target})

@@ -147,7 +147,7 @@ class CountedPrompts:
 
 def _token_key(prompt: Prompt) -> tuple[Any, ...]:
     """All of a prompt that can change its tokens."""
-    return (prompt.text, prompt.chat, prompt.shared, prompt.coded, prompt.source, prompt.target, bool(prompt.hints))
+    return (prompt.text, prompt.chat, prompt.shared, prompt.coded, prompt.source, prompt.target)
 
 
 def prompt_fits(llm: LanguageModel, number: int, prompt: EncodedPrompt) -> bool:

@@ -1,4 +1,4 @@
-"""Which models and server the name `openai:MODEL@URL` means, and whether a key may go there."""
+"""Which model and server the name `openai:MODEL@URL` means, and whether a key may go there."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ log = logging.getLogger("rag_mt")
 PREFIX = "openai:"
 
 
-def models_and_url(name: str, base_url: str | None) -> tuple[str, str, str]:
-    """The model, the one for prompts without hints (the same, unless the name is `openai:HINTED,PLAIN@URL`) and the
-    address of their server, without a slash at the end; raises UserError for a name without an address or of more than
-    two models, or an address that is none or holds a password."""
+def model_and_url(name: str, base_url: str | None) -> tuple[str, str]:
+    """The model and the address of its server, without a slash at the end; raises UserError for a name without a model
+    or an address, or an address that is none or holds a password."""
     model, url = name.removeprefix(PREFIX), base_url
     if url is None:
         parts = re.fullmatch(r"(.+?)@(https?://.+)", model)
@@ -32,12 +31,9 @@ def models_and_url(name: str, base_url: str | None) -> tuple[str, str, str]:
         raise UserError(
             "the server's address holds a user name or password: leave it out and set OPENAI_API_KEY instead"
         )
-    hinted, *others = (part.strip() for part in model.split(","))
-    if not all((hinted, *others)) or len(others) > 1:
-        raise UserError(
-            f"{model!r} names no model: give one, or two with a comma between them, for prompts with hints and without"
-        )
-    return hinted, others[0] if others else hinted, url.rstrip("/")
+    if not model.strip():
+        raise UserError(f"{name!r} names no model: write {PREFIX}MODEL@URL")
+    return model.strip(), url.rstrip("/")
 
 
 @lru_cache(256)

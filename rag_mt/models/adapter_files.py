@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +35,6 @@ def trained_wrapper(adapter: str) -> str | None:
     file = Path(adapter).expanduser() / TRAINING
     wrapper = read_json(file).get("wrapper") if file.is_file() else None
     return wrapper if isinstance(wrapper, str) else None
-
-
-def common_wrapper(adapters: Sequence[str]) -> str | None:
-    """The wrapper that all adapters were trained with, if it is known of any; raises UserError if there are two."""
-    wrappers = {adapter: wrapper for adapter in adapters if (wrapper := trained_wrapper(adapter))}
-    if len(set(wrappers.values())) > 1:
-        told = " and ".join(f"{adapter} from {wrapper}" for adapter, wrapper in wrappers.items())
-        raise UserError(f"adapters learnt from prompts of different shapes ({told}): name two of one shape")
-    return next(iter(wrappers.values()), None)
 
 
 def seen_before(before: Mapping[str, Any] | None) -> tuple[int, float]:

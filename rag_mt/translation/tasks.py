@@ -304,14 +304,8 @@ class TaskQueue(Generic[T]):
 
 
 def longest_first(tasks: Iterable[T]) -> list[T]:
-    """Prepared tasks in the order in which they are answered fastest: those with hints, which another model may answer,
-    before those without, and each by the length of their prompts."""
-
-    def order(task: T) -> tuple[bool, int]:
-        assert task.prompt is not None
-        return not task.prompt.hints, -len(task.prompt.text)
-
-    return sorted(tasks, key=order)
+    """Prepared tasks in the order in which they are answered fastest: by the length of their prompts."""
+    return sorted(tasks, key=lambda task: -len(task.prompt.text) if task.prompt else 0)
 
 
 def translate_all(tasks: Sequence[T], finished: Callable[[T], object] = lambda task: None) -> Iterator[None]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from prompts.answers import read_answer
 from prompts.builder import PromptBuilder, resolved_wrapper
@@ -44,9 +44,8 @@ if TYPE_CHECKING:  # what searches is imported when something is searched
 
 log = logging.getLogger("rag_mt")
 
-NONE, PLAIN, MEMORY = "none", "plain", "memory"
-"""No adapter; the adapter for sentences without hints, where that for phrases has a higher loss
-(reports/lora-training.md, to English: 1.751, plain 1.742); the one for sentences with and without hints of a memory."""
+NONE = "none"
+"""No adapter."""
 HELD_BACK = 8
 """Characters at the end of a streamed answer that wait, because a mark or a label may still begin there."""
 
@@ -99,15 +98,15 @@ class Translator:
         `quantization`, `batch_size`, `llm_timeout`, `llm_concurrency`, `llm_options`) is then not used.
 
         `llm` may be `openai:MODEL@URL` (`llm_timeout`: seconds for an answer, `llm_concurrency`: requests at once;
-        OPENAI_API_KEY is sent to that host), or `openai:HINTED,PLAIN@URL` with another model for sentences without
-        hints. `llm_options` go along with every request to a server (see `rag_mt.llm.options`); a loaded model takes
-        `chat_template_kwargs` of them. `adapter` is a folder, None, or `auto` for the one beside the index, else those
-        that come with rag_mt, if any (see `chosen_adapters`). `wrapper` is the prompt family, `engine`, `device` and
-        `dtype` say by what, where and in what number format the models compute (see `open_llm`), `batch_size` how many
-        sentences at once, at most, `max_new_tokens` is the length of the longest answer. With `consensus` a memory's
-        hints are shown together and each alone, and the translation that is most like the others is taken. With
-        `reuse_known` a sentence of which a memory has a translation is not translated anew. `encoders` opens encoders
-        instead of `encoder_for`, so that several translators can share one.
+        OPENAI_API_KEY is sent to that host). `llm_options` go along with every request to a server (see
+        `rag_mt.llm.options`); a loaded model takes `chat_template_kwargs` of them. `adapter` is a folder, None, or
+        `auto` for the one beside the index, else the one that comes with rag_mt, if any (see `chosen_adapter`).
+        `wrapper` is the prompt family, `engine`, `device` and `dtype` say by what, where and in what number format the
+        models compute (see `open_llm`), `batch_size` how many sentences at once, at most, `max_new_tokens` is the
+        length of the longest answer. With `consensus` a memory's hints are shown together and each alone, and the
+        translation that is most like the others is taken. With `reuse_known` a sentence of which a memory has a
+        translation is not translated anew. `encoders` opens encoders instead of `encoder_for`, so that several
+        translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
         """
@@ -121,10 +120,9 @@ class Translator:
         elif index is not None or encoder is not None:
             raise UserError(f"the retriever {retriever.name} is open already: leave index and encoder out, or name it")
         if isinstance(llm, str):
-            adapters = chosen_adapters(adapter, llm, retriever, self.source, self.target, folder)
             llm = open_llm(
                 llm,
-                **adapters._asdict(),
+                adapter=chosen_adapter(adapter, llm, self.source, self.target, folder),
                 device=device,
                 dtype=dtype,
                 quantization=quantization,
@@ -305,58 +303,21 @@ def index_folder(index: str | Path | Index | None) -> Path | None:
     return None if not index else Path(index) if isinstance(index, str | Path) else index.folder
 
 
-def method_of(retriever: str | Retriever) -> str:
-    """The kind of adapter for a retriever's prompts: `plain`, `phrase`, `memory` or `sentence` (which passages use
-    too)."""
-    if isinstance(retriever, str):
-        from retrievers.registry import retriever_spec
+def chosen_adapter(adapter: str | None, llm: str, source: str, target: str, index: Path | None = None) -> str | None:
+    """The folder of the adapter for a language model and direction (language codes), None for none.
 
-        name, unit = retriever, retriever_spec(retriever).unit
-    else:
-        name, unit = retriever.name, retriever.unit
-    if name == WITHOUT_INDEX:
-        return PLAIN
-    return unit if unit in ("phrase", MEMORY) else "sentence"
-
-
-class Adapters(NamedTuple):
-    """The folder of an adapter, and the folder of another one for prompts without hints; None where there is none."""
-
-    adapter: str | None = None
-    plain_adapter: str | None = None
-
-
-def chosen_adapters(
-    adapter: str | None, llm: str, retriever: str | Retriever, source: str, target: str, index: Path | None = None
-) -> Adapters:
-    """The adapters for a language model, retriever and direction (language codes).
-
-    `adapter` is a folder, which serves for all prompts, `none`, or `auto`: for the one that was tuned on the text of
-    the index in the folder `index` (see `rag_mt.translation.index_adapters`), which serves for all prompts too, or else
-    for the ones that ship: embedded language models have them for directions to or from English. That of a memory
-    serves for the drafts too; as long as none ships, a memory has those for sentences.
+    `adapter` is a folder, `none`, or `auto`: for the one that was tuned on the text of the index in the folder `index`
+    (see `rag_mt.translation.index_adapters`), or else for the one that ships, which an embedded language model has for
+    directions to or from English.
     """
     if adapter in (None, NONE):
-        return Adapters()
+        return None
     if adapter != DEFAULT_ADAPTER:
-        return Adapters(adapter)
+        return adapter
     if index and (beside := adapter_beside(index, llm, source)):
-        return Adapters(beside)
-    if not llm.startswith(PREFIX):
-        return Adapters()
+        return beside
+    if not llm.startswith(PREFIX) or direction_group(source, target) == "other":
+        return None
     tell_if_left_out(llm)
-    method = method_of(retriever)
-    if method == MEMORY:
-        if adapter := _shipped(llm, MEMORY, source, target):
-            return Adapters(adapter)
-        method = "sentence"
-    hinted, plain = (_shipped(llm, name, source, target) for name in (method, PLAIN))
-    return Adapters(hinted, plain if hinted and plain != hinted else None)
-
-
-def _shipped(llm: str, method: str, source: str, target: str) -> str | None:
-    """The folder of an adapter that ships, for the direction's group or else for all with English."""
-    group = direction_group(source, target)
-    names = [f"{method}.{group.replace('_', '-')}", *([method] if group != "other" else [])]
-    folders = [FOLDER / llm.removeprefix(PREFIX) / name for name in names]
-    return next((str(folder) for folder in folders if folder.is_dir()), None)
+    shipped = FOLDER / llm.removeprefix(PREFIX)
+    return str(shipped) if shipped.is_dir() else None

@@ -63,8 +63,8 @@ class Offer:
 
 
 def offer_of(codes: Sequence[str] = (), llm: str = DEFAULT_LLM) -> Offer:
-    """The directions between all of the languages; without any named, the ones that the adapters of the default
-    language model were tuned on (to and from English), and with another model all between those languages.
+    """The directions between all of the languages; without any named, the ones that the adapter of the default
+    language model was tuned on (to and from English), and with another model all between those languages.
 
     Raises UserError for an unknown language, or a single one.
     """

@@ -21,11 +21,8 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import LanguageModel
-from rag_mt.llm.opening import chosen_engine, open_llm
-from rag_mt.llm.routed_llm import RoutedLLM
-from rag_mt.llm.server_names import PREFIX
-from rag_mt.llm.transformers_llm import TransformersLLM
-from rag_mt.translation.translator import Translator, chosen_adapters
+from rag_mt.llm.opening import open_llm
+from rag_mt.translation.translator import Translator, chosen_adapter
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.registry import encoder_for, encoder_key
 from ui.server.limits import Limits
@@ -74,7 +71,7 @@ class SharedModels:
     def __init__(self, wrapper: str = "auto", device: str = "auto", dtype: str = "auto", **options: Any) -> None:
         self._wrapper, self._device, self._dtype = wrapper, device, dtype
         self._options = {"device": device, "dtype": dtype, **options}
-        self._llms: WeakValueDictionary[tuple[str | None, ...], Any] = WeakValueDictionary()
+        self._llms: WeakValueDictionary[tuple[str, str | None], Any] = WeakValueDictionary()
         self._encoders: WeakValueDictionary[tuple[Any, ...], ModelEncoder] = WeakValueDictionary()
         self._lock = threading.RLock()
 
@@ -107,35 +104,13 @@ class SharedModels:
         return self.encoder(retriever, None, self._device, self._dtype)
 
     def _llm(self, choice: Choice) -> LanguageModel:
-        """The language model of a choice. Where it is two (by transformers), both are loaded before the first request:
-        the limits count them, and no user waits for the second in the middle of a text."""
+        """The language model of a choice, loaded once."""
         index = Path(choice.index) if choice.index else None
-        adapters = chosen_adapters(choice.adapter, choice.llm, choice.retriever, choice.source, choice.target, index)
-        if adapters.plain_adapter is None or self._engine(choice.llm) == "llamacpp":
-            return self._opened(choice.llm, *adapters)
-        model = self._llms.get((choice.llm, *adapters))
+        adapter = chosen_adapter(choice.adapter, choice.llm, choice.source, choice.target, index)
+        model = self._llms.get((choice.llm, adapter))
         if model is None:
-            both = [cast(TransformersLLM, self._opened(choice.llm, adapter)) for adapter in adapters]
-            model = self._llms[choice.llm, *adapters] = RoutedLLM(*both)
+            model = self._llms[choice.llm, adapter] = open_llm(choice.llm, adapter=adapter, **self._options)
         return cast(LanguageModel, model)
-
-    def _engine(self, llm: str) -> str | None:
-        """What computes a model; None where a server does."""
-        if llm.startswith(PREFIX):
-            return None
-        names = ("engine", "device", "dtype", "quantization", "batch_size")
-        return chosen_engine(llm, **{name: self._options[name] for name in names if name in self._options})
-
-    def _opened(self, llm: str, adapter: str | None, plain_adapter: str | None = None) -> LanguageModel:
-        key = (llm, adapter, plain_adapter)
-        model = self._llms.get(key)
-        if model is None:
-            model = self._llms[key] = open_llm(llm, adapter=adapter, plain_adapter=plain_adapter, **self._options)
-        return cast(LanguageModel, model)
-
-
-def _models(llm: LanguageModel) -> tuple[LanguageModel, ...]:
-    return llm.models if isinstance(llm, RoutedLLM) else (llm,)
 
 
 class Translators:
@@ -210,5 +185,5 @@ class Translators:
         others = [(c, loading.future) for c, loading in self._loadings.items() if c != newest]
         ready = [(c, future.result()) for c, future in others if future and future.done()]
         ready.append((newest, translator))
-        while len(ready) > self._most or len({id(m) for _, t in ready for m in _models(t.llm)}) > self._most_llms:
+        while len(ready) > self._most or len({id(t.llm) for _, t in ready}) > self._most_llms:
             del self._loadings[ready.pop(0)[0]]

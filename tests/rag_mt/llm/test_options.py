@@ -10,29 +10,18 @@ import pytest
 
 from rag_mt.base.console import json_object
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import NOWHERE, Hint, Hit, Prompt, Sentence, Span
+from rag_mt.base.types import Prompt
 from rag_mt.llm.options import chat_message, checked_options, fields_for
 
-HINTS = (Hint(Span(0, 2), Hit(Sentence("yes", "en", NOWHERE), Span(0, 3), 1.0)),)
 CODES = {"source_lang_code": "de", "target_lang_code": "en"}
 
 
-def test_fields_of_each_kind_of_prompt() -> None:
-    options = {
-        "seed": 1,
-        "chat_template_kwargs": {"a": 1, "to": "{tgt}"},
-        "with_hints": {"lora": [{"id": 0, "note": "{src}"}], "chat_template_kwargs": {"a": 2}},
-        "without_hints": {"seed": 2},
-    }
+def test_fields_of_a_prompt() -> None:
+    options = {"lora": [{"id": 0, "note": "{src}"}], "chat_template_kwargs": {"a": 1, "to": "{tgt}"}}
     asked = Prompt("Ja", chat=True, source="de", target="en")
-    assert fields_for(options, asked) == {"seed": 2, "chat_template_kwargs": {"a": 1, "to": "en"}}
-    hinted = Prompt("Ja", chat=True, hints=HINTS, source="de", target="en")
-    assert fields_for(options, hinted) == {
-        "seed": 1,
-        "lora": [{"id": 0, "note": "de"}],
-        "chat_template_kwargs": {"a": 2, "to": "en"},
-    }
-    assert fields_for(options, Prompt("Ja")) == {"seed": 2}  # no chat, so no template
+    lora = {"lora": [{"id": 0, "note": "de"}]}
+    assert fields_for(options, asked) == {**lora, "chat_template_kwargs": {"a": 1, "to": "en"}}
+    assert fields_for(options, Prompt("Ja", source="de")) == lora  # no chat, so no template
     assert fields_for({}, asked) == {}
 
 
@@ -49,9 +38,8 @@ def test_language_codes_are_in_the_message_and_beside_it() -> None:
     ("options", "served", "said"),
     [
         ({"stream": False}, True, "option stream is set by rag_mt in every request"),
-        ({"with_hints": {"model": "a"}}, True, "option model is set by rag_mt"),
         ({"chat_template_kwargs": 7}, True, "expected fields with names and values"),
-        ({"without_hints": [1]}, True, r"hold \[1\]: expected fields"),
+        ([1], True, r"are \[1\]: expected fields"),
         ({"seed": 1}, False, "option seed is for servers"),
     ],
 )
