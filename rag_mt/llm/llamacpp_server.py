@@ -1,4 +1,4 @@
-"""llama.cpp's server in this process: one GGUF model, perhaps with an adapter, and slots that compute one answer each."""
+"""llama.cpp's server in this process: one GGUF model, with its adapter, and slots that compute one answer each."""
 
 from __future__ import annotations
 
@@ -85,16 +85,15 @@ class LlamaServer:
             raise UserError(
                 f"llama.cpp finds no GPU for {gguf.name}: choose --device cpu, or install xllamacpp built for one"
             )
-        self._adapter = adapter
         self._folder = TemporaryDirectory(prefix="rag_mt.prefixes.")
         self._key = secrets.token_hex(16)
         self._prefixes: OrderedDict[Ids, str] = OrderedDict()
-        self._adapted: set[int] = set()  # the slots that are known to have computed with the adapter
         self._lock, self._slots_lock = threading.Lock(), threading.Lock()
         self._free, self._taken, self._pool = list(range(layout.slots)), 0, pool
         params = xllamacpp.CommonParams()
         params.model.path = str(gguf)
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(adapter), 1.0)] if adapter else []
+        # No request names it: one that did would empty a slot that had not had it before, of the prefix too.
         params.n_parallel, params.n_ctx, params.kv_unified = layout.slots, pool, True
         params.swa_full = True  # a sliding window's keys could not be taken up again
         params.cache_ram_mib = 0
@@ -158,9 +157,6 @@ class LlamaServer:
             if not ids or request.closed:  # closed: the slot may be another one's by now
                 return False
             name = self._prefixes.pop(ids, None)
-            if name is not None and self._adapter and slot not in self._adapted:
-                # An adapter that the slot did not have before would empty it when the request comes.
-                self.post("/completion", self._body(ids[:1], slot, 0))
             if name is None:
                 body = self._body(ids, slot, 0) | {"cache_prompt": False}
                 self.post("/completion", body)
@@ -175,7 +171,6 @@ class LlamaServer:
                 for other in tuple(self._free):
                     self.post(f"/slots/{other}?action=erase", {})
                 self.post(f"/slots/{slot}?action=restore", {"filename": name})
-            self._adapted.add(slot)
         return True
 
     def connection(self) -> HTTPConnection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-WINDOW, RANK = 32_768, 4
+WINDOW = 32_768
 MERGE = ("Z", "Z")  # llama.cpp takes no vocabulary without any
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
@@ -106,31 +106,6 @@ def save_tiny(
     return folder / "model.gguf"
 
 
-def save_adapter(folder: Path, seed: int) -> Path:
-    """A random LoRA adapter of the tiny model as `lora-SEED.gguf`, and in `merged-SEED` the model with it merged in;
-    returns the file."""
-    model = Qwen2ForCausalLM.from_pretrained(folder)
-    draw = np.random.default_rng(seed)
-    writer = GGUFWriter(folder / f"lora-{seed}.gguf", "qwen2")
-    writer.add_type("adapter")
-    writer.add_string("adapter.type", "lora")
-    writer.add_float32("adapter.lora.alpha", float(RANK))
-    for name, weight in model.named_parameters():
-        if "_proj.weight" in name:
-            b, a = (
-                draw.normal(0, 0.4, size).astype(np.float32) for size in ((len(weight), RANK), (RANK, len(weight.T)))
-            )
-            writer.add_tensor(f"{_name(name)}.lora_a", a)
-            writer.add_tensor(f"{_name(name)}.lora_b", b)
-            weight.data += torch.from_numpy(b @ a)
-    _write(writer)
-    merged = folder / f"merged-{seed}"
-    model.save_pretrained(merged)
-    for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        (merged / file).write_bytes((folder / file).read_bytes())
-    return folder / f"lora-{seed}.gguf"
-
-
 def _name(name: str) -> str:
     """The name of a weight in GGUF files."""
     whole = {"model.embed_tokens.weight": "token_embd", "model.norm.weight": "output_norm", "lm_head.weight": "output"}
@@ -149,11 +124,8 @@ def _write(writer: Any) -> None:
 
 
 @contextmanager
-def llama_server(
-    model: Path, *, slots: int = 8, window: int = 256, key: str = "", adapters: Sequence[Path] = ()
-) -> Iterator[str]:
-    """llama.cpp's server with the model as `tiny`, `window` tokens for each of its slots and adapters that apply where
-    a request says so; the address of its API."""
+def llama_server(model: Path, *, slots: int = 8, window: int = 256, key: str = "") -> Iterator[str]:
+    """llama.cpp's server with the model as `tiny` and `window` tokens for each of its slots; the address of its API."""
     params = xllamacpp.CommonParams()
     params.model.path = str(model)
     params.model_alias = {"tiny"}
@@ -164,8 +136,6 @@ def llama_server(
     params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     params.api_keys = [key] if key else []
-    params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(path), 0.0) for path in adapters]
-    params.lora_init_without_apply = True
     server = xllamacpp.Server(params)
     yield f"{server.listening_address}/v1"
     del server

@@ -133,13 +133,14 @@ def test_runs_of_one_system_have_the_same_settings(runs: Path, tmp_path: Path) -
         if name == "changed":
             facts["settings"]["cut_off"] = 0.123
         else:
-            del facts["settings"]["plain_adapter"]
+            del facts["settings"]["gate"]
         path.write_text(json.dumps(facts))
-        setting = "cut_off" if name == "changed" else "plain_adapter"
+        setting = "cut_off" if name == "changed" else "gate"
         with pytest.raises(UserError, match=rf"plain on de-en and en-de differ in {setting}: .* --restart"):
             read_runs(tmp_path / name)
     path = tmp_path / "changed" / "plain" / "en-de.json"
-    facts["settings"] = json.loads((runs / "plain" / "en-de.json").read_text())["settings"] | {"batch_size": 99}
+    facts["settings"] = json.loads((runs / "plain" / "en-de.json").read_text())["settings"]
+    facts["settings"] |= {"batch_size": 99, "plain_adapter": "none"}  # of another machine, and an older version
     path.write_text(json.dumps(facts))
     assert read_runs(tmp_path / "changed").systems == ("plain",)
 

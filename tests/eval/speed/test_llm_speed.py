@@ -62,13 +62,13 @@ def test_lists_and_adapters_that_do_not_exist_are_refused() -> None:
         batch_sizes("1,x")
     with pytest.raises(argparse.ArgumentTypeError, match="'vllm' is no engine: choose from generate"):
         engine_names("generate,vllm")
-    with pytest.raises(UserError, match="no adapter plain comes with some-model"):
-        adapter_of("plain", "some-model")
+    with pytest.raises(UserError, match="no adapter comes with some-model"):
+        adapter_of("auto", "some-model")
     assert adapter_of("folder", "some-model") == "folder" and adapter_of(None, "some-model") is None
 
 
 def test_the_shipped_adapter_has_prompts_of_its_own() -> None:
-    folder = adapter_of("plain", "embedded:gemma-3-270m")
-    assert folder is not None and Path(folder).name == "plain.to-en"
+    folder = adapter_of("auto", "embedded:gemma-3-270m")
+    assert folder is not None and Path(folder).name == "gemma-3-270m"
     few_shot, compact = translation_prompts(1), translation_prompts(1, "compact")
     assert len(compact[0].text) < len(few_shot[0].text)

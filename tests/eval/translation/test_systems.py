@@ -10,7 +10,7 @@ import pytest
 from eval.translation.systems import EXAMPLE, check_at, read_systems
 from rag_mt.base.errors import UserError
 from rag_mt.base.settings import config_file
-from rag_mt.translation import translator
+from rag_mt.models.weights import FOLDER
 
 
 def written(folder: Path, text: str) -> Path:
@@ -45,53 +45,43 @@ def test_defaults_likeness_and_places(tmp_path: Path) -> None:
     assert (upper.hints, upper.index) == ("oracle", ccpr.index)
     there, back = ccpr.at("de", "en"), ccpr.at("en", "ru")
     assert there.index == str(tmp_path / "indexes/en") and back.index == str(tmp_path / "indexes/ru")
-    assert there.own_adapters == (str(tmp_path / "a/de"), None) and back.own_adapters == ("/b/from_en", None)
+    assert there.own_adapter == str(tmp_path / "a/de") and back.own_adapter == "/b/from_en"
     with pytest.raises(UserError, match=r"ccpr has no adapter for de-fr.*adapter.other"):
         ccpr.at("de", "fr")
     assert [s.name for s in read_systems(path, "upper,plain")] == ["upper", "plain"]
     assert str(tmp_path) not in json.dumps([s.at("de", "en").as_dict() for s in (plain, ccpr, upper)])
 
 
-def test_the_shipped_adapter_is_chosen_by_retriever_and_direction(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(translator, "FOLDER", tmp_path)
-    for name in ("phrase.to-en", "plain.to-en", "plain.from-en"):
-        (tmp_path / "some-llm" / name).mkdir(parents=True)
+def test_the_shipped_adapter_is_chosen_by_direction(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         """
         [defaults]
-        llm = "embedded:some-llm"
         adapter = "auto"
         [systems.plain]
         retriever = "none"
         [systems.ccpr]
-        [systems.dropped]
-        like = "ccpr"
-        hints = "none"
+        [systems.memory]
+        retriever = "memory"
         [systems.bare]
         adapter = "none"
         [systems.mine]
         adapter = "mine.{group}"
-        plain_adapter = "other.{group}"
         """,
     )
-    plain, ccpr, dropped, bare, mine = read_systems(path)
-    folder = str(tmp_path / "some-llm")
-    assert [system.at("de", "en").own_adapters for system in (plain, ccpr, dropped, bare, mine)] == [
-        (f"{folder}/plain.to-en", None),
-        (f"{folder}/phrase.to-en", f"{folder}/plain.to-en"),
-        (f"{folder}/phrase.to-en", None),
-        (None, None),
-        (str(tmp_path / "mine.to_en"), str(tmp_path / "other.to_en")),
-    ]
-    assert plain.at("en", "de").own_adapters == (f"{folder}/plain.from-en", None)
-    assert ccpr.at("en", "de").own_adapters == (None, None)
-    again = ccpr.at("de", "en")
-    assert again.at("de", "en") == again and str(tmp_path) not in json.dumps(again.as_dict())
+    systems = read_systems(path)
+    for source, target, group in (("de", "en", "to_en"), ("en", "cs", "from_en")):
+        *ours, bare, mine = (system.at(source, target).own_adapter for system in systems)
+        assert ours == [str(FOLDER / "gemma-3-270m")] * 3
+        assert (bare, mine) == (None, str(tmp_path / f"mine.{group}"))
+    assert systems[1].at("de", "cs").own_adapter is None
+    again = systems[1].at("de", "en")
+    assert again.at("de", "en") == again and str(FOLDER) not in json.dumps(again.as_dict())
 
 
 MISTAKES = [
     ("[systems.a]\nretreiver = 'none'", "retreiver"),
+    ("[systems.a]\nplain_adapter = 'x'", "plain_adapter of a, which does not exist"),
     ("[systems.a]\nretriever = 'magic'", "'magic'"),
     ("[systems.a]\nbatch_size = 0", "at least 1"),
     ("[systems.a]\nbatch_size = '8'", "'8'"),

@@ -20,7 +20,7 @@ from rag_mt.cli.main import main
 from rag_mt.translation.index import Index
 from rag_mt.translation.index_adapters import REPORT
 from rag_mt.translation.journal import RecordJournal
-from rag_mt.translation.translator import Adapters, chosen_adapters
+from rag_mt.translation.translator import chosen_adapter
 from tests.rag_mt.llm_server import Handler, serving
 
 LINES, HELD_OUT, USED = 80, 14, 60
@@ -154,12 +154,11 @@ def test_an_adapter_goes_on_after_each_interruption_and_is_used(
     assert told(other / REPORT) == report
 
     # It is found, told and used, but for other models and directions.
-    chosen = Adapters(str(adapter))
     llm = str(tiny_llm())
-    assert chosen_adapters("auto", llm, "sentence", "en", "de", index) == chosen
-    assert chosen_adapters("auto", llm, "sentence", "en-GB", "de", index) == chosen
+    assert chosen_adapter("auto", llm, "en", "de", index) == str(adapter)
+    assert chosen_adapter("auto", llm, "en-GB", "de", index) == str(adapter)
     for other_way in (("auto", "another", "en"), ("auto", llm, "cs"), ("none", llm, "en")):
-        assert chosen_adapters(*other_way[:2], "sentence", other_way[2], "de", index) == Adapters()
+        assert chosen_adapter(*other_way, "de", index) is None
     capsys.readouterr()
     assert main(["index", "info", str(index)]) == 0
     assert "adapter from en: chrF" in capsys.readouterr().out

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import NOWHERE, Completion, Hint, Hit, Prompt, Returning, Sentence, Span
+from rag_mt.base.types import Completion, Prompt, Returning, Sentence
 from rag_mt.llm.llamacpp import LlamaCppLLM
 from rag_mt.llm.openai_llm import OpenAILLM
 from rag_mt.llm.queue import complete
@@ -24,11 +24,10 @@ from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm
 from rag_mt.translation.translator import Translator
 from tests.rag_mt.coming import Coming, stream
-from tests.rag_mt.llama_server import CODED_TEMPLATE, llama_server, save_adapter, save_tiny
+from tests.rag_mt.llama_server import CODED_TEMPLATE, llama_server, save_tiny
 
 KEY = "sk-secret-1234"
 TEXTS = ["Das Haus ist alt.", "Ja", "Der Zug kommt um acht Uhr an", "ein größeres Wort", "x", "Wir gehen."]
-HINTS = (Hint(Span(0, 2), Hit(Sentence("yes", "en", NOWHERE), Span(0, 3), 1.0)),)
 
 
 def loaded(folder: Path, **options: Any) -> TransformersLLM:
@@ -41,13 +40,8 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def adapters(gguf: Path) -> list[Path]:
-    return [save_adapter(gguf.parent, seed) for seed in (1, 2)]
-
-
-@pytest.fixture(scope="module")
-def server(gguf: Path, adapters: list[Path]) -> Iterator[str]:
-    with llama_server(gguf, adapters=adapters) as url:
+def server(gguf: Path) -> Iterator[str]:
+    with llama_server(gguf) as url:
         yield url
 
 
@@ -197,9 +191,8 @@ def test_inside_a_running_event_loop(server: str) -> None:
 
 def test_a_model_that_is_not_there_is_told_at_once(server: str) -> None:
     """llama.cpp answers by the model that it has, whatever name a request gives."""
-    for name in ("big", "tiny,big", "big,tiny"):
-        with pytest.raises(UserError, match=f"{server} has no model 'big': choose one of tiny"):
-            OpenAILLM(name, server)
+    with pytest.raises(UserError, match=f"{server} has no model 'big': choose one of tiny"):
+        OpenAILLM("big", server)
 
 
 def test_keys(gguf: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -213,22 +206,6 @@ def test_keys(gguf: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCap
         with caplog.at_level("DEBUG"):
             assert complete(llm, [Prompt("Ja", chat=True)], 3)[0].tokens
         assert KEY not in caplog.text and KEY not in llm.id and KEY not in llm.fingerprint
-
-
-def test_each_kind_of_prompt_has_an_adapter(server: str, gguf: Path, adapters: list[Path], local: Any) -> None:
-    """Prompts with hints and without go to one server at once, each with its own adapter, as if that were merged."""
-    options = {
-        "with_hints": {"lora": [{"id": 0, "scale": 1.0}]},
-        "without_hints": {"lora": [{"id": 1, "scale": 1.0}]},
-    }
-    prompts = [Prompt(text, hints=hints) for text in TEXTS for hints in (HINTS, ())]
-    found = complete(OpenAILLM("tiny", server, options=options), prompts, 12)
-    merged = [loaded(gguf.parent / f"merged-{seed}") for seed in (1, 2)]
-    assert [f.text for f in found] == [complete(merged[n % 2], [p], 12)[0].text for n, p in enumerate(prompts)]
-    base = OpenAILLM("tiny", server, options={"cache_prompt": False})  # see docs/serving.md
-    plain = complete(base, prompts, 12)
-    assert [p.text for p in plain] == [complete(local, [p], 12)[0].text for p in prompts]
-    assert all(one.text != other.text for one, other in zip(found, plain, strict=True))
 
 
 def test_language_codes_reach_the_template(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from peft import LoraConfig, get_peft_model
 from torch.nn.init import normal_
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Completion, Hint, Hit, Prompt, Sentence, Span
+from rag_mt.base.types import Completion, Prompt, Sentence
 from rag_mt.cli import translate
 from rag_mt.llm import llamacpp, llamacpp_server
 from rag_mt.llm.generation import NEVER_AGAIN, loop_at_end
@@ -46,7 +46,6 @@ TEXTS = [
     *("Das Haus ist alt.", "Ja", "Der Zug kommt um acht Uhr an", "ein größeres Wort", "x", "Wir gehen.", "Привет 😀"),
     *("Satz 3", "Satz 8", "Satz 11", "Satz 14"),
 ]
-HINT = Hint(Span(0, 2), Hit(Sentence("yes", "en"), Span(0, 3), 1.0))
 LONG = 4000  # tokens that are computed in some seconds
 
 
@@ -75,11 +74,11 @@ def gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny(tmp_path_factory.mktemp("tiny"))
 
 
-def many(gguf: Path, slots: int, servers: int = 1) -> LlamaCppLLM:
+def many(gguf: Path, slots: int, servers: int = 1, adapter: str | None = None) -> LlamaCppLLM:
     """The model in one server with several slots, as large models are computed, or in several servers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(llamacpp, "layout_for", lambda *given: Layout(servers, slots, 1))
-        return LlamaCppLLM("tiny", gguf, batch_size=slots * servers)
+        return LlamaCppLLM("tiny", gguf, adapter, batch_size=slots * servers)
 
 
 @pytest.fixture(scope="module")
@@ -422,10 +421,9 @@ def test_what_llama_cpp_refuses_is_one_sentence(four: LlamaCppLLM, monkeypatch: 
     """The others that wait for the same instruction end as well, and the next call is answered."""
     expected = complete(four, prompts_of(HEAD), 12)
     with monkeypatch.context() as patch:
-        patch.setattr(four, "adapter_for", lambda prompt: 0)  # an instruction of another adapter, not there yet
         patch.setattr(four.server, "_body", lambda *given: {"prompt": "x", "n_predict": -9, "id_slot": 99, "lora": 1})
         with pytest.raises(UserError, match=r"tiny failed \(llama\.cpp: .*\): try it again, with less at once"):
-            complete(four, prompts_of(HEAD), 12)
+            complete(four, prompts_of(f"{HEAD}No instruction that is there already.\n"), 12)
     for error, told in ((OSError("disk full"), UserError), (TypeError("a mistake"), TypeError)):
         with monkeypatch.context() as patch, pytest.raises(told, match=str(error)):
             patch.setattr(four.server, "lay_prefix", Mock(side_effect=error))
@@ -473,47 +471,21 @@ def adapter_of(folder: Path, gguf: Path, spread: float) -> str:
     return str(folder)
 
 
-def test_prompts_with_hints_have_an_adapter_of_their_own(
-    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_adapter_answers_as_merged_and_keeps_the_instruction(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: LlamaCppLLM
 ) -> None:
     monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "cache"))
-    hinted, plain = (adapter_of(tmp_path / name, gguf, spread) for name, spread in (("hinted", 0.4), ("plain", 0.5)))
-    prompts = [
-        Prompt(f"{HEAD}{text}\n", shared=len(HEAD), hints=(HINT,) if n % 3 else ()) for n, text in enumerate(TEXTS)
-    ]
-
-    def opened(adapter: str | None, plain_adapter: str | None = None) -> LlamaCppLLM:
-        llm = open_llm(str(gguf), adapter=adapter, plain_adapter=plain_adapter, batch_size=1)
-        assert isinstance(llm, LlamaCppLLM) and llm.adapter == adapter
-        return llm
-
-    alone = {adapter: opened(adapter) for adapter in (hinted, plain, None)}
-    answers = {adapter: complete(llm, prompts, 12) for adapter, llm in alone.items()}
-    assert len({tuple(made) for made in answers.values()}) == 3
-    prints = set()
-    for pair in ((hinted, plain), (None, plain), (hinted, hinted)):
-        both = opened(*pair)
+    adapter = adapter_of(tmp_path / "adapter", gguf, 0.4)
+    merged = open_llm(str(gguf.parent), adapter=adapter, device="cpu", dtype="float32", batch_size=1)
+    expected = complete(merged, prompts_of(HEAD), 12)
+    assert expected != complete(one, prompts_of(HEAD), 12)
+    llm = open_llm(str(gguf), adapter=adapter, batch_size=1)
+    assert isinstance(llm, LlamaCppLLM) and llm.adapter == adapter and llm.fingerprint != one.fingerprint
+    for adapted in (llm, many(gguf, 3, adapter=adapter)):
         timings = watch(monkeypatch)
         for _ in range(2):
-            own = [pair[0 if prompt.hints else 1] for prompt in prompts]
-            assert complete(both, prompts, 12) == [answers[adapter][n] for n, adapter in enumerate(own)]
-            assert [both.fingerprint_for(p) for p in prompts] == [alone[adapter].fingerprint for adapter in own]
-        assert {t["cache_n"] for t in timings} == {len(HEAD.rstrip())}, "each adapter has its own instruction"
-        monkeypatch.undo()
-        monkeypatch.setenv("RAG_MT_CACHE", str(tmp_path / "cache"))
-        prints.add(both.fingerprint)
-    prints |= {llm.fingerprint for llm in alone.values()} | {many(gguf, 2).fingerprint}
-    assert len(prints) == 7
-
-
-def test_adapters_of_different_prompts_are_refused(gguf: Path, tmp_path: Path) -> None:
-    folders = []
-    for wrapper in ("compact", "alpaca"):
-        (tmp_path / wrapper).mkdir()
-        (tmp_path / wrapper / "training.json").write_text(json.dumps({"wrapper": wrapper}))
-        folders.append(str(tmp_path / wrapper))
-    with pytest.raises(UserError, match=r"compact from compact and .*alpaca from alpaca\): name two of one shape"):
-        LlamaCppLLM("tiny", gguf, folders)
+            assert complete(adapted, prompts_of(HEAD), 12) == expected
+        assert {t["cache_n"] for t in timings} == {len(HEAD.rstrip())}
 
 
 def test_a_server_ends_with_its_model(gguf: Path) -> None:
@@ -628,10 +600,10 @@ def test_a_value_for_the_template_may_have_any_name(gguf: Path) -> None:
 def test_a_slot_is_not_used_while_a_beginning_is_still_laid_into_it(one: LlamaCppLLM) -> None:
     """That of an answer which was given up; the next answer may have none."""
     server = one.servers.first
-    request = server.completion((1, 2), None, 0, 1)
+    request = server.completion((1, 2), 0, 1)
     with ThreadPoolExecutor() as pool:
         with server._lock:
-            laid = pool.submit(server.lay_prefix, (), None, 0, request)
+            laid = pool.submit(server.lay_prefix, (), 0, request)
             assert not wait([laid], 0.2).done
         assert laid.result(5) is False
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import NOWHERE, Completion, Hint, Hit, Prompt, Sentence, Span
+from rag_mt.base.types import Completion, Prompt
 from rag_mt.llm.openai_llm import OpenAILLM
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import complete
@@ -22,7 +22,6 @@ from tests.rag_mt.llm_server import ANSWER, serving
 
 KEY = "sk-secret-1234"
 TEXTS = ["Das Haus ist alt.", "Ja", "Der Zug kommt um acht Uhr an", "ein Wort", "x", "Wir gehen."]
-HINTS = (Hint(Span(0, 2), Hit(Sentence("yes", "en", NOWHERE), Span(0, 3), 1.0)),)
 WHOLE = Completion(ANSWER, 5, True)
 
 
@@ -66,17 +65,14 @@ def test_requests_in_flight_are_limited(server: str) -> None:
     assert seen(server)["most_at_once"] == 3
 
 
-def test_each_kind_of_prompt_has_a_model(server: str) -> None:
-    """As vLLM serves adapters: under names of their own."""
-    llm = open_llm(f"openai:tiny,plain@{server}", options={"seed": 7})
-    assert llm.id == f"openai:tiny,plain@{server}" and llm.context_length == 256
-    assert llm.fingerprint not in {OpenAILLM(name, server).fingerprint for name in ("tiny", "plain", "tiny,plain")}
+def test_the_model_and_the_options_are_in_every_request(server: str) -> None:
+    llm = open_llm(f"openai:plain@{server}", options={"seed": 7})
+    assert llm.id == f"openai:plain@{server}" and llm.fingerprint != OpenAILLM("plain", server).fingerprint
     faults(server)
-    assert complete(llm, [Prompt("Ja", hints=HINTS), Prompt("Ja")], 5) == [WHOLE] * 2
-    assert sorted(body["model"] for body in seen(server)["bodies"]) == ["plain", "tiny"]
-    assert all(body["seed"] == 7 and body["temperature"] == 0 for body in seen(server)["bodies"])
-    with pytest.raises(UserError, match="has no model 'big'"):
-        complete(OpenAILLM("tiny,big", server), [Prompt("Ja")])
+    assert complete(llm, [Prompt("Ja"), Prompt("Nein")], 5) == [WHOLE] * 2
+    assert all((body["model"], body["seed"], body["temperature"]) == ("plain", 7, 0) for body in seen(server)["bodies"])
+    with pytest.raises(UserError, match="has no model 'plain,tiny'"):
+        complete(OpenAILLM("plain,tiny", server), [Prompt("Ja")])
 
 
 def test_at_most_four_stop_strings_are_sent(server: str) -> None:
@@ -152,8 +148,7 @@ def test_no_server_there() -> None:
         ("openai:tiny@localhost:8000", None, "names no server"),
         ("tiny", "localhost:8000", "'localhost:8000' is no address of a server"),
         ("openai:tiny@http://me:pw@host/v1", None, "set OPENAI_API_KEY instead"),
-        ("openai:a,b,c@http://host/v1", None, "'a,b,c' names no model: give one, or two with a comma"),
-        ("openai:a,@http://host/v1", None, "'a,' names no model"),
+        ("openai: @http://host/v1", None, "names no model"),
     ],
 )
 def test_bad_names(name: str, url: str | None, said: str) -> None:

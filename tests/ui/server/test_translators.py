@@ -86,11 +86,8 @@ def test_models_are_shared_as_long_as_they_are_used(monkeypatch: pytest.MonkeyPa
     assert first.llm is second.llm is not other.llm
     assert other.llm.options["adapter"] == "my-adapter"
     assert (first.llm.name, third.llm.name) == ("some/model", "other/model")
-    monkeypatch.setattr("ui.server.translators.RoutedLLM", lambda *both: type("Routed", (), {"both": both})())
-    phrases: list[Any] = [models(Choice(code, "en", "phrases")) for code in ("de", "cs")]
-    plain: Any = models(Choice("de", "en", "none"))
-    assert phrases[0].llm is phrases[1].llm and phrases[0].llm.both[1] is plain.llm
-    assert Path(phrases[0].llm.both[0].options["adapter"]).name == "phrase.to-en"
+    ours: list[Any] = [models(Choice("de", "en", "phrases")), models(Choice("en", "cs", "none"))]
+    assert ours[0].llm is ours[1].llm and Path(ours[0].llm.options["adapter"]).name == "gemma-3-270m"
     assert models.encoder("sentence", None, "cpu", "float32") is models.encoder("sentence", None, "cpu", "float32")
     gone = weakref.ref(first.llm)
     del first, second
