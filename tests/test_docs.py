@@ -74,7 +74,8 @@ def width() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def shared_models() -> Iterator[None]:
     """Models are loaded once for all blocks that only read them; training loads its own. Servers stop at once."""
-    from rag_mt.models import loading, trained
+    from rag_mt.llm import transformers_llm
+    from rag_mt.models import trained
     from rag_mt.models.loading import load_encoder, load_llm
     from retrievers.encoders import encoder
     from retrievers.xpr import model
@@ -83,7 +84,7 @@ def shared_models() -> Iterator[None]:
         shared_encoder, shared_llm = lru_cache(maxsize=4)(load_encoder), lru_cache(maxsize=2)(load_llm)
         for module in (trained, encoder, model):
             patch.setattr(module, "load_encoder", shared_encoder)
-        patch.setattr(loading, "load_llm", shared_llm)
+        patch.setattr(transformers_llm, "load_llm", shared_llm)
         _serve_nobody(patch)
         yield
 

@@ -83,8 +83,8 @@ rag-mt translate --src en --tgt fi --retriever sentence --show-hints examples/tr
 - `--engine` is what [computes it](engines.md): llama.cpp for GGUF files and, on CPUs, for the embedded
   models, else transformers.
 - `--adapter` takes the folder of a PEFT adapter, or `none`. By default it is the one that `rag-mt adapt` made
-  [beside the index](tuning.md#adapt-to-your-own-documents), or else the one that comes with rag_mt for this model,
-  retriever and direction, if there is one.
+  [beside the index](tuning.md#adapt-to-your-own-documents), or else the one that comes with rag_mt for this model and
+  direction, if there is one.
 - `--quantization 8bit` or `4bit` needs CUDA (extra `gpu`).
 - `--encoder` is explained in [retrievers](retrievers.md#an-encoder-of-your-own).
 

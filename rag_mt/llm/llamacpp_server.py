@@ -92,8 +92,8 @@ class LlamaServer:
         self._free, self._taken, self._pool = list(range(layout.slots)), 0, pool
         params = xllamacpp.CommonParams()
         params.model.path = str(gguf)
+        # No request names the adapter: one that did would empty a slot that had not had it before.
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(adapter), 1.0)] if adapter else []
-        # No request names it: one that did would empty a slot that had not had it before, of the prefix too.
         params.n_parallel, params.n_ctx, params.kv_unified = layout.slots, pool, True
         params.swa_full = True  # a sliding window's keys could not be taken up again
         params.cache_ram_mib = 0

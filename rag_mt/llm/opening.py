@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import cast, get_args
 
 from rag_mt.base.defaults import DEFAULT_LLM, LLM_CONCURRENCY, LLM_TIMEOUT, Engine
 from rag_mt.base.errors import UserError
@@ -13,9 +13,6 @@ from rag_mt.llm.options import Options
 from rag_mt.llm.server_names import PREFIX
 from rag_mt.models.offline.embedded import PREFIX as EMBEDDED
 from rag_mt.models.offline.embedded import embedded_gguf
-
-if TYPE_CHECKING:
-    from rag_mt.models.loading import Quantization
 
 GGUF = ".gguf"
 NVIDIA_OR_AMD = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
@@ -69,11 +66,9 @@ def open_llm(
 
         gpu = device not in ("auto", "cpu")
         return LlamaCppLLM(name, gguf_file(name), adapter, batch_size, gpu, options)
-    from rag_mt.llm.transformers_llm import TransformersLLM
-    from rag_mt.models.loading import load_llm
+    from rag_mt.llm.transformers_llm import open_transformers
 
-    loaded = load_llm(name, adapter, device, dtype, cast("Quantization", quantization))
-    return TransformersLLM(loaded, batch_size, adapter, options)
+    return open_transformers(name, adapter, device, dtype, quantization, batch_size, options)
 
 
 def gguf_file(name: str) -> Path:

@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -30,7 +30,7 @@ from rag_mt.llm.prompt_tokens import (
 )
 from rag_mt.llm.queue import NO_ANSWER
 from rag_mt.models.adapter_files import trained_wrapper
-from rag_mt.models.loading import LoadedLLM
+from rag_mt.models.loading import LoadedLLM, Quantization, load_llm
 
 log = logging.getLogger("rag_mt")
 
@@ -39,6 +39,20 @@ REMEMBERED = 4  # shared instructions whose keys and values are kept between cal
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072
 """Tokens: of models that do not say how many they take, and of those that claim a fancy number."""
+
+
+def open_transformers(
+    name: str,
+    adapter: str | None,
+    device: str,
+    dtype: str,
+    quantization: str,
+    batch_size: int,
+    options: Options | None = None,
+) -> TransformersLLM:
+    """A model by transformers (see `rag_mt.llm.opening.open_llm`)."""
+    loaded = load_llm(name, adapter, device, dtype, cast(Quantization, quantization))
+    return TransformersLLM(loaded, batch_size, adapter, options)
 
 
 class TransformersLLM:

@@ -24,8 +24,8 @@ def test_the_defaults_are_those_of_the_paper(tmp_path):
 
 def test_the_committed_configurations_are_valid():
     made = {path.stem: Config.read(path).model for path in SHIPPED.glob("lora-*.toml")}
-    assert {"lora-embedded", "lora-translation", "lora-llama2"} <= made.keys()
-    assert made["lora-embedded"].llm == made["lora-translation"].llm == "embedded:gemma-3-270m"
+    assert {"lora-embedded", "lora-memory", "lora-llama2"} <= made.keys()
+    assert made["lora-embedded"].llm == made["lora-memory"].llm == "embedded:gemma-3-270m"
 
 
 @pytest.mark.parametrize(
