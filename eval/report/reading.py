@@ -99,7 +99,7 @@ def _read(path: Path) -> ReportRun:
     source, target = facts["direction"]
     cell = Cell(source, target, facts.get("domain", ""))
     counts, blocks = (len(records), generated), tuple(facts.get("blocks", ()))
-    return ReportRun(facts["system"], cell.name, cell.target, facts, records, by_metric, *counts, cell.domain, blocks)
+    return ReportRun(path.parent.name, cell.name, cell.target, facts, records, by_metric, *counts, cell.domain, blocks)
 
 
 def _check(folder: Path, runs: Sequence[ReportRun]) -> None:

@@ -75,7 +75,7 @@ class System:
     cut_off: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     segmentation: Segmentation = "learned"
     gate: Literal["learned", "always"] = "learned"
-    consensus: bool = False
+    consensus: bool = True
     wrapper: str = "auto"
     llm: str = DEFAULT_LLM
     llm_options: Mapping[str, Any] = field(default_factory=dict)
@@ -203,7 +203,7 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
                 f"{path} sets {key} of {name} to {value!r}: expected one of {', '.join(filter(None, allowed))}"
             )
     spec = retriever_spec(system.retriever)
-    for key, usual in (("gate", "learned"), ("consensus", False)):
+    for key, usual in (("gate", "learned"), ("consensus", True)):
         if own.get(key, usual) != usual and spec.unit != "memory":
             raise UserError(
                 f"{path} sets {key} of {name}, whose retriever is {system.retriever!r}: only a memory has that"

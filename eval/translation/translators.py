@@ -217,7 +217,7 @@ class ShuffledMemory(Adjusted):
 
     def __init__(self, memory: DraftRetriever, seed: int) -> None:
         super().__init__(memory, {"shuffled": seed}, memory.retrieve)
-        self._memory, self._seed = memory, seed
+        self._memory, self._seed, self.bilingual = memory, seed, memory.bilingual
 
     def recall(self, sentences: Sequence[Sentence], drafts: Sequence[str]) -> list[Recalled]:
         """What is recalled for each sentence with hits of other sentences (see `shuffled`): whole sentences and

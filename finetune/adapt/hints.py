@@ -41,6 +41,7 @@ class OtherMemory(OtherBlocks):
     """The same of a memory (a DraftRetriever), which knows no translation of a sentence that is not there."""
 
     own: MemoryRetriever
+    bilingual = False
 
     def recall(self, sentences: Sequence[Sentence], drafts: Sequence[str]) -> list[Recalled]:
         """See `DraftRetriever.recall`."""

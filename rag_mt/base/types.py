@@ -333,7 +333,10 @@ class Retriever(Protocol):
 
 
 class DraftRetriever(Retriever, Protocol):
-    """A retriever that also looks for what is similar to a first translation without hints, the draft."""
+    """A retriever that also looks for what is similar to a first translation without hints, the draft; `bilingual` says
+    whether it has stored translations."""
+
+    bilingual: bool
 
     def recall(self, sentences: Sequence[Sentence], drafts: Sequence[str]) -> list[Recalled]:
         """For each sentence and its draft what there is, and whether it is worth showing."""

@@ -3,14 +3,14 @@
 All that translates (`Translator`, streams, file jobs, the server and evaluation) makes tasks and puts them into a
 `TaskQueue`, which a language model empties.
 
-Where the retriever is a memory (a `DraftRetriever`) the model answers up to twice:
+Where the retriever is a memory (a `DraftRetriever`) the model answers a plain prompt first:
 
     sentence -> plain prompt -> draft -> recall -> hints worth showing -> prompt with hints -> translation
                                                 -> else the draft is the translation
 
-so that what nothing is recalled for costs and says what it does without a retriever. A translator with `consensus`
-shows the model all hints together and each alone, and takes the translation that is most like the others: what a wrong
-hint led to, the others do not say.
+so that what nothing is recalled for costs and says what it does without a retriever. With `consensus` several hints are
+shown together and each alone, and the translation that is most like the others is taken: what a wrong hint led to, the
+others do not say.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Translator:
         llm_timeout: float = LLM_TIMEOUT,
         llm_concurrency: int = LLM_CONCURRENCY,
         llm_options: Options | None = None,
-        consensus: bool = False,
+        consensus: bool = True,
         reuse_known: bool = False,
         show: bool = False,
         encoders: EncoderOpener | None = None,
@@ -135,11 +135,16 @@ class Translator:
         self.retriever: Retriever = retriever
         self.llm: LanguageModel = llm
         self.max_new_tokens = max_new_tokens
+        if reuse_known and not (self.memory and self.memory.bilingual):
+            raise UserError(
+                f"translations are only reused (--reuse-known) from a memory of both languages, and {folder or 'it'} "
+                "is none: build one with `rag-mt index build DIR FILE.tmx --retriever memory`"
+            )
         self.consensus, self.reuse_known = consensus, reuse_known
         self.prompts = PromptBuilder(
             self.source, self.target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens
         )
-        modes = {"consensus": consensus, "reuse_known": reuse_known}
+        modes = {"consensus": consensus and self.memory is not None, "reuse_known": reuse_known}
         self.more_settings: dict[str, Any] = {name: True for name, wanted in modes.items() if wanted}
 
     def _opened(

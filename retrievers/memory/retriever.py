@@ -89,6 +89,11 @@ class MemoryRetriever(IndexRetriever):
         """The number of the translation of one sentence that is most like the others."""
         return most_alike(translations)
 
+    @property
+    def bilingual(self) -> bool:
+        """Whether it knows of stored sentences what they translate."""
+        return self.index.has_originals
+
     def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:
         """For each sentence a stored translation of just that sentence, spaces at its ends aside: the first
         one of several. Only a memory that was built from translations has any."""
@@ -98,7 +103,7 @@ class MemoryRetriever(IndexRetriever):
     @cached_property
     def _known(self) -> dict[str, int]:
         """By what it translates, the number of a stored sentence."""
-        if not self.index.has_originals:
+        if not self.bilingual:
             return {}
         units = np.arange(len(self.index))[::-1]  # of several translations the first one stays
         originals = zip(map(str.strip, self.index.originals(units)), units.tolist(), strict=True)

@@ -144,6 +144,7 @@ class RuleMemory:
     name = "memory"
     unit: Unit = "memory"
     settings: Mapping[str, Any] = {}
+    bilingual = True
 
     def __init__(self, shows: Callable[[str], bool] = lambda text: True) -> None:
         self.shows = shows

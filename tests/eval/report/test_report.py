@@ -112,6 +112,12 @@ def test_the_baseline_comes_first_and_can_be_chosen(runs: Path) -> None:
     assert ("phrases", "en-de") not in found.by_place
 
 
+def test_a_system_is_called_as_its_folder(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "plain", tmp_path / "plain")
+    shutil.copytree(runs / "phrases", tmp_path / "renamed")
+    assert read_runs(tmp_path).systems == ("plain", "renamed")
+
+
 def test_what_cannot_be_reported_is_said(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none")]) == 2
     assert "has no finished run" in capsys.readouterr().err

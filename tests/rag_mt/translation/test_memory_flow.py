@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from prompts.builder import WRAPPERS, PromptBuilder
+from rag_mt.base.errors import UserError
 from rag_mt.base.types import Hint, Hit, Origin, Prompt, Recalled, Returning, Sentence, Span
 from rag_mt.formats.format import Segment
 from rag_mt.formats.lines import added_fields
@@ -68,6 +69,14 @@ def test_known_translations_are_reused_on_request(reuse: bool, tmp_path: Path) -
     else:
         assert second.text != text and second.recalled is not None
     assert first.recalled is not None and third.recalled is not None
+
+
+@pytest.mark.parametrize("retriever", ["none", "monolingual"])
+def test_reusing_needs_a_memory_of_both_languages(retriever: str) -> None:
+    memory = RuleMemory()
+    memory.bilingual = False
+    with pytest.raises(UserError, match=r"are only reused .* from a memory of both languages"):
+        Translator("de", retriever="none" if retriever == "none" else memory, llm=HintedLLM(), reuse_known=True)
 
 
 @given(st.integers(1, 17), st.lists(st.integers(0, 39), min_size=1, max_size=20))
@@ -153,7 +162,7 @@ class Echoing(HintedLLM):
 
 def test_consensus_shows_all_hints_and_each_alone() -> None:
     llm = Echoing()
-    translator = Translator("de", retriever=ThreeHits(), llm=llm, wrapper="compact", consensus=True)
+    translator = Translator("de", retriever=ThreeHits(), llm=llm, wrapper="compact")
     first, second = translator.translate_sentences(SENTENCES[2:4])
     asked = ["", "First", "First+Second+Third", "Second", "Third"]
     assert sorted(llm.shown) == sorted(asked * 2)
@@ -163,6 +172,9 @@ def test_consensus_shows_all_hints_and_each_alone() -> None:
     (single,) = translator.translate_sentences([Sentence("Satz 1.", "de")])
     assert single.text == "First" and llm.shown[-2:] == ["", "First"], "one hint is one question"
     assert "".join(translator.stream(TEXTS[2])) == "First Second Third"
+    quick = Translator("de", retriever=ThreeHits(), llm=Echoing(), wrapper="compact", consensus=False)
+    assert quick.translate_sentences(SENTENCES[2:3])[0].text == "First Second Third"
+    assert quick.llm.shown == ["", "First+Second+Third"] and "consensus" not in quick.settings  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +182,7 @@ def test_consensus_shows_all_hints_and_each_alone() -> None:
     [("First+Second+Third First", "Second", 1), ("First+Second+Third First Second Third", TEXTS[2].upper(), 0)],
 )
 def test_answers_that_cannot_be_read_have_no_say(unreadable: str, text: str, hints: int) -> None:
-    translator = Translator("de", retriever=ThreeHits(), llm=Echoing(unreadable), wrapper="compact", consensus=True)
+    translator = Translator("de", retriever=ThreeHits(), llm=Echoing(unreadable), wrapper="compact")
     (made,) = translator.translate_sentences(SENTENCES[2:3])
     assert (made.ok, made.text, len(made.hints)) == (True, text, hints)
     assert any(note.startswith(DRAFT_STANDS) for note in made.notes) == (not hints)
