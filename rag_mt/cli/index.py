@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rag_mt.base.console import OK, PARTLY, add_model_options, add_reading_options, note, positive, share
-from rag_mt.base.defaults import DEFAULT_RETRIEVER, SEARCHING
+from rag_mt.base.defaults import INDEX_RETRIEVER, SEARCHING
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import NO_LETTERS, Skips
@@ -142,7 +142,7 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.add_argument("folder", metavar="DIR", help="folder of the new index")
     add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
     add.add_argument("--lang", required=True, metavar="LANG", help="language of the text")
-    add.add_argument("--retriever", default=DEFAULT_RETRIEVER, metavar="NAME", help=SEARCHING)
+    add.add_argument("--retriever", default=INDEX_RETRIEVER, metavar="NAME", help=SEARCHING)
     encoder_help = "encoder or phrase model: a name, a hub id or a folder (default: the retriever's)"
     add.add_argument("--encoder", metavar="ID", help=encoder_help)
     add.add_argument("--no-split", action="store_true", help="every line or cell is one sentence already")

@@ -10,7 +10,7 @@ from threading import RLock
 from typing import Any, overload
 
 from prompts.safety import encodable
-from rag_mt.base.defaults import DEFAULT_RETRIEVER
+from rag_mt.base.defaults import INDEX_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Hint, Origin, Retriever, Sentence, Skips, TranslatedSentence
@@ -57,7 +57,7 @@ class Index:
         *,
         language: str,
         texts: Iterable[str | Sentence] | None = None,
-        retriever: str = DEFAULT_RETRIEVER,
+        retriever: str = INDEX_RETRIEVER,
         encoder: str | None = None,
         device: str = "auto",
         dtype: str = "auto",

@@ -10,6 +10,7 @@ from typing import Any
 
 import gradio as gr
 
+from rag_mt.base.defaults import INDEX_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from retrievers.registry import retriever_spec
@@ -201,7 +202,7 @@ def indexes_tab(service: Service, sessions: Sessions, layout: Layout) -> list[An
                     )
                 with gr.Row():
                     retriever = gr.Dropdown(
-                        retrievers, value=retrievers[0][1], label="Built for", elem_id="index-retriever"
+                        retrievers, value=INDEX_RETRIEVER, label="Built for", elem_id="index-retriever"
                     )
                     column = gr.Textbox(label="Column (TSV, JSONL)", max_length=100)
                 start, stop = _start_and_stop(sessions, "Build the index", "index", service.indexes.builds.of)

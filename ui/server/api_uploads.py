@@ -17,7 +17,7 @@ from fastapi.responses import FileResponse
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-from rag_mt.base.defaults import DEFAULT_RETRIEVER
+from rag_mt.base.defaults import INDEX_RETRIEVER
 from rag_mt.base.errors import UserError
 from ui.server import requests
 from ui.server.bodies import ERRORS, BuildBody, DocumentAnswer, ErrorAnswer, FileBody, IndexAnswer, RenameBody
@@ -121,7 +121,7 @@ async def build_index(request: Request, service: ServiceOf) -> IndexAnswer:
             body.name or (files[0][0] if files else ""),
             service.offer.known(body.language),
             files,
-            body.retriever or DEFAULT_RETRIEVER,
+            body.retriever or INDEX_RETRIEVER,
             body.column,
         )
     return _build(build)

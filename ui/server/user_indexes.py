@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from rag_mt.base.defaults import DEFAULT_RETRIEVER
+from rag_mt.base.defaults import INDEX_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import SAMPLE_CORPUS, read_json, whole_file
 from rag_mt.base.languages import base_code, language
@@ -79,7 +79,7 @@ class UserIndexes:
         name: str,
         code: str,
         files: Uploads,
-        retriever: str = DEFAULT_RETRIEVER,
+        retriever: str = INDEX_RETRIEVER,
         column: str = "",
     ) -> Build:
         """Begin to build an index of text in the language `code`.
