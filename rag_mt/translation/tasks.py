@@ -8,9 +8,9 @@ Where the retriever is a memory (a `DraftRetriever`) the model answers a plain p
     sentence -> plain prompt -> draft -> recall -> hints worth showing -> prompt with hints -> translation
                                                 -> else the draft is the translation
 
-so that what nothing is recalled for costs and says what it does without a retriever. With `consensus` several hints are
-shown together and each alone, and the translation that is most like the others is taken: what a wrong hint led to, the
-others do not say.
+so that what nothing is recalled for costs and says what it does without a retriever. With `consensus` hints are shown
+together (the first MOST_SIMILAR) and each alone, and the translation that is most like the others is taken: what a
+wrong hint led to, the others do not say.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from prompts.builder import MOST_SIMILAR
 from prompts.safety import encodable
 from rag_mt.base.types import Completion, Hint, Hit, Prompt, Recalled, Sentence, Span, Translation
 
@@ -136,11 +137,11 @@ class SentenceTask:
         """Take what the memory has for the draft: hints become another prompt, or the draft becomes the translation."""
         assert self.draft is not None
         hints = self.shown(recalled.hints) if recalled.shown else ()
-        prompt = self.translator.prompts.build(self.sentence, hints) if hints else None
+        prompt = self.translator.prompts.build(self.sentence, hints[:MOST_SIMILAR]) if hints else None
         if prompt is not None and prompt.hints:
             self.prompt, self.answer, self.recalled = prompt, "", recalled
-            if self.translator.consensus and len(prompt.hints) > 1:
-                self.variants = [self.translator.prompts.build(self.sentence, (hint,)) for hint in prompt.hints]
+            if self.translator.consensus and len(hints) > 1:
+                self.variants = [self.translator.prompts.build(self.sentence, (hint,)) for hint in hints]
         else:
             self.recalled = replace(recalled, shown=False)
             self._keep_draft(*(prompt.notes if prompt is not None else ()))

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 from rapidfuzz import fuzz, process
 
-from prompts.builder import MOST_SIMILAR
 from rag_mt.base.types import Floats, Hint, Hit, Recalled, Sentence, Span
 from retrievers.dense import IndexRetriever
 from retrievers.index.search import Index, LeftOut
@@ -24,13 +23,15 @@ AT_ONCE = 64
 """Sentences of a block: each has some 60 candidates."""
 LOOKED_AT = 12
 """The most similar candidates, of which those to show are chosen."""
+MOST_HITS = 6
+"""Hits of a sentence."""
 NEAR_COPY = 90.0
 """rapidfuzz's ratio, in percent, from which on a hit is a near copy of a more similar one."""
 
 
 class MemoryRetriever(IndexRetriever):
-    """Whole sentences that are similar to a draft and a source sentence (a DraftRetriever), at most three of each, by
-    one similarity: the chrF that they are expected to have as the translation (see `Similarity`).
+    """Whole sentences that are similar to a draft and a source sentence (a DraftRetriever), at most MOST_HITS, by one
+    similarity: the chrF that they are expected to have as the translation (see `Similarity`).
 
     `gate` says when hints are shown: `learned`, where a gain is expected of them, or `always`. Both show nothing that
     says only what the draft says. Hits that are less similar than `cut_off` are dropped.
@@ -211,12 +212,12 @@ class MemoryRetriever(IndexRetriever):
 
 
 def _apart(texts: Sequence[str]) -> list[int]:
-    """The numbers of the first texts, as many as are shown, of which none is a near copy of an earlier one."""
+    """The numbers of the first texts, at most MOST_HITS, of which none is a near copy of an earlier one."""
     if not texts:
         return []
     alike = process.cdist(texts, texts, scorer=fuzz.ratio, dtype=np.float32) >= NEAR_COPY
     chosen: list[int] = []
     for number in range(len(texts)):
-        if len(chosen) < MOST_SIMILAR and not alike[number, chosen].any():
+        if len(chosen) < MOST_HITS and not alike[number, chosen].any():
             chosen.append(number)
     return chosen

@@ -128,12 +128,12 @@ def test_blank_sentences_have_no_draft() -> None:
     assert len(memory.asked) == 1
 
 
-class ThreeHits(RuleMemory):
-    """Recalls three lines for every sentence, one for a sentence that ends with 1; the translation that is longest is
+class FourHits(RuleMemory):
+    """Recalls four lines for every sentence, one for a sentence that ends with 1; the translation that is longest is
     most like the others."""
 
     def _recalled(self, text: str, draft: str) -> Recalled:
-        lines = [f"{word} of old." for word in ("First", "Second", "Third")]
+        lines = [f"{word} of old." for word in ("First", "Second", "Third", "Fourth")]
         hits = [
             Hit(Sentence(line, "en", Origin("memory.txt", n)), Span(0, len(line)), 0.8) for n, line in enumerate(lines)
         ]
@@ -160,11 +160,11 @@ class Echoing(HintedLLM):
         return [f" {word}" for word in phrases] or super()._answer(prompt)
 
 
-def test_consensus_shows_all_hints_and_each_alone() -> None:
+def test_consensus_shows_the_first_hints_together_and_each_alone() -> None:
     llm = Echoing()
-    translator = Translator("de", retriever=ThreeHits(), llm=llm, wrapper="compact")
+    translator = Translator("de", retriever=FourHits(), llm=llm, wrapper="compact")
     first, second = translator.translate_sentences(SENTENCES[2:4])
-    asked = ["", "First", "First+Second+Third", "Second", "Third"]
+    asked = ["", "First", "First+Second+Third", "Second", "Third", "Fourth"]
     assert sorted(llm.shown) == sorted(asked * 2)
     assert second.text == "First Second Third" and len(second.hints) == 3
     assert first.text == "First Second Third"
@@ -172,17 +172,17 @@ def test_consensus_shows_all_hints_and_each_alone() -> None:
     (single,) = translator.translate_sentences([Sentence("Satz 1.", "de")])
     assert single.text == "First" and llm.shown[-2:] == ["", "First"], "one hint is one question"
     assert "".join(translator.stream(TEXTS[2])) == "First Second Third"
-    quick = Translator("de", retriever=ThreeHits(), llm=Echoing(), wrapper="compact", consensus=False)
+    quick = Translator("de", retriever=FourHits(), llm=Echoing(), wrapper="compact", consensus=False)
     assert quick.translate_sentences(SENTENCES[2:3])[0].text == "First Second Third"
     assert quick.llm.shown == ["", "First+Second+Third"] and "consensus" not in quick.settings  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
     ("unreadable", "text", "hints"),
-    [("First+Second+Third First", "Second", 1), ("First+Second+Third First Second Third", TEXTS[2].upper(), 0)],
+    [("First+Second+Third First", "Second", 1), ("First+Second+Third First Second Third Fourth", TEXTS[2].upper(), 0)],
 )
 def test_answers_that_cannot_be_read_have_no_say(unreadable: str, text: str, hints: int) -> None:
-    translator = Translator("de", retriever=ThreeHits(), llm=Echoing(unreadable), wrapper="compact")
+    translator = Translator("de", retriever=FourHits(), llm=Echoing(unreadable), wrapper="compact")
     (made,) = translator.translate_sentences(SENTENCES[2:3])
     assert (made.ok, made.text, len(made.hints)) == (True, text, hints)
     assert any(note.startswith(DRAFT_STANDS) for note in made.notes) == (not hints)

@@ -14,7 +14,7 @@ from rag_mt.base.types import Encoder, Origin, Recalled, Sentence, Span, Transla
 from retrievers.index.search import open_index, verify_index
 from retrievers.memory.gate import Gate, novelty
 from retrievers.memory.regression import Regression
-from retrievers.memory.retriever import MemoryRetriever
+from retrievers.memory.retriever import MOST_HITS, MemoryRetriever
 from retrievers.memory.similarity import FILE, KINDS, Similarity
 from retrievers.memory.units import language_difference
 from retrievers.registry import build_for, open_retriever
@@ -75,7 +75,7 @@ def test_properties_of_what_is_recalled(folder: Path, e5: Encoder, parallel) -> 
     assert len(together) == 12
     for sentence, draft, recalled in zip(parallel["de"], drafts, together, strict=True):
         scores = [hint.hit.score for hint in recalled.hints]
-        assert 1 <= len(scores) <= 3 and scores == sorted(scores, reverse=True)
+        assert 1 <= len(scores) <= MOST_HITS and scores == sorted(scores, reverse=True)
         assert all(0 <= score <= 1 for score in scores)
         assert len(set(texts_of(recalled))) == len(scores)
         (alone,) = retriever.recall([sentence], [draft])
