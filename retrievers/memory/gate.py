@@ -37,8 +37,8 @@ FILE = "gate.json"
 FEATURES = ("similarity", "dice", "novelty", "hits", "length")
 SURPRISAL = "surprisal"
 LEAST_SIMILARITY = 0.2
-"""Of the best hit, from which on hints are shown where no gate was fitted: nearly always, because a consensus over several
-answers forgives wrong ones (reports/domains-dev.md)."""
+"""Of the best hit, from which on hints are shown where no gate was fitted: nearly always, because a consensus over
+several answers forgives wrong ones (reports/domains-dev.md)."""
 
 
 @dataclass(frozen=True)
