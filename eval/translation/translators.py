@@ -233,10 +233,6 @@ class ShuffledMemory(Adjusted):
             recalled[n] = replace(recalled[n], hints=tuple(hints))
         return recalled
 
-    def most_alike(self, translations: Sequence[str]) -> int:
-        """As the memory does."""
-        return self._memory.most_alike(translations)
-
     def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:
         """What the memory knows."""
         return self._memory.known(sentences)

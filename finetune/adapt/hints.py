@@ -34,7 +34,10 @@ class OtherBlocks:
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
         """See `Retriever.retrieve`."""
-        return self.own.retrieve(sentences, [self.left_out(sentence.source.line) for sentence in sentences])
+        return self.own.retrieve(sentences, self._without(sentences))
+
+    def _without(self, sentences: Sequence[Sentence]) -> list[list[int]]:
+        return [self.left_out(sentence.source.line) for sentence in sentences]
 
 
 class OtherMemory(OtherBlocks):
@@ -45,11 +48,7 @@ class OtherMemory(OtherBlocks):
 
     def recall(self, sentences: Sequence[Sentence], drafts: Sequence[str]) -> list[Recalled]:
         """See `DraftRetriever.recall`."""
-        return self.own.recall(sentences, drafts, [self.left_out(sentence.source.line) for sentence in sentences])
-
-    def most_alike(self, translations: Sequence[str]) -> int:
-        """See `DraftRetriever.most_alike`."""
-        return self.own.most_alike(translations)
+        return self.own.recall(sentences, drafts, self._without(sentences))
 
     def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:
         """See `DraftRetriever.known`."""

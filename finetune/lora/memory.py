@@ -157,11 +157,13 @@ def examples_for(
     scales = {}
     for forward in (True, False):
         targets = pool.sides(forward)[1]
-        hits_of = [(each.row, hit) for each in asked if each.forward == forward for hit in similar[each][:MOST]][
-            :MEASURED
-        ]
-        likeness, shown = [hit.likeness for _, hit in hits_of], [targets[hit.row] for _, hit in hits_of]
-        scales[forward] = scale_of(likeness, shown, [targets[row] for row, _ in hits_of])
+        found = [(each.row, hit) for each in asked if each.forward == forward for hit in similar[each][:MOST]]
+        likeness, shown, right = [], [], []
+        for row, hit in found[:MEASURED]:
+            likeness.append(hit.likeness)
+            shown.append(targets[hit.row])
+            right.append(targets[row])
+        scales[forward] = scale_of(likeness, shown, right)
     # 3. The hints of each example.
     examples, before = [], dict[bool, Asked]()
     for each in asked:

@@ -61,7 +61,8 @@ def phrase_hints(
         languages = first.source_language, first.target_language
         opened = open_retriever(RETRIEVER, folder, encoder, source_language=languages[0], target_language=languages[1])
         retriever = cast(CcprRetriever, opened)
-        retriever.cut_off = settings.least_confidence[0] if settings.least_confidence else retriever.cut_off
+        if settings.least_confidence:
+            retriever.cut_off = settings.least_confidence[0]
         rows = np.asarray(part)
         near = [rows[np.abs(rows - row) < max(settings.apart, 1)].tolist() for row in pairs]
         without = [sorted({stored[n] for n in (number_of[other] for other in own) if n in stored}) for own in near]

@@ -16,7 +16,7 @@ WITHOUT_INDEX = "none"
 """The retriever where neither an index nor a retriever is named: a small language model translates no better with hints
 from the few sentences of the sample corpus."""
 DEFAULT_ADAPTER = "auto"
-"""The one that comes with rag_mt for the language model, retriever and direction, if any."""
+"""The one that comes with rag_mt for the language model and direction, if any."""
 DEFAULT_PASSAGE_MODEL = "mdpr-e5-small"
 SEARCHING = "sentence, memory, phrases, ccpr, xpr, passage, bm25 or hybrid"
 """The retrievers that have an index, for help texts: the registry loads libraries that help does without."""

@@ -342,10 +342,6 @@ class DraftRetriever(Retriever, Protocol):
         """For each sentence and its draft what there is, and whether it is worth showing."""
         ...
 
-    def most_alike(self, translations: Sequence[str]) -> int:
-        """The number of the translation of one sentence that is most like the others."""
-        ...
-
     def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:
         """For each sentence a stored translation of just that sentence, if there is one."""
         ...

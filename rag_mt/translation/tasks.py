@@ -121,7 +121,9 @@ class SentenceTask:
 
     def _choose(self) -> None:
         """Let the answer with hints that is most like the others be the translation, or the draft if none is one."""
-        assert self.draft is not None and self.translator.memory is not None
+        from retrievers.memory.overlap import most_alike  # what searches is imported when something is searched
+
+        assert self.draft is not None
         read = [candidate for candidate in self.candidates if candidate.translation.ok]
         if not read:
             last = self.candidates[-1]
@@ -129,7 +131,7 @@ class SentenceTask:
             self._keep_draft(f"{DRAFT_STANDS}: no translation could be read from the answer with hints ({reasons})")
             return
         texts = [candidate.translation.text for candidate in read]
-        chosen = read[self.translator.memory.most_alike(texts) if len(set(texts)) > 1 else 0]
+        chosen = read[most_alike(texts) if len(set(texts)) > 1 else 0]
         self.prompt, self.completion = chosen.prompt, chosen.completion
         self.translation = replace(chosen.translation, draft=self.draft.text, recalled=self.recalled)
 

@@ -15,7 +15,7 @@ from retrievers.dense import IndexRetriever
 from retrievers.index.search import Index, LeftOut
 from retrievers.memory.features import Candidates, Gatherer
 from retrievers.memory.gate import LEAST_SIMILARITY, SURPRISAL, Gate, novelty
-from retrievers.memory.overlap import most_alike, overlaps
+from retrievers.memory.overlap import overlaps
 from retrievers.memory.similarity import Similarity
 from retrievers.memory.units import KIND, MemoryUnits, language_difference
 
@@ -85,10 +85,6 @@ class MemoryRetriever(IndexRetriever):
             hints = self._hints(texts, drafts[part], None if without is None else without[part])
             recalled += self._judged(texts, drafts[part], hints, None if surprisals is None else surprisals[part])
         return recalled
-
-    def most_alike(self, translations: Sequence[str]) -> int:
-        """The number of the translation of one sentence that is most like the others."""
-        return most_alike(translations)
 
     @property
     def bilingual(self) -> bool:

@@ -151,9 +151,6 @@ class RuleMemory:
         self.asked: list[list[tuple[str, str]]] = []
         self.translated: dict[str, Hit] = {}
 
-    def most_alike(self, translations: Sequence[str]) -> int:
-        return min(range(len(translations)), key=lambda n: translations[n])
-
     def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:
         return [self.translated.get(sentence.text) for sentence in sentences]
 

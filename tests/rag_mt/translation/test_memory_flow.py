@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -129,19 +129,15 @@ def test_blank_sentences_have_no_draft() -> None:
 
 
 class FourHits(RuleMemory):
-    """Recalls four lines for every sentence, one for a sentence that ends with 1; the translation that is longest is
-    most like the others."""
+    """Recalls four lines for every sentence, one for a sentence that ends with 1."""
 
     def _recalled(self, text: str, draft: str) -> Recalled:
-        lines = [f"{word} of old." for word in ("First", "Second", "Third", "Fourth")]
+        lines = [f"{word} of old." for word in ("First", "Second", "Third", "Seconds")]
         hits = [
             Hit(Sentence(line, "en", Origin("memory.txt", n)), Span(0, len(line)), 0.8) for n, line in enumerate(lines)
         ]
         hints = [Hint(Span(0, len(text)), hit) for hit in hits]
         return Recalled(tuple(hints[:1] if text.endswith("1.") else hints), 0.5, True)
-
-    def most_alike(self, translations: Sequence[str]) -> int:
-        return max(range(len(translations)), key=lambda n: len(translations[n]))
 
 
 class Echoing(HintedLLM):
@@ -164,7 +160,7 @@ def test_consensus_shows_the_first_hints_together_and_each_alone() -> None:
     llm = Echoing()
     translator = Translator("de", retriever=FourHits(), llm=llm, wrapper="compact")
     first, second = translator.translate_sentences(SENTENCES[2:4])
-    asked = ["", "First", "First+Second+Third", "Second", "Third", "Fourth"]
+    asked = ["", "First", "First+Second+Third", "Second", "Third", "Seconds"]
     assert sorted(llm.shown) == sorted(asked * 2)
     assert second.text == "First Second Third" and len(second.hints) == 3
     assert first.text == "First Second Third"
@@ -179,7 +175,7 @@ def test_consensus_shows_the_first_hints_together_and_each_alone() -> None:
 
 @pytest.mark.parametrize(
     ("unreadable", "text", "hints"),
-    [("First+Second+Third First", "Second", 1), ("First+Second+Third First Second Third Fourth", TEXTS[2].upper(), 0)],
+    [("First+Second+Third First", "Second", 1), ("First+Second+Third First Second Third Seconds", TEXTS[2].upper(), 0)],
 )
 def test_answers_that_cannot_be_read_have_no_say(unreadable: str, text: str, hints: int) -> None:
     translator = Translator("de", retriever=FourHits(), llm=Echoing(unreadable), wrapper="compact")
