@@ -18,7 +18,7 @@ from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import SAMPLE_CORPUS, alone_in, cache_dir, settings_hash, sync
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.types import Encoder, Origin, Sentence
+from rag_mt.base.types import Encoder, Origin, Sentence, Unit
 from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.retriever import CcprUnits
 from retrievers.index.manifest import CONFIDENCE, FORMAT, Manifest, change_manifest, read_manifest
@@ -39,7 +39,14 @@ SAMPLE_DROP = 0.9
 fits and a small language model follows whatever it is shown. The best of five shares for both retrievers, without an
 adapter, on the German example texts (table in the README)."""
 CALIBRATION_LINES = {"sentence": 96, "phrase": 32, "passage": 96}
-"""Lines per source language that cut-offs are chosen on: enough hits for a quantile, few enough for a first run."""
+"""Lines per source language that cut-offs are chosen on: enough hits for a quantile, few enough for a first run. A
+memory judges its hits itself."""
+
+
+def needs_cut_off(unit: Unit, encoder: Encoder, folder: Path | None = None) -> bool:
+    """Whether hits of that kind are only judged by a cut-off, and by no model of theirs, maybe that in the folder of an
+    index."""
+    return unit in CALIBRATION_LINES and confidence_for(encoder, folder) is None
 
 
 def calibrate_for(
@@ -136,7 +143,7 @@ def default_index(
             f"`rag-mt index build DIR FILE --lang {code}` and pass --index DIR, or use --retriever none"
         )
     maker, terms = maker_for(retriever, encoder), terms_for(retriever)
-    others = set() if confidence_for(encoder) is not None else texts.keys() - {code}
+    others = texts.keys() - {code} if needs_cut_off(maker.unit, encoder) else set()
     cut_offs = [SAMPLE_DROP, CALIBRATION_LINES[maker.unit]] if others else []
     contents = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
     key = [FORMAT, *cut_offs, contents, dict(maker.settings), *([] if terms is None else [asdict(terms)])]

@@ -130,6 +130,11 @@ def corpus(tmp_path, monkeypatch, parallel):
     return folder
 
 
+def test_a_memory_of_the_sample_corpus_needs_no_cut_offs(corpus, fake):
+    folder = default_index("memory", "en", fake(), corpus=corpus)
+    assert open_index(folder).manifest.thresholds == {}
+
+
 @pytest.mark.parametrize("name", ["sentence", "phrases"])
 def test_default_index_is_built_once(corpus, fake, parallel, name):
     encoder = fake()

@@ -20,9 +20,9 @@ from rag_mt.base.files import SAMPLE_CORPUS, read_json, whole_file
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Encoder, Sentence, Skips
 from rag_mt.formats.reading import read_sentences
-from retrievers.calibration import CALIBRATION_LINES, SAMPLE_DROP, calibrate
+from retrievers.calibration import CALIBRATION_LINES, SAMPLE_DROP, calibrate, needs_cut_off
 from retrievers.index.search import open_index
-from retrievers.registry import RETRIEVERS, build_for, confidence_for, maker_for, retriever_spec
+from retrievers.registry import RETRIEVERS, build_for, maker_for, retriever_spec
 from ui.server.limits import BusyError, LimitError, Limits, MissingError
 from ui.server.tasks import Outcome, OwnedTasks, Task, missing
 from ui.server.uploads import OwnFolder, keep, named, shown_name, shown_title
@@ -252,10 +252,10 @@ def _sentences(uploads: Uploads, code: str, column: str, skips: Skips) -> Iterat
 
 
 def _calibrate(folder: Path, build: Build, encoder: Encoder) -> None:
-    """Choose a cut-off for each language of the sample corpus, unless a confidence model judges the hits."""
-    if confidence_for(encoder, folder) is not None:
-        return
+    """Choose a cut-off for each language of the sample corpus, unless a model judges the hits."""
     maker = maker_for(build.retriever, encoder)
+    if not needs_cut_off(maker.unit, encoder, folder):
+        return
     index = open_index(folder, maker.settings)
     for path in sorted(SAMPLE_CORPUS.glob("*.txt")):
         if path.stem != base_code(build.language):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rag_mt.base.errors import UserError
+from retrievers.index.manifest import read_manifest
 from ui.server.limits import LimitError, MissingError
 from ui.server.service import Service
 from ui.server.user_indexes import UserIndex
@@ -63,6 +64,16 @@ def test_an_index_is_built_listed_renamed_and_deleted(make_service: Any, upload:
     with pytest.raises(MissingError, match="there is no index"):
         service.indexes.folder_of("ann", index.id)
     assert not list(service.indexes.folder.glob("*/*/*"))
+
+
+def test_an_index_is_a_memory_where_no_retriever_is_named(make_service: Any, upload: Any) -> None:
+    """Its hits need no cut-off: a memory judges them itself."""
+    service = make_service()
+    build = service.indexes.build("ann", "Houses", "English", [upload()])
+    assert build.wait(20) and (build.state, build.error) == ("done", "")
+    (index,) = service.indexes.of("ann")
+    assert (index.retriever, index.sentences) == ("memory", 3)
+    assert read_manifest(service.indexes.folder_of("ann", index.id)).thresholds == {}
 
 
 def test_its_hints_are_shown_with_the_file_as_its_user_named_it(make_service: Any, upload: Any) -> None:
