@@ -118,7 +118,9 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
     if translator.memory is not None:
         if shuffled:
             for n, record in journal.earlier.items():
-                tasks[n].read(completion_of(record.get("first", record)))
+                task = tasks[n]
+                assert task.prompt is not None
+                task.read(task.prompt, completion_of(record.get("first", record)))
             begin = time.perf_counter()
             _empty(translator, _Drafts(longest_first(task for task in tasks if task.draft is None)))
             drafting = time.perf_counter() - begin
@@ -127,7 +129,7 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
     for task in missing:
         if task.translation is not None:
             keep(task)
-    queue.extend(longest_first(task for task in missing if task.ready), drafting)
+    queue.extend(longest_first(task for task in missing if task.questions), drafting)
     _empty(translator, queue)
 
 
@@ -161,11 +163,10 @@ class _Timed(TaskQueue[SentenceTask]):
 
     def take_over(self, tasks: Sequence[SentenceTask]) -> None:
         """Read the known completions for those of the tasks that are to be answered."""
-        for task in (task for task in tasks if task.ready):
-            assert task.prompt is not None
-            if completion := self._known.get(prompt_hash(task.prompt)):
+        for task, prompt in [(one, prompt) for one in tasks for prompt in one.questions]:
+            if completion := self._known.get(prompt_hash(prompt)):
                 self._taken_over.add(id(completion))
-                task.read(completion)
+                task.read(prompt, completion)
 
     def prepare(self, tasks: Sequence[SentenceTask]) -> None:
         """See `TaskQueue.prepare`; what is recalled for drafts is retrieval, and its time counts as such."""

@@ -20,13 +20,15 @@ Spans = Sequence[tuple[int, int]]  # columns of each row that its prefix fills, 
 class GrowingLayer(DynamicLayer):
     """Keys and values of one layer in a buffer with room for later tokens, (rows, heads, room, width).
 
-    The layer's base class copies all keys and values at every token; here a token writes only its own column. All
-    columns are kept, also in sliding-window layers, whose masks hide what lies outside the window.
+    The layer's base class copies all keys and values at every token; here a token writes only its own column. The
+    columns from `first` to `end` are in use, also those outside the window in sliding-window layers, whose masks hide
+    them.
     """
 
     def __init__(self, room: int = 0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.room = room  # columns to make room for at first
+        self.first = self.end = 0
         self._buffers: tuple[Tensor, Tensor] | None = None
 
     def fill(self, keys: Sequence[Tensor | None], values: Sequence[Tensor | None], spans: Spans, room: int) -> None:
@@ -34,7 +36,7 @@ class GrowingLayer(DynamicLayer):
         some_keys, some_values = _any(keys), _any(values)
         self.lazy_initialization(some_keys, some_values)
         self._buffers = (_aligned(keys, some_keys, spans, room), _aligned(values, some_values, spans, room))
-        self._show(spans[0][1])
+        self._show(0, spans[0][1])
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
@@ -42,57 +44,71 @@ class GrowingLayer(DynamicLayer):
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        start = self.get_seq_length() if self._buffers else 0
-        end = start + key_states.shape[-2]
-        if self._buffers is None or end > self._buffers[0].shape[-2]:
-            room = max(end + ROOM // 4, self.room)
-            old = self._buffers or (None, None)
-            self._buffers = (_copied(old[0], key_states, start, room), _copied(old[1], value_states, start, room))
+        new = key_states.shape[-2]
+        if self._buffers is None:
+            room = max(new + ROOM // 4, self.room)
+            self._buffers = (_empty(key_states, room), _empty(value_states, room))
+        elif self.end + new > self._buffers[0].shape[-2]:
+            self._move(0, max(new, ROOM // 4))
+        start, end = self.end, self.end + new
         self._buffers[0][:, :, start:end] = key_states
         self._buffers[1][:, :, start:end] = value_states
-        return self._show(end)
+        return self._show(self.first, end)
 
-    def keep(self, rows: Tensor, first: int) -> None:
-        """Keep only `rows` and the columns from `first` on."""
+    def drop(self, columns: int) -> None:
+        """Forget the first columns; nothing is copied."""
+        self._show(self.first + columns, self.end)
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep only `rows`."""
         assert self._buffers is not None
-        length = self.get_seq_length()
         rows = rows.to(self._buffers[0].device)
-        self._buffers = (self._buffers[0][rows, :, first:], self._buffers[1][rows, :, first:])
-        self._show(length - first)
+        self._buffers = (self._buffers[0][rows], self._buffers[1][rows])
+        self._show(self.first, self.end)
 
-    def join(self, other: GrowingLayer) -> None:
-        """Take the rows of another layer behind the own ones, with equal last columns."""
+    def join(self, other: GrowingLayer, places: Tensor) -> None:
+        """Take the rows of another layer, with equal last columns: the first ones in the `places` of own rows, whose
+        keys and values are forgotten, the others behind the own ones."""
         assert self._buffers is not None and other._buffers is not None
-        mine, theirs = self.get_seq_length(), other.get_seq_length()
-        length = max(mine, theirs)
-        pairs = zip(self._buffers, other._buffers, strict=True)
-        self._buffers = tuple(  # type: ignore[assignment]
-            torch.cat([_shifted(a, mine, length), _shifted(b, theirs, length)]) for a, b in pairs
-        )
-        self._show(length)
+        length = other.end - other.first
+        if length > self.end:
+            self._move(length - self.end + self.first, ROOM // 4)
+        places = places.to(self._buffers[0].device)
+        joined = []
+        for own, buffer in zip(self._buffers, other._buffers, strict=True):
+            theirs = buffer[:, :, other.first : other.end]
+            own[places, :, self.end - length : self.end] = theirs[: len(places)]
+            if more := len(theirs) - len(places):
+                grown = own.new_zeros((len(own) + more, *own.shape[1:]))
+                grown[: len(own)] = own
+                grown[len(own) :, :, self.end - length : self.end] = theirs[len(places) :]
+                own = grown
+            joined.append(own)
+        self._buffers = (joined[0], joined[1])
+        self._show(min(self.first, self.end - length), self.end)
 
-    def _show(self, length: int) -> tuple[Tensor, Tensor]:
+    def _move(self, before: int, behind: int) -> None:
+        """Copy the columns in use into buffers with so many empty ones before and behind them."""
         assert self._buffers is not None
-        keys, values = (buffer[:, :, :length] for buffer in self._buffers)
+        length = self.end - self.first
+        moved = [_empty(buffer, before + length + behind) for buffer in self._buffers]
+        for new, buffer in zip(moved, self._buffers, strict=True):
+            new[:, :, :before] = 0
+            new[:, :, before : before + length] = buffer[:, :, self.first : self.end]
+        self._buffers = (moved[0], moved[1])
+        self._show(before, before + length)
+
+    def _show(self, first: int, end: int) -> tuple[Tensor, Tensor]:
+        assert self._buffers is not None
+        self.first, self.end = first, end
+        keys, values = (buffer[:, :, first:end] for buffer in self._buffers)
         self.keys, self.values = keys, values
         return keys, values
 
 
-def _copied(old: Tensor | None, like: Tensor, length: int, room: int) -> Tensor:
+def _empty(like: Tensor, columns: int) -> Tensor:
     rows, heads, _, width = like.shape
-    buffer = like.new_empty((rows, heads, room, width))
-    if old is not None:
-        buffer[:, :, :length] = old[:, :, :length]
-    return buffer
-
-
-def _shifted(buffer: Tensor, length: int, new: int) -> Tensor:
-    """The first `length` columns as the last ones of `new`, with some room behind them."""
-    rows, heads, _, width = buffer.shape
-    moved = buffer.new_empty((rows, heads, new + ROOM // 4, width))
-    moved[:, :, : new - length] = 0
-    moved[:, :, new - length : new] = buffer[:, :, :length]
-    return moved
+    return like.new_empty((rows, heads, columns, width))
 
 
 def _any(states: Sequence[Tensor | None]) -> Tensor:

@@ -14,17 +14,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from rag_mt.llm.cache import ROOM, Prefix, filled_cache, growing_cache
 from rag_mt.llm.generation import Generation
 
 COMPACT_SHARE = 0.25
-"""Finished rows leave the batch when they are at least this share of it: leaving copies the cache. Rows that nobody
-wants any more, and those whose places others take, leave at once."""
+"""Finished rows leave the batch when they are at least this share of it: leaving copies the cache. Those that nobody
+wants any more leave at once."""
+ADMITTED_SHARE = 0.125
+"""Where more prompts wait than there was room for, the next ones are computed when so large a share of the batch is
+free: together they take much less time than one by one."""
 PADDING = 32
 """Prompts are computed together on a CPU as long as they have at most so much padding, in tokens: each part of them
 costs about as much more as so many tokens do. Other devices compute all together."""
+BLOCK = 1024
+"""Columns of the vocabulary among which the highest score is looked for at once."""
 
 
 def compute_prefix(model: Any, ids: tuple[int, ...]) -> Prefix:
@@ -49,27 +55,29 @@ def decode(
     some, until none is left and it gives none. The next token of an answer is the likeliest that is not forbidden.
     """
     batch: Batch | None = None
+    crowded = False
     while True:
         # 1. Ask for as many prompts as there is room for.
         free = room - (len(batch.active) if batch else 0)
-        admitted = admit(free) if free else ()
-        # 2. Compute one more column of those that are under way; whoever is done leaves before.
-        if batch and batch.active:
-            batch.evict_finished(at_once=bool(admitted))
-            batch.decode_step(model)
-        else:
-            batch = None
-        # 3. Compute the prompts of the new ones, and set them beside the others: all end in the same column.
+        admitted: Admitted = ()
+        if free >= (ADMITTED_SHARE * room if crowded else 1):
+            admitted = admit(free)
+            crowded = len(admitted) == free
+        # 2. Compute them with their first tokens, and set them beside the others: all end in the same column.
         for group in _prefill_groups(model, admitted):
             newcomers = prefill(model, group, pad_token)
-            batch = batch.merged(newcomers) if batch else newcomers
-        if batch is None:
+            newcomers.take(end_tokens)
+            batch = batch.merged(newcomers) if batch and batch.active else newcomers
+        if admitted:
+            yield
+        # 3. Compute one more column of all.
+        if batch and batch.active:
+            batch.evict_finished()
+            batch.decode_step(model)
+            batch.take(end_tokens)
+            yield
+        elif not admitted:
             return
-        # 4. Each takes the token that was chosen for it.
-        for generation, token in zip(batch.generations, batch.next_tokens.tolist(), strict=True):
-            if not generation.done:
-                generation.append(token, end_tokens)
-        yield
 
 
 @dataclass
@@ -88,20 +96,28 @@ class Batch:
         """The rows of generations that are not done."""
         return [row for row, generation in enumerate(self.generations) if not generation.done]
 
-    def evict_finished(self, at_once: bool) -> None:
-        """Drop the rows that are done, now or when they are many, and the columns that only they had."""
+    def evict_finished(self) -> None:
+        """Drop the rows that are done, if they are many or nobody wants one of them any more, and the columns that only
+        they had."""
         active = self.active
-        at_once = at_once or any(generation.unwanted for generation in self.generations)
         rows = len(self.generations)
+        at_once = any(generation.unwanted for generation in self.generations)
         if rows - len(active) < (1 if at_once else COMPACT_SHARE * rows):
             return
         remaining = torch.tensor(active, device=self.starts.device)
         starts = self.starts[remaining]
         first = int(starts.min())
         for layer in self.cache.layers:
-            layer.keep(remaining, first)
+            layer.keep(remaining)
+            layer.drop(first)
         self.generations = [self.generations[row] for row in active]
         self.starts, self.next_tokens, self.columns = starts - first, self.next_tokens[remaining], self.columns - first
+
+    def take(self, end_tokens: frozenset[int]) -> None:
+        """Let each take the token that was chosen for it."""
+        for generation, token in zip(self.generations, self.next_tokens.tolist(), strict=True):
+            if not generation.done:
+                generation.append(token, end_tokens)
 
     def decode_step(self, model: Any) -> None:
         """Compute the column of the next tokens, and choose those after them."""
@@ -113,14 +129,24 @@ class Batch:
         self.next_tokens = _next_tokens(model, tokens, mask, positions, self.cache, self.generations)
 
     def merged(self, other: Batch) -> Batch:
-        """Both batches as one."""
-        with torch.inference_mode():
-            for layer, others in zip(self.cache.layers, other.cache.layers, strict=True):
-                layer.join(others)
+        """Both batches as one, new rows in the places of those that are done as far as there are any."""
+        done = [row for row, generation in enumerate(self.generations) if generation.done][: len(other.generations)]
         columns = max(self.columns, other.columns)
-        starts = torch.cat([self.starts + columns - self.columns, other.starts + columns - other.columns])
-        next_tokens = torch.cat([self.next_tokens, other.next_tokens])
-        return Batch(self.generations + other.generations, starts, columns, self.cache, next_tokens)
+        starts, others = self.starts + columns - self.columns, other.starts + columns - other.columns
+        next_tokens, generations, taken = self.next_tokens.clone(), list(self.generations), len(done)
+        places = torch.tensor(done, dtype=torch.long, device=starts.device)
+        starts[places], next_tokens[places] = others[:taken], other.next_tokens[:taken]
+        for row, generation in zip(done, other.generations, strict=False):
+            generations[row] = generation
+        starts, next_tokens = torch.cat([starts, others[taken:]]), torch.cat([next_tokens, other.next_tokens[taken:]])
+        # Columns that no row has any more are dropped.
+        generations += other.generations[taken:]
+        first = int(starts.min())
+        with torch.inference_mode():
+            for layer, theirs in zip(self.cache.layers, other.cache.layers, strict=True):
+                layer.join(theirs, places)
+                layer.drop(first)
+        return Batch(generations, starts - first, columns - first, self.cache, next_tokens)
 
 
 def _prefill_groups(model: Any, admitted: Admitted) -> list[Admitted]:
@@ -180,12 +206,24 @@ def _next_tokens(
         "past_key_values": cache,
         "use_cache": True,
     }
-    # On CPUs argmax is four times faster in float32, which holds every bfloat16 exactly.
-    scores: Tensor = model(**inputs, logits_to_keep=1).logits[:, -1].float()
+    scores: Tensor = model(**inputs, logits_to_keep=1).logits[:, -1]
     for row, generation in enumerate(generations):
         if generation.barred is not None and not generation.done:
             scores[row, list(generation.forbidden_tokens)] = -torch.inf
-    return scores.argmax(dim=-1).to(tokens.device)
+    return likeliest(scores).to(tokens.device)
+
+
+def likeliest(scores: Tensor) -> Tensor:
+    """The column of the highest score of each row, (rows, columns) -> (rows,); the first of equal ones.
+
+    On CPUs argmax takes bfloat16 one number at a time, and the highest of a block many at once: with 262,144 columns
+    finding the block first is ten times as fast. float32 holds every bfloat16 exactly.
+    """
+    blocks = F.pad(scores, (0, -scores.shape[1] % BLOCK), value=-torch.inf).unflatten(1, (-1, BLOCK))
+    best = blocks.amax(dim=-1).float().argmax(dim=-1)
+    rows = torch.arange(len(scores), device=scores.device)
+    columns: Tensor = best * BLOCK + blocks[rows, best].float().argmax(dim=-1)
+    return columns
 
 
 def lay_out_states(model: Any) -> None:

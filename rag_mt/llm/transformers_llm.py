@@ -34,7 +34,7 @@ from rag_mt.models.loading import LoadedLLM, Quantization, load_llm
 
 log = logging.getLogger("rag_mt")
 
-ALGORITHM = 9  # raised whenever the decoding below may give other outputs
+ALGORITHM = 10  # raised whenever the decoding below may give other outputs
 REMEMBERED = 4  # shared instructions whose keys and values are kept between calls
 SUPPORTED_LAYERS = frozenset({"full_attention", "sliding_attention"})
 DEFAULT_CONTEXT, LARGEST_CONTEXT = 4096, 131_072

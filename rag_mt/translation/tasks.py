@@ -9,8 +9,8 @@ Where the retriever is a memory (a `DraftRetriever`) the model answers a plain p
                                                 -> else the draft is the translation
 
 so that what nothing is recalled for costs and says what it does without a retriever. With `consensus` hints are shown
-together (the first MOST_SIMILAR) and each alone, and the translation that is most like the others is taken: what a
-wrong hint led to, the others do not say.
+together (the first MOST_SIMILAR) and each alone, all at the same time, and the translation that is most like the others
+is taken: what a wrong hint led to, the others do not say.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Answer:
 @dataclass(eq=False)
 class SentenceTask:
     """One sentence on its way: its prompt once hints are found, the answer as far as it is, the completion and the
-    translation at the end. With a memory there are a `draft` and what was `recalled` for it in between, and `prompt`,
-    `answer` and `completion` are those of the last question that was asked, at the end of the one whose answer was
-    chosen. `candidates` are the answers to prompts with hints, `variants` the prompts that are still to be answered."""
+    translation at the end. With a memory there are a `draft` and what was `recalled` for it in between, `hinted` are
+    the prompts with hints, which are answered independently, and `candidates` the answers by their numbers; at the end
+    `prompt` and `completion` are those of the answer that was chosen."""
 
     translator: Translator
     sentence: Sentence
@@ -64,8 +64,8 @@ class SentenceTask:
     translation: Translation | None = None
     draft: Answer | None = None
     recalled: Recalled | None = None
-    candidates: list[Answer] = field(default_factory=list)
-    variants: list[Prompt] = field(default_factory=list)
+    hinted: list[Prompt] = field(default_factory=list)
+    candidates: dict[int, Answer] = field(default_factory=dict)
 
     @property
     def wanted(self) -> bool:
@@ -73,22 +73,26 @@ class SentenceTask:
         return True
 
     @property
-    def ready(self) -> bool:
-        """Whether the prompt is one that is to be answered next."""
-        asked = self.prompt is not None and (self.draft is None or self.recalled is not None)
-        return asked and self.translation is None
+    def questions(self) -> list[Prompt]:
+        """The prompts without an answer that can be answered now."""
+        if self.translation is not None or self.prompt is None:
+            return []
+        if self.draft is None:
+            return [self.prompt]
+        return [prompt for number, prompt in enumerate(self.hinted) if number not in self.candidates]
 
     @property
     def prompts(self) -> list[Prompt]:
         """All prompts so far, that of the draft first."""
-        asked = [answer.prompt for answer in (self.draft, *self.candidates) if answer is not None]
-        return asked if self.prompt is None or any(self.prompt is prompt for prompt in asked) else [*asked, self.prompt]
+        first = self.prompt if self.draft is None else self.draft.prompt
+        return [*([] if first is None else [first]), *self.hinted]
 
     @property
     def answers(self) -> list[Completion]:
         """All completions, that of the draft first."""
-        made = [answer.completion for answer in (self.draft, *self.candidates) if answer is not None]
-        return made or ([] if self.completion is None else [self.completion])
+        if self.draft is None:
+            return [] if self.completion is None else [self.completion]
+        return [self.draft.completion, *(answer.completion for _, answer in sorted(self.candidates.items()))]
 
     @property
     def begun(self) -> str:
@@ -96,26 +100,26 @@ class SentenceTask:
         still give way to another translation."""
         if self.translation is not None:
             return self.translation.text
-        if self.prompt is None or not self.answer or (self.translator.memory and self.recalled is None):
-            return ""
-        if self.variants or self.candidates:  # another answer may be chosen
+        if self.prompt is None or not self.answer or (self.translator.memory and not self.hinted):
             return ""
         return self.translator.sure_beginning(self.sentence, self.prompt, self.answer)
 
-    def read(self, completion: Completion) -> None:
-        """Take the completion, and read the draft or the translation from it."""
-        assert self.prompt is not None
-        self.completion = completion
-        translation = self.translator.read(self.sentence, self.prompt, completion)
+    def progress(self, text: str) -> None:
+        """Take an answer as far as it is; of several that are under way none is known to be the one."""
+        if text != self.answer and len(self.hinted) < 2:
+            self.answer = text
+            self.changed()
+
+    def read(self, prompt: Prompt, completion: Completion) -> None:
+        """Take the completion of a prompt, and read the draft or the translation from it."""
+        answer = Answer(prompt, completion, self.translator.read(self.sentence, prompt, completion))
         if self.translator.memory is None:
-            self.translation = translation
+            self.completion, self.translation = completion, answer.translation
         elif self.draft is None:
-            self.draft = Answer(self.prompt, completion, translation)
+            self.draft, self.completion = answer, completion
         else:
-            self.candidates.append(Answer(self.prompt, completion, translation))
-            if self.variants:
-                self.prompt, self.answer = self.variants.pop(0), ""
-            else:
+            self.candidates[next(n for n, asked in enumerate(self.hinted) if asked is prompt)] = answer
+            if len(self.candidates) == len(self.hinted):
                 self._choose()
         self.changed()
 
@@ -124,10 +128,11 @@ class SentenceTask:
         from retrievers.memory.overlap import most_alike  # what searches is imported when something is searched
 
         assert self.draft is not None
-        read = [candidate for candidate in self.candidates if candidate.translation.ok]
+        candidates = [self.candidates[number] for number in range(len(self.hinted))]
+        read = [candidate for candidate in candidates if candidate.translation.ok]
         if not read:
-            last = self.candidates[-1]
-            reasons = "; ".join(last.translation.notes[len(last.prompt.notes) :])
+            first = candidates[0]
+            reasons = "; ".join(first.translation.notes[len(first.prompt.notes) :])
             self._keep_draft(f"{DRAFT_STANDS}: no translation could be read from the answer with hints ({reasons})")
             return
         texts = [candidate.translation.text for candidate in read]
@@ -136,14 +141,14 @@ class SentenceTask:
         self.translation = replace(chosen.translation, draft=self.draft.text, recalled=self.recalled)
 
     def recall(self, recalled: Recalled) -> None:
-        """Take what the memory has for the draft: hints become another prompt, or the draft becomes the translation."""
+        """Take what the memory has for the draft: hints make other prompts, or the draft becomes the translation."""
         assert self.draft is not None
         hints = self.shown(recalled.hints) if recalled.shown else ()
         prompt = self.translator.prompts.build(self.sentence, hints[:MOST_SIMILAR]) if hints else None
         if prompt is not None and prompt.hints:
-            self.prompt, self.answer, self.recalled = prompt, "", recalled
+            self.prompt, self.answer, self.recalled, self.hinted = prompt, "", recalled, [prompt]
             if self.translator.consensus and len(hints) > 1:
-                self.variants = [self.translator.prompts.build(self.sentence, (hint,)) for hint in hints]
+                self.hinted += [self.translator.prompts.build(self.sentence, (hint,)) for hint in hints]
         else:
             self.recalled = replace(recalled, shown=False)
             self._keep_draft(*(prompt.notes if prompt is not None else ()))
@@ -212,9 +217,9 @@ def _sentences(tasks: Sequence[SentenceTask]) -> list[Sentence]:
 
 class TaskQueue(Generic[T]):
     """Tasks as the prompts of a language model (a `PromptQueue`): prompts are made when they are taken, translations
-    are read from the answers. `running` are those that are being answered, by number.
+    are read from the answers. `running` are those that are being answered, by the number of the prompt.
 
-    Drafts wait until RECALLED_TOGETHER of them are there or nothing new is left to answer; prompts with what was
+    Drafts wait until RECALLED_TOGETHER of them are there or nothing else is left to answer; prompts with what was
     recalled are the next to be answered.
     """
 
@@ -222,10 +227,11 @@ class TaskQueue(Generic[T]):
         """`finished` is told of each task whose translation is there."""
         self._waiting = deque(tasks)
         self._drafted: list[T] = []
-        self._recalled: deque[T] = deque()
+        self._questions: deque[tuple[T, Prompt]] = deque()
         self._finished = finished
         self._taken = 0
         self.running: dict[int, T] = {}
+        self._prompts: dict[int, Prompt] = {}
 
     def next_tasks(self, most: int) -> Sequence[T]:
         """Up to `most` tasks to answer next."""
@@ -241,31 +247,32 @@ class TaskQueue(Generic[T]):
 
     def take(self, most: int) -> Sequence[Prompt]:
         """See `PromptQueue.take`."""
-        while most > 0:
+        taken: list[Prompt] = []
+        while len(taken) < most:
             if len(self._drafted) >= RECALLED_TOGETHER:
                 self._recall()
-            again = [self._recalled.popleft() for _ in range(min(most, len(self._recalled)))]
-            new = self.next_tasks(most - len(again)) if len(again) < most else ()
-            if not again and not new:
-                if not self._drafted:
+            if not self._questions:
+                if new := self.next_tasks(most - len(taken)):
+                    self._ask(new)
+                elif self._drafted and not taken:
+                    self._recall()
+                else:
                     break
-                self._recall()
-                continue
-            ready = [task for task in again if task.wanted] + self._prepared(new)
-            if ready:
-                self.running.update(enumerate(ready, self._taken))
-                self._taken += len(ready)
-                return [task.prompt for task in ready if task.prompt is not None]
-        return ()
+            while self._questions and len(taken) < most:
+                task, prompt = self._questions.popleft()
+                if task.wanted:
+                    self.running[self._taken], self._prompts[self._taken] = task, prompt
+                    self._taken += 1
+                    taken.append(prompt)
+        return taken
 
     def _recall(self) -> None:
         """Let the memories be asked for all drafts that wait."""
         drafted, self._drafted = [task for task in self._drafted if task.wanted], []
-        self._recalled.extend(self._prepared(drafted))
+        self._ask(drafted)
 
-    def _prepared(self, tasks: Sequence[T]) -> list[T]:
-        """Those of the tasks, which are prepared, that are to be answered; the others failed, or their draft is the
-        translation."""
+    def _ask(self, tasks: Sequence[T]) -> None:
+        """Prepare tasks, and let their questions be answered next; some fail, or their draft is the translation."""
         for group in by_translator(tasks):
             try:
                 self.prepare(group)
@@ -274,31 +281,28 @@ class TaskQueue(Generic[T]):
         for task in tasks:
             if task.translation is not None:
                 self._finished(task)
-        return [task for task in tasks if task.ready]
+            self._questions.extend((task, prompt) for prompt in task.questions)
 
     def progress(self, number: int, text: str) -> bool:
         """See `PromptQueue.progress`."""
         task = self.running[number]
-        if task.wanted and text != task.answer:
-            task.answer = text
-            task.changed()
+        if task.wanted:
+            task.progress(text)
         return task.wanted
 
     def finish(self, number: int, completion: Completion) -> None:
         """See `PromptQueue.finish`."""
-        task = self.running.pop(number)
+        task, prompt = self.running.pop(number), self._prompts.pop(number)
         if not task.wanted:
             return
         try:
-            task.read(completion)
+            task.read(prompt, completion)
         except BaseException as error:
             self.failed([task], error)
         else:
             if task.translation is not None:
                 self._finished(task)
-            elif task.ready:
-                self._recalled.append(task)
-            else:
+            elif not task.hinted:
                 self.drafted(task)
 
     def drafted(self, task: T) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import EXAMPLES
-from rag_mt.base.types import Completion
+from rag_mt.base.types import Completion, Prompt
 from rag_mt.cli import main as cli
 from rag_mt.cli import places, translate
 from rag_mt.llm.opening import open_llm
@@ -331,9 +331,9 @@ def test_a_killed_job_goes_on_with_equal_bytes(
     asked: list[str] = []
     read = SentenceTask.read
 
-    def counted(self: SentenceTask, completion: Completion) -> None:
+    def counted(self: SentenceTask, prompt: Prompt, completion: Completion) -> None:
         asked.append(self.sentence.text)
-        read(self, completion)
+        read(self, prompt, completion)
 
     monkeypatch.setattr(SentenceTask, "read", counted)
     options = ["--src", "de", "--retriever", "none", "--quiet", "--batch-size", "4", "--max-new-tokens", "4"]

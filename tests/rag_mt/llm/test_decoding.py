@@ -1,4 +1,4 @@
-"""Last states reach the output embeddings without gaps."""
+"""Last states reach the output embeddings without gaps, and of the scores the highest is found."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from rag_mt.llm.decoding import lay_out_states
+from rag_mt.llm.decoding import BLOCK, lay_out_states, likeliest
 
 
 def tiny() -> LlamaForCausalLM:
@@ -29,3 +29,13 @@ def test_the_output_embeddings_get_states_without_gaps(rows: int) -> None:
         assert torch.allclose(last, model(tokens).logits[:, -1:], atol=1e-6)
     assert [states.stride() for states in seen] == [(16, 16, 1), (80, 16, 1)]
     assert len(head._forward_pre_hooks) == 2, "laid out once"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("columns", [1, 300, BLOCK, 3 * BLOCK, 3 * BLOCK + 7])
+def test_the_likeliest_is_the_first_of_the_highest(dtype: torch.dtype, columns: int) -> None:
+    scores = torch.randint(-9, 9, (40, columns), generator=torch.Generator().manual_seed(columns)).to(dtype)
+    scores[:3] = -torch.inf
+    scores[:2, columns // 2 :] = -3.5
+    expected = scores.float().numpy().argmax(axis=1)
+    assert likeliest(scores).tolist() == expected.tolist()

@@ -171,7 +171,6 @@ def test_places_in_the_batch_are_filled_again(llama: LoadedLLM, monkeypatch: pyt
     assert complete(TransformersLLM(llama, 4), prompts_of(HEAD), 30) == expected
     steps = [rows for rows, columns in shapes if columns == 1]
     assert max(steps) == 4
-    # While prompts wait, a place is empty for one step: that in which the next prompt is computed.
     assert steps.count(4) > len(steps) // 2
     assert sum(steps) + len(TAILS) == sum(c.tokens for c in expected)  # and no row is computed that has ended
 

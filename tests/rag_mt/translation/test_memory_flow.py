@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from prompts.builder import WRAPPERS, PromptBuilder
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Hint, Hit, Origin, Prompt, Recalled, Returning, Sentence, Span
+from rag_mt.base.types import Completion, Hint, Hit, Origin, Prompt, Recalled, Returning, Sentence, Span
 from rag_mt.formats.format import Segment
 from rag_mt.formats.lines import added_fields
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import LoadedLLM, load_llm
 from rag_mt.translation.jobs import Counts, split_segments, translate_segments
 from rag_mt.translation.journal import Journal
-from rag_mt.translation.tasks import DRAFT_STANDS, RECALLED_TOGETHER
+from rag_mt.translation.tasks import DRAFT_STANDS, RECALLED_TOGETHER, SentenceTask, TaskQueue
 from rag_mt.translation.translator import Translator
 from tests.ui.conftest import HintedLLM, RuleLLM, RuleMemory
 
@@ -171,6 +171,24 @@ def test_consensus_shows_the_first_hints_together_and_each_alone() -> None:
     quick = Translator("de", retriever=FourHits(), llm=Echoing(), wrapper="compact", consensus=False)
     assert quick.translate_sentences(SENTENCES[2:3])[0].text == "First Second Third"
     assert quick.llm.shown == ["", "First+Second+Third"] and "consensus" not in quick.settings  # type: ignore[attr-defined]
+
+
+@given(st.permutations(range(5)), st.integers(1, 5))
+def test_questions_of_a_sentence_are_asked_together_and_answered_in_any_order(order: list[int], room: int) -> None:
+    translator = Translator("de", retriever=FourHits(), llm=Echoing(), wrapper="compact")
+    task = SentenceTask(translator, SENTENCES[2])
+    queue = TaskQueue([task])
+    assert len(queue.take(9)) == 1 and not queue.take(9)
+    queue.finish(0, Completion(" DRAFT", 1, True))
+    prompts = [*queue.take(room), *queue.take(9)]
+    assert prompts == task.hinted and len(prompts) == 5 and not queue.take(9)
+    assert queue.progress(1, " so far") and not task.begun, "no answer is known to be the one"
+    words = [" ".join(hint.phrase.split()[0] for hint in prompt.hints) for prompt in prompts]
+    for number in order:
+        assert task.translation is None and len(queue.running) > 0
+        queue.finish(number + 1, Completion(f" {words[number]}", 1, True))
+    assert task.translation is not None and task.translation.text == "First Second Third"
+    assert [answer.text.strip() for answer in task.answers] == ["DRAFT", *words] and not queue.running
 
 
 @pytest.mark.parametrize(
