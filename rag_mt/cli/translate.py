@@ -78,8 +78,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     output_help = "output file or, ending with / or for several inputs, folder; resumable"
     add("-o", "--output", metavar="FILE", help=output_help)
     consensus_help = (
-        "show a memory's hints together and each alone, and take the translation that is most like the others; "
-        "without, once and together, which is quicker"
+        "show a memory's hints together and each alone, and take the translation that the others and the hints "
+        "support; without, once and together, which is quicker"
     )
     add("--consensus", action=argparse.BooleanOptionalAction, default=True, help=consensus_help)
     reuse_help = "take translations that a memory of both languages has of just that sentence as they are"

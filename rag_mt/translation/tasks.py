@@ -9,8 +9,8 @@ Where the retriever is a memory (a `DraftRetriever`) the model answers a plain p
                                                 -> else the draft is the translation
 
 so that what nothing is recalled for costs and says what it does without a retriever. With `consensus` hints are shown
-together (the first MOST_SIMILAR) and each alone, all at the same time, and the translation that is most like the others
-is taken: what a wrong hint led to, the others do not say.
+together (the first MOST_SIMILAR) and each alone, all at the same time, and of the draft and these answers the one is
+taken that the others and the hits support most: what a wrong hint led to, the others do not say.
 """
 
 from __future__ import annotations
@@ -124,10 +124,11 @@ class SentenceTask:
         self.changed()
 
     def _choose(self) -> None:
-        """Let the answer with hints that is most like the others be the translation, or the draft if none is one."""
-        from retrievers.memory.overlap import most_alike  # what searches is imported when something is searched
+        """Let the answer with hints be the translation; of several ones, the one of them and the draft that is best
+        supported; if none can be read, the draft."""
+        from retrievers.memory.overlap import best_supported  # what searches is imported when something is searched
 
-        assert self.draft is not None
+        assert self.draft is not None and self.recalled is not None
         candidates = [self.candidates[number] for number in range(len(self.hinted))]
         read = [candidate for candidate in candidates if candidate.translation.ok]
         if not read:
@@ -135,8 +136,11 @@ class SentenceTask:
             reasons = "; ".join(first.translation.notes[len(first.prompt.notes) :])
             self._keep_draft(f"{DRAFT_STANDS}: no translation could be read from the answer with hints ({reasons})")
             return
-        texts = [candidate.translation.text for candidate in read]
-        chosen = read[most_alike(texts) if len(set(texts)) > 1 else 0]
+        chosen = read[0]
+        if len(candidates) > 1:
+            read += [self.draft] if self.draft.translation.ok else []
+            hits = [(hint.phrase, hint.hit.score) for hint in self.recalled.hints]
+            chosen = read[best_supported([candidate.translation.text for candidate in read], hits)]
         self.prompt, self.completion = chosen.prompt, chosen.completion
         self.translation = replace(chosen.translation, draft=self.draft.text, recalled=self.recalled)
 

@@ -103,10 +103,10 @@ class Translator:
         `auto` for the one beside the index, else the one that comes with rag_mt, if any (see `chosen_adapter`).
         `wrapper` is the prompt family, `engine`, `device` and `dtype` say by what, where and in what number format the
         models compute (see `open_llm`), `batch_size` how many sentences at once, at most, `max_new_tokens` is the
-        length of the longest answer. With `consensus` a memory's hints are shown together and each alone, and the
-        translation that is most like the others is taken. With `reuse_known` a sentence of which a memory has a
-        translation is not translated anew. `encoders` opens encoders instead of `encoder_for`, so that several
-        translators can share one.
+        length of the longest answer. With `consensus` a memory's hints are shown together and each alone, and of the
+        draft and these answers the one is taken that the others and the hits support most. With `reuse_known` a
+        sentence of which a memory has a translation is not translated anew. `encoders` opens encoders instead of
+        `encoder_for`, so that several translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
         """

@@ -45,14 +45,30 @@ class Overlaps:
         return np.asarray(2 * self.shared[:, order - 1] / np.maximum(count, 1), np.float32)
 
 
-def most_alike(texts: Sequence[str]) -> int:
-    """The number of the text that is most like the others, the first of equal ones: by the sum of its chrF with each
-    other one, as hypothesis and as reference, which prefers neither long nor short ones. Over translations of a
-    sentence this is minimum Bayes risk decoding (Kumar and Byrne 2004)."""
-    pairs = [(one, other) for one in texts for other in texts]
+def best_supported(texts: Sequence[str], hits: Sequence[tuple[str, float]]) -> int:
+    """The number of the one of several translations of a sentence that the others and the hits support most, the first
+    of equal ones.
+
+    The others do by chrF: its mean over all of the texts, as hypothesis and as reference, which prefers neither long
+    nor short ones (minimum Bayes risk decoding, Kumar and Byrne 2004). A hit, a stored sentence and its similarity,
+    does by the text's chrF with it, of which it counts as much as its similarity, the chrF that is expected of it; the
+    best of the hits is added.
+    """
+    if len(set(texts)) < 2:
+        return 0
+    alike = _chrf(texts, texts)
+    support = (alike + alike.T).mean(axis=1) / 2
+    if hits:
+        similarities = np.array([similarity for _, similarity in hits], np.float32)
+        support += (_chrf(texts, [hit for hit, _ in hits]) * similarities).max(axis=1)
+    return int(np.argmax(support))
+
+
+def _chrf(texts: Sequence[str], references: Sequence[str]) -> Floats:
+    """chrF of each text with each reference, (texts, references)."""
+    pairs = [(text, reference) for text in texts for reference in references]
     first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-    chrf = overlaps(first, second).chrf().reshape(len(texts), len(texts))
-    return int(np.argmax((chrf + chrf.T).sum(axis=1)))
+    return overlaps(first, second).chrf().reshape(len(texts), len(references))
 
 
 def overlaps(first: Sequence[str], second: Sequence[str], orders: int = ORDERS) -> Overlaps:

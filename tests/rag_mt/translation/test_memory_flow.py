@@ -129,12 +129,19 @@ def test_blank_sentences_have_no_draft() -> None:
 
 
 class FourHits(RuleMemory):
-    """Recalls four lines for every sentence, one for a sentence that ends with 1."""
+    """Recalls four lines for every sentence, one for a sentence that ends with 1; the last line is `last`, and that of
+    the sentence `copied` its draft."""
+
+    def __init__(self, last: str = "Seconds of old.", similarity: float = 0.1, copied: str = "") -> None:
+        super().__init__()
+        self.last, self.similarity, self.copied = last, similarity, copied
 
     def _recalled(self, text: str, draft: str) -> Recalled:
-        lines = [f"{word} of old." for word in ("First", "Second", "Third", "Seconds")]
+        lines = [f"{word} of old." for word in ("First", "Second", "Third")]
+        lines.append(draft if text == self.copied else self.last)
         hits = [
-            Hit(Sentence(line, "en", Origin("memory.txt", n)), Span(0, len(line)), 0.8) for n, line in enumerate(lines)
+            Hit(Sentence(line, "en", Origin("memory.txt", n)), Span(0, len(line)), self.similarity)
+            for n, line in enumerate(lines)
         ]
         hints = [Hint(Span(0, len(text)), hit) for hit in hits]
         return Recalled(tuple(hints[:1] if text.endswith("1.") else hints), 0.5, True)
@@ -173,6 +180,15 @@ def test_consensus_shows_the_first_hints_together_and_each_alone() -> None:
     assert quick.llm.shown == ["", "First+Second+Third"] and "consensus" not in quick.settings  # type: ignore[attr-defined]
 
 
+def test_what_a_similar_hit_says_is_chosen_be_it_the_draft() -> None:
+    memory = FourHits("Another", 0.9, copied=TEXTS[3])
+    first, second = Translator("de", retriever=memory, llm=Echoing(), wrapper="compact").translate_sentences(
+        SENTENCES[2:4]
+    )
+    assert (first.text, [hint.phrase for hint in first.hints]) == ("Another", ["Another"])
+    assert (second.text, second.hints) == (second.draft, ()) and second.recalled is not None and second.recalled.shown
+
+
 @given(st.permutations(range(5)), st.integers(1, 5))
 def test_questions_of_a_sentence_are_asked_together_and_answered_in_any_order(order: list[int], room: int) -> None:
     translator = Translator("de", retriever=FourHits(), llm=Echoing(), wrapper="compact")
@@ -193,7 +209,10 @@ def test_questions_of_a_sentence_are_asked_together_and_answered_in_any_order(or
 
 @pytest.mark.parametrize(
     ("unreadable", "text", "hints"),
-    [("First+Second+Third First", "Second", 1), ("First+Second+Third First Second Third Seconds", TEXTS[2].upper(), 0)],
+    [
+        ("First+Second+Third First", "Seconds", 1),
+        ("First+Second+Third First Second Third Seconds", TEXTS[2].upper(), 0),
+    ],
 )
 def test_answers_that_cannot_be_read_have_no_say(unreadable: str, text: str, hints: int) -> None:
     translator = Translator("de", retriever=FourHits(), llm=Echoing(unreadable), wrapper="compact")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
-from retrievers.memory.overlap import most_alike, overlaps
+from retrievers.memory.overlap import best_supported, overlaps
 
 PAIRS = [
     ("The museum is closed.", "The museum is closed on Mondays."),
@@ -36,18 +36,27 @@ def test_a_pair_does_not_depend_on_the_others(pairs: list[tuple[str, str]]) -> N
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(TEXT, min_size=1, max_size=5))
-def test_what_is_most_alike_has_the_greatest_chrf_both_ways(texts: list[str]) -> None:
-    chrf = CHRF()
+@given(st.lists(TEXT, min_size=1, max_size=5), st.lists(st.tuples(TEXT, st.floats(0, 1)), max_size=3))
+def test_support_is_chrf_with_the_others_both_ways_and_with_the_hits(
+    texts: list[str], hits: list[tuple[str, float]]
+) -> None:
+    def chrf(one: str, other: str) -> float:
+        return CHRF().sentence_score(one, [other]).score / 100
+
     scores = [
-        sum(chrf.sentence_score(*pair).score for x in texts for pair in ((one, [x]), (x, [one]))) for one in texts
+        sum(chrf(one, other) + chrf(other, one) for other in texts) / 2 / len(texts)
+        + max((chrf(one, hit) * similarity for hit, similarity in hits), default=0)
+        for one in texts
     ]
-    assert scores[most_alike(texts)] == pytest.approx(max(scores), abs=1e-3)
+    assert scores[best_supported(texts, hits)] == pytest.approx(max(scores), abs=1e-4)
 
 
-def test_the_odd_one_is_not_chosen() -> None:
-    assert most_alike(["A dog ran.", "The cat sat down.", "The cat sat."]) in (1, 2)
-    assert most_alike(["same", "same"]) == 0
+def test_the_odd_one_is_chosen_only_where_a_hit_says_so() -> None:
+    texts = ["A dog ran.", "The cat sat down.", "The cat sat."]
+    assert best_supported(texts, []) in (1, 2)
+    assert best_supported(texts, [("A dog ran away.", 0.2), ("Nothing", 0.9)]) in (1, 2)
+    assert best_supported(texts, [("Nothing", 0.3), ("A dog ran away.", 0.9)]) == 0
+    assert best_supported(["same", "same"], []) == 0
 
 
 @pytest.mark.parametrize(
