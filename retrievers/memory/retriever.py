@@ -23,7 +23,7 @@ AT_ONCE = 64
 """Sentences of a block: each has some 60 candidates."""
 LOOKED_AT = 12
 """The most similar candidates, of which those to show are chosen."""
-MOST_HITS = 6
+MOST_HITS = 4
 """Hits of a sentence."""
 NEAR_COPY = 90.0
 """rapidfuzz's ratio, in percent, from which on a hit is a near copy of a more similar one."""
