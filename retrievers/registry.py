@@ -29,7 +29,6 @@ from retrievers.index.build import build_index
 from retrievers.index.manifest import CONFIDENCE, Manifest, read_manifest
 from retrievers.index.search import Index, open_index
 from retrievers.mdpr import DualEncoder, is_passage_model, open_mdpr
-from retrievers.memory import gate
 from retrievers.memory import similarity as similarities
 from retrievers.memory.retriever import MemoryRetriever
 from retrievers.memory.units import MemoryUnits
@@ -178,9 +177,7 @@ def searching(
     if isinstance(maker, PassageUnits):
         return PassageRetriever(name, index, maker, source, cut_off)
     if isinstance(maker, MemoryUnits):
-        return MemoryRetriever(
-            name, index, maker, source, similarities.stored(index.folder), gate.stored(index.folder), cut_off
-        )
+        return MemoryRetriever(name, index, maker, source, similarities.stored(index.folder), cut_off)
     if isinstance(maker, CcprUnits) and confidence is not None:
         return CcprRetriever(name, index, maker, confidence, cut_off)
     return DenseRetriever(name, index, maker, cut_off)

@@ -61,8 +61,8 @@ class System:
     index's own. `llm_options` are fields of requests to a server (see `rag_mt.llm.options`). `dtype` is by default
     float32, in which outputs depend on nothing but their prompts, by llama.cpp that of the file. `segmentation`, of
     CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
-    either are judged by the same confidence model. `gate`, of a memory, says when hits are shown: where the `learned`
-    gate expects a gain, or `always` where there are any; with `consensus` its hints are shown together and each alone.
+    either are judged by the same confidence model. With `consensus`, of a memory, its hints are shown together and each
+    alone.
 
     For `hints = "oracle"`: a layer of `align_encoder` finds the words that belong together; phrases have up to
     `oracle_words` words.
@@ -74,7 +74,6 @@ class System:
     encoder: str = ""
     cut_off: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     segmentation: Segmentation = "learned"
-    gate: Literal["learned", "always"] = "learned"
     consensus: bool = True
     wrapper: str = "auto"
     llm: str = DEFAULT_LLM
@@ -203,11 +202,10 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
                 f"{path} sets {key} of {name} to {value!r}: expected one of {', '.join(filter(None, allowed))}"
             )
     spec = retriever_spec(system.retriever)
-    for key, usual in (("gate", "learned"), ("consensus", True)):
-        if own.get(key, usual) != usual and spec.unit != "memory":
-            raise UserError(
-                f"{path} sets {key} of {name}, whose retriever is {system.retriever!r}: only a memory has that"
-            )
+    if not system.consensus and spec.unit != "memory":
+        raise UserError(
+            f"{path} sets consensus of {name}, whose retriever is {system.retriever!r}: only a memory has that"
+        )
     if own.get("segmentation", "learned") != "learned" and system.retriever != "ccpr":
         raise UserError(
             f"{path} sets segmentation of {name}, whose retriever is {system.retriever!r}: only ccpr has one"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -150,14 +150,11 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         show=show,
         encoders=models.encoder,
     )
-    if translator.memory is not None:
-        if suite.quick and not own.index:
-            raise UserError(
-                f"system {own.name} has the retriever {own.retriever!r} and the sample index, which holds the "
-                f"references of the suite {suite.name}: give it an index, or choose another suite with --suite"
-            )
-        if own.gate != "learned":
-            settings["gate"] = cast(Any, translator.retriever).gate = own.gate
+    if translator.memory is not None and suite.quick and not own.index:
+        raise UserError(
+            f"system {own.name} has the retriever {own.retriever!r} and the sample index, which holds the "
+            f"references of the suite {suite.name}: give it an index, or choose another suite with --suite"
+        )
     if own.cut_off and isinstance(translator.retriever, IndexRetriever):
         translator.retriever.cut_off = settings["cut_off"] = own.cut_off
     if own.segmentation != "learned" and isinstance(translator.retriever, CcprRetriever):

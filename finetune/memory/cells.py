@@ -19,7 +19,6 @@ from rag_mt.base.types import Sentence
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import read_manifest
 from retrievers.index.search import open_index
-from retrievers.memory import gate
 from retrievers.memory.retriever import MemoryRetriever
 from retrievers.memory.similarity import Similarity
 from retrievers.memory.units import MemoryUnits
@@ -70,12 +69,10 @@ class Cell:
         }
 
     def retriever(self, encoder: ModelEncoder, similarity: Similarity) -> MemoryRetriever:
-        """A retriever over the index that shows whatever it finds."""
+        """A retriever over the index."""
         maker = MemoryUnits(encoder)
         index = open_index(self.index, maker.settings)
-        retriever = MemoryRetriever("memory", index, maker, self.source, similarity, gate.stored(self.index))
-        retriever.gate = "always"
-        return retriever
+        return MemoryRetriever("memory", index, maker, self.source, similarity)
 
 
 def read_cells(named: Sequence[Sequence[str]], limit: int = 0) -> list[Cell]:

@@ -212,18 +212,11 @@ def _cut_after(text: str, high: int, low: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """What a memory has for a sentence: `hints`, the most similar first, and the `gain` that is expected of showing
-    them, in nats of the translation's log-probability, None where nothing estimates it. Where they are not `shown`, the
-    draft is the translation."""
+    """What a memory has for a sentence: `hints`, the most similar first. Where they are not `shown`, the draft is the
+    translation."""
 
     hints: tuple[Hint, ...] = ()
-    gain: float | None = None
     shown: bool = False
-
-    @property
-    def stored_gain(self) -> float | None:
-        """The gain as files have it (see `Hit.stored_score`)."""
-        return None if self.gain is None else round(float(self.gain), 6)
 
 
 @dataclass(frozen=True, slots=True)

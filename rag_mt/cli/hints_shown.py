@@ -9,7 +9,7 @@
 Where a memory was asked, two lines more say what changed since the draft and what the memory was expected to gain:
 
     - The [-city-]{+town+} council has [-allowed-]{+approved+} the new bridge.
-    memory: 1 hit, shown to the model (expected gain +0.42 nats)
+    memory: 1 hit, shown to the model
 
 The bar of a BM25 score is full at the highest one of the sentence, all others at 1. Columns are counted as a terminal
 counts them: wide characters take two, combining marks none. No line is wider than asked for. In a sentence with
@@ -108,7 +108,7 @@ def picture(translation: Translation, kind: str, style: Style) -> str:
 
 
 def _memory_lines(translation: Translation, recalled: Recalled, style: Style) -> list[str]:
-    """What the translation changed of its draft, and what the memory has and is expected to gain."""
+    """What the translation changed of its draft, and what the memory has."""
     lines = []
     if recalled.shown and translation.draft != translation.text:
         runs = differences(printable(translation.draft), printable(translation.text))
@@ -116,10 +116,9 @@ def _memory_lines(translation: Translation, recalled: Recalled, style: Style) ->
         lines = [_isolated(line) for line in _folded(f"- {changed}", style.columns)]
     number = len(recalled.hints)
     hits = f"{number or 'no'} hit{'s' * (number != 1)}"
-    gain = f" (expected gain {recalled.gain:+.2f} nats)" if recalled.gain is not None else ""
     decision = "shown to the model" if recalled.shown else "not shown: the draft is the translation"
     decision += "" if lines or not recalled.shown else ", which changed nothing"
-    return [*lines, *_folded(f"memory: {hits}, {decision}{gain}", style.columns)]
+    return [*lines, *_folded(f"memory: {hits}, {decision}", style.columns)]
 
 
 def _marked(run: Run) -> str:

@@ -216,7 +216,7 @@ def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
 
 
 def _recalled_fields(translation: Translation, recalled: Recalled) -> dict[str, Any]:
-    """A sentence's draft, what a memory has for it, whether that was worth showing, and what it changed."""
+    """A sentence's draft, what a memory has for it, whether that was shown, and what it changed."""
     hits = [
         {
             "source": hint.source_span.of(translation.source.text),
@@ -232,7 +232,6 @@ def _recalled_fields(translation: Translation, recalled: Recalled) -> dict[str, 
         "source": translation.source.text,
         "draft": translation.draft,
         "hits": hits,
-        "gain": recalled.stored_gain,
         "shown": recalled.shown,
         "changes": [list(change) for change in changes(translation.draft, translation.text)],
     }

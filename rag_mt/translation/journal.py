@@ -160,7 +160,7 @@ def pack(t: Translation) -> dict[str, Any]:
     }
     if t.recalled is not None:
         hints = [_pack_hint(hint) for hint in t.recalled.hints]
-        recalled = {"hints": hints, "gain": t.recalled.stored_gain, "shown": t.recalled.shown}
+        recalled = {"hints": hints, "shown": t.recalled.shown}
         record |= {"draft": t.draft, "recalled": recalled}
     return record
 
@@ -169,7 +169,7 @@ def unpack(record: Mapping[str, Any], source: Sentence) -> Translation:
     """The translation that `pack` made the record of."""
     recalled = None
     if values := record.get("recalled"):
-        recalled = Recalled(tuple(map(_unpack_hint, values["hints"])), values["gain"], values["shown"])
+        recalled = Recalled(tuple(map(_unpack_hint, values["hints"])), values["shown"])
     return Translation(
         source,
         record["text"],

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from rapidfuzz import fuzz, process
 
 from rag_mt.base.types import Floats, Hint, Hit, Recalled, Sentence, Span
+from rag_mt.text.words import terms_in
 from retrievers.dense import IndexRetriever
 from retrievers.index.search import Index, LeftOut
 from retrievers.memory.features import Candidates, Gatherer
-from retrievers.memory.gate import LEAST_SIMILARITY, SURPRISAL, Gate, novelty
-from retrievers.memory.overlap import overlaps
 from retrievers.memory.similarity import Similarity
 from retrievers.memory.units import KIND, MemoryUnits, language_difference
 
@@ -25,6 +23,9 @@ LOOKED_AT = 12
 """The most similar candidates, of which those to show are chosen."""
 MOST_HITS = 4
 """Hits of a sentence."""
+LEAST_SIMILARITY = 0.2
+"""Of the best hit, from which on hints are shown: nearly always, because the choice among several answers forgives
+wrong ones (reports/domains-dev.md)."""
 NEAR_COPY = 90.0
 """rapidfuzz's ratio, in percent, from which on a hit is a near copy of a more similar one."""
 
@@ -33,8 +34,8 @@ class MemoryRetriever(IndexRetriever):
     """Whole sentences that are similar to a draft and a source sentence (a DraftRetriever), at most MOST_HITS, by one
     similarity: the chrF that they are expected to have as the translation (see `Similarity`).
 
-    `gate` says when hints are shown: `learned`, where a gain is expected of them, or `always`. Both show nothing that
-    says only what the draft says. Hits that are less similar than `cut_off` are dropped.
+    They are shown where the best one is as similar as LEAST_SIMILARITY and one of them has a word that the draft does
+    not have. Hits that are less similar than `cut_off` are dropped.
     """
 
     maker: MemoryUnits
@@ -46,25 +47,20 @@ class MemoryRetriever(IndexRetriever):
         maker: MemoryUnits,
         source: str,
         similarity: Similarity,
-        learned: Gate | None = None,
         cut_off: float | None = None,
     ) -> None:
         super().__init__(name, index, maker, cut_off)
-        self.source, self.similarity, self.learned = source, similarity, learned
-        self.gate: Literal["learned", "always"] = "learned"
+        self.source, self.similarity = source, similarity
         self._gatherer = Gatherer(index, source)
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """All that could change what is recalled. Without a fitted gate `learned` is the least similarity from which on
-        hints are shown."""
-        learned = LEAST_SIMILARITY if self.learned is None else asdict(self.learned)
+        """All that could change what is recalled, and whether it is shown."""
         return {
             **super().settings,
             "source": self.source,
             "similarity": {kind: model.as_dict() for kind, model in self.similarity.models.items()},
-            "gate": self.gate,
-            "learned": learned if self.gate == "learned" else None,
+            "least similarity": LEAST_SIMILARITY,
         }
 
     def recall(
@@ -72,18 +68,15 @@ class MemoryRetriever(IndexRetriever):
         sentences: Sequence[Sentence],
         drafts: Sequence[str],
         without: Sequence[LeftOut] | None = None,
-        surprisals: Sequence[float] | None = None,
     ) -> list[Recalled]:
-        """For each sentence and its draft the hints, the most similar first, the gain in nats that is expected of them,
-        and whether they are worth showing. A blank draft is none: the sentence alone is searched by then, and says
-        nothing yet. `without` is as in `retrieve`; `surprisals` are the mean surprisals of the drafts in nats, if they
-        are known."""
+        """For each sentence and its draft the hints, the most similar first, and whether they are shown. A blank draft
+        is none: the sentence alone is searched by then. `without` is as in `retrieve`."""
         recalled: list[Recalled] = []
         for begin in range(0, len(sentences), AT_ONCE):
             part = slice(begin, begin + AT_ONCE)
             texts = [sentence.text for sentence in sentences[part]]
             hints = self._hints(texts, drafts[part], None if without is None else without[part])
-            recalled += self._judged(texts, drafts[part], hints, None if surprisals is None else surprisals[part])
+            recalled += [self._recalled(own, draft) for own, draft in zip(hints, drafts[part], strict=True)]
         return recalled
 
     @property
@@ -159,52 +152,11 @@ class MemoryRetriever(IndexRetriever):
             hints.append(tuple(Hint(whole, self.index.hit(int(found.units[n]), float(scores[n]))) for n in chosen))
         return hints
 
-    def gate_features(
-        self,
-        texts: Sequence[str],
-        drafts: Sequence[str],
-        hints: Sequence[Sequence[Hint]],
-        surprisals: Sequence[float] | None = None,
-    ) -> dict[str, Floats]:
-        """What the gate looks at, arrays (sentences,) by name; zeros where there is no hint."""
+    def _recalled(self, hints: tuple[Hint, ...], draft: str) -> Recalled:
+        """What was recalled for a draft, and whether it is shown."""
         language = self.index.manifest.language
-        best = [own[0].phrase if own else "" for own in hints]
-        features: dict[str, Any] = {
-            "similarity": [own[0].hit.score if own else 0 for own in hints],
-            "dice": overlaps(best, drafts, 4).dice(),
-            "novelty": [novelty(hit, draft, language) for hit, draft in zip(best, drafts, strict=True)],
-            "hits": [len(own) for own in hints],
-            "length": np.log([len(text) + 1 for text in texts]),
-        }
-        if surprisals is not None:
-            features[SURPRISAL] = surprisals
-        return {name: np.asarray(values, np.float32) for name, values in features.items()}
-
-    def _judged(
-        self,
-        texts: Sequence[str],
-        drafts: Sequence[str],
-        hints: Sequence[tuple[Hint, ...]],
-        surprisals: Sequence[float] | None,
-    ) -> list[Recalled]:
-        """What was recalled for each text, with its gain and whether it is shown."""
-        features = self.gate_features(texts, drafts, hints, surprisals)
-        direction = f"{self.source}-{self.index.manifest.language}"
-        gains = None if self.learned is None else self.learned.gains(features, direction)
-        if self.gate == "always":
-            shown = np.ones(len(texts), bool)
-        elif self.learned is None or gains is None:
-            shown = features["similarity"] >= LEAST_SIMILARITY
-        else:
-            shown = gains > self.learned.bound
-        language = self.index.manifest.language
-        expected = [None] * len(texts) if gains is None else gains.tolist()
-        return [
-            Recalled(own, gain, bool(show) and any(novelty(h.phrase, draft, language) > 0 for h in own))
-            if own
-            else Recalled()
-            for own, draft, gain, show in zip(hints, drafts, expected, shown.tolist(), strict=True)
-        ]
+        similar = bool(hints) and hints[0].hit.score >= LEAST_SIMILARITY
+        return Recalled(hints, similar and any(novelty(hint.phrase, draft, language) > 0 for hint in hints))
 
 
 def _apart(texts: Sequence[str]) -> list[int]:
@@ -217,3 +169,10 @@ def _apart(texts: Sequence[str]) -> list[int]:
         if len(chosen) < MOST_HITS and not alike[number, chosen].any():
             chosen.append(number)
     return chosen
+
+
+def novelty(hit: str, draft: str, language: str) -> float:
+    """The share of the words of a hit, ends cut off, that a draft in the same language does not have, from 0 to 1."""
+    terms = terms_in(language).of(hit)
+    known = set(terms_in(language).of(draft))
+    return sum(term not in known for term in terms) / max(len(terms), 1)

@@ -2,7 +2,7 @@
 were pasted as the translation, from 0 to 1.
 
 `similarity.json` holds a logistic regression for sentences with and without a draft, in memories of one and of two
-languages, and what they were fitted on (`python -m finetune.memory similarity`).
+languages, and what they were fitted on (`python -m finetune.memory`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Similarity:
             return Similarity(models, stored["fitted"])
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(
-                f"{path} is no model of similarity ({error}): fit it again with `python -m finetune.memory similarity`"
+                f"{path} is no model of similarity ({error}): fit it again with `python -m finetune.memory`"
             ) from None
 
 

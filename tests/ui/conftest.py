@@ -166,7 +166,7 @@ class RuleMemory:
         line = f"Of old: {draft}"
         hit = Hit(Sentence(line, "en", Origin("memory.txt", 3)), Span(0, len(line)), 0.8, f"Einst: {text}")
         shown = self.shows(text)
-        return Recalled((Hint(Span(0, len(text)), hit),), 0.5 if shown else -0.25, shown)
+        return Recalled((Hint(Span(0, len(text)), hit),), shown)
 
 
 @cache

@@ -21,13 +21,12 @@ def memory_part(translated: TranslatedText, source: str, target: str) -> str:
     if not sentences:
         return ""
     texts = (" ".join(text) for text in zip(*((t.draft, t.text) for t, _ in sentences), strict=True))
-    columns = ("Sentence", "The memory has", "Shown to the model", "Expected gain (nats)")
+    columns = ("Sentence", "The memory has", "Shown to the model")
     rows = [
         (
             tagged(translation.source.text, source),
             _hits(recalled, target) or NOTHING,
             "✓ yes" if recalled.shown else "○ no: the draft is the translation",
-            "–" if recalled.gain is None else f"{recalled.gain:+.2f}",
         )
         for translation, recalled in sentences
     ]

@@ -163,9 +163,6 @@ class MemoryAnswer(BaseModel):
     source: str
     draft: Annotated[str, Field(description="The translation without hints")]
     hits: list[HitAnswer]
-    gain: Annotated[
-        float | None, Field(description="What hints are expected to add to the log-probability, in nats, if known")
-    ]
     shown: Annotated[bool, Field(description="Whether the model was shown hints; else the draft is the translation")]
     changes: Annotated[list[tuple[str, str]], Field(description="Words of the draft and what stands in their place")]
 

@@ -139,9 +139,9 @@ def test_runs_of_one_system_have_the_same_settings(runs: Path, tmp_path: Path) -
         if name == "changed":
             facts["settings"]["cut_off"] = 0.123
         else:
-            del facts["settings"]["gate"]
+            del facts["settings"]["consensus"]
         path.write_text(json.dumps(facts))
-        setting = "cut_off" if name == "changed" else "gate"
+        setting = "cut_off" if name == "changed" else "consensus"
         with pytest.raises(UserError, match=rf"plain on de-en and en-de differ in {setting}: .* --restart"):
             read_runs(tmp_path / name)
     path = tmp_path / "changed" / "plain" / "en-de.json"

@@ -1,8 +1,8 @@
-"""Systems with a memory: records of drafts and decisions, gates, shuffled recalls, runs that go on."""
+"""Systems with a memory: records of drafts and decisions, shuffled recalls, runs that go on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tests.eval.conftest import ENGLISH
 from tests.eval.translation.test_translation import note_prompts
 from tests.ui.conftest import RuleMemory
 
-ALL = "plain,memory,always,shuffled,dropped"
+ALL = "plain,memory,together,shuffled,dropped"
 SYSTEMS = """
 [systems.plain]
 retriever = "none"
@@ -34,9 +34,9 @@ retriever = "none"
 retriever = "memory"
 index = "{folder}"
 
-[systems.always]
+[systems.together]
 like = "memory"
-gate = "always"
+consensus = false
 
 [systems.shuffled]
 like = "memory"
@@ -48,30 +48,24 @@ hints = "none"
 """
 
 
-class GatedMemory(RuleMemory):
-    """Shows what it has for sentences of an even length, or always."""
-
-    gate = "learned"
+class EvenMemory(RuleMemory):
+    """Shows what it has for sentences of an even length."""
 
     def __init__(self) -> None:
-        super().__init__(lambda text: self.gate == "always" or len(text) % 2 == 0)
-
-    @property
-    def settings(self) -> Mapping[str, Any]:  # type: ignore[override]
-        return {"gate": self.gate}
+        super().__init__(lambda text: len(text) % 2 == 0)
 
 
 @pytest.fixture
-def memories(monkeypatch: pytest.MonkeyPatch) -> list[GatedMemory]:
+def memories(monkeypatch: pytest.MonkeyPatch) -> list[EvenMemory]:
     """The memories that are opened from now on, for the retriever `memory`."""
-    opened: list[GatedMemory] = []
+    opened: list[EvenMemory] = []
     monkeypatch.setitem(registry.RETRIEVERS, "memory", RetrieverSpec("memory", "memory", SentenceUnits))
     real = registry.open_retriever
 
     def open_retriever(name: str, *rest: Any, **more: Any) -> Any:
         if name != "memory":
             return real(name, *rest, **more)
-        opened.append(GatedMemory())
+        opened.append(EvenMemory())
         return opened[-1]
 
     monkeypatch.setattr(registry, "open_retriever", open_retriever)
@@ -80,7 +74,7 @@ def memories(monkeypatch: pytest.MonkeyPatch) -> list[GatedMemory]:
 
 @pytest.fixture
 def command(
-    memories: list[GatedMemory], parallel_data: Path, random_llm: Path, tiny_encoder: Path, tmp_path: Path
+    memories: list[EvenMemory], parallel_data: Path, random_llm: Path, tiny_encoder: Path, tmp_path: Path
 ) -> list[str]:
     folder, path = tmp_path / "index", tmp_path / "systems.toml"
     encoder = encoder_for("sentence", str(tiny_encoder))
@@ -107,14 +101,14 @@ def test_runs_have_drafts_decisions_and_nothing_asked_twice(
 ) -> None:
     asked = note_prompts(monkeypatch)
     assert main([*command, "--systems", ALL, "--output", str(tmp_path / "runs")]) == 0
-    plain, memory, always, mixed, dropped = (
+    plain, memory, together, mixed, dropped = (
         read_records(tmp_path / "runs" / name / f"de-en{RECORDS}") for name in ALL.split(",")
     )
     assert [r.text for r in dropped] == [r.text for r in plain]
     shown = [len(r.source) % 2 == 0 for r in memory]
     assert True in shown and False in shown
-    for records, expected in ((memory, shown), (always, [True] * 9), (mixed, shown)):
-        assert [recalled(r).shown for r in records] == expected
+    for records in (memory, together, mixed):
+        assert [recalled(r).shown for r in records] == shown
         for r, own in zip(records, plain, strict=True):
             assert r.translation.draft == (own.text if own.translation.ok else "")
             assert recalled(r).shown or r.text == own.text
@@ -133,7 +127,7 @@ def test_runs_have_drafts_decisions_and_nothing_asked_twice(
 
 @pytest.mark.parametrize("system", ["memory", "shuffled"])
 def test_a_run_that_was_interrupted_goes_on_with_equal_bytes(
-    command: list[str], memories: list[GatedMemory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
+    command: list[str], memories: list[EvenMemory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
     whole, parts = (tmp_path / name / system / f"de-en{RECORDS}" for name in ("whole", "parts"))
     assert main([*command, "--systems", system, "--output", str(tmp_path / "whole")]) == 0
@@ -165,7 +159,7 @@ def test_settings_tell_the_systems_apart(command: list[str], tmp_path: Path, par
     made = {s.name: open_translator(Run(s, part, tmp_path), suite, Models(), show=False) for s in systems}
     assert len({str(translator.settings) for translator in made.values()}) == 5
     assert [made[name].memory is not None for name in made] == [False, True, True, True, False]
-    assert made["always"].settings["gate"] == "always" and "gate" not in made["memory"].settings
+    assert made["memory"].settings["consensus"] and "consensus" not in made["together"].settings
 
 
 def test_what_is_shuffled_are_shown_hits_of_one_kind() -> None:
@@ -179,14 +173,12 @@ def test_what_is_shuffled_are_shown_hits_of_one_kind() -> None:
         end = len(text) if whole else 2
         return Hint(Span(0, 3), Hit(Sentence(text, "en"), Span(0, end), score))
 
-    own = [
-        Recalled((hit(f"{n} whole", True, 0.9), hit(f"{n} part", False, 0.3)), float(n), shown=n != 2) for n in range(5)
-    ]
+    own = [Recalled((hit(f"{n} whole", True, 0.9), hit(f"{n} part", False, 0.3)), shown=n != 2) for n in range(5)]
     before = [replace(r) for r in own]
     sentences = [Sentence(str(n), "de") for n in range(5)]
     mixed = ShuffledMemory(Fixed(), 7).recall(sentences, [""] * 5)
     assert own == before, "the memory's own list is left alone"
-    assert [(r.gain, r.shown) for r in mixed] == [(r.gain, r.shown) for r in own]
+    assert [r.shown for r in mixed] == [r.shown for r in own]
     assert mixed[2] == own[2]
     for n in (0, 1, 3, 4):
         whole, part = mixed[n].hints
@@ -197,8 +189,8 @@ def test_what_is_shuffled_are_shown_hits_of_one_kind() -> None:
 def test_mistakes_are_told(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "systems.toml"
     text = path.read_text()
-    path.write_text(text + "\n[systems.other]\nretriever = 'sentence'\ngate = 'always'\n")
-    with pytest.raises(UserError, match="sets gate of other, whose retriever is 'sentence': only a memory has that"):
+    path.write_text(text + "\n[systems.other]\nretriever = 'sentence'\nconsensus = false\n")
+    with pytest.raises(UserError, match="sets consensus of other, whose retriever is 'sentence': only a memory"):
         read_systems(path)
     path.write_text(text + "\n[systems.bare]\nretriever = 'memory'\n")
     (system,) = read_systems(path, "bare")

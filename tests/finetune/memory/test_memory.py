@@ -1,4 +1,4 @@
-"""Fitting similarity and gate on a memory of invented sentences, by a random encoder and a random language model."""
+"""Fitting similarity on a memory of invented sentences, by a random encoder."""
 
 from __future__ import annotations
 
@@ -11,30 +11,15 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.chrf import CHRF
 
-from finetune.lora.__main__ import main as tune
-from finetune.lora.examples import write_examples
 from finetune.memory.__main__ import SHIPPED, main
 from finetune.memory.cells import FOLDS, read_cells
-from finetune.memory.gate import Judged, fit_gate
 from finetune.memory.similarity import examples_of
 from rag_mt.base.types import Sentence, TranslatedSentence
-from retrievers.memory.gate import FEATURES, Gate
 from retrievers.memory.similarity import KINDS, Similarity
 from retrievers.registry import build_for, encoder_for
 from tests.finetune.conftest import WORDS as ALL_WORDS
 
 WORDS = ALL_WORDS[:14]
-CONFIG = """
-[model]
-llm = "{llm}"
-rank = 2
-modules = ["q_proj"]
-[training]
-steps = 1
-batch = 2
-dtype = "float32"
-wrapper = "compact"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +56,10 @@ def test_labels_are_the_chrf_of_candidates(memory: tuple[Path, Path], quick_enco
         assert examples.labels[row] == pytest.approx(expected, abs=1e-6)
 
 
-def test_similarity_and_gate_are_fitted_and_tell_what_on(
-    memory: tuple[Path, Path], tmp_path: Path, tiny_llm: Any, examples: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_similarity_is_fitted_and_tells_what_on(memory: tuple[Path, Path], tmp_path: Path) -> None:
     cell = ["--cell", *map(str, memory)]
     similarity = tmp_path / "similarity.json"
-    assert main(["similarity", *cell, "--output", str(similarity), "--device", "cpu", "--quiet"]) == 0
+    assert main([*cell, "--output", str(similarity), "--device", "cpu", "--quiet"]) == 0
     model = Similarity.load(similarity)
     assert tuple(model.models) == KINDS
     report = model.fitted["held out"]["draft and original"]
@@ -84,34 +67,6 @@ def test_similarity_and_gate_are_fitted_and_tell_what_on(
     assert report["to-en"]["chrf"] >= report["to-en"]["by cosine"], "a random encoder tells nothing"
     assert "/" not in model.fitted["command"].replace("python -m finetune.memory", "")
     assert model.fitted["cells"][0]["sentences"] == 20
-    # The gate: an adapter of one step is as good as any.
-    config, dev, adapter = tmp_path / "config.toml", tmp_path / "dev.jsonl", tmp_path / "adapter"
-    config.write_text(CONFIG.format(llm=tiny_llm()))
-    write_examples(dev, examples(4))
-    assert tune(["--config", str(config), "--examples", str(dev), "--output", str(adapter), "--device", "cpu"]) == 0
-    gate = ["gate", *cell, "--config", str(config), "--adapter", str(adapter), "--similarity", str(similarity)]
-    output = ["--output", str(tmp_path / "gate.json"), "--device", "cpu", "--quiet"]
-    assert main([*gate, "--surprisal", "--bound", "0.5", *output]) == 0
-    fitted = Gate.load(tmp_path / "gate.json")
-    held_out = fitted.fitted["held out"]["all"]
-    assert held_out["sentences"] == 20 and 0 <= held_out["shown"] <= 1
-    assert held_out["gate"] <= held_out["at best"] and held_out["always"] <= held_out["at best"]
-    assert fitted.model.features[-1] == "surprisal" and fitted.bound == 0.5
-    assert "nats a sentence" in capsys.readouterr().err
-
-
-def test_a_gate_of_several_directions_tells_them_apart() -> None:
-    random = np.random.default_rng(1)
-    directions = np.repeat(["de-en", "en-tr"], 50)
-    features = {name: random.random(100).astype(np.float32) for name in FEATURES}
-    gains = features["similarity"] + np.where(directions == "en-tr", 3.0, -3.0)
-    judged = Judged(features, gains, np.ones(100, np.int64), np.arange(100) % FOLDS, directions, directions)
-    gate = fit_gate(judged, {}, 0.0)
-    assert set(gate.model.features) == {*FEATURES, "de-en", "en-tr"}
-    same = {name: values[:1] for name, values in features.items()}
-    assert gate.gains(same, "en-tr")[0] > 2 and gate.gains(same, "de-en")[0] < -1
-    held_out = gate.fitted["held out"]
-    assert held_out["en-tr"]["shown"] == 1 and held_out["de-en"]["shown"] == 0
 
 
 def test_mistakes_are_told(memory: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +82,7 @@ def test_mistakes_are_told(memory: tuple[Path, Path], tmp_path: Path, capsys: py
         (other, "needs a memory of cs"),
         (mixed, "sentences of 2 directions"),
     ):
-        assert main(["similarity", "--cell", str(path), str(index), "--output", str(tmp_path / "x.json")]) == 2
+        assert main(["--cell", str(path), str(index), "--output", str(tmp_path / "x.json")]) == 2
         assert message in capsys.readouterr().err
 
 
@@ -138,7 +93,7 @@ def test_one_language_tells_nothing_of_originals(
     texts = [Sentence(" ".join(WORDS[n : n + 4]), "en") for n in range(10)]
     build_for("memory", tmp_path / "en", texts, encoder, "en", show=False)
     cell = ["--cell", str(memory[0]), str(tmp_path / "en")]
-    assert main(["similarity", *cell, "--output", str(tmp_path / "s.json"), "--device", "cpu", "--quiet"]) == 0
+    assert main([*cell, "--output", str(tmp_path / "s.json"), "--device", "cpu", "--quiet"]) == 0
     assert "kept as they ship" in capsys.readouterr().err
     new, shipped = Similarity.load(tmp_path / "s.json").models, Similarity.load(SHIPPED).models
     assert {kind for kind in KINDS if new[kind] == shipped[kind]} == {"source and original", "draft and original"}

@@ -52,8 +52,7 @@ def translations(draw: st.DrawFn) -> Translation:
     )
     if draw(st.booleans()):
         return made
-    gain = draw(st.none() | st.floats(-9, 9).map(lambda value: round(value, 6)))
-    recalled = Recalled(draw(hints_of()), gain, draw(st.booleans()))
+    recalled = Recalled(draw(hints_of()), draw(st.booleans()))
     return replace(made, draft=draw(texts), recalled=recalled)
 
 

@@ -117,7 +117,7 @@ def test_where_hints_are_shown_the_second_answer_is_the_translation() -> None:
         assert translation.text == (f"AGAIN {draft}" if n % 2 == 0 else draft)
         assert len(translation.hints) == len(translation.used) == (n % 2 == 0)
         assert (f"Similar, 80%: Einst: {TEXTS[n]} = Of old: {draft}" in translation.prompt) == (n % 2 == 0)
-        assert translation.recalled is not None and translation.recalled.gain == (0.5 if n % 2 == 0 else -0.25)
+        assert translation.recalled is not None
     assert made[0].used == (False,)
 
 
@@ -144,7 +144,7 @@ class FourHits(RuleMemory):
             for n, line in enumerate(lines)
         ]
         hints = [Hint(Span(0, len(text)), hit) for hit in hits]
-        return Recalled(tuple(hints[:1] if text.endswith("1.") else hints), 0.5, True)
+        return Recalled(tuple(hints[:1] if text.endswith("1.") else hints), True)
 
 
 class Echoing(HintedLLM):
@@ -311,10 +311,9 @@ def test_what_is_told_of_a_sentence() -> None:
             "source": TEXTS[0],
             "draft": "SATZ KURZ 0.",
             "hits": [line | {"file": "memory.txt", "line": 3}],
-            "gain": 0.5,
             "shown": True,
             "changes": [["", "AGAIN"]],
         }
     ]
-    assert [(own["shown"], own["changes"], own["gain"]) for own in kept] == [(False, [], -0.25)]
+    assert [(own["shown"], own["changes"]) for own in kept] == [(False, [])]
     assert "memory" not in added_fields("Ja.", translator_of("none", RuleLLM()).translate("Ja."))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,8 @@ from rag_mt import Index
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder, Origin, Recalled, Sentence, Span, TranslatedSentence
 from retrievers.index.search import open_index, verify_index
-from retrievers.memory.gate import Gate, novelty
 from retrievers.memory.regression import Regression
-from retrievers.memory.retriever import MOST_HITS, MemoryRetriever
+from retrievers.memory.retriever import LEAST_SIMILARITY, MOST_HITS, MemoryRetriever, novelty
 from retrievers.memory.similarity import FILE, KINDS, Similarity
 from retrievers.memory.units import language_difference
 from retrievers.registry import build_for, open_retriever
@@ -107,38 +105,18 @@ def test_left_out_sentences_are_not_recalled(folder: Path, e5: Encoder, parallel
 def test_what_says_nothing_new_is_not_shown(folder: Path, e5: Encoder, parallel) -> None:
     retriever = opened(folder, e5)
     retriever.cut_off = 0.6  # of all hits only the equal one
-    for gate in ("learned", "always"):
-        retriever.gate = gate
-        (same,) = retriever.recall(parallel["de"][4:5], [parallel["en"][4].text])
-        assert texts_of(same) == [parallel["en"][4].text] and not same.shown
-        (new,) = retriever.recall(parallel["de"][4:5], ["The museum is closed on Sundays and holidays."])
-        assert texts_of(new) and new.shown
+    (same,) = retriever.recall(parallel["de"][4:5], [parallel["en"][4].text])
+    assert texts_of(same) == [parallel["en"][4].text] and not same.shown
+    (new,) = retriever.recall(parallel["de"][4:5], ["The museum is closed on Sundays and holidays."])
+    assert texts_of(new) and new.shown
 
 
-def test_a_learned_gate_shows_where_it_expects_a_gain(folder: Path, e5: Encoder, parallel) -> None:
+def test_hits_that_are_hardly_similar_are_not_shown(folder: Path, e5: Encoder, parallel) -> None:
     retriever = opened(folder, e5)
-    model = Regression(("similarity",), (1.0,), -0.5, (0.0,), (1.0,))
-    retriever.learned = Gate(model, 0.0, {})
     recalled = retriever.recall(parallel["de"], [DRAFT] * 12)
-    for own in recalled:
-        assert own.gain == pytest.approx(own.hints[0].hit.score - 0.5, abs=1e-6)
-        assert own.shown == (own.gain > 0)
-    before = retriever.settings
-    retriever.gate = "always"
-    assert all(own.shown for own in retriever.recall(parallel["de"], [DRAFT] * 12))
-    assert retriever.settings != before
-    retriever.gate, retriever.learned = "learned", Gate(replace(model, bias=9.0), 0.0, {})
-    assert retriever.settings != before
-
-
-def test_a_surprising_draft_can_count(folder: Path, e5: Encoder, parallel) -> None:
-    retriever = opened(folder, e5)
-    retriever.learned = Gate(Regression(("surprisal",), (1.0,), 0.0, (2.0,), (1.0,)), 0.0, {})
-    gains = [r.gain for r in retriever.recall(parallel["de"][:2], [DRAFT] * 2, surprisals=[1.0, 5.0])]
-    assert gains == [-1.0, 3.0]
-    assert retriever.recall(parallel["de"][:1], [DRAFT])[0].gain == 0.0, (
-        "a feature that is not known counts as its mean"
-    )
+    assert all(own.shown == (own.hints[0].hit.score >= LEAST_SIMILARITY) for own in recalled)
+    assert retriever.recall([Sentence("Qq", "de")], ["zz zz zz zz zz zz"])[0].shown is False
+    assert "least similarity" in retriever.settings
 
 
 def test_pairs_are_found_by_what_they_translate(pairs: Path, e5: Encoder, parallel) -> None:
@@ -197,31 +175,16 @@ def test_novelty(hit: str, draft: str, share: float) -> None:
     assert novelty(hit, draft, "en") == share
 
 
-def test_what_a_gate_expects_depends_on_the_direction_it_knows() -> None:
-    directions = ("similarity", "de-en", "en-tr")
-    gate = Gate(Regression(directions, (1.0, -2.0, 3.0), 0.5, (0.0, 0.5, 0.5), (1.0, 1.0, 1.0)), 0.0, {})
-    features = {"similarity": np.array([0.0, 0.25], np.float32)}
-    assert gate.gains(features, "de-en").tolist() == [-2.0, -1.75]
-    assert gate.gains(features, "en-tr").tolist() == [3.0, 3.25]
-    assert gate.gains(features, "de-fr").tolist() == [0.5, 0.75], "an unknown one counts as the mean"
-
-
 def test_models_are_stored_whole_and_damaged_ones_refused(tmp_path: Path) -> None:
     model = Regression(("cosine",), (0.5,), -1.0, (0.8,), (0.1,))
     similarity = Similarity(dict.fromkeys(KINDS, model), {"cells": []})
     similarity.save(tmp_path / FILE)
     assert Similarity.load(tmp_path / FILE) == similarity
-    gate = Gate(model, 0.0, {"cells": []})
-    gate.save(tmp_path / "gate.json")
-    assert Gate.load(tmp_path / "gate.json") == gate
     text = (tmp_path / FILE).read_text()
     for damaged in (text.replace("0.1", "0.0"), text.replace("draft", "graft"), "{}", "[]", text[:90]):
         (tmp_path / FILE).write_text(damaged)
         with pytest.raises((UserError, ValueError), match=r"fit it again|make it again"):
             Similarity.load(tmp_path / FILE)
-    (tmp_path / "gate.json").write_text('{"model": {"bias": 1}}')
-    with pytest.raises(UserError, match="fit it again"):
-        Gate.load(tmp_path / "gate.json")
 
 
 def test_sentences_are_turned_into_the_language_of_the_memory(e5: Encoder, parallel) -> None:
