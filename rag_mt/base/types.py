@@ -332,7 +332,7 @@ class DraftRetriever(Retriever, Protocol):
     bilingual: bool
 
     def recall(self, sentences: Sequence[Sentence], drafts: Sequence[str]) -> list[Recalled]:
-        """For each sentence and its draft what there is, and whether it is worth showing."""
+        """For each sentence and its draft what there is, and whether it is shown."""
         ...
 
     def known(self, sentences: Sequence[Sentence]) -> list[Hit | None]:

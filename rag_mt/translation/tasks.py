@@ -5,7 +5,7 @@ All that translates (`Translator`, streams, file jobs, the server and evaluation
 
 Where the retriever is a memory (a `DraftRetriever`) the model answers a plain prompt first:
 
-    sentence -> plain prompt -> draft -> recall -> hints worth showing -> prompt with hints -> translation
+    sentence -> plain prompt -> draft -> recall -> hints to show -> prompts with hints -> translation
                                                 -> else the draft is the translation
 
 so that what nothing is recalled for costs and says what it does without a retriever. With `consensus` hints are shown
