@@ -196,7 +196,9 @@ def _last_view(result: Result, job: Job, detected: bool) -> View:
     summary = f"{name}Done: {shown} hint{'s' * (shown != 1)} shown to the model, {used} used word for word."
     if asked := recalls(result.translated):
         helped = sum(recalled.shown for _, recalled in asked)
-        summary += f" The memory had something to show for {helped} of {len(asked)} sentences; Compare tells what changed."
+        summary += (
+            f" The memory had something to show for {helped} of {len(asked)} sentences; Compare tells what changed."
+        )
     return replace(
         hints_view(result),
         message=message(" ".join([summary, *map(sentence_case, dict.fromkeys(notes))])),
