@@ -139,9 +139,8 @@ class Batch:
         for row, generation in zip(done, other.generations, strict=False):
             generations[row] = generation
         starts, next_tokens = torch.cat([starts, others[taken:]]), torch.cat([next_tokens, other.next_tokens[taken:]])
-        # Columns that no row has any more are dropped.
         generations += other.generations[taken:]
-        first = int(starts.min())
+        first = int(starts.min())  # no row has the columns before it any more
         with torch.inference_mode():
             for layer, theirs in zip(self.cache.layers, other.cache.layers, strict=True):
                 layer.join(theirs, places)

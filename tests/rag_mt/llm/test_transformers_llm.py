@@ -176,6 +176,20 @@ def test_places_in_the_batch_are_filled_again(llama: LoadedLLM, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma3"])
+def test_many_prompts_go_through_few_places(tiny: Tiny, family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Places are taken over and the cache is moved again and again; prompts wait until several places are free."""
+    loaded = tiny(family)
+    asked = [Prompt(f"{'word ' * (n * 7 % 23)}{tail}") for n in range(6) for tail in TAILS]
+    expected = complete(TransformersLLM(loaded, 1), asked, 30)
+    shapes = watch(loaded.model, monkeypatch)
+    assert complete(TransformersLLM(loaded, 16), asked, 30) == expected
+    begun = [rows for rows, columns in shapes if columns > 1]
+    steps = [rows for rows, columns in shapes if columns == 1]
+    assert sum(begun) == len(asked) and len(steps) > 70, "the room for later tokens is used up"
+    assert sum(steps) < 1.1 * sum(completion.tokens for completion in expected)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3"])
 def test_prompts_that_come_on_the_way(tiny: Tiny, family: str, caplog: pytest.LogCaptureFixture) -> None:
     """Short ones after long ones and long ones after short ones, one that does not fit among them."""
     loaded = tiny(family)
