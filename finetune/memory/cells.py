@@ -1,4 +1,4 @@
-"""What a memory's models are fitted on: sentences with references and drafts, each set with the index that it is
+"""What a memory's similarity is fitted on: sentences with references and drafts, each set with the index that it is
 recalled from."""
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, settings_hash
 from rag_mt.base.languages import direction_group
-from rag_mt.base.types import Sentence
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import read_manifest
 from retrievers.index.search import open_index
@@ -46,11 +45,6 @@ class Cell:
         """`to-en`, `from-en` or `other`."""
         return direction_group(self.source, self.target).replace("_", "-")
 
-    @property
-    def as_sentences(self) -> list[Sentence]:
-        """The sentences to translate."""
-        return [Sentence(text, self.source) for text in self.sentences]
-
     def folds(self) -> NDArray[np.int64]:
         """The fold of each sentence, consecutive ones together."""
         return np.arange(len(self.sentences)) * FOLDS // max(len(self.sentences), 1)
@@ -71,8 +65,7 @@ class Cell:
     def retriever(self, encoder: ModelEncoder, similarity: Similarity) -> MemoryRetriever:
         """A retriever over the index."""
         maker = MemoryUnits(encoder)
-        index = open_index(self.index, maker.settings)
-        return MemoryRetriever("memory", index, maker, self.source, similarity)
+        return MemoryRetriever("memory", open_index(self.index, maker.settings), maker, self.source, similarity)
 
 
 def read_cells(named: Sequence[Sequence[str]], limit: int = 0) -> list[Cell]:

@@ -78,9 +78,9 @@ def examples_of(cells: Sequence[Cell], encoder: ModelEncoder, drafts: bool, show
 
 def fit(examples: Examples, names: Sequence[str]) -> Regression:
     """The model on the candidates that a model on all of them ranks first."""
-    first = fitted(examples.features, names, examples.labels, logistic=True)
+    first = fitted(examples.features, names, examples.labels)
     best = examples.where(_best(examples.sentences, first.value(examples.features), DEPLOYED))
-    return fitted(best.features, names, best.labels, logistic=True)
+    return fitted(best.features, names, best.labels)
 
 
 def fit_similarity(

@@ -71,11 +71,11 @@ def _chrf(texts: Sequence[str], references: Sequence[str]) -> Floats:
     return overlaps(first, second).chrf().reshape(len(texts), len(references))
 
 
-def overlaps(first: Sequence[str], second: Sequence[str], orders: int = ORDERS) -> Overlaps:
-    """The n-grams of pairs of texts (white space aside), of 1 to `orders` characters."""
+def overlaps(first: Sequence[str], second: Sequence[str]) -> Overlaps:
+    """The n-grams of pairs of texts (white space aside), of 1 to ORDERS characters."""
     sides = [_Characters(texts) for texts in (first, second)]
-    counts = np.zeros((3, len(first), orders), dtype=np.int64)
-    for order in range(orders):
+    counts = np.zeros((3, len(first), ORDERS), dtype=np.int64)
+    for order in range(ORDERS):
         (hashes, owners), (other_hashes, other_owners) = (side.next_order(order) for side in sides)
         counts[0, :, order] = np.bincount(owners, minlength=len(first))
         counts[1, :, order] = np.bincount(other_owners, minlength=len(first))

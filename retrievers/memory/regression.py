@@ -58,24 +58,11 @@ class Regression:
 _LISTS = ("weights", "means", "scales")
 
 
-def fitted(
-    features: Mapping[str, Floats],
-    names: Sequence[str],
-    truth: NDArray[Any],
-    *,
-    logistic: bool,
-    penalty: float = 1.0,
-) -> Regression:
-    """The regression of `truth` (n,) on the features of those `names`: logistic for shares from 0 to 1, else linear.
-    `penalty` is that of the squared weights of scaled features. A feature that never varies gets a weight of 0."""
+def fitted(features: Mapping[str, Floats], names: Sequence[str], truth: NDArray[Any]) -> Regression:
+    """The logistic regression of `truth` (n,), shares from 0 to 1, on the features of those `names`, scaled. A feature
+    that never varies gets a weight of 0."""
     columns = np.stack([np.asarray(features[name], np.float64) for name in names], axis=1)
     means, scales = columns.mean(axis=0), columns.std(axis=0)
     scales[scales < 1e-9] = 1.0
-    columns = (columns - means) / scales
-    if logistic:
-        bias, *weights = fit_logistic(columns, truth, penalty).tolist()
-    else:
-        bias = float(truth.mean())
-        square = columns.T @ columns + penalty * np.eye(len(names))
-        weights = np.linalg.solve(square, columns.T @ (truth - bias)).tolist()
+    bias, *weights = fit_logistic((columns - means) / scales, truth).tolist()
     return Regression(tuple(names), tuple(weights), bias, tuple(means.tolist()), tuple(scales.tolist()))

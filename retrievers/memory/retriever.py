@@ -156,7 +156,7 @@ class MemoryRetriever(IndexRetriever):
         """What was recalled for a draft, and whether it is shown."""
         language = self.index.manifest.language
         similar = bool(hints) and hints[0].hit.score >= LEAST_SIMILARITY
-        return Recalled(hints, similar and any(novelty(hint.phrase, draft, language) > 0 for hint in hints))
+        return Recalled(hints, similar and any(says_new(hint.phrase, draft, language) for hint in hints))
 
 
 def _apart(texts: Sequence[str]) -> list[int]:
@@ -171,8 +171,7 @@ def _apart(texts: Sequence[str]) -> list[int]:
     return chosen
 
 
-def novelty(hit: str, draft: str, language: str) -> float:
-    """The share of the words of a hit, ends cut off, that a draft in the same language does not have, from 0 to 1."""
-    terms = terms_in(language).of(hit)
-    known = set(terms_in(language).of(draft))
-    return sum(term not in known for term in terms) / max(len(terms), 1)
+def says_new(hit: str, draft: str, language: str) -> bool:
+    """Whether a hit has a word, ends cut off, that a draft in the same language does not have."""
+    terms = terms_in(language)
+    return not set(terms.of(hit)) <= set(terms.of(draft))

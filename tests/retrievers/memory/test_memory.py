@@ -11,8 +11,9 @@ from rag_mt import Index
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder, Origin, Recalled, Sentence, Span, TranslatedSentence
 from retrievers.index.search import open_index, verify_index
+from retrievers.memory import retriever as memory_retriever
 from retrievers.memory.regression import Regression
-from retrievers.memory.retriever import LEAST_SIMILARITY, MOST_HITS, MemoryRetriever, novelty
+from retrievers.memory.retriever import LEAST_SIMILARITY, MOST_HITS, MemoryRetriever, says_new
 from retrievers.memory.similarity import FILE, KINDS, Similarity
 from retrievers.memory.units import language_difference
 from retrievers.registry import build_for, open_retriever
@@ -48,7 +49,6 @@ def pairs(tmp_path_factory: pytest.TempPathFactory, e5: Encoder, parallel: dict[
 def opened(folder: Path, encoder: Encoder) -> MemoryRetriever:
     retriever = open_retriever("memory", folder, encoder, source_language="de", target_language="en")
     assert isinstance(retriever, MemoryRetriever)
-    retriever.learned = None  # whatever gate ships
     return retriever
 
 
@@ -111,12 +111,26 @@ def test_what_says_nothing_new_is_not_shown(folder: Path, e5: Encoder, parallel)
     assert texts_of(new) and new.shown
 
 
-def test_hits_that_are_hardly_similar_are_not_shown(folder: Path, e5: Encoder, parallel) -> None:
+def test_hints_are_shown_where_the_best_one_is_similar_enough(
+    folder: Path, e5: Encoder, parallel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     retriever = opened(folder, e5)
     recalled = retriever.recall(parallel["de"], [DRAFT] * 12)
     assert all(own.shown == (own.hints[0].hit.score >= LEAST_SIMILARITY) for own in recalled)
-    assert retriever.recall([Sentence("Qq", "de")], ["zz zz zz zz zz zz"])[0].shown is False
-    assert "least similarity" in retriever.settings
+    before, middle = retriever.settings, sorted(own.hints[0].hit.score for own in recalled)[6]
+    monkeypatch.setattr(memory_retriever, "LEAST_SIMILARITY", middle)
+    again = retriever.recall(parallel["de"], [DRAFT] * 12)
+    assert [own.hints for own in again] == [own.hints for own in recalled]
+    assert [own.shown for own in again] == [own.hints[0].hit.score >= middle for own in recalled]
+    assert {own.shown for own in again} == {True, False}
+    assert retriever.settings != before
+
+
+def test_a_feature_that_is_not_known_counts_as_its_mean() -> None:
+    model = Regression(("cosine", "length"), (1.0, -2.0), 0.5, (0.25, 2.0), (1.0, 0.5))
+    cosine = np.array([0.0, 0.25], np.float32)
+    assert model.value({"cosine": cosine}).tolist() == [0.25, 0.5]
+    assert model.value({"cosine": cosine, "length": np.array([2.0, 3.0], np.float32)}).tolist() == [0.25, -3.5]
 
 
 def test_pairs_are_found_by_what_they_translate(pairs: Path, e5: Encoder, parallel) -> None:
@@ -168,11 +182,11 @@ def test_both_sides_of_a_translation_memory_are_kept(tmp_path: Path, quick_encod
 
 
 @pytest.mark.parametrize(
-    ("hit", "draft", "share"),
-    [("The museums close.", "the Museum closes", 0), ("A b c d", "b d", 0.5), ("x", "", 1), ("", "x", 0)],
+    ("hit", "draft", "new"),
+    [("The museums close.", "the Museum closes", False), ("A b c d", "b d", True), ("x", "", True), ("", "x", False)],
 )
-def test_novelty(hit: str, draft: str, share: float) -> None:
-    assert novelty(hit, draft, "en") == share
+def test_what_a_hit_says_that_the_draft_does_not(hit: str, draft: str, new: bool) -> None:
+    assert says_new(hit, draft, "en") is new
 
 
 def test_models_are_stored_whole_and_damaged_ones_refused(tmp_path: Path) -> None:
