@@ -71,13 +71,8 @@ class MemoryRetriever(IndexRetriever):
     ) -> list[Recalled]:
         """For each sentence and its draft the hints, the most similar first, and whether they are shown. A blank draft
         is none: the sentence alone is searched by then. `without` is as in `retrieve`."""
-        recalled: list[Recalled] = []
-        for begin in range(0, len(sentences), AT_ONCE):
-            part = slice(begin, begin + AT_ONCE)
-            texts = [sentence.text for sentence in sentences[part]]
-            hints = self._hints(texts, drafts[part], None if without is None else without[part])
-            recalled += [self._recalled(own, draft) for own, draft in zip(hints, drafts[part], strict=True)]
-        return recalled
+        hints = self._hints([sentence.text for sentence in sentences], drafts, without)
+        return [self._recalled(own, draft) for own, draft in zip(hints, drafts, strict=True)]
 
     @property
     def bilingual(self) -> bool:
@@ -100,11 +95,7 @@ class MemoryRetriever(IndexRetriever):
         return {original: unit for original, unit in originals if original}
 
     def _block(self, texts: Sequence[str], without: Sequence[LeftOut] | None) -> list[tuple[Hint, ...]]:
-        hints: list[tuple[Hint, ...]] = []
-        for begin in range(0, len(texts), AT_ONCE):
-            part = slice(begin, begin + AT_ONCE)
-            hints += self._hints(texts[part], [""] * len(texts[part]), None if without is None else without[part])
-        return hints
+        return self._hints(texts, [""] * len(texts), without)
 
     def candidates(
         self, texts: Sequence[str], drafts: Sequence[str], without: Sequence[LeftOut] | None = None
@@ -139,6 +130,16 @@ class MemoryRetriever(IndexRetriever):
         self, texts: Sequence[str], drafts: Sequence[str], without: Sequence[LeftOut] | None
     ) -> list[tuple[Hint, ...]]:
         """The hints of each text: the most similar candidates that are no near copies of each other."""
+        hints: list[tuple[Hint, ...]] = []
+        for begin in range(0, len(texts), AT_ONCE):
+            part = slice(begin, begin + AT_ONCE)
+            hints += self._hints_at_once(texts[part], drafts[part], None if without is None else without[part])
+        return hints
+
+    def _hints_at_once(
+        self, texts: Sequence[str], drafts: Sequence[str], without: Sequence[LeftOut] | None
+    ) -> list[tuple[Hint, ...]]:
+        """Those of a block of texts."""
         found = self.candidates(texts, drafts, without)
         scores = self.similarity.of(found)
         order = np.lexsort((found.units, -scores, found.rows))
