@@ -83,7 +83,7 @@ def similarity_tables(runs: Runs, nearest: Mapping[Place, float] | None) -> Iter
         f"Sentence chrF, averaged over the sentences of all cells (and trainings) in a bin, less that of "
         f"{runs.baseline}; intervals by bootstrap over blocks, not corrected for their number. The bins go by the "
         "highest score of the hits that a sentence was shown as hints, whatever that retriever calls a score; none: no "
-        "hint was shown."
+        "hint was shown, or a memory's draft was chosen all the same."
     )
     for system in runs.systems[1:]:
         if any(record.translation.hints for run in runs.of(system) for record in run.records):
