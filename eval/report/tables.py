@@ -147,7 +147,8 @@ def hint_tables(runs: Runs) -> Iterator[Block]:
     yield Text(
         "Per direction: sentences that were shown hints (with a memory those whose draft was not chosen all the same); "
         "hints per sentence; hints whose phrase stands in the reference word for word, and with each word in any form "
-        "(lemmas); hints whose phrase stands in the output, and in output and reference; the share of the references' characters that such phrases cover; chrF of the "
+        "(lemmas); hints whose phrase stands in the output, and in output and reference; the share of the "
+        "references' characters that such phrases cover; chrF of the "
         f"hints alone, pasted together; and the mean difference of sentence chrF to {runs.baseline} for sentences with "
         "hints and for those without. Other wordings count as wrong, so that precision is understated. Then, what was "
         f"new to {runs.baseline}: the share of hints whose phrase its output has already; and of the others how many "
