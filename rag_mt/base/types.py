@@ -257,7 +257,8 @@ class Translation:
     """What the user gets: the output with the hints that were shown and whether each was taken up. `used[i]` tells
     whether `hints[i].phrase` stands in `text`. `notes` name what went wrong or was left out; `ok` is false when no
     translation could be read from the model's answer (`text` is then the source text). Where a memory was asked,
-    `draft` is the translation without hints and `recalled` what the memory had."""
+    `draft` is the translation without hints, `recalled` what the memory had, and `alternatives` are the other
+    translations that `text` was chosen from, the better supported first; the draft may be among them."""
 
     source: Sentence
     text: str
@@ -268,6 +269,7 @@ class Translation:
     ok: bool = True
     draft: str = ""
     recalled: Recalled | None = None
+    alternatives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +278,14 @@ class TranslatedText:
 
     text: str
     sentences: tuple[Translation, ...] = ()
+
+    @property
+    def alternatives(self) -> list[str]:
+        """The other translations of a text of one sentence, with its spacing; none of a longer text."""
+        if len(self.sentences) != 1:
+            return []
+        before, _, after = self.text.partition(self.sentences[0].text)
+        return [before + text + after for text in self.sentences[0].alternatives]
 
     def __str__(self) -> str:
         return self.text

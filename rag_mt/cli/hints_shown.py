@@ -6,10 +6,12 @@
      1 ██████▋   0.83 confidence  die neue Brücke → the new bridge  ✓ taken up
                  ... was waiting for [the new bridge] over ...  news.txt:12
 
-Where a memory was asked, two lines more say what changed since the draft and what the memory was expected to gain:
+Where a memory was asked, further lines say what changed since the draft, what the translation was chosen from and what
+the memory had:
 
     - The [-city-]{+town+} council has [-allowed-]{+approved+} the new bridge.
-    memory: 1 hit, shown to the model
+      or: The town council agrees to the new bridge.
+    memory: 4 hits, shown to the model
 
 The bar of a BM25 score is full at the highest one of the sentence, all others at 1. Columns are counted as a terminal
 counts them: wide characters take two, combining marks none. No line is wider than asked for. In a sentence with
@@ -117,8 +119,10 @@ def _memory_lines(translation: Translation, recalled: Recalled, style: Style) ->
     number = len(recalled.hints)
     hits = f"{number or 'no'} hit{'s' * (number != 1)}"
     decision = "shown to the model" if recalled.shown else "not shown: the draft is the translation"
-    decision += "" if lines or not recalled.shown else ", which changed nothing"
-    return [*lines, *_folded(f"memory: {hits}, {decision}", style.columns)]
+    if recalled.shown and not lines:
+        decision += f"; the draft is {'the best supported translation' if translation.alternatives else 'unchanged'}"
+    others = [line for text in translation.alternatives for line in _folded(f"  or: {printable(text)}", style.columns)]
+    return [*lines, *map(_isolated, others), *_folded(f"memory: {hits}, {decision}", style.columns)]
 
 
 def _marked(run: Run) -> str:

@@ -216,7 +216,8 @@ def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
 
 
 def _recalled_fields(translation: Translation, recalled: Recalled) -> dict[str, Any]:
-    """A sentence's draft, what a memory has for it, whether that was shown, and what it changed."""
+    """A sentence's draft, what a memory has for it, whether that was shown, what it changed, and the other translations
+    that there were to choose from."""
     hits = [
         {
             "source": hint.source_span.of(translation.source.text),
@@ -234,6 +235,7 @@ def _recalled_fields(translation: Translation, recalled: Recalled) -> dict[str, 
         "hits": hits,
         "shown": recalled.shown,
         "changes": [list(change) for change in changes(translation.draft, translation.text)],
+        "alternatives": list(translation.alternatives),
     }
 
 

@@ -161,7 +161,7 @@ def pack(t: Translation) -> dict[str, Any]:
     if t.recalled is not None:
         hints = [_pack_hint(hint) for hint in t.recalled.hints]
         recalled = {"hints": hints, "shown": t.recalled.shown}
-        record |= {"draft": t.draft, "recalled": recalled}
+        record |= {"draft": t.draft, "recalled": recalled, "alternatives": t.alternatives}
     return record
 
 
@@ -180,6 +180,7 @@ def unpack(record: Mapping[str, Any], source: Sentence) -> Translation:
         record["ok"],
         record.get("draft", ""),
         recalled,
+        tuple(record.get("alternatives", ())),
     )
 
 

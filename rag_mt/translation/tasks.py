@@ -125,8 +125,8 @@ class SentenceTask:
 
     def _choose(self) -> None:
         """Let the answer with hints be the translation; of several ones, the one of them and the draft that is best
-        supported; if none can be read, the draft."""
-        from retrievers.memory.overlap import best_supported  # what searches is imported when something is searched
+        supported, and the others its alternatives; if none can be read, the draft."""
+        from retrievers.memory.overlap import by_support  # what searches is imported when something is searched
 
         assert self.draft is not None and self.recalled is not None
         candidates = [self.candidates[number] for number in range(len(self.hinted))]
@@ -136,13 +136,15 @@ class SentenceTask:
             reasons = "; ".join(first.translation.notes[len(first.prompt.notes) :])
             self._keep_draft(f"{DRAFT_STANDS}: no translation could be read from the answer with hints ({reasons})")
             return
-        chosen = read[0]
         if len(candidates) > 1:
             read += [self.draft] if self.draft.translation.ok else []
             hits = [(hint.phrase, hint.hit.score) for hint in self.recalled.hints]
-            chosen = read[best_supported([candidate.translation.text for candidate in read], hits)]
+            read = [read[number] for number in by_support([answer.text for answer in read], hits)]
+        chosen, texts = read[0], dict.fromkeys(answer.text for answer in read)
         self.prompt, self.completion = chosen.prompt, chosen.completion
-        self.translation = replace(chosen.translation, draft=self.draft.text, recalled=self.recalled)
+        self.translation = replace(
+            chosen.translation, draft=self.draft.text, recalled=self.recalled, alternatives=tuple(texts)[1:]
+        )
 
     def recall(self, recalled: Recalled) -> None:
         """Take what the memory has for the draft: hints make other prompts, or the draft becomes the translation."""

@@ -45,9 +45,9 @@ class Overlaps:
         return np.asarray(2 * self.shared[:, order - 1] / np.maximum(count, 1), np.float32)
 
 
-def best_supported(texts: Sequence[str], hits: Sequence[tuple[str, float]]) -> int:
-    """The number of the one of several translations of a sentence that the others and the hits support most, the first
-    of equal ones.
+def by_support(texts: Sequence[str], hits: Sequence[tuple[str, float]]) -> list[int]:
+    """The numbers of several translations of a sentence, those first that the others and the hits support most, equal
+    ones in their order.
 
     The others do by chrF: its mean over all of the texts, as hypothesis and as reference, which prefers neither long
     nor short ones (minimum Bayes risk decoding, Kumar and Byrne 2004). A hit, a stored sentence and its similarity,
@@ -55,13 +55,14 @@ def best_supported(texts: Sequence[str], hits: Sequence[tuple[str, float]]) -> i
     best of the hits is added.
     """
     if len(set(texts)) < 2:
-        return 0
+        return list(range(len(texts)))
     alike = _chrf(texts, texts)
     support = (alike + alike.T).mean(axis=1) / 2
     if hits:
         similarities = np.array([similarity for _, similarity in hits], np.float32)
         support += (_chrf(texts, [hit for hit, _ in hits]) * similarities).max(axis=1)
-    return int(np.argmax(support))
+    order: list[int] = np.argsort(-support, kind="stable").tolist()
+    return order
 
 
 def _chrf(texts: Sequence[str], references: Sequence[str]) -> Floats:

@@ -21,12 +21,13 @@ def memory_part(translated: TranslatedText, source: str, target: str) -> str:
     if not sentences:
         return ""
     texts = (" ".join(text) for text in zip(*((t.draft, t.text) for t, _ in sentences), strict=True))
-    columns = ("Sentence", "The memory has", "Shown to the model")
+    columns = ("Sentence", "The memory has", "Shown to the model", "Other translations")
     rows = [
         (
             tagged(translation.source.text, source),
             _hits(recalled, target) or NOTHING,
             "✓ yes" if recalled.shown else "○ no: the draft is the translation",
+            "<br>".join(tagged(text, target) for text in translation.alternatives),
         )
         for translation, recalled in sentences
     ]

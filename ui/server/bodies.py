@@ -52,7 +52,9 @@ class TranslateBody(KeyedBody):
     source: Annotated[str, Field(description="Language of the text, or auto", examples=["de", "auto"])]
     target: Annotated[str, Field(description="Language of the translation", examples=["en"])]
     format: Annotated[Literal["text", "html"], _if_empty("text"), Field(description="What q is")] = "text"
-    alternatives: Annotated[int, Field(description="Taken and not answered: there is one translation")] = 0
+    alternatives: Annotated[
+        int, Field(description="How many other translations of a text of one sentence to tell; only a memory has some")
+    ] = 0
     hints: Annotated[
         Annotated[bool, Tag("bool")] | Annotated[HintOptions, Tag("options"), INLINE],
         Discriminator(lambda value: "options" if isinstance(value, dict | HintOptions) else "bool"),
@@ -165,10 +167,12 @@ class MemoryAnswer(BaseModel):
     hits: list[HitAnswer]
     shown: Annotated[bool, Field(description="Whether the model was shown hints; else the draft is the translation")]
     changes: Annotated[list[tuple[str, str]], Field(description="Words of the draft and what stands in their place")]
+    alternatives: Annotated[list[str], Field(description="The other translations that there were to choose from")]
 
 
 class TranslateAnswer(BaseModel):
     translatedText: str | list[str]  # noqa: N815 (the name that clients know)
+    alternatives: list[str] | list[list[str]] | None = None
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None  # noqa: N815
     hints: list[HintAnswer] | list[list[HintAnswer]] | None = None
     notes: Annotated[list[str] | list[list[str]] | None, Field(description="What went wrong, along with hints")] = None

@@ -112,7 +112,13 @@ def test_a_memory_tells_what_changed() -> None:
     ]
     assert lines[4] == " 1 █████▋    0.70 similarity  Rathaus → Town hall" and lines[5].strip() == "old.txt:4"
     same = picture(recalled(True, "The city hall."), "similarity", Style()).splitlines()
-    assert same[2] == "memory: 1 hit, shown to the model, which changed nothing"
+    assert same[2] == "memory: 1 hit, shown to the model; the draft is unchanged"
+    chosen = replace(recalled(True, "The city hall."), alternatives=("The town hall.", "Town hall"))
+    assert picture(chosen, "similarity", Style()).splitlines()[2:5] == [
+        "  or: The town hall.",
+        "  or: Town hall",
+        "memory: 1 hit, shown to the model; the draft is the best supported translation",
+    ]
 
 
 def test_a_memory_tells_what_it_did_not_show() -> None:

@@ -53,7 +53,8 @@ def translations(draw: st.DrawFn) -> Translation:
     if draw(st.booleans()):
         return made
     recalled = Recalled(draw(hints_of()), draw(st.booleans()))
-    return replace(made, draft=draw(texts), recalled=recalled)
+    alternatives = tuple(draw(st.lists(texts, max_size=3)))
+    return replace(made, draft=draw(texts), recalled=recalled, alternatives=alternatives)
 
 
 @given(translations())

@@ -187,6 +187,22 @@ def test_what_a_similar_hit_says_is_chosen_be_it_the_draft() -> None:
     )
     assert (first.text, [hint.phrase for hint in first.hints]) == ("Another", ["Another"])
     assert (second.text, second.hints) == (second.draft, ()) and second.recalled is not None and second.recalled.shown
+    answers = {"First Second Third", "First", "Second", "Third"}
+    assert set(first.alternatives) == answers | {first.draft}
+    assert set(second.alternatives) == answers | {"SATZ"}, "the draft is the translation itself"
+
+
+def test_alternatives_have_the_spacing_of_their_text(tmp_path: Path) -> None:
+    translator = Translator("de", retriever=FourHits("Another", 0.9), llm=Echoing(), wrapper="compact")
+    one, two = translator.translate_batch([f" {TEXTS[2]}\n", "Der Zug. Das Schiff."])
+    assert one.text == " Another\n" and " First Second Third\n" in one.alternatives and len(one.alternatives) == 5
+    assert len(two.sentences) == 2 and two.alternatives == []
+    with closing(Journal(tmp_path / "journal", {})) as journal:
+        journal.add([1], one.sentences)
+    with closing(Journal(tmp_path / "journal", {})) as journal:
+        assert journal.take(1, one.sentences[0].source) == replace(one.sentences[0], prompt="")
+    (fields,) = added_fields(TEXTS[2], one)["memory"]
+    assert fields["alternatives"] == list(one.sentences[0].alternatives)
 
 
 @given(st.permutations(range(5)), st.integers(1, 5))
@@ -313,6 +329,7 @@ def test_what_is_told_of_a_sentence() -> None:
             "hits": [line | {"file": "memory.txt", "line": 3}],
             "shown": True,
             "changes": [["", "AGAIN"]],
+            "alternatives": [],
         }
     ]
     assert [(own["shown"], own["changes"]) for own in kept] == [(False, [])]

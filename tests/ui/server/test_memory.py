@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from fastapi.testclient import TestClient
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.types import Recalled
 from rag_mt.translation.translator import Translator
 from tests.ui.conftest import HintedLLM, RuleMemory
 from ui.page.sessions import Session
@@ -134,6 +137,40 @@ def test_the_answer_tells_drafts_and_decisions(service: Service) -> None:
     assert (second["draft"], second["shown"]) == ("DER ZUG WARTET.", False)
     assert [len(own) for own in several["memory"]] == [2, 1]
     assert "memory" not in bare
+
+
+@pytest.fixture
+def of_two_hits(opener: MemoryOpener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory has its line twice, so that there are answers to choose from."""
+    own = opener.memory._recalled
+
+    def twice(text: str, draft: str) -> Recalled:
+        recalled = own(text, draft)
+        return replace(recalled, hints=recalled.hints * 2)
+
+    monkeypatch.setattr(opener.memory, "_recalled", twice)
+
+
+@pytest.mark.usefixtures("of_two_hits")
+def test_the_answer_tells_alternatives(service: Service) -> None:
+    body = {"source": "de", "target": "en", "alternatives": 2, "hints": True}
+    with TestClient(make_app(service)) as api:
+        texts = api.post("/translate", json={**body, "q": [" Der Rat tagt.\n", TEXT, "Ja."]}).json()
+        html = api.post("/translate", json={**body, "q": "<p>Der Rat tagt.</p>", "format": "html"}).json()
+        fewer = [api.post("/translate", json={**body, "q": "Rat", "alternatives": n}).json() for n in (0, -1)]
+    assert texts["translatedText"][0] == " AGAIN DER RAT TAGT.\n"
+    assert texts["alternatives"] == [[" DER RAT TAGT.\n"], [], []], "none of several sentences, none without hints"
+    assert [own["alternatives"] for own in texts["memory"][1]] == [["DER RAT TAGT HEUTE."], []]
+    assert (html["translatedText"], html["alternatives"]) == ("<p>AGAIN DER RAT TAGT.</p>", ["<p>DER RAT TAGT.</p>"])
+    assert all("alternatives" not in answer for answer in fewer)
+
+
+@pytest.mark.usefixtures("of_two_hits")
+def test_the_page_tells_alternatives(service: Service) -> None:
+    *_, view = translate_views(service, Session("somebody"), Asked(TEXT, "de"))
+    assert isinstance(view, View)
+    cells = re.findall(r'<td data-label="Other translations">(.*?)</td>', view.comparison or "")
+    assert ["DER RAT TAGT HEUTE." in cell for cell in cells] == [True, False]
 
 
 def test_the_page_tells_drafts_and_decisions(service: Service) -> None:
