@@ -154,7 +154,9 @@ class SentenceTask:
         if prompt is not None and prompt.hints:
             self.prompt, self.answer, self.recalled, self.hinted = prompt, "", recalled, [prompt]
             if self.translator.consensus and len(hints) > 1:
-                self.hinted += [self.translator.prompts.build(self.sentence, (hint,)) for hint in hints]
+                # Hints that do not fit the window are not shown, so that prompts may be the same, or plain.
+                alone = [self.translator.prompts.build(self.sentence, (hint,)) for hint in hints]
+                self.hinted += [p for p in alone if p.hints and p.hints != prompt.hints]
         else:
             self.recalled = replace(recalled, shown=False)
             self._keep_draft(*(prompt.notes if prompt is not None else ()))

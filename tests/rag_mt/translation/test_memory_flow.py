@@ -192,6 +192,20 @@ def test_what_a_similar_hit_says_is_chosen_be_it_the_draft() -> None:
     assert set(second.alternatives) == answers | {"SATZ"}, "the draft is the translation itself"
 
 
+@pytest.mark.parametrize(
+    ("longest", "asked"),
+    [(3, ["First", "First+Second+Third", "Second", "Seconds", "Third"]), (0, ["First", "Second", "Third"])],
+)
+def test_no_question_is_asked_again_where_hints_do_not_fit(longest: int, asked: list[str]) -> None:
+    llm, memory = Echoing(), FourHits("Seconds " * 40)
+    translator = Translator("de", retriever=memory, llm=llm, wrapper="compact", max_new_tokens=24)
+    (recalled,) = memory.recall(SENTENCES[2:3], [""])
+    fitting = translator.prompts.build(SENTENCES[2], recalled.hints[longest : longest + 1])
+    llm.context_length = llm.count_tokens(fitting) + 24
+    assert translator.translate_sentences(SENTENCES[2:3])[0].ok
+    assert sorted(llm.shown) == ["", *asked]
+
+
 def test_alternatives_have_the_spacing_of_their_text(tmp_path: Path) -> None:
     translator = Translator("de", retriever=FourHits("Another", 0.9), llm=Echoing(), wrapper="compact")
     one, two = translator.translate_batch([f" {TEXTS[2]}\n", "Der Zug. Das Schiff."])
