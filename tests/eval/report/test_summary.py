@@ -109,6 +109,27 @@ def test_translation(system: str) -> None:
     check(shown, [*groups[0], *groups[1]])
 
 
+@pytest.mark.parametrize("system", ["plain", "memory"])
+def test_memory(system: str) -> None:
+    shown = rows(section("summary.md", "A memory in documents of one's own"), "chrF")[system]
+    exact = rows(section("domains.md", "chrF, averages"), "chrF")[system]
+    check(shown, [*exact[:5], exact[-1]])
+
+
+def test_gains_of_a_memory() -> None:
+    text = " ".join(section("summary.md", "A memory in documents of one's own").split())
+    told = re.findall(r"[+-]\d+\.\d+", text)
+    (gains,) = [
+        cells for name, cells in rows(section("domains.md", "Primary test"), "system").items() if name == "memory"
+    ]
+    bins = section("domains.md", "memory, by chrF of the nearest index sentence")
+    nearest = [cells[4] for cells in list(rows(bins, "similarity").values())[2:7]]  # below the head and the rule
+    assert told == [gains[1], *gains[2].split(" to "), *nearest]
+    bleu = rows(section("domains.md", "BLEU, averages"), "BLEU")
+    assert " and ".join(bleu[name][-1].split()[0] for name in ("plain", "memory")) in text
+    assert f"is there in {gains[6]}, significantly in {gains[7]}." in text
+
+
 @pytest.mark.parametrize("system", ["sentence", "xpr", "ccpr"])
 def test_differences_of_translation(system: str) -> None:
     """With those in bold that both tests found significant."""
