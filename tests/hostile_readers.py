@@ -88,6 +88,7 @@ def readers() -> Readers:
     from prompts.safety import Guard, one_line, restored
     from rag_mt.base.languages import language
     from rag_mt.base.types import Completion, Prompt, Skips, TranslatedText
+    from rag_mt.checks.rules import Pair, check
     from rag_mt.formats.document_runs import document_runs, is_heading, passages
     from rag_mt.formats.format import Side
     from rag_mt.formats.html import HtmlText
@@ -169,6 +170,9 @@ def readers() -> Readers:
     def nested(text: str) -> str:
         return "<g>" * 100 + escape(text) + "</g>" * 100
 
+    languages = ("de", "en")
+    check(Pair("Das Haus steht am Ufer.", "The house stands there.", *languages))  # loads the words of both
+
     return {
         "no suffix": file(""),
         **{suffix: file(suffix) for suffix in (".txt", ".tsv", ".jsonl", ".tmx", ".po", ".xlf", ".html", ".xml")},
@@ -183,6 +187,7 @@ def readers() -> Readers:
         ".xlf of codes": file(".xlf", xliff(nested)),
         "documents": documents,
         "heading": is_heading,
+        "checks": lambda text: check(Pair(text, text[::-1], *languages)),
         "placeholders": lambda text: placeholder_notes(text, text[: len(text) // 2]),
         **{f"splitting {code}": splitting(code) for code in ("de", "en", "ja")},
         "passages": lambda text: passage_spans(titled(text, text), "en"),

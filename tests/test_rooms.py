@@ -12,6 +12,7 @@ FLOORS = (
     ("rag_mt",),  # the door: its version, and names whose modules are imported when they are asked for
     ("rag_mt.base",),
     ("rag_mt.text",),
+    ("rag_mt.checks",),
     ("rag_mt.formats",),
     ("rag_mt.models",),
     ("rag_mt.llm",),

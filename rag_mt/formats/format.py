@@ -13,11 +13,13 @@ from rag_mt.base.types import Origin, Skips, TranslatedText
 @dataclass(frozen=True, slots=True)
 class Side:
     """The text of a file to read: its language and, for tables and records, a column (number from 1, or name). `target`
-    is the language to translate into: with it, segments that need no translation are left out."""
+    is the language to translate into: with it, segments that need no translation are left out. `target_column` is where
+    translations are that are there already."""
 
     language: str
     column: str = ""
     target: str = ""
+    target_column: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ class Format(Protocol):
     def segments(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
         """The segments in file order, streaming; what cannot be read goes to `skips` with its line. Raises UserError
         before the first segment if the file is not for the side's languages."""
+        ...
+
+    def translations(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
+        """The translations into the side's target that the file has already, finished or not, each with its original in
+        the side's language; an empty one of a table or record counts as one. Raises UserError as `segments` does."""
         ...
 
     def fill(self, file: Path, side: Side, translations: Iterator[TranslatedText], out: BinaryIO) -> None:

@@ -29,6 +29,8 @@ HEADS = frozenset(_HEADS.split())
 """Cells of which one makes the first line of a table a header, besides the name of the language."""
 FIELDS = ("text", "source", "src", "sentence")
 """Where a record without a field for the language keeps its text."""
+TARGETS = ("target", "tgt", "translation")
+"""Where a record or table without a name for the target language keeps a translation."""
 MAX_RECORD = 1_000_000
 """Characters of the longest record: it may hold a whole document and more."""
 
@@ -63,6 +65,11 @@ class _Text:
         for row in self.rows(file, side, Skips(shown=0)):
             new = self.filled(row, side.target, next(translations) if row.text else None)
             out.write(row.line.raw if new is None else row.line.with_text(new))
+
+    def translations(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
+        raise UserError(
+            f"{file} is read as plain text, which holds one language: give two files, the source and its translation"
+        )
 
     def rows(self, file: Path, side: Side, skips: Skips) -> Iterator[_Row]:
         """All lines; UserError if a column is asked for."""
@@ -108,6 +115,18 @@ class _Tsv(_Text):
                 skips.add(Origin(str(file), line.number), "too few cells")
             yield _Row(line)
 
+    def translations(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
+        """The cells of the target column beside those of the source column: the one that is named, that whose header is
+        the target's code or name or a word for a translation, else the last one."""
+        column, target = -1, Side(side.target, side.target_column)
+        for row in self.rows(file, side, skips):
+            cells = (row.line.text or "").split("\t")
+            if column < 0:
+                column = _target_column(file, target, cells)
+            if row.text and not row.header:
+                text = _unless_blank(cells[column]) if column < len(cells) else ""
+                yield Segment(text, Origin(str(file), row.line.number), row.text)
+
     def filled(self, row: _Row, target: str, translated: TranslatedText | None) -> str | None:
         """The row with a new cell: empty beside a blank one, and after as many others as the first row has."""
         if row.width is None:
@@ -139,6 +158,23 @@ class _Jsonl(_Text):
             if reason:
                 skips.add(Origin(str(file), line.number), reason)
             yield _Row(line, text or "")
+
+    def translations(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
+        """The field of the target column: the one that is named, else the text in the target language, else
+        `translation`; records without it are skips."""
+        for row in self.rows(file, side, skips):
+            if not row.text:
+                continue
+            origin, values = Origin(str(file), row.line.number), json.loads(row.line.text or "{}")
+            names = [side.target_column] if side.target_column else [side.target, base_code(side.target), *TARGETS]
+            nested = values.get("translation")
+            holders = [values, nested] if isinstance(nested, Mapping) else [values]
+            found = (holder.get(name) for name in names for holder in holders)
+            text = next((value for value in found if isinstance(value, str)), None)
+            if text is None:
+                skips.add(origin, f"no translation in field {' or '.join(map(repr, dict.fromkeys(names)))}")
+            else:
+                yield Segment(_unless_blank(text), origin, row.text)
 
     def filled(self, row: _Row, target: str, translated: TranslatedText | None) -> str | None:
         record = row.line.text
@@ -280,6 +316,15 @@ def _column(file: Path, side: Side, first: list[str]) -> tuple[int, bool]:
         if _is_of(side.language, head):
             return column, True
     return 0, header
+
+
+def _target_column(file: Path, target: Side, first: list[str]) -> int:
+    """The column of a table's translations, counted from 0."""
+    if target.column:
+        return _column(file, target, first)[0]
+    heads = [cell.strip().casefold() for cell in first]
+    named = [n for n, head in enumerate(heads) if _is_of(target.language, head)]
+    return (named or [n for n, head in enumerate(heads) if head in TARGETS] or [len(first) - 1])[0]
 
 
 TEXT, TSV, JSONL = _Text(), _Tsv(), _Jsonl()

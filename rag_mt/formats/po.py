@@ -166,6 +166,24 @@ class _Po:
             reason = "without a finished translation, left out" if finished else "that have a translation and are kept"
             skips.remark(file, f"messages {reason}: {kept}{f' ({fuzzy} fuzzy)' if fuzzy and not finished else ''}")
 
+    def translations(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
+        """The translations of all filled messages, fuzzy ones too, each with its singular or plural."""
+        catalog = read_catalog(file)
+        _plural_forms(file, catalog, side)
+        empty = 0
+        for message in catalog.messages:
+            if message.is_header or not any(text.strip() for text in message.sources):
+                continue
+            if not message.is_filled:
+                empty += 1
+                continue
+            originals = [*message.sources, *[message.sources[-1]] * len(message.forms)]
+            origin = Origin(str(file), 1 + message.forms_at)
+            for text, original in zip(message.forms, originals, strict=False):
+                yield Segment(text, origin, original)
+        if empty:
+            skips.remark(file, f"{empty} messages without a translation are left out")
+
     def fill(self, file: Path, side: Side, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """The catalogue with the open messages filled and its language set."""
         catalog = read_catalog(file)

@@ -61,6 +61,11 @@ class _Tmx:
         if kept:
             skips.remark(file, f"{kept} units have a translation into {side.target} already, which is kept")
 
+    def translations(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
+        """The variants in the target language beside those in the side's own; units that lack one are skips."""
+        for source, target in self.pairs(file, side.language, side.target, skips):
+            yield Segment(target.text, target.origin, source.text)
+
     def pairs(self, file: Path, source: str, target: str, skips: Skips) -> Iterator[tuple[Segment, Segment]]:
         """The plain texts of each unit's variants in two languages; units that lack one are skips."""
         for unit in _units(file):

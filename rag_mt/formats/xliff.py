@@ -47,6 +47,21 @@ class _Xliff:
             reason = "without a finished translation are left out" if finished else "that need no translation are kept"
             skips.remark(file, f"{kept} units {reason}")
 
+    def translations(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
+        """The targets that have a text, in whatever state, with the text of their codes; others are counted."""
+        empty = 0
+        read_head(file, "xliff")
+        for scope in _scopes(file, parse(file).getroot(), side):
+            for unit in scope.units():
+                source = flatten(unit.source)[0]
+                text = "" if unit.target is None else flatten(unit.target)[0]
+                if text.strip() and source.strip():
+                    yield Segment(text, Origin(str(file), unit.target.sourceline), source)
+                else:
+                    empty += bool(source.strip())
+        if empty:
+            skips.remark(file, f"{empty} units without a translation are left out")
+
     def fill(self, file: Path, side: Side, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
         """The document with the empty targets filled and the target language set."""
         head = read_head(file, "xliff")

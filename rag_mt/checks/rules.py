@@ -1,0 +1,142 @@
+"""The rules by which a translation is checked against its source, each by its name.
+
+A rule is a function of both texts and their languages that returns what it found, one sentence each. `error` is what
+makes a translation wrong to ship, `warning` what a translator should look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rag_mt.checks import amounts, dates, marks, wording
+from rag_mt.checks.numbers import differing_numbers
+from rag_mt.text.answers import placeholders
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule found in a translation."""
+
+    rule: str
+    severity: Severity
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A text and its translation, with their languages' codes."""
+
+    source: str
+    target: str
+    source_language: str
+    target_language: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of a severity; `about` says in one line what it finds, `found` returns its messages for a pair."""
+
+    name: str
+    severity: Severity
+    about: str
+    found: Callable[[Pair], Sequence[str]]
+
+
+def _empty(pair: Pair) -> list[str]:
+    return ["the translation is empty"] if pair.source.strip() and not pair.target.strip() else []
+
+
+def _numbers(pair: Pair) -> list[str]:
+    lost, added = differing_numbers(pair.source, pair.target, pair.source_language, pair.target_language)
+    if len(lost) == len(added) == 1:
+        return [f"number changed: {lost[0]} → {added[0]}"]
+    return [*(f"number lost: {number}" for number in lost), *(f"number added: {number}" for number in added)]
+
+
+def _months(pair: Pair) -> list[str]:
+    texts = pair.source, pair.target, pair.source_language, pair.target_language
+    return [f"month lost: {month}" for month in dates.lost_months(*texts)]
+
+
+def _units(pair: Pair) -> list[str]:
+    return [f"unit lost: {unit}" for unit in dates.lost_units(pair.source, pair.target, pair.target_language)]
+
+
+def _placeholders(pair: Pair) -> list[str]:
+    own, other = placeholders(pair.source), placeholders(pair.target)
+    lost = [f"placeholder lost: {p}" for p in sorted((own - other).elements())]
+    return [*lost, *(f"placeholder added: {p}" for p in sorted((other - own).elements()))]
+
+
+def _untranslated(pair: Pair) -> list[str]:
+    texts = pair.source, pair.target, pair.source_language, pair.target_language
+    if wording.is_untranslated(*texts):
+        return ["not translated"]
+    run = wording.copied_run(*texts)
+    return [f"copied from the source: {run}"] if run else []
+
+
+def _length(pair: Pair) -> list[str]:
+    texts = pair.source, pair.target, pair.source_language, pair.target_language
+    if not pair.target.strip() or not amounts.is_long_or_short(*texts):
+        return []
+    lengths = f"{len(pair.target.strip())} characters for {len(pair.source.strip())}"
+    return [f"{'long' if amounts.length_off(*texts) > 0 else 'short'}: {lengths}"]
+
+
+def _sentences(pair: Pair) -> list[str]:
+    more = amounts.sentences_off(pair.source, pair.target, pair.source_language, pair.target_language)
+    if not more or not pair.target.strip():
+        return []
+    return [f"{abs(more)} sentence{'s' * (abs(more) > 1)} {'more' if more > 0 else 'less'} than the source"]
+
+
+def _repeated(pair: Pair) -> list[str]:
+    words = wording.repeated_words(pair.source, pair.target, pair.target_language)
+    return [f"said twice: {word}" for word in words]
+
+
+def _ends(pair: Pair) -> list[str]:
+    own, other = marks.end_mark(pair.source), marks.end_mark(pair.target)
+    if own == other or not pair.target.strip():
+        return []
+    return [f"ends with {other or 'no mark'}, the source with {own or 'no mark'}"]
+
+
+def _quotes(pair: Pair) -> list[str]:
+    return [f"quotation mark of another language: {c}" for c in marks.foreign_quotes(pair.target, pair.target_language)]
+
+
+def _brackets(pair: Pair) -> list[str]:
+    if marks.unclosed(pair.source):
+        return []
+    return [f"bracket without its other half: {bracket}" for bracket in marks.unclosed(pair.target)]
+
+
+RULES = {
+    rule.name: rule
+    for rule in (
+        Rule("empty", "error", "nothing was translated", _empty),
+        Rule("numbers", "error", "a number is lost, added or changed", _numbers),
+        Rule("placeholders", "error", "a placeholder, tag or entity is lost, added or changed", _placeholders),
+        Rule("untranslated", "error", "the text, or a run of its words, stands in the source language", _untranslated),
+        Rule("months", "warning", "a month of a date is lost or changed", _months),
+        Rule("units", "warning", "a unit or currency beside a number is lost or changed", _units),
+        Rule("length", "warning", "the text is much longer or shorter than expected", _length),
+        Rule("sentences", "warning", "a sentence is lost or added", _sentences),
+        Rule("repeated", "warning", "a word stands twice in a row, or the text loops", _repeated),
+        Rule("ends", "warning", "the text ends with another mark than its source", _ends),
+        Rule("quotes", "warning", "quotation marks are not those of the language", _quotes),
+        Rule("brackets", "warning", "a bracket is not closed, or not opened", _brackets),
+    )
+}
+"""In the order in which findings are told."""
+
+
+def check(pair: Pair, rules: Sequence[Rule] = tuple(RULES.values())) -> list[Finding]:
+    """What the rules find in a translation, in their order."""
+    return [Finding(rule.name, rule.severity, message) for rule in rules for message in rule.found(pair)]

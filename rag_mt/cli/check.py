@@ -1,0 +1,126 @@
+"""Check translations: `rag-mt check`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rag_mt.base.console import OK, PARTLY, add_reading_options, note
+from rag_mt.base.errors import UserError
+from rag_mt.base.files import whole_file
+from rag_mt.base.languages import language
+from rag_mt.base.types import Origin, Skips
+
+if TYPE_CHECKING:
+    from rag_mt.checks.rules import Pair, Rule
+    from rag_mt.checks.segments import Checked
+
+DESCRIPTION = """Check translations against their sources, by rules: numbers, placeholders, lengths, marks and so on.
+
+FILE holds both languages: XLIFF, PO, TMX, a TSV or JSONL file. Two plain texts are compared line by line. Every finding
+is a line of output with its file, line, severity and rule. No model is loaded.
+
+The exit code is 1 where something was found that --fail-on says, or a line could not be read."""
+EXAMPLES = (
+    "--src de --tgt en letter.xlf",
+    "--src de --tgt en letter.de.txt letter.en.txt --html findings.html",
+    "--src en --tgt fi --skip ends,quotes app.po",
+)
+FAIL_ON = ("error", "warning", "nothing")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """All options of the command."""
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="a file with both languages, or two texts: source, translation")
+    add("--src", required=True, metavar="LANG", help="language of the sources")
+    add("--tgt", default="en", metavar="LANG", help="language of the translations")
+    add_reading_options(parser)
+    add("--target-column", default="", metavar="NAME", help="column (number from 1, or name) of the translations")
+    add("--rules", metavar="NAMES", help="check by these rules only, with commas between them")
+    add("--skip", default="", metavar="NAMES", help="leave these rules out")
+    add("--html", metavar="FILE", help="write a page with all findings")
+    add("--fail-on", choices=FAIL_ON, default="error", help="what makes the exit code 1")
+
+
+def check(options: argparse.Namespace) -> int:
+    """Run the command; returns its exit code."""
+    from rag_mt.checks.page import page
+    from rag_mt.checks.segments import INCONSISTENT, Checker
+
+    codes = language(options.src).code, language(options.tgt).code
+    if codes[0] == codes[1]:
+        raise UserError(f"source and target are both {language(codes[0]).name}: give another --src or --tgt")
+    rules, names = _rules(options)
+    skips, checker = Skips(), Checker(rules, INCONSISTENT in names)
+    found: list[Checked] = []
+    for checked in checker.check_all(_pairs(options, codes, skips)):
+        if not checked.findings:
+            continue
+        found.append(checked)
+        for finding in checked.findings:
+            sys.stdout.write(f"{checked.origin}: {finding.severity}: {finding.message} [{finding.rule}]\n")
+    if not checker.segments:
+        raise UserError(f"{options.files[0]} has no translation from {codes[0]} into {codes[1]} to check: see --src")
+    if options.html:
+        with whole_file(Path(options.html)) as part:
+            part.write_text(page(found, checker, *codes), encoding="utf-8")
+    errors, warnings = (checker.severities[severity] for severity in ("error", "warning"))
+    note(f"{checker.segments} translations checked, {len(found)} with findings: {errors} errors, {warnings} warnings")
+    if skips.counts:
+        note(skips.summary())
+    failed = {"error": errors, "warning": errors + warnings, "nothing": 0}[options.fail_on]
+    return PARTLY if failed or skips.counts else OK
+
+
+def _rules(options: argparse.Namespace) -> tuple[list[Rule], set[str]]:
+    """The rules of single translations to check by, and the names of all rules; raises UserError for an unknown one."""
+    from rag_mt.checks.rules import RULES
+    from rag_mt.checks.segments import INCONSISTENT
+
+    known = [*RULES, INCONSISTENT]
+    asked, skipped = (
+        [n.strip() for n in (names or "").split(",") if n.strip()] for names in (options.rules, options.skip)
+    )
+    for name in (*asked, *skipped):
+        if name not in known:
+            raise UserError(f"there is no rule {name!r}: choose from {', '.join(known)}")
+    names = set(asked or known) - set(skipped)
+    return [rule for rule in RULES.values() if rule.name in names], names
+
+
+def _pairs(options: argparse.Namespace, codes: tuple[str, str], skips: Skips) -> Iterator[tuple[Pair, Origin]]:
+    """The translations of the files with their sources and places."""
+    from rag_mt.checks.rules import Pair
+    from rag_mt.formats.format import Side
+    from rag_mt.formats.registry import format_of
+
+    side = Side(codes[0], options.column, codes[1], options.target_column)
+    paths = [Path(name) for name in options.files]
+    forms = [format_of(path, options.format) for path in paths]
+    if all(form.name == "text" for form in forms):
+        yield from _lines(paths, codes, skips)
+        return
+    for path, form in zip(paths, forms, strict=True):
+        for segment in form.translations(path, side, skips):
+            yield Pair(segment.original, segment.text, *codes), segment.origin
+
+
+def _lines(paths: list[Path], codes: tuple[str, str], skips: Skips) -> Iterator[tuple[Pair, Origin]]:
+    """The lines of two texts side by side; raises UserError for another number of texts or lines."""
+    from rag_mt.checks.rules import Pair
+    from rag_mt.formats.opening import read_lines
+
+    if len(paths) != 2:
+        raise UserError(f"{len(paths)} plain texts were given: give two, the source and its translation")
+    sides = [list(read_lines(path, skips)) for path in paths]
+    if len(sides[0]) != len(sides[1]):
+        raise UserError(
+            f"{paths[0]} has {len(sides[0])} lines, {paths[1]} {len(sides[1])}: give texts whose lines belong together"
+        )
+    for source, target in zip(*sides, strict=True):
+        if source.text is not None and target.text is not None and source.text.strip():
+            yield Pair(source.text, target.text, *codes), Origin(str(paths[1]), target.number)

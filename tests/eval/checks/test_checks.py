@@ -1,0 +1,58 @@
+"""Errors that are put into translations, and the report of how many are found."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from eval.checks.__main__ import main
+from eval.checks.errors import ERRORS
+from rag_mt.checks.numbers import numbers
+from rag_mt.checks.rules import RULES, Pair
+
+PAIR = Pair(
+    "On 3 March 2015 he paid $25 (in cash). He said: “Thank you, where is the next train?”",
+    "Am 3. März 2015 zahlte er 25 $ (in bar). Er sagte: „Danke, wo ist der nächste Zug?“",
+    "en",
+    "de",
+)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_each_error_is_one_that_its_rule_finds(name: str) -> None:
+    assert ERRORS.keys() == RULES.keys() and not RULES[name].found(PAIR)
+    pair = Pair("Where is he?", "Wo ist er?", "en", "de") if name == "ends" else PAIR
+    made = [ERRORS[name](pair, random.Random(seed)) for seed in range(20)]
+    assert all(damaged not in (None, pair) for damaged in made)
+    assert sum(bool(RULES[name].found(damaged)) for damaged in made if damaged) >= 18
+
+
+def test_a_pair_without_a_place_has_no_error() -> None:
+    bare = Pair("Yes", "Ja", "en", "de")
+    without = [name for name, error in ERRORS.items() if error(bare, random.Random(1)) is None]
+    assert without == [n for n in ERRORS if n not in ("empty", "placeholders", "repeated")]
+
+
+def test_an_added_number_leaves_the_others() -> None:
+    made = {ERRORS["numbers"](PAIR, random.Random(seed)) for seed in range(30)}
+    counts = {len(numbers(damaged.target)) for damaged in made if damaged}
+    assert counts == {2, 3, 4}
+
+
+def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, report = tmp_path / "data", tmp_path / "checks.json"
+    (data / "dev").mkdir(parents=True)
+    for code in ("de", "cs", "fi", "ru", "ro", "tr"):
+        rows = [f"{PAIR.source}\t{PAIR.target}", "Page 12\tSeite 21", "Yes\tJa"]
+        (data / "dev" / f"{code}-en.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    assert main(["--data", str(data), "--part", "dev", "--errors", "2", "--output", str(report)]) == 0
+    facts = json.loads(report.read_text(encoding="utf-8"))
+    assert facts["pairs"]["news"] == 36 and facts["alarms"]["numbers news"] == 12
+    assert facts["errors"]["empty de"] == [2, 2] and "numbers" in capsys.readouterr().out
+    assert main(["--data", str(data), "--part", "dev", "--lengths"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 6
+    assert main(["--data", str(tmp_path), "--part", "dev"]) == 2
+    assert "give --data DIR" in capsys.readouterr().err

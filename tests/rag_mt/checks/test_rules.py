@@ -1,0 +1,133 @@
+"""Each rule finds its errors in several languages, and nothing in good translations."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_mt.base.files import SAMPLE_CORPUS
+from rag_mt.checks.rules import RULES, Pair, check
+
+FOUND = {
+    "empty": [
+        ("en", "de", "Open the file.", " ", "the translation is empty"),
+        ("ru", "en", "Откройте файл.", "", "the translation is empty"),
+    ],
+    "numbers": [
+        ("en", "de", "Page 12", "Seite 21", "number changed: 12 → 21"),
+        ("tr", "en", "45 kişi geldi.", "People came.", "number lost: 45"),
+        ("fi", "en", "Ihmisiä tuli.", "45 people came.", "number added: 45"),
+    ],
+    "placeholders": [
+        ("en", "cs", "%d files in {dir}", "%d souborů", "placeholder lost: {dir}"),
+        ("en", "ro", "Hello", "Bună, %s", "placeholder added: %s"),
+    ],
+    "untranslated": [
+        ("en", "fi", "The file could not be opened.", "The file could not be opened.", "not translated"),
+        ("en", "de", "The file could not be opened.", "The files could not be opened today.", "not translated"),
+        ("de", "en", "Wo ist der nächste Bahnhof?", "Wo ist der nächste große Bahnhof?", "not translated"),
+        (
+            "en",
+            "tr",
+            "He said that nobody knows what will happen next.",
+            "Bunu söyledi: nobody knows what will happen ve gitti, sonra geldi.",
+            "copied from the source: nobody knows what will happen",
+        ),
+    ],
+    "months": [
+        ("en", "de", "on 3 March 2015", "am 3. Mai 2015", "month lost: March"),
+        ("de", "en", "am 12. Dezember", "on 12 October", "month lost: Dezember"),
+        ("cs", "en", "3. září 2014", "3 August 2014", "month lost: září"),
+        ("fi", "en", "12. syyskuuta", "12 October", "month lost: syyskuuta"),
+        ("ru", "en", "12 июля", "12 June", "month lost: июля"),
+        ("ro", "en", "12 aprilie", "12 March", "month lost: aprilie"),
+        ("tr", "en", "12 Ağustos 2016", "12 July 2016", "month lost: Ağustos"),
+    ],
+    "units": [
+        ("en", "de", "It weighs 5 kg.", "Es wiegt 5.", "unit lost: kg"),
+        ("en", "ru", "It costs $5.", "Это стоит 5 рублей.", "unit lost: $"),
+        ("de", "en", "Um 3 % mehr", "3 more", "unit lost: %"),
+    ],
+    "length": [
+        (
+            "en",
+            "de",
+            "Choose a file and press the button to open it in the editor.",
+            "Datei",
+            "short: 5 characters for 60",
+        ),
+    ],
+    "sentences": [
+        ("en", "de", "He came home. She was not there.", "Er kam.", "1 sentence less than the source"),
+        ("de", "en", "Er kam.", "He came home. She was not there.", "1 sentence more than the source"),
+    ],
+    "repeated": [
+        ("en", "de", "The file is open.", "Die Datei ist ist offen.", "said twice: ist"),
+        ("en", "ru", "The file is open.", "Файл файл открыт.", "said twice: Файл"),
+        ("de", "en", "Er geht.", "He goes and goes and goes and goes and goes and", "said twice: and"),
+    ],
+    "ends": [
+        ("en", "fi", "Where is it?", "Siellä se on.", "ends with a full stop, the source with a question mark"),
+        ("en", "ro", "Open the file…", "Deschide fișierul", "ends with no mark, the source with an ellipsis"),
+    ],
+    "quotes": [
+        ("en", "de", "the “file”", "die “Datei”", "quotation mark of another language: ”"),
+        ("en", "ru", "the “file”", "”файл»", "quotation mark of another language: ”"),
+    ],
+    "brackets": [
+        ("en", "tr", "the file (new)", "dosya (yeni", "bracket without its other half: ("),
+        ("en", "cs", "the file [new]", "soubor nový]", "bracket without its other half: ]"),
+    ],
+}
+GOOD = [
+    ("en", "de", "The train leaves at 7.30 pm on 3 March.", "Der Zug fährt am 3. März um 19.30 Uhr."),
+    ("en", "de", "It weighs 5 kg (net).", "Es wiegt 5 Kilogramm (netto)."),
+    ("en", "de", "Those who the train brings", "Menschen, die die Bahn bringt"),
+    ("en", "ru", "It was 16 °C in May 2011.", "В мае 2011 года было 16 °C."),
+    ("en", "tr", "They came one by one.", "Teker teker geldiler."),
+    ("en", "fi", "He said: “Where?”", "Hän sanoi: ”Missä?”"),
+    ("en", "cs", "5% of “all”", "5 % „všech“"),
+    ("en", "ro", "The price is $5.", "Prețul este de 5 dolari."),
+    ("en", "de", "LibreOffice Writer", "LibreOffice Writer"),
+    ("en", "de", "See /usr/share/doc/README and foo_bar_baz.", "Siehe /usr/share/doc/README und foo_bar_baz."),
+    ("en", "de", "Great :-)", "Toll :-)"),
+    ("en", "ru", "a) first", "а) первый"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "case"),
+    [(rule, case) for rule, cases in FOUND.items() for case in cases],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_a_rule_finds(rule: str, case: tuple[str, str, str, str, str]) -> None:
+    source_language, target_language, source, target, message = case
+    pair = Pair(source, target, source_language, target_language)
+    assert message in RULES[rule].found(pair)
+    (finding, *_) = [finding for finding in check(pair) if finding.rule == rule]
+    assert finding.severity == RULES[rule].severity
+
+
+def test_every_rule_is_tested() -> None:
+    assert FOUND.keys() == RULES.keys()
+
+
+@pytest.mark.parametrize(("source_language", "target_language", "source", "target"), GOOD)
+def test_nothing_is_found_in_good_translations(
+    source_language: str, target_language: str, source: str, target: str
+) -> None:
+    assert check(Pair(source, target, source_language, target_language)) == []
+
+
+@pytest.mark.parametrize("code", ["de", "cs", "fi", "ru", "ro", "tr"])
+def test_little_is_found_in_the_sample_corpus(code: str) -> None:
+    sides = [(SAMPLE_CORPUS / f"{name}.txt").read_text(encoding="utf-8").splitlines() for name in (code, "en")]
+    findings = [f for own, english in zip(*sides, strict=True) for f in check(Pair(own, english, code, "en"))]
+    assert len(findings) <= len(sides[0]) / 100, findings
+
+
+@given(st.text(max_size=80), st.text(max_size=80), st.sampled_from(["de", "en", "zh", "ar", "xx"]))
+def test_any_text_can_be_checked(source: str, target: str, code: str) -> None:
+    for finding in check(Pair(source, target, code, "fi")):
+        assert finding.rule in RULES and finding.message
