@@ -50,6 +50,11 @@ UNKNOWN = {
     "right": r"\]\]",
     "names": "German|Hint",
     "wanted": r"(?<!\w)a(?!\w)",
+    "whole": r"(?<!\w)a(?!\w)",
+    "letters": "a",
+    "stem": "a",
+    "number": "9",
+    "roman": "IX",
 }
 UNKNOWN |= {"lengths": {"<": {3}}, "wide": False, "parts": ["a", "b"], "hint": type("Hint", (), {"phrase": "a"})}
 """Names within functions that build patterns, as they may be."""
