@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Recalled
+from rag_mt.base.types import Hit, Recalled, Sentence, Span
 from rag_mt.translation.translator import Translator
 from tests.ui.conftest import HintedLLM, RuleMemory
 from ui.page.sessions import Session
@@ -141,12 +141,14 @@ def test_the_answer_tells_drafts_and_decisions(service: Service) -> None:
 
 @pytest.fixture
 def of_two_hits(opener: MemoryOpener, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory has its line twice, so that there are answers to choose from."""
+    """The memory has a second line, so that there are answers to choose from."""
     own = opener.memory._recalled
 
     def twice(text: str, draft: str) -> Recalled:
         recalled = own(text, draft)
-        return replace(recalled, hints=recalled.hints * 2)
+        (hint,) = recalled.hints
+        other = Hit(Sentence("Of late", "en"), Span(0, 7), 0.5)
+        return replace(recalled, hints=(hint, replace(hint, hit=other)))
 
     monkeypatch.setattr(opener.memory, "_recalled", twice)
 
