@@ -82,8 +82,8 @@ def _names(symbol: str, code: str) -> tuple[str, ...]:
         currency = _CURRENCIES[symbol]
         names |= {currency, get_currency_symbol(currency, locale)}
         for count in (1, 2, 5):
-            names |= set(get_currency_name(currency, count, locale).split()[-1:])
-            names |= set(get_currency_name(currency, count, locale).split()[:1])
+            words = get_currency_name(currency, count, locale).split()
+            names |= {words[0], words[-1]}
     else:
         for width, count in product(WIDTHS, (1, 2, 5)):
             try:

@@ -18,7 +18,7 @@ BRACKETS = {"(": ")", "[": "]", "{": "}", "（": "）", "【": "】"}
 _CLASSES = {
     ".": "a full stop", "。": "a full stop", "।": "a full stop", "۔": "a full stop", "።": "a full stop",
     "!": "an exclamation mark", "！": "an exclamation mark",
-    "?": "a question mark", "？": "a question mark", "؟": "a question mark", ";": "a question mark",
+    "?": "a question mark", "？": "a question mark", "؟": "a question mark",
     ":": "a colon", "：": "a colon",
     "…": "an ellipsis",
 }  # fmt: skip
@@ -34,7 +34,7 @@ def end_mark(text: str) -> str:
         return ""
     if bare.endswith(("...", "..")):
         return _CLASSES["…"]
-    return _CLASSES.get(bare[-1], "") if bare[-1] != ";" else ""
+    return _CLASSES.get(bare[-1], "")
 
 
 def foreign_quotes(text: str, language: str) -> list[str]:

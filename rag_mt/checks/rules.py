@@ -12,7 +12,7 @@ from typing import Literal
 
 from rag_mt.checks import amounts, dates, marks, wording
 from rag_mt.checks.numbers import differing_numbers
-from rag_mt.text.answers import placeholders
+from rag_mt.text.answers import placeholder_notes
 
 Severity = Literal["error", "warning"]
 
@@ -35,6 +35,11 @@ class Pair:
     source_language: str
     target_language: str
 
+    @property
+    def texts(self) -> tuple[str, str, str, str]:
+        """Both texts and both codes, as the functions of the rules take them."""
+        return self.source, self.target, self.source_language, self.target_language
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -51,15 +56,14 @@ def _empty(pair: Pair) -> list[str]:
 
 
 def _numbers(pair: Pair) -> list[str]:
-    lost, added = differing_numbers(pair.source, pair.target, pair.source_language, pair.target_language)
+    lost, added = differing_numbers(*pair.texts)
     if len(lost) == len(added) == 1:
         return [f"number changed: {lost[0]} → {added[0]}"]
     return [*(f"number lost: {number}" for number in lost), *(f"number added: {number}" for number in added)]
 
 
 def _months(pair: Pair) -> list[str]:
-    texts = pair.source, pair.target, pair.source_language, pair.target_language
-    return [f"month lost: {month}" for month in dates.lost_months(*texts)]
+    return [f"month lost: {month}" for month in dates.lost_months(*pair.texts)]
 
 
 def _units(pair: Pair) -> list[str]:
@@ -67,29 +71,25 @@ def _units(pair: Pair) -> list[str]:
 
 
 def _placeholders(pair: Pair) -> list[str]:
-    own, other = placeholders(pair.source), placeholders(pair.target)
-    lost = [f"placeholder lost: {p}" for p in sorted((own - other).elements())]
-    return [*lost, *(f"placeholder added: {p}" for p in sorted((other - own).elements()))]
+    return placeholder_notes(pair.source, pair.target)
 
 
 def _untranslated(pair: Pair) -> list[str]:
-    texts = pair.source, pair.target, pair.source_language, pair.target_language
-    if wording.is_untranslated(*texts):
+    if wording.is_untranslated(*pair.texts):
         return ["not translated"]
-    run = wording.copied_run(*texts)
+    run = wording.copied_run(*pair.texts)
     return [f"copied from the source: {run}"] if run else []
 
 
 def _length(pair: Pair) -> list[str]:
-    texts = pair.source, pair.target, pair.source_language, pair.target_language
-    if not pair.target.strip() or not amounts.is_long_or_short(*texts):
+    if not pair.target.strip() or not amounts.is_long_or_short(*pair.texts):
         return []
     lengths = f"{len(pair.target.strip())} characters for {len(pair.source.strip())}"
-    return [f"{'long' if amounts.length_off(*texts) > 0 else 'short'}: {lengths}"]
+    return [f"{'long' if amounts.length_off(*pair.texts) > 0 else 'short'}: {lengths}"]
 
 
 def _sentences(pair: Pair) -> list[str]:
-    more = amounts.sentences_off(pair.source, pair.target, pair.source_language, pair.target_language)
+    more = amounts.sentences_off(*pair.texts)
     if not more or not pair.target.strip():
         return []
     return [f"{abs(more)} sentence{'s' * (abs(more) > 1)} {'more' if more > 0 else 'less'} than the source"]

@@ -44,7 +44,7 @@ def is_untranslated(source: str, target: str, source_language: str, target_langu
     """Whether the translation is the source, or in its language: more than twice as many of its words are known only
     there as are known only in the target language."""
     words = _WORD.findall(target)
-    lower = [word for word in words if not word[0].isupper() or len(words) < 2]
+    lower = [word for word in words if not word[0].isupper()]
     if len(words) < FEWEST_WORDS:
         return False
     if " ".join(source.casefold().split()) == " ".join(target.casefold().split()):

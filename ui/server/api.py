@@ -108,17 +108,19 @@ async def translate(request: Request, service: ServiceOf) -> bodies.TranslateAns
         sources = await asyncio.to_thread(_detected_sources, service, texts)
     else:
         sources = [Detected(service.offer.known(body.source), 1.0)] * len(texts)
-    plain = [HtmlText(text).text for text in texts] if body.format == "html" else texts
+    pages = [HtmlText(text) for text in texts] if body.format == "html" else []
+    plain = [page.text for page in pages] or texts
     orders = [
         _order(service, owner, body, source.code if source else target, target, text)
         for source, text in zip(sources, plain, strict=True)
     ]
     translations = await _translations(request, service, orders, plain)
-    results = [[t.text, *t.alternatives[: max(0, body.alternatives)]] for t in translations]
-    if body.format == "html":
-        filled = zip(texts, results, orders, strict=True)
-        results = [[HtmlText(text).filled(t) for t in made] if order else [text] for text, made, order in filled]
-    result, others = [made[0] for made in results], [made[1:] for made in results]
+    result = [translation.text for translation in translations]
+    others = [translation.alternatives[: max(0, body.alternatives)] for translation in translations]
+    if pages:
+        filled = zip(texts, pages, result, orders, strict=True)
+        result = [page.filled(translation) if order else text for text, page, translation, order in filled]
+        others = [[HtmlText(text).filled(t) for t in own] for text, own in zip(texts, others, strict=True)]
     answer = bodies.TranslateAnswer(translatedText=result if several else result[0])
     if body.alternatives > 0:
         answer.alternatives = others if several else others[0]
