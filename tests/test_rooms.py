@@ -14,6 +14,7 @@ FLOORS = (
     ("rag_mt.text",),
     ("rag_mt.checks",),
     ("rag_mt.formats",),
+    ("rag_mt.glossary",),
     ("rag_mt.models",),
     ("rag_mt.llm",),
     ("prompts",),

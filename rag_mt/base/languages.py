@@ -36,24 +36,32 @@ def language(text: str) -> Language:
     """The language of a code (`de`, `pt-BR`, `zh-Hant`), an English name (`German`) or, for those of WMT16, its own
     name (`Deutsch`), blanks around it aside. Raises UserError for anything else and proposes what is near it."""
     name = text.strip()
+    if found := language_or_none(name):
+        return found
     if len(name) > LONGEST_NAME:
         raise UserError(f"unknown language of {len(name)} characters: {_EXPECTED}")
-    return _known(name)
+    raise _unknown(name)
+
+
+def language_or_none(text: str) -> Language | None:
+    """The language that `language` finds, None where that has to raise an error."""
+    name = text.strip()
+    return _known(name) if len(name) <= LONGEST_NAME else None
 
 
 # Clients choose the texts that come here, so neither their length nor their number may be without a bound.
 @lru_cache(1024)
-def _known(text: str) -> Language:
+def _known(text: str) -> Language | None:
     code = _codes_by_name().get(text.casefold(), text)
     try:
         locale = Locale.parse(code, sep="-" if "-" in code else "_")
         if locale.language == code.lower() or len(code) <= 3:
             locale = Locale(locale.language)  # `deu` resolves to German in Germany: the country was not asked for
     except (UnknownLocaleError, ValueError):
-        raise _unknown(text) from None
+        return None
     name, native = locale.get_display_name("en"), locale.get_display_name(locale)
     if not name or not native:
-        raise _unknown(text)
+        return None
     native = native[0].upper() + native[1:]
     return Language(str(locale).replace("_", "-"), name, native, locale.text_direction == "rtl")
 

@@ -11,10 +11,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from rag_mt.base.terms import TermMatch, Usage
 
 Unit = Literal["phrase", "sentence", "passage", "memory"]
 """What hits are; those of a memory are whole sentences and phrases of sentences."""
@@ -225,9 +228,10 @@ class Prompt:
     model's own chat template wraps.
 
     The first `shared` characters of `text` are the same in all prompts of one builder, so that a model can compute them
-    once. `hints` are the hints that it shows; `notes` say what was left out. Generation ends at any of `stop`. `source`
-    and `target` are language codes, where it is about translation; with `coded` the chat template is given them beside
-    the text.
+    once. `hints` are the hints that it shows and `terms` those of the glossary; `notes` say what was left out.
+    Generation ends at any of `stop`. `source` and `target` are language codes, where it is about translation; with
+    `coded` the chat template is given them beside the text. `begun` is how the answer begins: the model goes on from
+    there, and the completion has what follows.
     """
 
     text: str
@@ -239,6 +243,8 @@ class Prompt:
     source: str = ""
     target: str = ""
     coded: bool = False
+    terms: tuple[TermMatch, ...] = ()
+    begun: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +264,8 @@ class Translation:
     whether `hints[i].phrase` stands in `text`. `notes` name what went wrong or was left out; `ok` is false when no
     translation could be read from the model's answer (`text` is then the source text). Where a memory was asked,
     `draft` is the translation without hints, `recalled` what the memory had, and `alternatives` are the other
-    translations that `text` was chosen from, the better supported first; the draft may be among them."""
+    translations that `text` was chosen from, the better supported first; the draft may be among them. `terms` are the
+    glossary's terms of the sentence, with where their translations stand in `text`."""
 
     source: Sentence
     text: str
@@ -270,6 +277,7 @@ class Translation:
     draft: str = ""
     recalled: Recalled | None = None
     alternatives: tuple[str, ...] = ()
+    terms: tuple[Usage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +383,7 @@ class LanguageModel(Protocol):
     fingerprint: str
     context_length: int
     has_chat_template: bool
+    continues_chats: bool  # whether the answer to a chat prompt may have a beginning (`Prompt.begun`)
     reserved: frozenset[str]  # control tokens that must not stand in user or retrieved text
 
     def count_tokens(self, prompt: Prompt) -> int:

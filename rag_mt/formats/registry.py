@@ -45,7 +45,7 @@ def format_of(path: Path, name: str = "auto") -> Format:
 
 def format_by_suffix(path: PurePath) -> str:
     """The name of the format that the suffix means (`.txt.gz` is text), or an empty string."""
-    return SUFFIXES.get(_suffix(path), "")
+    return SUFFIXES.get(suffix_of(path), "")
 
 
 def check_content(path: Path, name: PurePath) -> None:
@@ -54,7 +54,7 @@ def check_content(path: Path, name: PurePath) -> None:
         _format_by_content(path, name)
 
 
-def _suffix(path: PurePath) -> str:
+def suffix_of(path: PurePath) -> str:
     """The last suffix below compression, in lower case."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in COMPRESSED:
@@ -82,7 +82,7 @@ def _format_by_content(path: Path, name: PurePath) -> str:
     first = text.splitlines()[0] if text else ""
     if first.startswith("{") and (len(first) == len(text) or json_object(first) is not None):
         return "jsonl"
-    if (suffix := _suffix(name)) in STRUCTURED:
+    if (suffix := suffix_of(name)) in STRUCTURED:
         raise _refused(name, f"a {suffix} file")
     return "text"
 

@@ -56,14 +56,14 @@ class Head:
         return lines.encode(encoding or self.encoding, "xmlcharrefreplace")
 
 
-def read_head(file: Path, root: str) -> Head:
-    """What stands before the root element. Raises UserError if the root is not `root`, if the DOCTYPE declares anything
-    (only the bare external form `<!DOCTYPE tmx SYSTEM "tmx14.dtd">` is allowed; it is never loaded), or if there is no
-    well-formed XML."""
+def read_head(file: Path, *roots: str) -> Head:
+    """What stands before the root element. Raises UserError if the root is none of `roots`, if the DOCTYPE declares
+    anything (only the bare external form `<!DOCTYPE tmx SYSTEM "tmx14.dtd">` is allowed; it is never loaded), or if
+    there is no well-formed XML."""
     with open_bytes(file) as stream, _xml_errors(file):
         start = cast(io.BufferedReader, stream).peek(4096)[:4096]
         if not start:
-            raise UserError(f"{file} is empty: expected a {root.upper()} document, export it again")
+            raise UserError(f"{file} is empty: expected a {roots[-1].upper()} document, export it again")
         _, element = next(iter(etree.iterparse(stream, events=("start",), **_SAFE)))
         tree = element.getroottree()
         info = tree.docinfo
@@ -76,10 +76,11 @@ def read_head(file: Path, root: str) -> Head:
                 f"{file}: its DOCTYPE is more than <!DOCTYPE {local_name(element)} SYSTEM ...>, which could be an "
                 "attack: remove the declarations between [ and ] or the whole DOCTYPE and try again"
             )
-        if local_name(element) != root:
+        if local_name(element) not in roots:
+            expected = " or ".join(f"<{root}>" for root in roots)
             raise UserError(
-                f"{file}: its root element is <{local_name(element)}>, expected <{root}>: give a {root.upper()} file "
-                "or name another --format"
+                f"{file}: its root element is <{local_name(element)}>, expected {expected}: give a {roots[-1].upper()} "
+                "file, or say what it is if there is a --format"
             )
         siblings = reversed(list(element.itersiblings(preceding=True)))
         before = [info.doctype] * bool(info.doctype) + [_serialised(e) for e in siblings]

@@ -1,0 +1,1 @@
+"""Glossaries: files of terms with the translations that are wanted and unwanted, and where both occur in texts."""
