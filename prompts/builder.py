@@ -26,6 +26,7 @@ from prompts.safety import MARKS, Guard, one_line
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.languages import base_code, language
+from rag_mt.base.terms import TermMatch
 from rag_mt.base.types import Hint, LanguageModel, Prompt, Sentence, Unit
 
 FOLDER = Path(__file__).parent / "templates"
@@ -132,14 +133,16 @@ class PromptBuilder:
             "format": FORMAT,
         }
 
-    def build(self, sentence: Sentence, hints: Sequence[Hint]) -> Prompt:
-        """The prompt for one sentence with the hints that are worth showing and fit, in source order. `notes` count the
-        hints that were left out and why. A prompt that is too long even without hints is returned with a note that says
-        so; the sentence itself is never cut."""
-        ranked, left_out = chosen_hints(sentence.text, hints, self.unit, MAX_HINTS)
+    def build(self, sentence: Sentence, hints: Sequence[Hint], terms: Sequence[TermMatch] = ()) -> Prompt:
+        """The prompt for one sentence with the terms of a glossary that it has, and with the hints that are worth
+        showing and fit, in source order. `notes` count the hints that were left out and why. A prompt that is too long
+        even without hints is returned with a note that says so; the sentence itself is never cut."""
+        apart = [h for h in hints if h.hit.whole or not any(h.source_span.overlaps(term.span) for term in terms)]
+        ranked, left_out = chosen_hints(sentence.text, apart, self.unit, MAX_HINTS)
+        left_out += Counter({"for terms of the glossary": len(hints) - len(apart)})
         if self.wrapper == CODED and ranked:
             left_out[f"for which the prompt style {CODED} has no place"], ranked = len(ranked), []
-        prompt, excess_tokens = self._fitting(sentence, ranked)
+        prompt, excess_tokens = self._fitting(sentence, ranked, terms)
         length = self._llm.context_length if self._llm is not None else 0
         window = f"the model's window of {length} tokens beside {self.max_new_tokens} new ones"
         notes = []
@@ -152,31 +155,41 @@ class PromptBuilder:
             notes.append(f"the prompt of {excess_tokens} tokens does not fit {window}")
         return replace(prompt, notes=tuple(notes))
 
-    def _fitting(self, sentence: Sentence, ranked: Sequence[Hint]) -> tuple[Prompt, int]:
+    def _fitting(self, sentence: Sentence, ranked: Sequence[Hint], terms: Sequence[TermMatch]) -> tuple[Prompt, int]:
         """The prompt with the most of the strongest hints that fits, and its length in tokens if it is too long without
         any."""
-        llm, whole = self._llm, self._prompt(sentence, ranked)
+        llm, whole = self._llm, self._prompt(sentence, ranked, terms)
         if llm is None:
             return whole, 0
         room = llm.context_length - self.max_new_tokens
         if llm.count_tokens(whole) <= room:
             return whole, 0
-        plain = self._prompt(sentence, ()) if ranked else whole
+        plain = self._prompt(sentence, (), terms) if ranked else whole
         if (tokens := llm.count_tokens(plain)) > room:
             return plain, tokens
 
         def too_long(hints: int) -> bool:
-            return llm.count_tokens(self._prompt(sentence, ranked[:hints])) > room
+            return llm.count_tokens(self._prompt(sentence, ranked[:hints], terms)) > room
 
-        return self._prompt(sentence, ranked[: bisect_left(range(1, len(ranked)), True, key=too_long)]), 0
+        fitting = bisect_left(range(1, len(ranked)), True, key=too_long)
+        return self._prompt(sentence, ranked[:fitting], terms), 0
 
-    def _prompt(self, sentence: Sentence, ranked: Sequence[Hint]) -> Prompt:
+    def _prompt(self, sentence: Sentence, ranked: Sequence[Hint], terms: Sequence[TermMatch]) -> Prompt:
         shown = tuple(sorted(ranked, key=lambda hint: hint.source_span))
-        kind = self.unit if shown else "plain"
-        fields = {"source": self._guard.neutral(one_line(sentence.text)), "translation": ""}
+        terms = tuple(term for term in terms if term.term.allowed) if self.wrapper != CODED else ()
+        as_hints = self.wrapper in ("few-shot", "compact")  # models without instructions know hints alone
+        kind = self.unit if shown else "phrase" if terms and as_hints else "plain"
+        fields = {"source": self._guard.neutral(one_line(sentence.text)), "translation": "", "terms": ""}
+        name = f"{self.wrapper if as_hints else 'task'}.hint"
+        term_lines = [term_line(name, sentence.text, term, self._guard) for term in terms] if as_hints else []
+        if terms and not as_hints:
+            lines = [filled("task.term", term_fields(sentence.text, term, self._guard)) for term in terms]
+            fields["terms"] = filled("task.terms", {"lines": "\n".join(lines)})
+        elif kind not in ("phrase", "memory"):
+            fields["terms"] = "".join(f"{line}\n" for line in term_lines)
         if kind in ("phrase", "memory"):
-            name = f"{self.wrapper if self.wrapper in ('few-shot', 'compact') else 'task'}.hint"
             lines = [hint_line(name, sentence.text, hint, self._guard) for hint in shown if not _similar(kind, hint)]
+            lines = [*term_lines, *lines]
             similar = sorted((hint for hint in shown if _similar(kind, hint)), key=lambda hint: hint.hit.score)
             lines += [similar_line(hint, self._guard) for hint in similar]  # the most similar one next to the sentence
             fields["hints"] = "\n".join(lines)
@@ -189,7 +202,7 @@ class PromptBuilder:
         chat = self.wrapper == "chat"
         stop = () if chat else ("\n",)
         text, shared = _question(*shape, fields), _shared_length(*shape)
-        return Prompt(text, chat, shared, stop, shown, source=self.source, target=self.target)
+        return Prompt(text, chat, shared, stop, shown, source=self.source, target=self.target, terms=terms)
 
 
 def resolved_wrapper(wrapper: str, source: str, target: str, llm: LanguageModel | None) -> str:
@@ -262,6 +275,22 @@ def hint_line(name: str, text: str, hint: Hint, guard: Guard) -> str:
     return _hint_line(name, guard.neutral(one_line(hint.source_span.of(text))), before, phrase, after, label)
 
 
+def term_line(name: str, text: str, match: TermMatch, guard: Guard) -> str:
+    """A term of the glossary in the shape of a hint that is its own context: its first translation."""
+    source, translation = match.span.of(text), match.term.allowed[0]
+    phrase = _keeping_blanks(guard, translation)
+    return _hint_line(name, guard.neutral(one_line(source)), "", phrase, "")
+
+
+def term_fields(text: str, match: TermMatch, guard: Guard) -> dict[str, str]:
+    """A term of the glossary with all of its translations, those that are forbidden, and its note."""
+    term = match.term
+    source, *allowed = (guard.neutral(one_line(part)) for part in (match.span.of(text), *term.allowed))
+    forbidden = "".join(f"; never: {guard.neutral(one_line(part))}" for part in term.forbidden)
+    note = f" ({guard.neutral(one_line(term.note))[:CONTEXT_CHARS]})" if term.note else ""
+    return {"source_phrase": source, "translations": f"{' or '.join(allowed)}{forbidden}{note}"}
+
+
 def _similar(kind: str, hint: Hint) -> bool:
     """Whether a hint is shown as a similar sentence, and not as a phrase with its context."""
     return kind == "memory" and hint.hit.whole
@@ -302,7 +331,9 @@ def _question(wrapper: str, kind: str, source: str, target: str, fields: dict[st
 @lru_cache(256)
 def _shared_length(wrapper: str, kind: str, source: str, target: str) -> int:
     """How many characters, whole lines, all prompts of this kind begin with."""
-    text = _question(wrapper, kind, source, target, dict.fromkeys(("source", "hints", "related", "translation"), "\0"))
+    text = _question(
+        wrapper, kind, source, target, dict.fromkeys(("source", "hints", "related", "translation", "terms"), "\0")
+    )
     return text.rfind("\n", 0, text.index("\0")) + 1
 
 
@@ -319,6 +350,7 @@ def _examples(kind: str, source: str, target: str) -> tuple[str, ...]:
             "source": asked["text"],
             "translation": answer["text"],
             "related": shown["context"],
+            "terms": "",
             "hints": filled("similar", {"percent": "30", "sentence": shown["context"]})
             if kind == "memory"
             else _hint_line("few-shot.hint", asked["phrase"], *shown["context"].partition(shown["phrase"])),

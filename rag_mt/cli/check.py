@@ -27,7 +27,7 @@ The exit code is 1 where something was found that --fail-on says, or a line coul
 EXAMPLES = (
     "--src de --tgt en letter.xlf",
     "--src de --tgt en letter.de.txt letter.en.txt --html findings.html",
-    "--src en --tgt fi --skip ends,quotes app.po",
+    "--src en --tgt fi --skip ends,quotes --glossary terms.csv app.po",
 )
 FAIL_ON = ("error", "warning", "nothing")
 
@@ -40,6 +40,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--tgt", default="en", metavar="LANG", help="language of the translations")
     add_reading_options(parser)
     add("--target-column", default="", metavar="NAME", help="column (number from 1, or name) of the translations")
+    glossary_help = "terms and their translations (CSV, TSV, TBX, TMX) to check by too; may be given several times"
+    add("--glossary", action="append", default=[], metavar="FILE", help=glossary_help)
     add("--rules", metavar="NAMES", help="check by these rules only, with commas between them")
     add("--skip", default="", metavar="NAMES", help="leave these rules out")
     add("--html", metavar="FILE", help="write a page with all findings")
@@ -54,8 +56,10 @@ def check(options: argparse.Namespace) -> int:
     codes = language(options.src).code, language(options.tgt).code
     if codes[0] == codes[1]:
         raise UserError(f"source and target are both {language(codes[0]).name}: give another --src or --tgt")
-    rules, names = _rules(options)
-    skips, checker = Skips(), Checker(rules, INCONSISTENT in names)
+    skips = Skips()
+    known = _known_rules(options, codes, skips)
+    names = _chosen(options, [*known, INCONSISTENT])
+    checker = Checker([rule for rule in known.values() if rule.name in names], INCONSISTENT in names)
     found: list[Checked] = []
     for checked in checker.check_all(_pairs(options, codes, skips)):
         if not checked.findings:
@@ -76,20 +80,27 @@ def check(options: argparse.Namespace) -> int:
     return PARTLY if failed or skips.counts else OK
 
 
-def _rules(options: argparse.Namespace) -> tuple[list[Rule], set[str]]:
-    """The rules of single translations to check by, and the names of all rules; raises UserError for an unknown one."""
+def _known_rules(options: argparse.Namespace, codes: tuple[str, str], skips: Skips) -> dict[str, Rule]:
+    """The rules of single translations by their names, with that of the glossaries if there are any."""
     from rag_mt.checks.rules import RULES
-    from rag_mt.checks.segments import INCONSISTENT
 
-    known = [*RULES, INCONSISTENT]
+    if not options.glossary:
+        return RULES
+    from rag_mt.glossary.reading import read_glossary
+    from rag_mt.glossary.rule import TERMS, terms_rule
+
+    return RULES | {TERMS: terms_rule(read_glossary(options.glossary, *codes, skips))}
+
+
+def _chosen(options: argparse.Namespace, known: list[str]) -> set[str]:
+    """The names of the rules to check by; raises UserError for an unknown one."""
     asked, skipped = (
         [n.strip() for n in (names or "").split(",") if n.strip()] for names in (options.rules, options.skip)
     )
     for name in (*asked, *skipped):
         if name not in known:
             raise UserError(f"there is no rule {name!r}: choose from {', '.join(known)}")
-    names = set(asked or known) - set(skipped)
-    return [rule for rule in RULES.values() if rule.name in names], names
+    return set(asked or known) - set(skipped)
 
 
 def _pairs(options: argparse.Namespace, codes: tuple[str, str], skips: Skips) -> Iterator[tuple[Pair, Origin]]:

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 
 from wcwidth import iter_graphemes, width
 
+from rag_mt.base.terms import Usage
 from rag_mt.base.types import ELLIPSIS, Hint, Recalled, Retriever, Span, Translation
 from rag_mt.text.differences import Run, differences
 
@@ -105,6 +106,7 @@ def picture(translation: Translation, kind: str, style: Style) -> str:
     full = max([1e-9, *scores]) if kind == "BM25" else 1.0
     for n, (hint, taken_up) in enumerate(zip(hints, used, strict=True), 1):
         lines += _hint_lines(n, hint, taken_up, source, kind, full, style)
+    lines += [line for usage in translation.terms for line in _term_lines(usage, source, style)]
     lines += [line for text in translation.notes for line in _folded(f"  note: {printable(text)}", style.columns)]
     return "\n".join(lines)
 
@@ -123,6 +125,15 @@ def _memory_lines(translation: Translation, recalled: Recalled, style: Style) ->
         decision += f"; the draft is {'the best supported translation' if translation.alternatives else 'unchanged'}"
     others = [line for text in translation.alternatives for line in _folded(f"  or: {printable(text)}", style.columns)]
     return [*lines, *map(_isolated, others), *_folded(f"memory: {hits}, {decision}", style.columns)]
+
+
+def _term_lines(usage: Usage, source: str, style: Style) -> list[str]:
+    """A term of the glossary with its translations, where it comes from, and whether it was kept."""
+    term = usage.match.term
+    says = printable(" / ".join([*term.allowed, *(f"not {text}" for text in term.forbidden)]))
+    kept = style.one_of("✓", "*") if usage.ok else style.one_of("✗", "!")
+    text = f"term: {usage.match.span.of(source)}{style.one_of(' → ', ' -> ')}{says}  {kept}"
+    return [_isolated(line) for line in _folded(f"{text}  {printable(str(term.origin))}".rstrip(), style.columns)]
 
 
 def _marked(run: Run) -> str:

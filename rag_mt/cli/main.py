@@ -8,7 +8,7 @@ from typing import Any
 
 from rag_mt import __version__
 from rag_mt.base.console import WRONG_USE, Parser, run
-from rag_mt.cli import adapt, cache, check, examples, index, listing, mine, modules, translate
+from rag_mt.cli import adapt, cache, check, examples, index, listing, mine, modules, terms, translate
 from ui.page import demo
 from ui.server import serve
 
@@ -50,6 +50,7 @@ def parser() -> Parser:
         ("search", "show the hints for sentences", index.SEARCH, index.add_search_options, index.search),
         ("adapt", "tune a language model on an index's text", _help_of(adapt), adapt.add_options, adapt.adapt),
         ("check", "check translations by rules", _help_of(check), check.add_options, check.check),
+        ("terms", "propose a glossary", _help_of(terms), terms.add_actions, None),
         ("mine", "find translated sentence pairs in two texts", _help_of(mine), mine.add_options, mine.mine),
         ("serve", "answer translation requests over HTTP", _help_of(serve), serve.add_options, serve.serve),
         ("demo", "translate in a browser", _help_of(demo), demo.add_options, demo.demo),

@@ -55,10 +55,11 @@ looks into the sample index with `ccpr`.
 | XLIFF 1.2, 2.x | units without a target | `target`, in a state that asks for review |
 
 A hint in JSONL has its phrase, context, score, file, line, and whether it was taken up; with `--retriever memory` the
-object has a field `memory` too: for each sentence its draft, the hits, whether they were shown, and
-what changed. Of a TSV file without `--column` the column is translated whose header is the code or the name of the
-source language; where there is none it is the first one, and a note names it. Other structured files (HTML, Markdown,
-YAML, `.properties`, `strings.xml`, CSV, ...) are refused: a translation line by line would damage them.
+object has a field `memory` too: for each sentence its draft, the hits, whether they were shown, and what changed;
+with `--glossary` a field `terms`. Of a TSV file without `--column` the column is translated whose header is the code
+or the name of the source language; where there is none it is the first one, and a note names it. Other structured
+files (HTML, Markdown, YAML, `.properties`, `strings.xml`, CSV, ...) are refused: a translation line by line would
+damage them.
 
 A file that cannot be read does not stop the others: it is left out, and named. Lines that cannot be read (bad encoding,
 control characters, over-long) are reported with their number, passed through as they are and counted.

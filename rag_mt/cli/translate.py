@@ -84,6 +84,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--consensus", action=argparse.BooleanOptionalAction, default=True, help=consensus_help)
     reuse_help = "take translations that a memory of both languages has of just that sentence as they are"
     add("--reuse-known", action="store_true", help=reuse_help)
+    glossary_help = "terms and their translations (CSV, TSV, TBX, TMX) to keep to; may be given several times"
+    add("--glossary", action="append", metavar="FILE", help=glossary_help)
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
     add("--batch-size", type=positive, default=16, metavar="N", help="most sentences computed at once")
     add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer")
@@ -144,7 +146,7 @@ def _translator(options: argparse.Namespace) -> Translator:
     from rag_mt.translation.translator import Translator
 
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
-    more = "llm_timeout llm_concurrency llm_options consensus reuse_known"
+    more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary"
     settings = {name: getattr(options, name) for name in f"{names} {more}".split()}
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some
@@ -219,6 +221,8 @@ def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:
             f"hints: {counts.with_hints} of {counts.sentences} sentences ({share:.1f} %) were shown at least one; "
             f"hints in all: {counts.hints}, taken up word for word: {counts.used}"
         )
+    if counts.terms:
+        note(f"terms of the glossary: {counts.kept} of {counts.terms} are translated as it has them")
     if skips.counts:
         note(f"{skips.summary()} (passed through as they are)")
     for place in counts.lost:

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code, language
+from rag_mt.base.terms import Usage
 from rag_mt.base.types import Origin, Recalled, Skips, TranslatedText, Translation
 from rag_mt.formats.format import Segment, Side
 from rag_mt.formats.opening import Line, fault, read_lines
@@ -225,13 +226,17 @@ def text_of(values: Mapping[str, Any], side: Side) -> tuple[str | None, str]:
 
 def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
     """The fields that a translation adds; spans are offsets into the field's whole text. `memory` is there for
-    sentences that a memory was asked about."""
+    sentences that a memory was asked about, `terms` for those with terms of a glossary."""
     hints: list[dict[str, Any]] = []
+    terms: list[dict[str, Any]] = []
     notes: list[str] = []
-    at = 0
+    at = target_at = 0
     for sentence in translated.sentences:
         start = max(text.find(sentence.source.text, at), 0)
         at = start + len(sentence.source.text)
+        target_start = max(translated.text.find(sentence.text, target_at), 0)
+        target_at = target_start + len(sentence.text)
+        terms += [_term_fields(usage, sentence.source.text, start, target_start) for usage in sentence.terms]
         for hint, used in zip(sentence.hints, sentence.used, strict=True):
             span, origin = hint.source_span, hint.hit.sentence.source
             hints.append(
@@ -248,7 +253,31 @@ def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
             )
         notes.extend(sentence.notes)
     memory = [_recalled_fields(t, t.recalled) for t in translated.sentences if t.recalled is not None]
-    return {"translation": translated.text, "hints": hints, "notes": notes, **({"memory": memory} if memory else {})}
+    more = {name: value for name, value in (("memory", memory), ("terms", terms)) if value}
+    return {"translation": translated.text, "hints": hints, "notes": notes, **more}
+
+
+def _term_fields(usage: Usage, source: str, start: int, target_start: int) -> dict[str, Any]:
+    """A term of the glossary, the translations that it allows and forbids, and where they stand in the output; the
+    source sentence begins at `start` of its text, the translation at `target_start`."""
+    term, span = usage.match.term, usage.match.span
+    spans = [
+        [[use.span.start + target_start, use.span.end + target_start] for use in uses]
+        for uses in (usage.allowed, usage.forbidden)
+    ]
+    return {
+        "source": span.of(source),
+        "source_span": [start + span.start, start + span.end],
+        "term": term.source,
+        "allowed": list(term.allowed),
+        "spans": spans[0],
+        "forbidden": list(term.forbidden),
+        "forbidden_spans": spans[1],
+        "note": term.note,
+        "file": term.origin.file,
+        "line": term.origin.line,
+        "ok": usage.ok,
+    }
 
 
 def _recalled_fields(translation: Translation, recalled: Recalled) -> dict[str, Any]:

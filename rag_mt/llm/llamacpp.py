@@ -47,6 +47,8 @@ class LlamaCppLLM:
     prompts that happen to be computed together: llama.cpp multiplies one column by other code than several.
     """
 
+    continues_chats = True
+
     def __init__(
         self,
         name: str,
@@ -102,7 +104,7 @@ class LlamaCppLLM:
             text = self._in_template(prompt)
             shared = shared_in_chat(prompt, text)
         try:
-            ids = self._tokens(text)
+            ids = self._tokens(text + prompt.begun)
         except LlamaError as error:
             raise UserError(f"{self.id} cannot read a prompt (llama.cpp: {error}): check the text") from error
         beginning = self._shared_tokens(text[:shared].rstrip()) if shared else ()

@@ -69,6 +69,7 @@ class OpenAILLM:
     """
 
     reserved = CONTROL_TOKENS
+    continues_chats = False
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class OpenAILLM:
         stops = [s for s in prompt.stop if s][:MOST_STOPS]  # all of them are looked for in the answer again
         if stops:
             body["stop"] = stops
-        return body | ({"messages": [chat_message(prompt)]} if prompt.chat else {"prompt": prompt.text})
+        return body | ({"messages": [chat_message(prompt)]} if prompt.chat else {"prompt": prompt.text + prompt.begun})
 
     def _served_context(self) -> int:
         """The model's window as the server's list of models tells it, else a cautious guess. llama.cpp's server answers

@@ -147,7 +147,7 @@ class CountedPrompts:
 
 def _token_key(prompt: Prompt) -> tuple[Any, ...]:
     """All of a prompt that can change its tokens."""
-    return (prompt.text, prompt.chat, prompt.shared, prompt.coded, prompt.source, prompt.target)
+    return (prompt.text, prompt.chat, prompt.shared, prompt.coded, prompt.source, prompt.target, prompt.begun)
 
 
 def prompt_fits(llm: LanguageModel, number: int, prompt: EncodedPrompt) -> bool:
@@ -175,10 +175,10 @@ def shared_tokens(offsets: Sequence[tuple[int, int]], text: str, shared: int) ->
 
 
 def encode_prompt(tokenizer: Any, prompt: Prompt, answer: str = "", options: Options = NO_OPTIONS) -> EncodedPrompt:
-    """The tokens of a prompt as generation reads them, with an answer right behind it."""
+    """The tokens of a prompt as generation reads them, with the beginning of the answer and an answer behind it."""
     text, shared = render_chat(tokenizer, prompt, options) if prompt.chat else (prompt.text, prompt.shared)
     # A rendered template brings its own begin-of-text token; a completion prompt may, and needs it once.
     special = not prompt.chat and not (tokenizer.bos_token and text.startswith(tokenizer.bos_token))
-    encoding = tokenizer(text + answer, add_special_tokens=special, return_offsets_mapping=True)
+    encoding = tokenizer(text + prompt.begun + answer, add_special_tokens=special, return_offsets_mapping=True)
     count = shared_tokens(encoding["offset_mapping"], text, shared) if shared else 0
     return EncodedPrompt(tuple(encoding["input_ids"]), count)

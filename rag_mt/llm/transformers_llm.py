@@ -63,6 +63,8 @@ class TransformersLLM:
     is part of the `fingerprint`.
     """
 
+    continues_chats = True
+
     def __init__(
         self,
         loaded: LoadedLLM,

@@ -55,6 +55,9 @@ class Counts:
     hints: int = 0
     used: int = 0
     failed: int = 0
+    terms: int = 0
+    kept: int = 0
+    """Terms of the glossary in the sentences, and those that are translated as it has them."""
     noted: dict[str, int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     """Where a placeholder was lost or added, and which (`a.po:7: placeholder lost: %s`), of the first MOST_NAMED."""
@@ -65,6 +68,8 @@ class Counts:
         self.hints += len(translation.hints)
         self.used += sum(translation.used)
         self.failed += not translation.ok
+        self.terms += len(translation.terms)
+        self.kept += sum(usage.ok for usage in translation.terms)
         for note in translation.notes:
             reason = note.split(":")[0]
             self.noted[reason] = self.noted.get(reason, 0) + 1

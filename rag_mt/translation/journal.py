@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from rag_mt.base.errors import UserError
+from rag_mt.base.terms import Usage
 from rag_mt.base.types import Hint, Hit, Origin, Recalled, Sentence, Span, Translation
 
 FORMAT = 2
@@ -148,6 +151,10 @@ class Journal(RecordJournal):
         return None if record is None else unpack(record, source)
 
 
+USAGES = TypeAdapter(tuple[Usage, ...])
+"""What became of a sentence's terms, to and from JSON-able values."""
+
+
 def pack(t: Translation) -> dict[str, Any]:
     """A translation as JSON-able values, without where its source came from and its prompt."""
     record: dict[str, Any] = {
@@ -162,6 +169,8 @@ def pack(t: Translation) -> dict[str, Any]:
         hints = [_pack_hint(hint) for hint in t.recalled.hints]
         recalled = {"hints": hints, "shown": t.recalled.shown}
         record |= {"draft": t.draft, "recalled": recalled, "alternatives": t.alternatives}
+    if t.terms:
+        record["terms"] = USAGES.dump_python(t.terms, mode="json")
     return record
 
 
@@ -181,6 +190,7 @@ def unpack(record: Mapping[str, Any], source: Sentence) -> Translation:
         record.get("draft", ""),
         recalled,
         tuple(record.get("alternatives", ())),
+        USAGES.validate_python(record.get("terms", ())),
     )
 
 

@@ -11,6 +11,11 @@ Where the retriever is a memory (a `DraftRetriever`) the model answers a plain p
 so that what nothing is recalled for costs and says what it does without a retriever. With `consensus` hints are shown
 together (the first MOST_SIMILAR) and each alone, all at the same time, and of the draft and these answers the one is
 taken that the others and the hits support most: what a wrong hint led to, the others do not say.
+
+With a glossary the prompts show the terms of a sentence. A translation that lacks one is asked for again, once for each
+term (see `rag_mt.translation.terms`), and stays as it is where that does not help:
+
+    translation -> lacks a term -> prompt with the beginning of the answer -> better translation, or the same
 """
 
 from __future__ import annotations
@@ -18,11 +23,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from prompts.builder import MOST_SIMILAR
 from prompts.safety import encodable
+from rag_mt.base.terms import Term, TermMatch, Usage
 from rag_mt.base.types import Completion, Hint, Hit, Prompt, Recalled, Sentence, Span, Translation
+from rag_mt.glossary.rule import faults
+from rag_mt.translation.terms import Asking, Lacking, lacks
 
 if TYPE_CHECKING:
     from rag_mt.translation.translator import Translator
@@ -31,6 +39,8 @@ RECALLED_TOGETHER = 16
 """Drafts for which a memory is asked in one call, as long as other sentences keep the language model busy."""
 DRAFT_STANDS = "the draft stands"
 """How the note begins that says that no translation could be read from the answer with hints."""
+WHOLE = 0.6
+"""Share of the characters of the translation so far that one with further terms has at least: others broke off."""
 REUSED = "translated before: reused"
 """How the note begins that says where a translation was taken from."""
 
@@ -51,10 +61,14 @@ class Answer:
 
 @dataclass(eq=False)
 class SentenceTask:
-    """One sentence on its way: its prompt once hints are found, the answer as far as it is, the completion and the
-    translation at the end. With a memory there are a `draft` and what was `recalled` for it in between, `hinted` are
-    the prompts with hints, which are answered independently, and `candidates` the answers by their numbers; at the end
-    `prompt` and `completion` are those of the answer that was chosen."""
+    """One sentence on its way: its prompt once hints are found, the answer as far as it is, the `first` whole one, and
+    the completion and the translation at the end.
+
+    With a memory there are a `draft` and what was `recalled` for it in between, `hinted` are the prompts with hints,
+    which are answered independently, and `candidates` the answers by their numbers; at the end `prompt` and
+    `completion` are those of the answer that was chosen. `terms` are the glossary's of the sentence, `best` is the
+    answer that lacks the fewest, `current` the one that is being worked on, `asking` the question for one of the terms
+    that it lacks, and `repairs` are the answers to such questions, which were about the terms `asked`."""
 
     translator: Translator
     sentence: Sentence
@@ -62,10 +76,17 @@ class SentenceTask:
     answer: str = ""
     completion: Completion | None = None
     translation: Translation | None = None
+    first: Answer | None = None
     draft: Answer | None = None
     recalled: Recalled | None = None
     hinted: list[Prompt] = field(default_factory=list)
     candidates: dict[int, Answer] = field(default_factory=dict)
+    terms: tuple[TermMatch, ...] = ()
+    best: Answer | None = None
+    current: Answer | None = None
+    asking: Asking | None = None
+    asked: set[Term] = field(default_factory=set)
+    repairs: list[Answer] = field(default_factory=list)
 
     @property
     def wanted(self) -> bool:
@@ -77,22 +98,34 @@ class SentenceTask:
         """The prompts without an answer that can be answered now."""
         if self.translation is not None or self.prompt is None:
             return []
+        if self.best is not None:
+            return [] if self.asking is None else [self.asking.prompt]
         if self.draft is None:
             return [self.prompt]
         return [prompt for number, prompt in enumerate(self.hinted) if number not in self.candidates]
 
     @property
+    def waits(self) -> bool:
+        """Whether the task has to be prepared for what is asked next."""
+        if self.translation is not None:
+            return False
+        if self.best is not None:
+            return self.asking is None
+        return self.prompt is None or (self.draft is not None and self.recalled is None)
+
+    @property
     def prompts(self) -> list[Prompt]:
         """All prompts so far, that of the draft first."""
         first = self.prompt if self.draft is None else self.draft.prompt
-        return [*([] if first is None else [first]), *self.hinted]
+        return [*([] if first is None else [first]), *self.hinted, *(answer.prompt for answer in self.repairs)]
 
     @property
     def answers(self) -> list[Completion]:
         """All completions, that of the draft first."""
+        again = [answer.completion for answer in self.repairs]
         if self.draft is None:
-            return [] if self.completion is None else [self.completion]
-        return [self.draft.completion, *(answer.completion for _, answer in sorted(self.candidates.items()))]
+            return again if self.first is None else [self.first.completion, *again]
+        return [self.draft.completion, *(answer.completion for _, answer in sorted(self.candidates.items())), *again]
 
     @property
     def begun(self) -> str:
@@ -100,7 +133,7 @@ class SentenceTask:
         still give way to another translation."""
         if self.translation is not None:
             return self.translation.text
-        if self.prompt is None or not self.answer or (self.translator.memory and not self.hinted):
+        if self.prompt is None or not self.answer or self.terms or (self.translator.memory and not self.hinted):
             return ""
         return self.translator.sure_beginning(self.sentence, self.prompt, self.answer)
 
@@ -113,8 +146,11 @@ class SentenceTask:
     def read(self, prompt: Prompt, completion: Completion) -> None:
         """Take the completion of a prompt, and read the draft or the translation from it."""
         answer = Answer(prompt, completion, self.translator.read(self.sentence, prompt, completion))
-        if self.translator.memory is None:
-            self.completion, self.translation = completion, answer.translation
+        if self.asking is not None:
+            self._repaired(answer)
+        elif self.translator.memory is None:
+            self.first = answer
+            self._settle(answer)
         elif self.draft is None:
             self.draft, self.completion = answer, completion
         else:
@@ -140,22 +176,21 @@ class SentenceTask:
             read += [self.draft] if self.draft.translation.ok else []
             hits = [(hint.phrase, hint.hit.score) for hint in self.recalled.hints]
             read = [read[number] for number in by_support([answer.text for answer in read], hits)]
+            if self.terms:
+                read.sort(key=lambda answer: lacks(self._usages(answer.text)))
         chosen, texts = read[0], dict.fromkeys(answer.text for answer in read)
-        self.prompt, self.completion = chosen.prompt, chosen.completion
-        self.translation = replace(
-            chosen.translation, draft=self.draft.text, recalled=self.recalled, alternatives=tuple(texts)[1:]
-        )
+        self._settle(chosen, draft=self.draft.text, recalled=self.recalled, alternatives=tuple(texts)[1:])
 
     def recall(self, recalled: Recalled) -> None:
         """Take what the memory has for the draft: hints make other prompts, or the draft becomes the translation."""
         assert self.draft is not None
         hints = self.shown(recalled.hints) if recalled.shown else ()
-        prompt = self.translator.prompts.build(self.sentence, hints[:MOST_SIMILAR]) if hints else None
+        prompt = self._built(hints[:MOST_SIMILAR]) if hints else None
         if prompt is not None and prompt.hints:
             self.prompt, self.answer, self.recalled, self.hinted = prompt, "", recalled, [prompt]
             if self.translator.consensus and len(hints) > 1:
                 # Hints that do not fit the window are not shown, so that prompts may be the same, or plain.
-                alone = [self.translator.prompts.build(self.sentence, (hint,)) for hint in hints]
+                alone = [self._built((hint,)) for hint in hints]
                 self.hinted += [p for p in alone if p.hints and p.hints != prompt.hints]
         else:
             self.recalled = replace(recalled, shown=False)
@@ -166,14 +201,74 @@ class SentenceTask:
         """Let a stored translation of the sentence be its translation."""
         hint = Hint(Span(0, len(self.sentence.text)), known)
         note = f"{REUSED} from {known.sentence.source}"
-        self.translation = Translation(self.sentence, hint.phrase, (hint,), used=(True,), notes=(note,))
+        found = Translation(self.sentence, hint.phrase, (hint,), used=(True,), notes=(note,))
+        self._finish(replace(found, terms=self._usages(found.text)))
         self.changed()
 
     def _keep_draft(self, *notes: str) -> None:
         """Let the draft be the translation, with further notes."""
         assert self.draft is not None
-        made = self.draft.translation
-        self.translation = replace(made, notes=(*made.notes, *notes), draft=self.draft.text, recalled=self.recalled)
+        notes = (*self.draft.translation.notes, *notes)
+        self._settle(self.draft, notes=notes, draft=self.draft.text, recalled=self.recalled)
+
+    def _built(self, hints: Sequence[Hint]) -> Prompt:
+        return self.translator.prompts.build(self.sentence, hints, self.terms)
+
+    def _usages(self, text: str) -> tuple[Usage, ...]:
+        keeper = self.translator.terms
+        return keeper.usages(self.terms, text) if keeper is not None and self.terms else ()
+
+    def _settle(self, answer: Answer, **further: Any) -> None:
+        """Let an answer be the translation, with `further` fields, unless terms are missing that can be asked for."""
+        made = answer.translation
+        translation = replace(made, **further, terms=self._usages(made.text) if made.ok else ())
+        self.prompt, self.completion = answer.prompt, answer.completion
+        if any(not usage.ok and usage.match.term.allowed for usage in translation.terms):
+            self.best = self.current = replace(answer, translation=translation)
+        else:
+            self._finish(translation)
+
+    def _finish(self, translation: Translation) -> None:
+        """Let this be the translation, with notes on the terms that are not as the glossary wants them."""
+        notes = [fault for usage in translation.terms for fault in faults(usage)]
+        self.translation = replace(translation, notes=(*translation.notes, *notes))
+
+    @property
+    def lacking(self) -> Lacking:
+        """What is known of the current answer and the terms that it lacks."""
+        assert self.current is not None
+        found = [usage for usage in self.current.translation.terms if not usage.ok]
+        missing = tuple(usage for usage in found if usage.match.term.allowed and usage.match.term not in self.asked)
+        return Lacking(self.sentence, self.current.translation, self.current.prompt, missing)
+
+    def ask_again(self, asking: Asking | None) -> None:
+        """Take the question for missing terms; without one the best answer is the translation."""
+        assert self.best is not None
+        self.asking = asking
+        if asking is None:
+            self._finish(self.best.translation)
+        else:
+            self.asked.update(asking.terms)
+        self.changed()
+
+    def _repaired(self, answer: Answer) -> None:
+        """Take the answer to a question for missing terms. It is worked on if it has what was asked for and lacks no
+        more than before: another term that got lost behind it is asked for next."""
+        assert self.best is not None and self.current is not None and self.asking is not None
+        made, best = answer.translation, self.best.translation
+        if made.ok and len(made.notes) <= len(best.notes) and len(made.text) > WHOLE * len(best.text):
+            terms = self._usages(made.text)
+            new = replace(best, text=made.text, used=made.used, terms=terms)
+            taken = Answer(self.best.prompt, answer.completion, new)
+            if lacks(terms) <= lacks(self.current.translation.terms) and self.asking.answered_by(terms):
+                self.current = taken
+            if lacks(terms) < lacks(best.terms):
+                self.best = taken
+                self.prompt, self.completion = answer.prompt, answer.completion
+        self.asking = None
+        self.repairs.append(answer)
+        if not self.lacking.missing:
+            self._finish(self.best.translation)
 
     def shown(self, hints: Sequence[Hint]) -> Sequence[Hint]:
         """Those of the retrieved hints that the prompt may show."""
@@ -196,26 +291,35 @@ def by_translator(tasks: Iterable[T]) -> list[list[T]]:
 
 def prepare(tasks: Sequence[SentenceTask]) -> None:
     """Give tasks of one translator what they need to be answered next, each kind by one call of the retriever: their
-    prompts, with the hints that are retrieved (none for a draft), or what is recalled for their drafts."""
+    prompts, with the hints that are retrieved (none for a draft), what is recalled for their drafts, or questions for
+    missing terms."""
     new = [task for task in tasks if task.prompt is None]
     if new:
         translator = new[0].translator
         plain = translator.memory is not None
         retrieved = [()] * len(new) if plain else translator.retriever.retrieve(_sentences(new))
         for task, hints in zip(new, retrieved, strict=True):
-            task.prompt = translator.prompts.build(task.sentence, task.shown(hints))
+            if translator.terms is not None:
+                task.terms = translator.terms.found(task.sentence.text)
+            task.prompt = translator.prompts.build(task.sentence, task.shown(hints), task.terms)
             task.changed()
         if translator.reuse_known and translator.memory is not None:
             for task, known in zip(new, translator.memory.known(_sentences(new)), strict=True):
                 if known is not None:
                     task.reuse(known)
-    drafted = [(task, task.draft.text) for task in tasks if task.draft is not None and task.recalled is None]
+    drafted = [(t, t.draft.text) for t in tasks if t.draft is not None and t.recalled is None and t.best is None]
     if drafted:
         waiting, drafts = [task for task, _ in drafted], [encodable(draft) for _, draft in drafted]
         memory = waiting[0].translator.memory
         assert memory is not None
         for task, recalled in zip(waiting, memory.recall(_sentences(waiting), drafts), strict=True):
             task.recall(recalled)
+    lacking = [task for task in tasks if task.best is not None and task.asking is None and task.translation is None]
+    if lacking:
+        keeper = lacking[0].translator.terms
+        assert keeper is not None
+        for task, asking in zip(lacking, keeper.ask([task.lacking for task in lacking]), strict=True):
+            task.ask_again(asking)
 
 
 def _sentences(tasks: Sequence[SentenceTask]) -> list[Sentence]:
@@ -289,6 +393,8 @@ class TaskQueue(Generic[T]):
         for task in tasks:
             if task.translation is not None:
                 self._finished(task)
+            elif task.waits:
+                self.drafted(task)
             self._questions.extend((task, prompt) for prompt in task.questions)
 
     def progress(self, number: int, text: str) -> bool:
@@ -310,11 +416,11 @@ class TaskQueue(Generic[T]):
         else:
             if task.translation is not None:
                 self._finished(task)
-            elif not task.hinted:
+            elif task.waits:
                 self.drafted(task)
 
     def drafted(self, task: T) -> None:
-        """Called for each task whose draft is there: it waits for what is recalled."""
+        """Called for each task that waits for what is recalled for its draft, or for a question for missing terms."""
         self._drafted.append(task)
 
 

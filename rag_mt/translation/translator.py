@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from prompts.answers import read_answer
 from prompts.builder import PromptBuilder, resolved_wrapper
-from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, LLM_CONCURRENCY, LLM_TIMEOUT, WITHOUT_INDEX
+from rag_mt.base.defaults import (
+    DEFAULT_ADAPTER,
+    DEFAULT_ENCODER,
+    DEFAULT_LLM,
+    LLM_CONCURRENCY,
+    LLM_TIMEOUT,
+    WITHOUT_INDEX,
+)
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import direction_group, language
 from rag_mt.base.types import (
     NOWHERE,
     Completion,
     DraftRetriever,
+    Encoder,
     LanguageModel,
     Origin,
     Prompt,
@@ -24,6 +35,7 @@ from rag_mt.base.types import (
     Retriever,
     Returning,
     Sentence,
+    Skips,
     Span,
     TranslatedText,
     Translation,
@@ -36,9 +48,11 @@ from rag_mt.text.answers import placeholder_notes, takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
 from rag_mt.translation.index_adapters import adapter_beside
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
+from rag_mt.translation.terms import TermKeeper
 from retrievers.no_hints import NoHints
 
 if TYPE_CHECKING:  # what searches is imported when something is searched
+    from rag_mt.glossary.glossary import Glossary
     from rag_mt.translation.index import Index
     from retrievers.registry import EncoderOpener
 
@@ -85,6 +99,7 @@ class Translator:
         llm_options: Options | None = None,
         consensus: bool = True,
         reuse_known: bool = False,
+        glossary: Glossary | Sequence[str | Path] | None = None,
         show: bool = False,
         encoders: EncoderOpener | None = None,
     ) -> None:
@@ -105,8 +120,10 @@ class Translator:
         models compute (see `open_llm`), `batch_size` how many sentences at once, at most, `max_new_tokens` is the
         length of the longest answer. With `consensus` a memory's hints are shown together and each alone, and of the
         draft and these answers the one is taken that the others and the hits support most. With `reuse_known` a
-        sentence of which a memory has a translation is not translated anew. `encoders` opens encoders instead of
-        `encoder_for`, so that several translators can share one.
+        sentence of which a memory has a translation is not translated anew. The terms of a `glossary`, open or in
+        files, are shown in the prompts and asked for again where a translation lacks them (see
+        `rag_mt.translation.terms`). `encoders` opens encoders instead of `encoder_for`, so that several translators can
+        share one.
 
         Raises UserError for every name, language or index that cannot be used.
         """
@@ -144,8 +161,12 @@ class Translator:
         self.prompts = PromptBuilder(
             self.source, self.target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens
         )
+        self.terms: TermKeeper | None = None
+        self._open_aligner = partial(_aligning_encoder, encoders, device, dtype)
         modes = {"consensus": consensus and self.memory is not None, "reuse_known": reuse_known}
         self.more_settings: dict[str, Any] = {name: True for name, wanted in modes.items() if wanted}
+        if glossary is not None:
+            self._keep_to(glossary)
 
     def _opened(
         self,
@@ -186,6 +207,18 @@ class Translator:
         return open_retriever(
             name, folder, opened, source_language=self.source, target_language=self.target, manifest=manifest
         )
+
+    def with_glossary(self, glossary: Glossary) -> Translator:
+        """A translator that keeps to a glossary and shares all else with this one; raises UserError for a glossary of
+        other languages."""
+        other = copy(self)
+        other._keep_to(glossary)
+        return other
+
+    def _keep_to(self, glossary: Glossary | Sequence[str | Path]) -> None:
+        opened = _opened_glossary(glossary, self.source, self.target)
+        self.terms = TermKeeper(opened, self.prompts, self.llm, self._open_aligner)
+        self.more_settings = {**self.more_settings, "glossary": self.terms.settings}
 
     @property
     def memory(self) -> DraftRetriever | None:
@@ -294,13 +327,37 @@ class Translator:
 
     def read(self, sentence: Sentence, prompt: Prompt, completion: Completion) -> Translation:
         """The translation in the language model's answer to a prepared prompt."""
-        answer = read_answer(completion, sentence.text, prompt)
+        whole = replace(completion, text=prompt.begun + completion.text) if prompt.begun else completion
+        answer = read_answer(whole, sentence.text, prompt)
         notes = (*prompt.notes, *answer.notes)
         text = answer.text if answer.ok else sentence.text
         if answer.ok:
             notes = (*notes, *placeholder_notes(sentence.text, text))
         used = tuple(answer.ok and takes_up(text, hint) for hint in prompt.hints)
         return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok)
+
+
+def _opened_glossary(glossary: Glossary | Sequence[str | Path], source: str, target: str) -> Glossary:
+    """The glossary in files, or the open one; raises UserError if it is of other languages."""
+    from rag_mt.glossary.glossary import Glossary
+    from rag_mt.glossary.reading import read_glossary
+
+    if isinstance(glossary, str | Path):
+        glossary = [glossary]
+    if not isinstance(glossary, Glossary):
+        return read_glossary(glossary, source, target, Skips())
+    if (glossary.source, glossary.target) != (source, target):
+        raise UserError(
+            f"the glossary is from {glossary.source} into {glossary.target}: give one from {source} into {target}"
+        )
+    return glossary
+
+
+def _aligning_encoder(encoders: EncoderOpener | None, device: str, dtype: str) -> Encoder:
+    """The encoder that aligns words."""
+    from retrievers.registry import encoder_for
+
+    return (encoders or encoder_for)("sentence", DEFAULT_ENCODER, device, dtype)
 
 
 def index_folder(index: str | Path | Index | None) -> Path | None:
