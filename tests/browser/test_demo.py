@@ -16,7 +16,7 @@ from tests.browser.visitor import Demo, Visitor
 pytestmark = pytest.mark.browser
 
 PHONE = ViewportSize(width=390, height=844)
-TABS = ("Hints", "Prompt", "Compare", "History", "Documents", "Your text")
+TABS = ("Hints", "Prompt", "Compare", "History", "Documents", "Your text", "Glossary")
 HINTED = "Nach einer angespannten Debatte bewilligte eine knappe Mehrheit zwölf Millionen Euro."
 """A sentence that the sample index has hints for."""
 Picture = Callable[[Page, str], None]
@@ -153,6 +153,39 @@ def test_an_index_of_an_upload_is_built_used_renamed_and_deleted(visitor: Visito
     expect(page.locator("#index-table")).to_contain_text("Alps")
     page.locator("#index-delete").click()
     expect(page.locator("#index-table")).to_contain_text("You have no index yet")
+
+
+def test_a_glossary_is_written_used_changed_and_deleted(visitor: Visitor, tmp_path: Path) -> None:
+    page = visitor.page
+    lines, progress = page.locator("#glossary-terms textarea"), page.locator("#glossary-progress")
+    visitor.open_tab("Glossary")
+    lines.fill("Stadtrat,assembly")
+    page.locator("#glossary-save").click()
+    expect(progress).to_contain_text("Choose the source language first")
+    visitor.choose("from", "Deutsch")
+    upload = tmp_path / "city.csv"
+    upload.write_text("de,en\nStadtrat,municipal assembly\n,nothing\n", encoding="utf-8")
+    page.locator("#glossary-file input[type=file]").set_input_files(upload)
+    expect(progress).to_contain_text("1 terms, skipped 1 lines")
+    expect(lines).to_have_value(re.compile("^Stadtrat,municipal assembly,"))
+    lines.fill("Stadtrat,municipal assembly,council,of <b>our</b> city\nFluss,river")
+    page.locator("#glossary-save").click()
+    expect(progress).to_contain_text("city (de → en, 2 terms)")
+
+    visitor.write("Der Stadtrat hat eine neue Brücke beschlossen.")
+    assert "municipal assembly" in visitor.translate()
+    visitor.open_tab("Hints")
+    row = page.locator("#terms-table tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("✓ yes")
+    expect(row).to_contain_text("of <b>our</b> city")
+    visitor.open_tab("Prompt")
+    expect(page.locator("#prompts pre").first).to_contain_text("municipal assembly")
+
+    visitor.open_tab("Glossary")
+    page.locator("#glossary-delete").click()
+    expect(progress).to_contain_text("Deleted")
+    assert "municipal assembly" not in visitor.translate()
 
 
 def test_two_visitors_at_once_see_nothing_of_each_other(visit: Callable[..., Visitor], tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class RuleLLM:
     fingerprint = "rule"
     context_length = 4096
     has_chat_template = False
+    continues_chats = False
     reserved: frozenset[str] = frozenset()
 
     def __init__(self, pace: float = 0.0) -> None:
@@ -104,7 +105,7 @@ class RuleLLM:
         source = line.split(": ", 1)[1]
         end = first_stop(source, prompt.stop)
         words = (source if end < 0 else source[:end]).upper().split(" ")
-        return [f" {word}" for word in words]
+        return [f" {word}" for word in words[len(prompt.begun.split()) :]]
 
 
 class RuleRetriever:

@@ -101,6 +101,7 @@ class Layout:
             self.origins = html_part(begin.origins, js_on_load=SWITCHES, elem_id="origins")
         with gr.Tabs(overflow_behavior="wrap") as self.tabs:
             with gr.Tab("Hints", id="hints"):
+                self.terms = html_part(begin.terms, elem_id="terms-table")
                 self.table = html_part(begin.table, js_on_load=SWITCHES, elem_id="hints-table")
             with gr.Tab("Prompt", id="prompt"):
                 self.prompt = html_part(begin.prompt, elem_id="prompts")
@@ -116,6 +117,13 @@ class Layout:
             self.index = gr.Dropdown(
                 [menus.SAMPLE], value="", label="Text to search", info="Your own texts are added under “Your text”."
             )
+        self.glossary = gr.Dropdown(
+            [menus.NO_GLOSSARY],
+            value="",
+            label="Glossary",
+            info="Terms to keep to; your own are written under “Glossary”.",
+            elem_id="use-glossary",
+        )
         with gr.Row():
             self.llm = gr.Dropdown(
                 list(service.llms), value=llm, label="Language model", info="What translates.", elem_id="llm"
@@ -143,22 +151,22 @@ class Layout:
     @property
     def asked(self) -> list[Any]:
         """The inputs of `asked_from`."""
-        named = (self.text, self.source, self.target, self.retriever, self.index, self.llm, self.adapter)
+        named = (self.text, self.source, self.target, self.retriever, self.index, self.llm, self.adapter, self.glossary)
         return [*named, self.hints, self.score]
 
     @property
     def views(self) -> list[Any]:
         """The outputs of `updates`."""
         html = (self.message, self.output, self.marked, self.origins, self.table, self.prompt, self.comparison)
-        return [*html, self.stop]
+        return [*html, self.terms, self.stop]
 
 
 def asked_from(*values: Any) -> Asked:
     """The request in the values of `Layout.asked`."""
     *names, hints, score = values
-    text, source, target, retriever, index, llm, adapter = (name or "" for name in names)
+    text, source, target, retriever, index, llm, adapter, glossary = (name or "" for name in names)
     max_hints = None if hints >= ALL_HINTS else int(hints)
-    return Asked(text, source, target, retriever, index, llm, adapter, max_hints, float(score))
+    return Asked(text, source, target, retriever, index, llm, adapter, max_hints, float(score), glossary)
 
 
 def updates(view: View) -> list[Any]:

@@ -31,6 +31,7 @@ Entries = list[tuple[str, str]]
 DETECT: tuple[str, str] = ("Auto-detect", AUTO)
 SAMPLE: tuple[str, str] = ("Default text", "")
 FITTING: tuple[str, str] = ("As the text was indexed for", "")
+NO_GLOSSARY: tuple[str, str] = ("None", "")
 
 RETRIEVER_NAMES = {
     "ccpr": "Phrases in context (ccpr)",
@@ -86,6 +87,15 @@ def index_entries(service: Service, owner: str, target: str) -> Entries:
         (f"{index.name} ({index.retriever}, {index.sentences} sentences)", index.id)
         for index in service.indexes.of(owner)
         if index.language == target
+    ]
+
+
+def glossary_entries(service: Service, owner: str, target: str) -> Entries:
+    """No glossary, and the owner's glossaries into the target language."""
+    return [NO_GLOSSARY] + [
+        (f"{glossary.name} (from {language(glossary.source).native}, {len(glossary.terms)} terms)", glossary.id)
+        for glossary in service.glossaries.of(owner)
+        if glossary.target == target
     ]
 
 

@@ -15,6 +15,7 @@ from starlette.middleware import Middleware
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
+from ui.page.glossary_tab import glossary_tab
 from ui.page.layout import FAST, LONG, Layout, asked_from, html_part, updates
 from ui.page.markup import escaped, message
 from ui.page.menus import (
@@ -22,6 +23,7 @@ from ui.page.menus import (
     example_languages,
     first_target,
     fitting_target,
+    glossary_entries,
     index_entries,
     source_entries,
     target_entries,
@@ -64,6 +66,7 @@ def build_page(service: Service, sessions: Sessions, llm: str) -> gr.Blocks:
             history_tab(sessions, translated)
             resume_document, document_parts = documents_tab(service, sessions, layout)
             draw_indexes, index_parts = indexes_tab(service, sessions, layout)
+            draw_glossaries, glossary_parts = glossary_tab(service, sessions, layout)
         _watch_models(service, layout, state, timer)
 
         def opened(request: gr.Request, token: str, target: str) -> list[Any]:
@@ -72,12 +75,14 @@ def build_page(service: Service, sessions: Sessions, llm: str) -> gr.Blocks:
             owner = sessions.claim(request.session_hash, token, request.username or "").owner
             service.translators.load(warm_choice(service, AUTO, target))  # behind the page that is already there
             Thread(target=service.detector.warm, daemon=True).start()
-            return [token, gr.update(choices=index_entries(service, owner, target)), *draw_indexes(owner)]
+            indexes = [gr.update(choices=index_entries(service, owner, target)), *draw_indexes(owner)]
+            return [token, *indexes, *draw_glossaries(owner, target)]
 
         def closed(request: gr.Request) -> None:
             sessions.close(request.session_hash)
 
-        opening = page.load(opened, [browser, layout.target], [browser, layout.index, *index_parts], **FAST)
+        drawn = [browser, layout.index, *index_parts, *glossary_parts]
+        opening = page.load(opened, [browser, layout.target], drawn, **FAST)
         opening.then(resume_document, None, document_parts, **LONG)
         page.unload(closed)
     return page
@@ -113,9 +118,13 @@ def _connect_languages(service: Service, sessions: Sessions, layout: Layout) -> 
     def source_changed(source: str, target: str) -> Any:
         return gr.update(choices=target_entries(service, source), value=fitting_target(service, source, target))
 
-    def target_changed(request: gr.Request, target: str, index: str) -> Any:
-        entries = index_entries(service, sessions.of(request.session_hash).owner, target)
-        return gr.update(choices=entries, value=index if index in [id for _, id in entries] else "")
+    def target_changed(request: gr.Request, target: str, index: str, glossary: str) -> list[Any]:
+        owner = sessions.of(request.session_hash).owner
+        lists = index_entries(service, owner, target), glossary_entries(service, owner, target)
+        return [
+            gr.update(choices=entries, value=value if value in [id for _, id in entries] else "")
+            for entries, value in zip(lists, (index, glossary), strict=True)
+        ]
 
     def detected(text: str) -> Any:
         """The list of source languages, whose first entry names the language of the text as long as it is there."""
@@ -133,7 +142,7 @@ def _connect_languages(service: Service, sessions: Sessions, layout: Layout) -> 
 
     source, target, text, index = layout.source, layout.target, layout.text, layout.index
     source.input(source_changed, [source, target], target, **FAST)
-    target.change(target_changed, [target, index], index, **FAST)
+    target.change(target_changed, [target, index, layout.glossary], [index, layout.glossary], **FAST)
     layout.llm.input(service.default_adapter, layout.llm, layout.adapter, **FAST)
     index.input(lambda: "", None, layout.retriever, **FAST)  # the one that the index was built for
     text.change(detected, text, source, trigger_mode="always_last", **FAST)

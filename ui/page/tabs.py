@@ -18,7 +18,7 @@ from ui.page.layout import FAST, LONG, Layout, asked_from, html_part
 from ui.page.markup import escaped, isolated, message, progress_line, table
 from ui.page.menus import first_target, index_entries, retriever_entries, target_entries
 from ui.page.sessions import EXPORTS, Session, Sessions, export, history_table
-from ui.page.translating import AUTO, Asked, choice_of
+from ui.page.translating import AUTO, Asked, choice_of, glossary_of
 from ui.server.documents import Document
 from ui.server.service import Service
 from ui.server.tasks import State, Task
@@ -156,7 +156,9 @@ def _started(service: Service, session: Session, file: str | None, column: str, 
     if source == AUTO:
         able = service.offer.sources_of(asked.target)
         source = service.documents.source_of(path, path.name, column, service.detector, able)
-    order = Order(choice_of(service, session, source, asked), "", asked.max_hints, asked.least_score)
+    choice = choice_of(service, session, source, asked)
+    glossary = glossary_of(service, session, choice, asked)
+    order = Order(choice, "", asked.max_hints, asked.least_score, glossary=glossary)
     return service.documents.start(session.owner, path.name, path, order, column)
 
 

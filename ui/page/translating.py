@@ -12,10 +12,12 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import Prompt
+from rag_mt.glossary.glossary import Glossary
 from ui.page.hint_markup import highlighted, hint_table, origins, output_pane, shown_hints
 from ui.page.markup import comparison, escaped, message, sentence_case
 from ui.page.memory_markup import memory_part, recalls
 from ui.page.sessions import Entry, Result, Session
+from ui.page.term_markup import terms_table
 from ui.server.limits import BusyError
 from ui.server.service import Service
 from ui.server.translators import Choice
@@ -45,6 +47,7 @@ class Asked:
     adapter: str = ""
     max_hints: int | None = None
     least_score: float = 0.0
+    glossary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class View:
     table: str | None = None
     prompt: str | None = None
     comparison: str | None = None
+    terms: str | None = None
     running: bool = True
 
 
@@ -70,6 +74,7 @@ def empty_view(target: str) -> View:
         table=hint_table("", (), target),
         prompt=NO_PROMPT,
         comparison=NO_COMPARISON,
+        terms="",
         running=False,
     )
 
@@ -86,7 +91,8 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
         if last is None or (last.text, last.choice.source, last.choice.target) != (asked.text, source, asked.target):
             session.off.clear()
         choice = choice_of(service, session, source, asked)
-        return Order(choice, asked.text, asked.max_hints, asked.least_score, frozenset(session.off))
+        glossary = glossary_of(service, session, choice, asked)
+        return Order(choice, asked.text, asked.max_hints, asked.least_score, frozenset(session.off), glossary=glossary)
 
     def follow(job: Job) -> Iterator[View]:
         result = session.result = Result(asked.text, job.order.choice)
@@ -162,6 +168,12 @@ def choice_of(service: Service, session: Session, source: str, asked: Asked) -> 
     return service.choice(owner, source, asked.target, asked.retriever, asked.index, asked.adapter, asked.llm)
 
 
+def glossary_of(service: Service, session: Session, choice: Choice, asked: Asked) -> Glossary | None:
+    """The glossary that was asked for; raises UserError for one that is not there or of other languages."""
+    known = service.glossaries
+    return known.opened(session.owner, asked.glossary, choice.source, choice.target) if asked.glossary else None
+
+
 def _doing(service: Service, job: Job) -> str:
     done, total = job.progress
     match job.state:
@@ -205,6 +217,7 @@ def _last_view(result: Result, job: Job, detected: bool) -> View:
         output=output_pane(result.translated.text, result.choice.target, result.hints),
         prompt=prompts(job.items),
         comparison=memory_part(result.translated, result.choice.source, result.choice.target) or None,
+        terms=terms_table(result.translated, result.choice.source, result.choice.target),
     )
 
 

@@ -17,10 +17,12 @@ from starlette.requests import ClientDisconnect
 
 from rag_mt import __version__
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import TranslatedText
+from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.html import HtmlText
 from rag_mt.formats.lines import added_fields
 from rag_mt.formats.registry import SUFFIXES
+from rag_mt.glossary.entries import Entry, clean, terms_of, wrong_with
+from rag_mt.glossary.glossary import Glossary
 from ui.server import bodies
 from ui.server.api_uploads import router as uploads
 from ui.server.languages import Detected
@@ -28,6 +30,7 @@ from ui.server.limits import Bodies, BusyError, Hosts, Keys, Pace, StoppedError
 from ui.server.metrics import Measured, Metrics
 from ui.server.requests import Owner, ServiceOf, body_of, check_unicode, described
 from ui.server.service import Service
+from ui.server.translators import Choice
 from ui.server.work import Order
 
 SHORT = 40
@@ -127,8 +130,11 @@ async def translate(request: Request, service: ServiceOf) -> bodies.TranslateAns
     if detect:
         detected = [_detected(source) for source in sources]
         answer.detectedLanguage = detected if several else detected[0]
+    added = [added_fields(*pair) for pair in zip(plain, translations, strict=True)]
+    if body.glossary:
+        terms = [[bodies.TermAnswer(**term) for term in fields.get("terms", ())] for fields in added]
+        answer.terms = terms if several else terms[0]
     if body.hints is not False:
-        added = [added_fields(*pair) for pair in zip(plain, translations, strict=True)]
         hints = [[bodies.HintAnswer(**hint) for hint in fields["hints"]] for fields in added]
         notes = [list(fields["notes"]) for fields in added]
         answer.hints, answer.notes = (hints, notes) if several else (hints[0], notes[0])
@@ -228,9 +234,31 @@ def _order(
         return None
     names = (body.retriever, body.index, body.adapter, body.llm)
     choice = service.choice(owner, source, target, *names, with_hints=body.hints is not False)
+    glossary = _glossary(service, owner, body, choice)
     if isinstance(body.hints, bodies.HintOptions):
-        return Order(choice, text, max_hints=body.hints.max, least_score=body.hints.least_score)
-    return Order(choice, text)
+        most, least = body.hints.max, body.hints.least_score
+        return Order(choice, text, max_hints=most, least_score=least, glossary=glossary)
+    return Order(choice, text, glossary=glossary)
+
+
+def _glossary(service: Service, owner: str, body: bodies.TranslateBody, choice: Choice) -> Glossary | None:
+    """The glossary that a request names or holds; raises UserError for terms that cannot be used."""
+    if isinstance(body.glossary, str):
+        known = service.glossaries
+        return known.opened(owner, body.glossary, choice.source, choice.target) if body.glossary else None
+    entries = []
+    for number, term in enumerate(body.glossary, 1):
+        targets = [term.target] if isinstance(term.target, str) else term.target
+        check_unicode(term.source, *targets, *term.forbidden, term.note)
+        sources, allowed, forbidden = (
+            [clean(text) for text in texts if text.strip()] for texts in ([term.source], targets, term.forbidden)
+        )
+        entry = Entry(sources, allowed, forbidden, Origin("", number), clean(term.note), term.case_sensitive)
+        if reason := wrong_with(entry):
+            raise UserError(f"term {number} of the glossary cannot be used ({reason}): correct it or leave it out")
+        entries.append(entry)
+    terms = terms_of(entries, choice.source, choice.target, Skips(shown=0))
+    return Glossary(choice.source, choice.target, terms) if terms else None
 
 
 def _detected_sources(service: Service, texts: Sequence[str]) -> list[Detected | None]:

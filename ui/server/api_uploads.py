@@ -20,10 +20,22 @@ from starlette.exceptions import HTTPException
 from rag_mt.base.defaults import INDEX_RETRIEVER
 from rag_mt.base.errors import UserError
 from ui.server import requests
-from ui.server.bodies import ERRORS, BuildBody, DocumentAnswer, ErrorAnswer, FileBody, IndexAnswer, RenameBody
+from ui.server.bodies import (
+    ERRORS,
+    BuildBody,
+    DocumentAnswer,
+    ErrorAnswer,
+    FileBody,
+    GlossaryAnswer,
+    GlossaryBody,
+    IndexAnswer,
+    RenameBody,
+)
 from ui.server.documents import Document
+from ui.server.glossaries import UserGlossary
 from ui.server.limits import MOST_FILES, MissingError
 from ui.server.requests import MULTIPART, Body, Owner, ServiceOf
+from ui.server.service import Service
 from ui.server.tasks import Task
 from ui.server.user_indexes import Build, UserIndex
 from ui.server.work import Order
@@ -50,8 +62,12 @@ async def translate_file(request: Request, service: ServiceOf) -> DocumentAnswer
             able = service.offer.sources_of(service.offer.known(body.target))
             source = await asyncio.to_thread(documents.source_of, path, name, body.column, service.detector, able)
         choice = service.choice(owner, source, body.target, body.retriever, body.index, body.adapter, body.llm)
+        codes = choice.source, choice.target
+        glossary = service.glossaries.opened(owner, body.glossary, *codes) if body.glossary else None
         client = "" if request.app.state.keys.needed else requests.client_of(request)
-        document = await asyncio.to_thread(documents.start, owner, name, path, Order(choice, ""), body.column, client)
+        document = await asyncio.to_thread(
+            documents.start, owner, name, path, Order(choice, "", glossary=glossary), body.column, client
+        )
     return _document(request, document, 0)
 
 
@@ -152,6 +168,56 @@ async def delete_index(service: ServiceOf, owner: Owner, id: Id) -> Response:
     return Response(status_code=204)
 
 
+@router.get("/glossary", summary="Your glossaries")
+async def glossaries(service: ServiceOf, owner: Owner) -> list[GlossaryAnswer]:
+    """Without API keys all clients of the server share them."""
+    return [*map(_glossary, await asyncio.to_thread(service.glossaries.of, owner))]
+
+
+@router.post(
+    "/glossary",
+    status_code=201,
+    openapi_extra=requests.described(GlossaryBody, MULTIPART),
+    summary="Keep terms and their translations (CSV, TSV, TBX, TMX)",
+)
+async def add_glossary(request: Request, service: ServiceOf) -> GlossaryAnswer:
+    """Its id is what `/translate` takes as `glossary`."""
+    return await _kept_glossary(request, service, "")
+
+
+@router.put(
+    "/glossary/{id}", openapi_extra=requests.described(GlossaryBody, MULTIPART), summary="Change a glossary's terms"
+)
+async def change_glossary(request: Request, service: ServiceOf, id: Id) -> GlossaryAnswer:
+    """The terms of the files take the place of those that are there; an empty name leaves the name."""
+    return await _kept_glossary(request, service, id)
+
+
+@router.get(
+    "/glossary/{id}",
+    summary="The terms of a glossary",
+    response_class=Response,
+    responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
+)
+async def glossary_table(service: ServiceOf, owner: Owner, id: Id) -> Response:
+    """As CSV."""
+    return Response(await asyncio.to_thread(service.glossaries.table, owner, id), media_type="text/csv")
+
+
+@router.delete("/glossary/{id}", status_code=204, summary="Delete a glossary")
+async def delete_glossary(service: ServiceOf, owner: Owner, id: Id) -> Response:
+    """Translations that use it right now go on."""
+    await asyncio.to_thread(service.glossaries.delete, owner, id)
+    return Response(status_code=204)
+
+
+async def _kept_glossary(request: Request, service: Service, id: str) -> GlossaryAnswer:
+    async with _form(request, GlossaryBody) as (body, owner, files):
+        name = body.name or (files[0][0] if files and not id else "")
+        codes = service.offer.known(body.source), service.offer.known(body.target)
+        return _glossary(await asyncio.to_thread(service.glossaries.add, owner, name, *codes, files, id))
+
+
 @asynccontextmanager
 async def _form(request: Request, kind: type[Body]) -> AsyncIterator[tuple[Body, str, list[tuple[str, Path]]]]:
     """The multipart form of a request, its owner, and its files (name, copy in a temporary folder); raises UserError
@@ -197,3 +263,8 @@ def _build(build: Build) -> IndexAnswer:
 def _index(index: UserIndex) -> IndexAnswer:
     fields = {name: getattr(index, name) for name in ("id", "name", "language", "retriever", "units")}
     return IndexAnswer(**fields, state="done", done=index.sentences, total=index.sentences, error="", notes=[])
+
+
+def _glossary(glossary: UserGlossary) -> GlossaryAnswer:
+    fields = {name: getattr(glossary, name) for name in ("id", "name", "source", "target")}
+    return GlossaryAnswer(**fields, terms=len(glossary.terms), notes=list(glossary.notes))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
+from rag_mt.glossary.entries import LONGEST
 from retrievers.registry import RETRIEVERS
 from ui.server.limits import MOST_FILES
 from ui.server.tasks import State
@@ -33,6 +34,18 @@ class HintOptions(BaseModel):
 
     max: Annotated[int, Field(ge=0, le=32)] = 32
     least_score: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
+class GlossaryTerm(BaseModel):
+    """A term with the translations that are allowed, any of them, and those that are not."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: Annotated[str, Field(min_length=1, max_length=LONGEST)]
+    target: Annotated[str | list[str], Field(description="A translation, or several")] = ""
+    forbidden: list[str] = []
+    note: str = ""
+    case_sensitive: bool = False
 
 
 INLINE = WithJsonSchema(HintOptions.model_json_schema())
@@ -63,6 +76,10 @@ class TranslateBody(KeyedBody):
     ] = False
     retriever: Annotated[str, Field(description=SEARCHING)] = ""
     index: Annotated[str, Field(description="The id of an index of your own")] = ""
+    glossary: Annotated[
+        str | list[GlossaryTerm],
+        Field(description="The id of a glossary of your own, or terms: the answer tells what became of them"),
+    ] = ""
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""
 
@@ -92,8 +109,18 @@ class FileBody(KeyedBody):
     column: Annotated[str, Field(description="Column (number from 1, or name) of a TSV, field of a JSONL file")] = ""
     retriever: str = ""
     index: str = ""
+    glossary: Annotated[str, Field(description="The id of a glossary of your own")] = ""
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""
+
+
+class GlossaryBody(KeyedBody):
+    """Terms and their translations."""
+
+    files: Annotated[list[File], Field(max_length=MOST_FILES, json_schema_extra={"minItems": 1})]
+    source: Annotated[str, Field(description="Language of the terms")]
+    target: Annotated[str, Field(description="Language of their translations")]
+    name: Annotated[str, Field(description="What to call the glossary; by default the first file's name")] = ""
 
 
 class BuildBody(KeyedBody):
@@ -170,6 +197,22 @@ class MemoryAnswer(BaseModel):
     alternatives: Annotated[list[str], Field(description="The other translations that there were to choose from")]
 
 
+class TermAnswer(BaseModel):
+    """A term of the glossary that stands in the text, and what became of it."""
+
+    source: str
+    source_span: Annotated[tuple[int, int], Field(description="Characters from and to of the text")]
+    term: Annotated[str, Field(description="As the glossary has it")]
+    allowed: list[str]
+    spans: Annotated[list[tuple[int, int]], Field(description="Where an allowed translation stands in the output")]
+    forbidden: list[str]
+    forbidden_spans: list[tuple[int, int]]
+    note: str
+    file: str
+    line: int
+    ok: Annotated[bool, Field(description="Whether an allowed translation is there, and no forbidden one")]
+
+
 class TranslateAnswer(BaseModel):
     translatedText: str | list[str]  # noqa: N815 (the name that clients know)
     alternatives: list[str] | list[list[str]] | None = None
@@ -179,6 +222,10 @@ class TranslateAnswer(BaseModel):
     memory: Annotated[
         list[MemoryAnswer] | list[list[MemoryAnswer]] | None,
         Field(description="Drafts and what was recalled for them, along with hints, where the retriever is a memory"),
+    ] = None
+    terms: Annotated[
+        list[TermAnswer] | list[list[TermAnswer]] | None,
+        Field(description="What became of the terms of the glossary, with format html in the text without its markup"),
     ] = None
 
 
@@ -234,3 +281,14 @@ class IndexAnswer(TaskAnswer):
     language: str
     retriever: str
     units: int
+
+
+class GlossaryAnswer(BaseModel):
+    """A glossary of your own; `terms` is their number."""
+
+    id: str
+    name: str
+    source: str
+    target: str
+    terms: int
+    notes: list[str]

@@ -15,6 +15,7 @@ from rag_mt.translation.translator import NONE
 from retrievers.registry import retriever_spec
 from ui.server.documents import Documents
 from ui.server.engine import TO_STOP, BatchReport, Engine
+from ui.server.glossaries import UserGlossaries
 from ui.server.languages import Detector, Offer, offer_of
 from ui.server.limits import Limits, limits_of
 from ui.server.translators import Choice, Opener, SharedModels, Translators
@@ -62,6 +63,7 @@ class Service:
         self.translators = Translators(opener, limits.translators, limits.llms)
         self.engine = Engine(self.translators, limits, observe)
         self.indexes = UserIndexes(folder / "indexes", limits, encoder, self._forget_index)
+        self.glossaries = UserGlossaries(folder / "glossaries", limits)
         self.documents = Documents(folder / "documents", self.engine, limits)
 
     def default_adapter(self, llm: str) -> str:
@@ -105,6 +107,7 @@ class Service:
     def delete_owner(self, owner: str) -> None:
         self.documents.delete_all(owner)
         self.indexes.delete_all(owner)
+        self.glossaries.delete_all(owner)
 
     def close(self, patience: float = 10.0) -> None:
         """End all within `patience` and TO_STOP seconds: translations may finish in the first, tasks are cancelled."""

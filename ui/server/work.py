@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rag_mt.base.types import Hint, Sentence, Span, TranslatedText
+from rag_mt.glossary.glossary import Glossary
 from rag_mt.text.splitting import rejoin, split
 from rag_mt.translation.tasks import SentenceTask
 from rag_mt.translation.translator import Translator
@@ -26,6 +27,7 @@ class Order:
 
     Of each sentence's hints those below `least_score` and those in `switched_off` (see `hint_id`) are left out, and of
     the others the `max_hints` strongest are shown (None: all). A `background` order gets what room is left in batches.
+    The translation keeps to the terms of a `glossary`, which is of the choice's languages.
     """
 
     choice: Choice
@@ -34,6 +36,7 @@ class Order:
     least_score: float = 0.0
     switched_off: frozenset[str] = frozenset()
     background: bool = False
+    glossary: Glossary | None = None
 
 
 def hint_id(hint: Hint) -> str:
@@ -133,6 +136,8 @@ class Job(Watched):
 
     def begin(self, translator: Translator) -> None:
         """Take the translator and cut the text into sentences."""
+        if self.order.glossary is not None:
+            translator = translator.with_glossary(self.order.glossary)
         text = self.order.text
         self._spans = split(text, translator.source)
         self.translator = translator  # before the sentences: whoever sees these may ask for it
