@@ -35,16 +35,13 @@ def cell() -> Cell:
 
 def test_required_terms_are_shown_alone_and_counted(cell: Cell) -> None:
     llm = TeachableLLM()
-    results = {
-        (cell.name, name): translated(cell, name, llm, OPTIONS)[0] for name in ("plain", "glossary", "all terms")
-    }
+    systems = ("plain", "glossary", "all terms")
+    results = {(cell.name, name): translated(cell, name, llm, OPTIONS)[0] for name in systems}
     plain, kept, everything = results.values()
     assert plain.texts == [DRAFT] * 2 and plain.used(cell) == 0
     assert kept.texts == ["The assembly builds a bridge."] * 2 and kept.used(cell) == cell.terms == 2
-    assert [len(t.terms) for t in kept.translations] == [1, 1] and [len(t.terms) for t in everything.translations] == [
-        2,
-        2,
-    ]
+    shown = [[len(made.terms) for made in result.translations] for result in (kept, everything)]
+    assert shown == [[1, 1], [2, 2]]
     assert kept.chrf(cell) > plain.chrf(cell) and irrelevant([cell], results, "all terms") == 0
     blocks, facts = _report([cell], systems, results, 0.1, OPTIONS)
     markdown = as_markdown(blocks)
