@@ -148,8 +148,8 @@ def cells(data: Path, part: str, limit: int, directions: Sequence[str]) -> list[
             glossary = glossary_of(pairs if source == "en" else [pair[::-1] for pair in pairs], source, target)
             rows = []
             for text, reference, block in zip(*sides, blocks, strict=True):
-                first = {m.term: m for m in reversed(glossary.matches(text)) if not m.in_compound}
-                required = tuple(m for m in first.values() if glossary.used(m, reference).ok)
+                whole = (match for match in glossary.first_matches(text) if not match.in_compound)
+                required = tuple(match for match in whole if glossary.used(match, reference).ok)
                 if required:
                     rows.append((text, reference, block, required))
             columns = [list(column) for column in zip(*rows[:limit], strict=True)]
@@ -316,10 +316,7 @@ def _report(
         Table(["cell", *systems], chrf_rows),
         Heading("chrF against plain, all cells"),
         Text(by_blocks),
-        Table(
-            ["system", "gain", "95 % interval", "p", "better in", "prompts with a term of no word of the sentence"],
-            rows,
-        ),
+        Table(["system", "gain", "95 % interval", "p", "better in", "prompts with a foreign term"], rows),
     ]
     return blocks, facts
 

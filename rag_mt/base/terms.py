@@ -59,6 +59,13 @@ class Usage:
         return not self.missing and not self.forbidden
 
     @property
+    def faults(self) -> list[str]:
+        """What is wrong, one sentence each."""
+        term = self.match.term
+        missing = [f"term not used: {term.source} = {' or '.join(term.allowed)}"] if self.missing else []
+        return [*missing, *(f"forbidden term used: {use.translation}" for use in self.forbidden)]
+
+    @property
     def missing(self) -> bool:
         """Whether a translation should be there and is not."""
         return bool(self.match.term.allowed) and not self.allowed and not self.match.in_compound

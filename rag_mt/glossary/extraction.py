@@ -49,7 +49,8 @@ class _Run:
 
 
 class _Side:
-    """The runs of words of one side's texts: `numbers[text]` are those of its runs that are frequent enough."""
+    """The runs of words of one side's texts: `places[text]` are those of its runs that are frequent enough, their
+    numbers by where they stand, and `numbers[text]` the numbers alone, ascending."""
 
     def __init__(self, texts: Sequence[str], code: str, longest: int, least: int) -> None:
         self.texts, self.code, self.longest = texts, code, longest
@@ -65,7 +66,11 @@ class _Side:
         self.lemmas = [lemmas for lemmas, count in counts.items() if count >= least]
         self.number = {lemmas: number for number, lemmas in enumerate(self.lemmas)}
         self.counts = np.array([counts[lemmas] for lemmas in self.lemmas], np.int64)
-        self.numbers = [self._numbers(text) for text in texts]
+        self.places = [
+            {run.span: self.number[run.lemmas] for run in self.runs(text) if run.lemmas in self.number}
+            for text in texts
+        ]
+        self.numbers = [np.array(sorted(set(places.values())), np.int64) for places in self.places]
 
     def runs(self, text: str) -> Iterator[_Run]:
         """The runs of a text that may be terms: no function word at either end, and no rare word."""
@@ -75,10 +80,6 @@ class _Side:
                 run.lemmas
             ):
                 yield run
-
-    def _numbers(self, text: str) -> NDArray[np.int64]:
-        found = {self.number[run.lemmas] for run in self.runs(text) if run.lemmas in self.number}
-        return np.array(sorted(found), np.int64)
 
     def texts_with(self) -> list[NDArray[np.int64]]:
         """For each run the texts that have it."""
@@ -91,10 +92,7 @@ class _Side:
     def spelling(self, number: int, texts: Iterable[int]) -> str:
         """How a run is written most often in these texts."""
         spellings = Counter(
-            run.span.of(self.texts[text])
-            for text in texts
-            for run in self.runs(self.texts[text])
-            if run.lemmas == self.lemmas[number]
+            span.of(self.texts[text]) for text in texts for span, found in self.places[text].items() if found == number
         )
         most = max(spellings, key=lambda s: (spellings[s], s.islower(), s))
         bases = [s for s in spellings if self.forms.fold(s) == " ".join(self.lemmas[number])]
@@ -154,10 +152,9 @@ def proposed_by_hints(
     votes: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     spellings: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     examples: dict[tuple[int, str], tuple[str, str]] = {}
-    for text, own in zip(texts, hints, strict=True):
-        spans = {run.span: side.number[run.lemmas] for run in side.runs(text) if run.lemmas in side.number}
+    for text, places, own in zip(texts, side.places, hints, strict=True):
         for hint in own:
-            number = spans.get(hint.source_span)
+            number = places.get(hint.source_span)
             if number is None:
                 continue
             lemmas = " ".join(_lemma(word.text, forms) or word.text for word in text_words(hint.phrase))

@@ -30,6 +30,12 @@ class Glossary:
             self._finders.append(Finder(self.terms, self.source))
         return self._finders[0].matches(sentence)
 
+    def first_matches(self, sentence: str) -> tuple[TermMatch, ...]:
+        """The terms of a source sentence, each once: where it stands first, as a word of its own if it does."""
+        matches = sorted(self.matches(sentence), key=lambda match: match.in_compound)
+        first = {match.term: match for match in reversed(matches)}
+        return tuple(sorted(first.values(), key=lambda match: match.span))
+
     def used(self, match: TermMatch, output: str) -> Usage:
         """Which translations of a match's term occur in an output. One occurrence will do however often the term stands
         in the source."""

@@ -11,7 +11,7 @@ from rag_mt.base.terms import Term, TermMatch
 from rag_mt.base.types import Span
 from rag_mt.glossary.compounds import LEAST_PART, compound_parts
 from rag_mt.glossary.forms import LEMMA, TermWord, forms_in
-from rag_mt.glossary.phrases import Phrase, Word, phrase_of, phrase_span, text_words
+from rag_mt.glossary.phrases import Phrase, Word, phrase_of, phrase_span, text_words, without_overlaps
 
 _REMEMBERED, _LONGEST = 1 << 16, 40
 """Words of texts whose likenesses are remembered, and their letters."""
@@ -61,14 +61,7 @@ class Finder:
         is no part of a compound, then the one that is most like the text, then the first of the glossary."""
         found = [*self._whole(text), *self._in_compounds(text)]
         found.sort(key=lambda f: (-len(f.span), f.in_compound, -f.likeness, not self._cased(f), f.number, f.span.start))
-        taken = bytearray(len(text))
-        chosen: list[_Found] = []
-        for each in found:
-            start, end = each.span.start, each.span.end
-            if taken.find(1, start, end) < 0:
-                taken[start:end] = b"\x01" * (end - start)
-                chosen.append(each)
-        chosen.sort(key=lambda f: f.span)
+        chosen = sorted(without_overlaps(found, lambda f: f.span, len(text)), key=lambda f: f.span)
         return tuple(TermMatch(self.terms[f.number], f.span, f.in_compound) for f in chosen)
 
     def _number(self, word: TermWord, numbers: dict[TermWord, int]) -> int:

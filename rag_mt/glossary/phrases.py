@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import TypeVar
 
 from rag_mt.base.types import Span
 from rag_mt.text.words import MARK, UNSPACED
+
+Item = TypeVar("Item")
 
 _WORD = re.compile(rf"[{UNSPACED}]{MARK}*|(?:(?![{UNSPACED}_])\w|{MARK})+")
 _JOINING = re.compile(r"\s*|[-‐‑'’ʼ]")
@@ -65,6 +69,16 @@ def phrase_span(phrase: Phrase, text: str, first: Span, last: Span) -> Span | No
     start, end = first.start - len(phrase.lead), last.end + len(phrase.trail)
     there = text.startswith(phrase.trail, last.end) and start >= 0 and text.startswith(phrase.lead, start)
     return Span(start, end) if there else None
+
+
+def without_overlaps(found: Iterable[Item], span: Callable[[Item], Span], length: int) -> Iterator[Item]:
+    """Those of what was `found` in a text of so many characters that overlap nothing before them."""
+    taken = bytearray(length)
+    for each in found:
+        start, end = span(each).start, span(each).end
+        if taken.find(1, start, end) < 0:
+            taken[start:end] = b"\x01" * (end - start)
+            yield each
 
 
 def word_count(text: str) -> int:

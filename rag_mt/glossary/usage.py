@@ -11,7 +11,7 @@ from rag_mt.base.types import Span
 from rag_mt.glossary.compounds import compound_parts
 from rag_mt.glossary.forms import NONE, TermWord, forms_in
 from rag_mt.glossary.matching import is_part
-from rag_mt.glossary.phrases import Phrase, phrase_of, phrase_span, text_words
+from rag_mt.glossary.phrases import Phrase, phrase_of, phrase_span, text_words, without_overlaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,8 @@ def usage_in(match: TermMatch, text: str, code: str) -> Usage:
     seen = [_Seen(use, likeness, False) for t in term.allowed for use, likeness in _uses(t, text, code, True)]
     seen += [_Seen(use, likeness, True) for t in term.forbidden for use, likeness in _uses(t, text, code, False)]
     seen.sort(key=lambda s: (-len(s.use.span), -s.likeness, s.forbidden, s.use.span.start))
-    taken = bytearray(len(text))
-    uses: dict[bool, list[Use]] = {False: [], True: []}
-    for each in seen:
-        start, end = each.use.span.start, each.use.span.end
-        if taken.find(1, start, end) < 0:
-            taken[start:end] = b"\x01" * (end - start)
-            uses[each.forbidden].append(each.use)
-    allowed, forbidden = (tuple(sorted(uses[kind], key=lambda u: u.span)) for kind in (False, True))
+    chosen = sorted(without_overlaps(seen, lambda s: s.use.span, len(text)), key=lambda s: s.use.span)
+    allowed, forbidden = (tuple(s.use for s in chosen if s.forbidden is kind) for kind in (False, True))
     return Usage(match, allowed, forbidden)
 
 

@@ -29,7 +29,6 @@ from prompts.builder import MOST_SIMILAR
 from prompts.safety import encodable
 from rag_mt.base.terms import Term, TermMatch, Usage
 from rag_mt.base.types import Completion, Hint, Hit, Prompt, Recalled, Sentence, Span, Translation
-from rag_mt.glossary.rule import faults
 from rag_mt.translation.terms import Asking, Lacking, lacks
 
 if TYPE_CHECKING:
@@ -230,7 +229,7 @@ class SentenceTask:
 
     def _finish(self, translation: Translation) -> None:
         """Let this be the translation, with notes on the terms that are not as the glossary wants them."""
-        notes = [fault for usage in translation.terms for fault in faults(usage)]
+        notes = [fault for usage in translation.terms for fault in usage.faults]
         self.translation = replace(translation, notes=(*translation.notes, *notes))
 
     @property
@@ -300,7 +299,7 @@ def prepare(tasks: Sequence[SentenceTask]) -> None:
         retrieved = [()] * len(new) if plain else translator.retriever.retrieve(_sentences(new))
         for task, hints in zip(new, retrieved, strict=True):
             if translator.terms is not None:
-                task.terms = translator.terms.found(task.sentence.text)
+                task.terms = translator.terms.glossary.first_matches(task.sentence.text)
             task.prompt = translator.prompts.build(task.sentence, task.shown(hints), task.terms)
             task.changed()
         if translator.reuse_known and translator.memory is not None:

@@ -71,12 +71,6 @@ class TermKeeper:
         terms = [(t.source, t.allowed, t.forbidden, t.note, t.case_sensitive) for t in self.glossary.terms]
         return {"terms": len(terms), "hash": settings_hash(terms), "layer": ALIGN_LAYER}
 
-    def found(self, text: str) -> tuple[TermMatch, ...]:
-        """The terms of a source sentence, each once: where it stands first, as a word of its own if it does."""
-        matches = sorted(self.glossary.matches(text), key=lambda match: match.in_compound)
-        first = {match.term: match for match in reversed(matches)}
-        return tuple(sorted(first.values(), key=lambda match: match.span))
-
     def usages(self, matches: Sequence[TermMatch], text: str) -> tuple[Usage, ...]:
         """What became of the terms in a translation."""
         return tuple(self.glossary.used(match, text) for match in matches)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Generator, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -162,7 +162,7 @@ class Translator:
             self.source, self.target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens
         )
         self.terms: TermKeeper | None = None
-        self._open_aligner = partial(_aligning_encoder, encoders, device, dtype)
+        self._open_aligner = cache(partial(_aligning_encoder, encoders, device, dtype))
         modes = {"consensus": consensus and self.memory is not None, "reuse_known": reuse_known}
         self.more_settings: dict[str, Any] = {name: True for name, wanted in modes.items() if wanted}
         if glossary is not None:
@@ -218,7 +218,6 @@ class Translator:
     def _keep_to(self, glossary: Glossary | Sequence[str | Path]) -> None:
         opened = _opened_glossary(glossary, self.source, self.target)
         self.terms = TermKeeper(opened, self.prompts, self.llm, self._open_aligner)
-        self.more_settings = {**self.more_settings, "glossary": self.terms.settings}
 
     @property
     def memory(self) -> DraftRetriever | None:
@@ -237,6 +236,7 @@ class Translator:
             "llm": self.llm.fingerprint,
             "max_new_tokens": self.max_new_tokens,
             "prompts": self.prompts.settings,
+            **({"glossary": self.terms.settings} if self.terms is not None else {}),
             **self.more_settings,
         }
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache, partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -30,7 +31,6 @@ from ui.server.limits import Bodies, BusyError, Hosts, Keys, Pace, StoppedError
 from ui.server.metrics import Measured, Metrics
 from ui.server.requests import Owner, ServiceOf, body_of, check_unicode, described
 from ui.server.service import Service
-from ui.server.translators import Choice
 from ui.server.work import Order
 
 SHORT = 40
@@ -113,8 +113,9 @@ async def translate(request: Request, service: ServiceOf) -> bodies.TranslateAns
         sources = [Detected(service.offer.known(body.source), 1.0)] * len(texts)
     pages = [HtmlText(text) for text in texts] if body.format == "html" else []
     plain = [page.text for page in pages] or texts
+    glossary_for = cache(partial(_glossary, service, owner, body.glossary))  # texts of a pair of languages share it
     orders = [
-        _order(service, owner, body, source.code if source else target, target, text)
+        _order(service, owner, body, source.code if source else target, target, text, glossary_for)
         for source, text in zip(sources, plain, strict=True)
     ]
     translations = await _translations(request, service, orders, plain)
@@ -130,7 +131,8 @@ async def translate(request: Request, service: ServiceOf) -> bodies.TranslateAns
     if detect:
         detected = [_detected(source) for source in sources]
         answer.detectedLanguage = detected if several else detected[0]
-    added = [added_fields(*pair) for pair in zip(plain, translations, strict=True)]
+    told = body.glossary or body.hints is not False
+    added = [added_fields(*pair) for pair in zip(plain, translations, strict=True)] if told else []
     if body.glossary:
         terms = [[bodies.TermAnswer(**term) for term in fields.get("terms", ())] for fields in added]
         answer.terms = terms if several else terms[0]
@@ -227,27 +229,35 @@ def _check_texts(service: Service, texts: Sequence[str]) -> None:
 
 
 def _order(
-    service: Service, owner: str, body: bodies.TranslateBody, source: str, target: str, text: str
+    service: Service,
+    owner: str,
+    body: bodies.TranslateBody,
+    source: str,
+    target: str,
+    text: str,
+    glossary_for: Callable[[str, str], Glossary | None],
 ) -> Order | None:
     """How to translate a text; None for one that is in the target language already."""
     if source == target:
         return None
     names = (body.retriever, body.index, body.adapter, body.llm)
     choice = service.choice(owner, source, target, *names, with_hints=body.hints is not False)
-    glossary = _glossary(service, owner, body, choice)
+    glossary = glossary_for(choice.source, choice.target)
     if isinstance(body.hints, bodies.HintOptions):
         most, least = body.hints.max, body.hints.least_score
         return Order(choice, text, max_hints=most, least_score=least, glossary=glossary)
     return Order(choice, text, glossary=glossary)
 
 
-def _glossary(service: Service, owner: str, body: bodies.TranslateBody, choice: Choice) -> Glossary | None:
-    """The glossary that a request names or holds; raises UserError for terms that cannot be used."""
-    if isinstance(body.glossary, str):
-        known = service.glossaries
-        return known.opened(owner, body.glossary, choice.source, choice.target) if body.glossary else None
+def _glossary(
+    service: Service, owner: str, asked: str | Sequence[bodies.GlossaryTerm], source: str, target: str
+) -> Glossary | None:
+    """The glossary that a request names or holds, for a pair of languages; raises UserError for terms that cannot be
+    used."""
+    if isinstance(asked, str):
+        return service.glossaries.opened(owner, asked, source, target) if asked else None
     entries = []
-    for number, term in enumerate(body.glossary, 1):
+    for number, term in enumerate(asked, 1):
         targets = [term.target] if isinstance(term.target, str) else term.target
         check_unicode(term.source, *targets, *term.forbidden, term.note)
         sources, allowed, forbidden = (
@@ -257,8 +267,8 @@ def _glossary(service: Service, owner: str, body: bodies.TranslateBody, choice: 
         if reason := wrong_with(entry):
             raise UserError(f"term {number} of the glossary cannot be used ({reason}): correct it or leave it out")
         entries.append(entry)
-    terms = terms_of(entries, choice.source, choice.target, Skips(shown=0))
-    return Glossary(choice.source, choice.target, terms) if terms else None
+    terms = terms_of(entries, source, target, Skips(shown=0))
+    return Glossary(source, target, terms) if terms else None
 
 
 def _detected_sources(service: Service, texts: Sequence[str]) -> list[Detected | None]:

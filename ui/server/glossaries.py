@@ -5,7 +5,6 @@ On disk: `FOLDER/OWNER/ID.json` has a glossary with its name and its terms; OWNE
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import shutil
 import tempfile
@@ -29,7 +28,7 @@ from rag_mt.glossary.reading import SUFFIXES, read_glossary
 from rag_mt.glossary.tables import table_of
 from ui.server.limits import LimitError, Limits
 from ui.server.tasks import missing
-from ui.server.uploads import named, shown_name, shown_title
+from ui.server.uploads import named, owner_folder, shown_name, shown_title
 
 OPEN = 16
 """Glossaries that stay in memory."""
@@ -151,7 +150,7 @@ class UserGlossaries:
         return path
 
     def _owner_folder(self, owner: str) -> Path:
-        return self.folder / hashlib.sha256(owner.encode("utf-8", "replace")).hexdigest()[:32]
+        return owner_folder(self.folder, owner)
 
     def _info(self, path: Path) -> UserGlossary:
         try:

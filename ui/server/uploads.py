@@ -3,6 +3,7 @@ folders that are removed once their process has ended."""
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import shutil
 import unicodedata
@@ -22,6 +23,11 @@ from ui.server.limits import LimitError, TooLargeError
 
 MOST_NAME_CHARS = 100
 CHUNK = 1 << 16
+
+
+def owner_folder(folder: Path, owner: str) -> Path:
+    """Where what belongs to an owner is kept: the owner's name is no part of the path."""
+    return folder / hashlib.sha256(owner.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def shown_title(text: str) -> str:

@@ -6,7 +6,6 @@ No name that a user gave is ever part of a path.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ from retrievers.index.search import open_index
 from retrievers.registry import RETRIEVERS, build_for, maker_for, retriever_spec
 from ui.server.limits import BusyError, LimitError, Limits, MissingError
 from ui.server.tasks import Outcome, OwnedTasks, Task, missing
-from ui.server.uploads import OwnFolder, keep, named, shown_name, shown_title
+from ui.server.uploads import OwnFolder, keep, named, owner_folder, shown_name, shown_title
 
 INFO = "info.json"
 INDEX = "index"
@@ -230,7 +229,7 @@ class UserIndexes:
         shutil.rmtree(deleted, ignore_errors=True)
 
     def _owner_folder(self, owner: str) -> Path:
-        return self.folder / hashlib.sha256(owner.encode("utf-8", "replace")).hexdigest()[:32]
+        return owner_folder(self.folder, owner)
 
     def _info(self, folder: Path) -> UserIndex:
         try:

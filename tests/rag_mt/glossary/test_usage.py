@@ -6,7 +6,9 @@ import pytest
 
 from rag_mt.base.terms import Term, TermMatch, Usage
 from rag_mt.base.types import Span
+from rag_mt.checks.rules import Pair
 from rag_mt.glossary.glossary import Glossary
+from rag_mt.glossary.rule import terms_rule
 
 
 def usage(code: str, allowed: str, forbidden: str, text: str) -> Usage:
@@ -66,3 +68,12 @@ def test_a_term_that_occurs_twice_needs_one_translation() -> None:
     glossary = Glossary("de", "en", (Term("Rechner", "de", "en", ("computer",)),))
     matches = glossary.matches("Rechner und Rechner")
     assert [glossary.used(match, "computers").ok for match in matches] == [True, True]
+
+
+def test_the_rule_and_the_translation_look_at_the_same_place_of_a_term() -> None:
+    """A term that is a part of a compound first and a word of its own later is missing, not excused by the compound."""
+    glossary = Glossary("de", "en", (Term("Datei", "de", "en", ("file",)),))
+    pair = Pair("Das Dateiformat der Datei", "The format", "de", "en")
+    (match,) = glossary.first_matches(pair.source)
+    assert (match.span.of(pair.source), match.in_compound) == ("Datei", False) and match.span.start > 10
+    assert terms_rule(glossary).found(pair) == ["term not used: Datei = file"]

@@ -185,7 +185,7 @@ def test_the_glossary_is_of_the_pair_and_part_of_the_settings(tmp_path: Path) ->
 def test_capitals_of_the_form_that_is_asked_for(listed: str, text: str, allowed: str, first: bool, form: str) -> None:
     glossary = Glossary("en", "ru", (Term(listed, "en", "ru", (allowed,)),))
     keeper = TermKeeper(glossary, PromptBuilder("en", "ru", "compact"), TeachableLLM(), lambda: _no_encoder())
-    (match,) = keeper.found(text)
+    (match,) = glossary.first_matches(text)
     assert keeper._form(keeper.usages([match], "нет")[0], text, first) == form
 
 
