@@ -1,0 +1,1 @@
+"""How good a translation is, by a model that sees no reference."""

@@ -1,0 +1,79 @@
+"""The estimator as it is used: sentences and their translations in, estimates out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from prompts.safety import encodable
+from rag_mt.base.files import remembered_sha256, settings_hash
+from rag_mt.base.quality import Estimate
+from rag_mt.base.types import Floats
+from rag_mt.models.loading import LoadedEncoder
+from rag_mt.quality.model import (
+    ENCODER,
+    HEAD,
+    MIDDLE,
+    SPREAD,
+    EstimatorHead,
+    EstimatorSettings,
+    Pair,
+    tokenise_pairs,
+)
+from retrievers.encoders.encoder import batches
+
+DEFAULT_ESTIMATOR = "quality-e5-small"
+
+
+class Estimator:
+    """Judges translations. Threads may share one: they run one after the other."""
+
+    def __init__(self, settings: EstimatorSettings, loaded: LoadedEncoder, head: EstimatorHead, weights: str) -> None:
+        """`weights` is a hash of the head's."""
+        self.settings, self.id = settings, loaded.name
+        self.fingerprint = settings_hash([vars(settings), loaded.fingerprint, weights])
+        self._loaded, self._head = loaded, head.to(loaded.device).eval()
+        self._lock = threading.Lock()
+
+    def estimate(self, pairs: Sequence[Pair]) -> list[Estimate]:
+        """The estimate of each translation; what is empty, or cannot be encoded, counts as it is."""
+        settings = self.settings
+        scores = np.interp(self.measured(pairs), settings.measured, settings.expected)
+        return [Estimate(round(float(score), 1)) for score in scores]
+
+    def measured(self, pairs: Sequence[Pair]) -> Floats:
+        """The model's own scores (pairs,), before they are calibrated."""
+        numbers = np.zeros(len(pairs), np.float32)
+        with self._lock:
+            texts = [(encodable(source), encodable(target)) for source, target in pairs]
+            ids = tokenise_pairs(self._loaded.tokenizer, texts, self.settings.max_tokens)
+            for rows, tokens, mask in batches(ids, self._loaded.tokenizer.pad_token_id or 0):
+                numbers[rows] = head_numbers(self._loaded, self._head, tokens, mask).cpu().numpy()
+        return MIDDLE + SPREAD * numbers
+
+
+@torch.inference_mode()
+def head_numbers(loaded: LoadedEncoder, head: EstimatorHead, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """What the head says of token ids and mask (pairs, tokens)."""
+    device = loaded.device
+    tokens, mask = tokens.to(device), mask.to(device)
+    with torch.autocast(device.type, dtype=loaded.dtype, enabled=loaded.dtype != torch.float32):
+        states = loaded.model(input_ids=tokens, attention_mask=mask).last_hidden_state
+    numbers: torch.Tensor = head(states, mask)
+    return numbers
+
+
+def open_estimator(name: str = DEFAULT_ESTIMATOR, device: str = "auto", dtype: str = "auto") -> Estimator:
+    """The estimator that comes with rag_mt, or that of a folder that `finetune.quality` wrote.
+
+    Raises UserError if it, or its encoder, cannot be loaded.
+    """
+    folder = EstimatorSettings.folder(name)
+    settings, path = EstimatorSettings.load(folder), folder / HEAD
+    head = EstimatorHead(settings.hidden)
+    settings.load_head(head, path)
+    loaded = settings.load_encoder(folder, folder / ENCODER, device, dtype)
+    return Estimator(settings, loaded, head, remembered_sha256(path))
