@@ -19,6 +19,7 @@ FLOORS = (
     ("rag_mt.llm",),
     ("prompts",),
     ("retrievers",),
+    ("rag_mt.quality",),
     ("rag_mt.translation",),
     ("ui.server",),
     ("ui.page",),

@@ -108,11 +108,11 @@ def evaluate(options: argparse.Namespace) -> int:
         more, more_facts = _of_outputs([own for own in sets if own.judged.kind == "chrf"])
         blocks, facts = [*blocks, *more], facts | more_facts
     assessed = [own for own in by_people if own.judged.rows[0].mean is not None]
-    head = [
+    head: list[Block] = [
         Heading("Estimates of quality without a reference", 1),
         Text(
-            f"The {options.part} part, judged by {options.model}: {speed(estimator, by_people[0]):.1f} ms a "
-            f"translation, {estimator.dtype}, {Path(options.data).name} as in the command."
+            f"The {options.part} part, judged by {Path(options.model).name}: {speed(estimator, by_people[0]):.1f} ms "
+            f"of processor time a translation ({str(estimator.dtype).removeprefix('torch.')})."
         ),
         Code(_command(options)),
     ]
@@ -174,14 +174,13 @@ def _of_people(sets: Sequence[Scored]) -> tuple[list[Block], dict[str, Any]]:
         *(f"{np.mean([own.kendall(way) for own in sets]):.3f}" for way in WAYS),
         *(f"{100 * np.mean([own.found(way) for own in sets]):.0f}" for way in WAYS),
     ]
-    names = {"estimator": "estimator", "cosine": "cosine", "lengths": "lengths"}
     heads = [
         "set",
         "translations",
-        *(f"r {names[way]}" for way in WAYS),
-        *(f"estimator - {names[way]}" for way in WAYS[1:]),
-        *(f"tau {names[way]}" for way in WAYS),
-        *(f"worst fifth, % {names[way]}" for way in WAYS),
+        *(f"r {way}" for way in WAYS),
+        *(f"estimator - {way}" for way in WAYS[1:]),
+        *(f"tau {way}" for way in WAYS),
+        *(f"worst fifth, % {way}" for way in WAYS),
     ]
     better = sum(p < LEVEL and comparisons[way][name].value > 0 for (way, name), p in corrected.items())
     blocks: list[Block] = [
@@ -251,11 +250,23 @@ def _grades(sets: Sequence[Scored]) -> list[Block]:
             at = grades == grade
             if at.any():
                 counts = [f"{100 * np.mean(_graded(means[at], g)):.0f}" for g in GRADES]
-                rows.append([own.judged.name, grade, str(at.sum()), f"{scores[at].mean():.0f}", f"{means[at].mean():.0f}", *counts])
+                rows.append(
+                    [
+                        own.judged.name,
+                        grade,
+                        str(at.sum()),
+                        f"{scores[at].mean():.0f}",
+                        f"{means[at].mean():.0f}",
+                        *counts,
+                    ]
+                )
     bounds = ", ".join(f"{grade} from {LEAST[grade]:.0f}" for grade in GRADES[:-1])
     return [
         Heading("Grades"),
-        Text(f"What people gave, from 0 to 100, where the estimate has a grade ({bounds}), and the share by their own grade."),
+        Text(
+            f"What people gave, from 0 to 100, where the estimate has a grade ({bounds}), and what share of it has "
+            "which grade."
+        ),
         Table(["set", "grade", "translations", "expected", "people", *(f"people: {g}, %" for g in GRADES)], rows),
     ]
 

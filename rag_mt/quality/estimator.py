@@ -38,6 +38,11 @@ class Estimator:
         self._loaded, self._head = loaded, head.to(loaded.device).eval()
         self._lock = threading.Lock()
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number format that it computes in."""
+        return self._loaded.dtype
+
     def estimate(self, pairs: Sequence[Pair]) -> list[Estimate]:
         """The estimate of each translation; what is empty, or cannot be encoded, counts as it is."""
         settings = self.settings
