@@ -4,7 +4,6 @@ translation is themselves, so that they can be asked for as those of a glossary 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
 
 from rag_mt.base.terms import Term, TermMatch, Usage, Use
 from rag_mt.base.types import Span
@@ -21,8 +20,8 @@ def has_literals(text: str) -> bool:
 
 def wrong_literals(pair: Pair) -> tuple[Usage, ...]:
     """What the rules `numbers` and `placeholders` find: literals of the source that the translation lost, and, as
-    forbidden words without a place in the source, those that only it has. Where as many were lost as added, the wrong
-    one is also where the lost one should be."""
+    forbidden words without a place in the source, those that only it has. Where as many were lost as added, each of
+    these stands in the place of a lost one."""
     lost, added = differing_placeholders(pair.source, pair.target)
     found = _usages(pair, [(span, span.of(pair.source)) for span in lost], added)
     lost_numbers, added_numbers = differing_numbers(*pair.texts)
@@ -55,14 +54,18 @@ def _joined(spans: Sequence[Span], pair: Pair) -> list[Span]:
 
 def _usages(pair: Pair, lost: Sequence[tuple[Span, str]], added: Sequence[Span]) -> tuple[Usage, ...]:
     codes = pair.source_language, pair.target_language
-    uses = [(Use(span.of(pair.target), span),) for span in added]
-    instead = uses if len(lost) == len(added) else []
+    uses = [Use(span.of(pair.target), span) for span in added]
+    if len(lost) == len(added):
+        instead: list[tuple[Use, ...]] = [(use,) for use in uses]
+        uses = []
+    else:
+        instead = [()] * len(lost)
     missing = (
         Usage(TermMatch(Term(span.of(pair.source), *codes, allowed=(right,)), span), forbidden=wrong)
-        for (span, right), wrong in zip_longest(lost, instead, fillvalue=())
+        for (span, right), wrong in zip(lost, instead, strict=True)
     )
     further = (
         Usage(TermMatch(Term(use.translation, *codes, forbidden=(use.translation,)), Span(0, 0)), forbidden=(use,))
-        for (use,) in uses
+        for use in uses
     )
     return (*missing, *further)
