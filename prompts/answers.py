@@ -57,7 +57,7 @@ def read_answer(completion: Completion, source: str, prompt: Prompt) -> Answer:
         notes.append(LOOPED)
     if last and not completion.finished:
         notes.append(UNFINISHED)
-    text = restored(_unwrapped(text, source), source, prompt.text).strip()
+    text = restored(_unwrapped(text, source), source, prompt.text + prompt.begun).strip()
     if not any(map(str.isalnum, text)) and (any(map(str.isalnum, source)) or not text):
         return Answer("", False, ("the answer has no words", *notes))
     return Answer(text, True, tuple(notes))

@@ -155,6 +155,11 @@ class PromptBuilder:
             notes.append(f"the prompt of {excess_tokens} tokens does not fit {window}")
         return replace(prompt, notes=tuple(notes))
 
+    def begun(self, prompt: Prompt, beginning: str) -> Prompt:
+        """The prompt whose answer begins with a text, from which the model goes on."""
+        blank = "" if prompt.chat else " "
+        return replace(prompt, begun=f"{blank}{self._guard.neutral(one_line(beginning))}", notes=())
+
     def _fitting(self, sentence: Sentence, ranked: Sequence[Hint], terms: Sequence[TermMatch]) -> tuple[Prompt, int]:
         """The prompt with the most of the strongest hints that fits, and its length in tokens if it is too long without
         any."""

@@ -94,7 +94,7 @@ def readers() -> Readers:
     from rag_mt.formats.html import HtmlText
     from rag_mt.formats.reading import hub_name
     from rag_mt.formats.registry import format_of
-    from rag_mt.text.answers import placeholder_notes, without_loop
+    from rag_mt.text.answers import differing_placeholders, without_loop
     from rag_mt.text.splitting import rejoin, split
     from rag_mt.text.words import Terms, surface, word_spans
     from retrievers.ccpr.confidence import _NUMBER
@@ -188,7 +188,7 @@ def readers() -> Readers:
         "documents": documents,
         "heading": is_heading,
         "checks": lambda text: check(Pair(text, text[::-1], *languages)),
-        "placeholders": lambda text: placeholder_notes(text, text[: len(text) // 2]),
+        "placeholders": lambda text: differing_placeholders(text, text[: len(text) // 2]),
         **{f"splitting {code}": splitting(code) for code in ("de", "en", "ja")},
         "passages": lambda text: passage_spans(titled(text, text), "en"),
         "loops": without_loop,

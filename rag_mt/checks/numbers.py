@@ -100,15 +100,15 @@ class _Side:
 
 def differing_numbers(
     source: str, target: str, source_language: str, target_language: str
-) -> tuple[list[str], list[str]]:
-    """The numbers of the source that the translation does not have, and those that only it has, as they are written."""
+) -> tuple[list[Number], list[Number]]:
+    """The numbers of the source that the translation does not have, and those that only it has."""
     sides = _Side.of(source, source_language), _Side.of(target, target_language)
     lost = _unexplained(*sides)
     added = _unexplained(*reversed(sides))
     return lost, added
 
 
-def _unexplained(own: _Side, other: _Side) -> list[str]:
+def _unexplained(own: _Side, other: _Side) -> list[Number]:
     """The numbers of a side that the other one says in no way."""
     there = {number.digits for number in other.numbers} | set(_joined(other))
     parts = {part for number in other.numbers for part in number.parts}
@@ -123,7 +123,7 @@ def _unexplained(own: _Side, other: _Side) -> list[str]:
             continue
         if len(pieces) == 1 and number.digits in parts:
             continue
-        left.append(number.text)
+        left.append(number)
     return left
 
 

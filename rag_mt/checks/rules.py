@@ -1,29 +1,17 @@
 """The rules by which a translation is checked against its source, each by its name.
 
-A rule is a function of both texts and their languages that returns what it found, one sentence each. `error` is what
-makes a translation wrong to ship, `warning` what a translator should look at.
+A rule is a function of both texts and their languages that returns what it found, one sentence each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from rag_mt.base.findings import Finding, Severity
 from rag_mt.checks import amounts, dates, marks, wording
 from rag_mt.checks.numbers import differing_numbers
-from rag_mt.text.answers import placeholder_notes
-
-Severity = Literal["error", "warning"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a rule found in a translation."""
-
-    rule: str
-    severity: Severity
-    message: str
+from rag_mt.text.answers import differing_placeholders
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +44,7 @@ def _empty(pair: Pair) -> list[str]:
 
 
 def _numbers(pair: Pair) -> list[str]:
-    lost, added = differing_numbers(*pair.texts)
+    lost, added = ([number.text for number in side] for side in differing_numbers(*pair.texts))
     if len(lost) == len(added) == 1:
         return [f"number changed: {lost[0]} → {added[0]}"]
     return [*(f"number lost: {number}" for number in lost), *(f"number added: {number}" for number in added)]
@@ -71,7 +59,11 @@ def _units(pair: Pair) -> list[str]:
 
 
 def _placeholders(pair: Pair) -> list[str]:
-    return placeholder_notes(pair.source, pair.target)
+    lost, added = differing_placeholders(pair.source, pair.target)
+    return [
+        *(f"placeholder lost: {span.of(pair.source)}" for span in lost),
+        *(f"placeholder added: {span.of(pair.target)}" for span in added),
+    ]
 
 
 def _untranslated(pair: Pair) -> list[str]:

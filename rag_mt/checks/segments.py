@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from rag_mt.base.findings import Finding, Severity
 from rag_mt.base.types import Origin
-from rag_mt.checks.rules import RULES, Finding, Pair, Rule, Severity, check
+from rag_mt.checks.rules import RULES, Pair, Rule, check
 from rag_mt.text.words import surface
 
 INCONSISTENT = "inconsistent"

@@ -66,7 +66,7 @@ def check(options: argparse.Namespace) -> int:
             continue
         found.append(checked)
         for finding in checked.findings:
-            sys.stdout.write(f"{checked.origin}: {finding.severity}: {finding.message} [{finding.rule}]\n")
+            sys.stdout.write(f"{finding.at(checked.origin)}\n")
     if not checker.segments:
         raise UserError(f"{options.files[0]} has no translation from {codes[0]} into {codes[1]} to check: see --src")
     if options.html:

@@ -70,17 +70,28 @@ def _loop(items: Sequence[str], enough: Callable[[int], int]) -> tuple[int, int,
     return None
 
 
-def placeholders(text: str) -> Counter[str]:
-    """The placeholders of `text` and how often each occurs: printf, braces, shell, XML tags and entities, and
-    the `&` before the letter that is the key of a menu entry."""
-    return Counter(_PLACEHOLDER.findall(text))
+def placeholders(text: str) -> list[Span]:
+    """Where the placeholders of `text` stand: printf, braces, shell, XML tags and entities, and the `&` before the
+    letter that is the key of a menu entry."""
+    return [Span(*match.span()) for match in _PLACEHOLDER.finditer(text)]
 
 
-def placeholder_notes(source: str, translation: str) -> list[str]:
-    """Notes on the placeholders that were lost, doubled or added, such as `placeholder lost: %s`."""
-    want, have = placeholders(source), placeholders(translation)
-    lost = [f"placeholder lost: {p}" for p in sorted((want - have).elements())]
-    return lost + [f"placeholder added: {p}" for p in sorted((have - want).elements())]
+def differing_placeholders(source: str, translation: str) -> tuple[list[Span], list[Span]]:
+    """Where the placeholders stand in the source that the translation lost, and in the translation those that only it
+    has or has more often."""
+    own, other = placeholders(source), placeholders(translation)
+    return _further(source, own, translation, other), _further(translation, other, source, own)
+
+
+def _further(text: str, spans: Sequence[Span], other: str, others: Sequence[Span]) -> list[Span]:
+    """The placeholders of a text that another one does not have; of one that is there too, but not as often, the last
+    ones."""
+    left, further = Counter(span.of(other) for span in others), []
+    for span in spans:
+        left[span.of(text)] -= 1
+        if left[span.of(text)] < 0:
+            further.append(span)
+    return further
 
 
 def phrase_places(phrase: str, text: str) -> Iterator[Span]:

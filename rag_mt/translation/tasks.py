@@ -12,10 +12,8 @@ so that what nothing is recalled for costs and says what it does without a retri
 together (the first MOST_SIMILAR) and each alone, all at the same time, and of the draft and these answers the one is
 taken that the others and the hits support most: what a wrong hint led to, the others do not say.
 
-With a glossary the prompts show the terms of a sentence. A translation that lacks one is asked for again, once for each
-term (see `rag_mt.translation.terms`), and stays as it is where that does not help:
-
-    translation -> lacks a term -> prompt with the beginning of the answer -> better translation, or the same
+With a glossary the prompts show the terms of a sentence. Terms, numbers and placeholders that are missing in the
+translation are asked for again (see `rag_mt.translation.repair`).
 """
 
 from __future__ import annotations
@@ -23,13 +21,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from prompts.builder import MOST_SIMILAR
 from prompts.safety import encodable
-from rag_mt.base.terms import Term, TermMatch, Usage
+from rag_mt.base.terms import TermMatch, Usage
 from rag_mt.base.types import Completion, Hint, Hit, Prompt, Recalled, Sentence, Span, Translation
-from rag_mt.translation.terms import Asking, Lacking, lacks
+from rag_mt.checks.literals import has_literals
+from rag_mt.translation.repair import Answer, Repair
+from rag_mt.translation.terms import Asking
 
 if TYPE_CHECKING:
     from rag_mt.translation.translator import Translator
@@ -38,24 +39,8 @@ RECALLED_TOGETHER = 16
 """Drafts for which a memory is asked in one call, as long as other sentences keep the language model busy."""
 DRAFT_STANDS = "the draft stands"
 """How the note begins that says that no translation could be read from the answer with hints."""
-WHOLE = 0.6
-"""Share of the characters of the translation so far that one with further terms has at least: others broke off."""
 REUSED = "translated before: reused"
 """How the note begins that says where a translation was taken from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer of the model: its prompt, the completion, and the translation read from it."""
-
-    prompt: Prompt
-    completion: Completion
-    translation: Translation
-
-    @property
-    def text(self) -> str:
-        """The translation; empty where none could be read."""
-        return self.translation.text if self.translation.ok else ""
 
 
 @dataclass(eq=False)
@@ -65,9 +50,8 @@ class SentenceTask:
 
     With a memory there are a `draft` and what was `recalled` for it in between, `hinted` are the prompts with hints,
     which are answered independently, and `candidates` the answers by their numbers; at the end `prompt` and
-    `completion` are those of the answer that was chosen. `terms` are the glossary's of the sentence, `best` is the
-    answer that lacks the fewest, `current` the one that is being worked on, `asking` the question for one of the terms
-    that it lacks, and `repairs` are the answers to such questions, which were about the terms `asked`."""
+    `completion` are those of the answer that was chosen. `terms` are the glossary's of the sentence; what the chosen
+    answer lacks is asked for by a `repair`."""
 
     translator: Translator
     sentence: Sentence
@@ -81,11 +65,7 @@ class SentenceTask:
     hinted: list[Prompt] = field(default_factory=list)
     candidates: dict[int, Answer] = field(default_factory=dict)
     terms: tuple[TermMatch, ...] = ()
-    best: Answer | None = None
-    current: Answer | None = None
-    asking: Asking | None = None
-    asked: set[Term] = field(default_factory=set)
-    repairs: list[Answer] = field(default_factory=list)
+    repair: Repair | None = None
 
     @property
     def wanted(self) -> bool:
@@ -97,8 +77,8 @@ class SentenceTask:
         """The prompts without an answer that can be answered now."""
         if self.translation is not None or self.prompt is None:
             return []
-        if self.best is not None:
-            return [] if self.asking is None else [self.asking.prompt]
+        if self.repair is not None:
+            return [] if self.repair.asking is None else [self.repair.asking.prompt]
         if self.draft is None:
             return [self.prompt]
         return [prompt for number, prompt in enumerate(self.hinted) if number not in self.candidates]
@@ -108,33 +88,40 @@ class SentenceTask:
         """Whether the task has to be prepared for what is asked next."""
         if self.translation is not None:
             return False
-        if self.best is not None:
-            return self.asking is None
+        if self.repair is not None:
+            return self.repair.asking is None
         return self.prompt is None or (self.draft is not None and self.recalled is None)
 
     @property
     def prompts(self) -> list[Prompt]:
         """All prompts so far, that of the draft first."""
         first = self.prompt if self.draft is None else self.draft.prompt
-        return [*([] if first is None else [first]), *self.hinted, *(answer.prompt for answer in self.repairs)]
+        again = [] if self.repair is None else [answer.prompt for answer in self.repair.answers]
+        return [*([] if first is None else [first]), *self.hinted, *again]
 
     @property
     def answers(self) -> list[Completion]:
         """All completions, that of the draft first."""
-        again = [answer.completion for answer in self.repairs]
+        again = [] if self.repair is None else [answer.completion for answer in self.repair.answers]
         if self.draft is None:
             return again if self.first is None else [self.first.completion, *again]
         return [self.draft.completion, *(answer.completion for _, answer in sorted(self.candidates.items())), *again]
 
     @property
     def begun(self) -> str:
-        """How the translation begins for sure: further tokens cannot change it, and no draft is among it that might
-        still give way to another translation."""
+        """How the translation begins for sure: further tokens cannot change it, and neither a draft nor what is
+        asked for again may give way to another translation."""
         if self.translation is not None:
             return self.translation.text
-        if self.prompt is None or not self.answer or self.terms or (self.translator.memory and not self.hinted):
+        if self.prompt is None or not self.answer or (self.translator.memory and not self.hinted):
+            return ""
+        if self.terms or self._has_literals:
             return ""
         return self.translator.sure_beginning(self.sentence, self.prompt, self.answer)
+
+    @cached_property
+    def _has_literals(self) -> bool:
+        return has_literals(self.sentence.text)
 
     def progress(self, text: str) -> None:
         """Take an answer as far as it is; of several that are under way none is known to be the one."""
@@ -145,8 +132,8 @@ class SentenceTask:
     def read(self, prompt: Prompt, completion: Completion) -> None:
         """Take the completion of a prompt, and read the draft or the translation from it."""
         answer = Answer(prompt, completion, self.translator.read(self.sentence, prompt, completion))
-        if self.asking is not None:
-            self._repaired(answer)
+        if self.repair is not None:
+            self._repaired(self.repair, answer)
         elif self.translator.memory is None:
             self.first = answer
             self._settle(answer)
@@ -176,7 +163,7 @@ class SentenceTask:
             hits = [(hint.phrase, hint.hit.score) for hint in self.recalled.hints]
             read = [read[number] for number in by_support([answer.text for answer in read], hits)]
             if self.terms:
-                read.sort(key=lambda answer: lacks(self._usages(answer.text)))
+                read.sort(key=lambda answer: sum(not usage.ok for usage in self._usages(answer.text)))
         chosen, texts = read[0], dict.fromkeys(answer.text for answer in read)
         self._settle(chosen, draft=self.draft.text, recalled=self.recalled, alternatives=tuple(texts)[1:])
 
@@ -201,7 +188,7 @@ class SentenceTask:
         hint = Hint(Span(0, len(self.sentence.text)), known)
         note = f"{REUSED} from {known.sentence.source}"
         found = Translation(self.sentence, hint.phrase, (hint,), used=(True,), notes=(note,))
-        self._finish(replace(found, terms=self._usages(found.text)))
+        self.translation = replace(found, terms=self._usages(found.text))
         self.changed()
 
     def _keep_draft(self, *notes: str) -> None:
@@ -214,60 +201,33 @@ class SentenceTask:
         return self.translator.prompts.build(self.sentence, hints, self.terms)
 
     def _usages(self, text: str) -> tuple[Usage, ...]:
-        keeper = self.translator.terms
-        return keeper.usages(self.terms, text) if keeper is not None and self.terms else ()
+        return self.translator.terms.usages(self.terms, text)
 
     def _settle(self, answer: Answer, **further: Any) -> None:
-        """Let an answer be the translation, with `further` fields, unless terms are missing that can be asked for."""
+        """Let an answer be the translation, with `further` fields, unless something is missing that can be asked
+        for."""
         made = answer.translation
         translation = replace(made, **further, terms=self._usages(made.text) if made.ok else ())
         self.prompt, self.completion = answer.prompt, answer.completion
-        if any(not usage.ok and usage.match.term.allowed for usage in translation.terms):
-            self.best = self.current = replace(answer, translation=translation)
-        else:
-            self._finish(translation)
+        if made.ok:
+            self.repair = Repair.of(self.translator.terms, self.sentence, replace(answer, translation=translation))
+        if self.repair is None:
+            self.translation = translation
 
-    def _finish(self, translation: Translation) -> None:
-        """Let this be the translation, with notes on the terms that are not as the glossary wants them."""
-        notes = [fault for usage in translation.terms for fault in usage.faults]
-        self.translation = replace(translation, notes=(*translation.notes, *notes))
-
-    @property
-    def lacking(self) -> Lacking:
-        """What is known of the current answer and the terms that it lacks."""
-        assert self.current is not None
-        found = [usage for usage in self.current.translation.terms if not usage.ok]
-        missing = tuple(usage for usage in found if usage.match.term.allowed and usage.match.term not in self.asked)
-        return Lacking(self.sentence, self.current.translation, self.current.prompt, missing)
-
-    def ask_again(self, asking: Asking | None) -> None:
-        """Take the question for missing terms; without one the best answer is the translation."""
-        assert self.best is not None
-        self.asking = asking
+    def ask_again(self, repair: Repair, asking: Asking | None) -> None:
+        """Take the question for what is missing; without one the best answer is the translation."""
         if asking is None:
-            self._finish(self.best.translation)
+            self.translation = repair.best.answer.translation
         else:
-            self.asked.update(asking.terms)
+            repair.ask(asking)
         self.changed()
 
-    def _repaired(self, answer: Answer) -> None:
-        """Take the answer to a question for missing terms. It is worked on if it has what was asked for and lacks no
-        more than before: another term that got lost behind it is asked for next."""
-        assert self.best is not None and self.current is not None and self.asking is not None
-        made, best = answer.translation, self.best.translation
-        if made.ok and len(made.notes) <= len(best.notes) and len(made.text) > WHOLE * len(best.text):
-            terms = self._usages(made.text)
-            new = replace(best, text=made.text, used=made.used, terms=terms)
-            taken = Answer(self.best.prompt, answer.completion, new)
-            if lacks(terms) <= lacks(self.current.translation.terms) and self.asking.answered_by(terms):
-                self.current = taken
-            if lacks(terms) < lacks(best.terms):
-                self.best = taken
-                self.prompt, self.completion = answer.prompt, answer.completion
-        self.asking = None
-        self.repairs.append(answer)
-        if not self.lacking.missing:
-            self._finish(self.best.translation)
+    def _repaired(self, repair: Repair, answer: Answer) -> None:
+        """Take the answer to a question for what is missing."""
+        if repair.take(answer):
+            self.prompt, self.completion = answer.prompt, answer.completion
+        if repair.ended:
+            self.translation = repair.best.answer.translation
 
     def shown(self, hints: Sequence[Hint]) -> Sequence[Hint]:
         """Those of the retrieved hints that the prompt may show."""
@@ -291,34 +251,32 @@ def by_translator(tasks: Iterable[T]) -> list[list[T]]:
 def prepare(tasks: Sequence[SentenceTask]) -> None:
     """Give tasks of one translator what they need to be answered next, each kind by one call of the retriever: their
     prompts, with the hints that are retrieved (none for a draft), what is recalled for their drafts, or questions for
-    missing terms."""
+    what is missing."""
     new = [task for task in tasks if task.prompt is None]
     if new:
         translator = new[0].translator
         plain = translator.memory is not None
         retrieved = [()] * len(new) if plain else translator.retriever.retrieve(_sentences(new))
         for task, hints in zip(new, retrieved, strict=True):
-            if translator.terms is not None:
-                task.terms = translator.terms.glossary.first_matches(task.sentence.text)
+            task.terms = translator.terms.glossary.first_matches(task.sentence.text)
             task.prompt = translator.prompts.build(task.sentence, task.shown(hints), task.terms)
             task.changed()
         if translator.reuse_known and translator.memory is not None:
             for task, known in zip(new, translator.memory.known(_sentences(new)), strict=True):
                 if known is not None:
                     task.reuse(known)
-    drafted = [(t, t.draft.text) for t in tasks if t.draft is not None and t.recalled is None and t.best is None]
+    drafted = [(t, t.draft.text) for t in tasks if t.draft is not None and t.recalled is None and t.repair is None]
     if drafted:
         waiting, drafts = [task for task, _ in drafted], [encodable(draft) for _, draft in drafted]
         memory = waiting[0].translator.memory
         assert memory is not None
         for task, recalled in zip(waiting, memory.recall(_sentences(waiting), drafts), strict=True):
             task.recall(recalled)
-    lacking = [task for task in tasks if task.best is not None and task.asking is None and task.translation is None]
-    if lacking:
-        keeper = lacking[0].translator.terms
-        assert keeper is not None
-        for task, asking in zip(lacking, keeper.ask([task.lacking for task in lacking]), strict=True):
-            task.ask_again(asking)
+    repairs = [(task, task.repair) for task in tasks if task.repair is not None and task.waits]
+    if repairs:
+        askings = repairs[0][0].translator.terms.ask([repair.lacking for _, repair in repairs])
+        for (task, repair), asking in zip(repairs, askings, strict=True):
+            task.ask_again(repair, asking)
 
 
 def _sentences(tasks: Sequence[SentenceTask]) -> list[Sentence]:
@@ -419,7 +377,7 @@ class TaskQueue(Generic[T]):
                 self.drafted(task)
 
     def drafted(self, task: T) -> None:
-        """Called for each task that waits for what is recalled for its draft, or for a question for missing terms."""
+        """Called for each task that waits for what is recalled for its draft, or for a question for what is missing."""
         self._drafted.append(task)
 
 

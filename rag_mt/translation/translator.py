@@ -40,19 +40,19 @@ from rag_mt.base.types import (
     TranslatedText,
     Translation,
 )
+from rag_mt.glossary.glossary import Glossary
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.options import Options
 from rag_mt.models.offline.embedded import PREFIX
 from rag_mt.models.weights import FOLDER, tell_if_left_out
-from rag_mt.text.answers import placeholder_notes, takes_up
+from rag_mt.text.answers import takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
 from rag_mt.translation.index_adapters import adapter_beside
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
-from rag_mt.translation.terms import TermKeeper
+from rag_mt.translation.terms import ALIGN_LAYER, TermKeeper
 from retrievers.no_hints import NoHints
 
 if TYPE_CHECKING:  # what searches is imported when something is searched
-    from rag_mt.glossary.glossary import Glossary
     from rag_mt.translation.index import Index
     from retrievers.registry import EncoderOpener
 
@@ -161,12 +161,10 @@ class Translator:
         self.prompts = PromptBuilder(
             self.source, self.target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens
         )
-        self.terms: TermKeeper | None = None
         self._open_aligner = cache(partial(_aligning_encoder, encoders, device, dtype))
         modes = {"consensus": consensus and self.memory is not None, "reuse_known": reuse_known}
         self.more_settings: dict[str, Any] = {name: True for name, wanted in modes.items() if wanted}
-        if glossary is not None:
-            self._keep_to(glossary)
+        self._keep_to(glossary if glossary is not None else Glossary(self.source, self.target))
 
     def _opened(
         self,
@@ -236,7 +234,8 @@ class Translator:
             "llm": self.llm.fingerprint,
             "max_new_tokens": self.max_new_tokens,
             "prompts": self.prompts.settings,
-            **({"glossary": self.terms.settings} if self.terms is not None else {}),
+            "repair": {"layer": ALIGN_LAYER},
+            **({"glossary": self.terms.settings} if self.terms.glossary.terms else {}),
             **self.more_settings,
         }
 
@@ -331,15 +330,12 @@ class Translator:
         answer = read_answer(whole, sentence.text, prompt)
         notes = (*prompt.notes, *answer.notes)
         text = answer.text if answer.ok else sentence.text
-        if answer.ok:
-            notes = (*notes, *placeholder_notes(sentence.text, text))
         used = tuple(answer.ok and takes_up(text, hint) for hint in prompt.hints)
         return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok)
 
 
 def _opened_glossary(glossary: Glossary | Sequence[str | Path], source: str, target: str) -> Glossary:
     """The glossary in files, or the open one; raises UserError if it is of other languages."""
-    from rag_mt.glossary.glossary import Glossary
     from rag_mt.glossary.reading import read_glossary
 
     if isinstance(glossary, str | Path):

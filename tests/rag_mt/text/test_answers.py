@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rag_mt.base.types import Hint, Hit, Sentence, Span
-from rag_mt.text.answers import loop_in, phrase_places, placeholder_notes, placeholders, takes_up, without_loop
+from rag_mt.text.answers import differing_placeholders, loop_in, phrase_places, placeholders, takes_up, without_loop
 
 WORDS = st.lists(st.sampled_from(["we", "go", "home", "now", "and", "then"]), min_size=1, max_size=8)
 
@@ -119,15 +119,20 @@ def test_what_is_found_is_the_phrase(text: str, phrase: str) -> None:
     ],
 )
 def test_placeholders(text: str, found: list[str]) -> None:
-    assert sorted(placeholders(text).elements()) == sorted(found)
+    assert sorted(span.of(text) for span in placeholders(text)) == sorted(found)
 
 
-def test_what_got_lost_or_added_is_named() -> None:
-    assert placeholder_notes("%d files in {dir}", "{dir}: %d Dateien") == []
-    assert placeholder_notes("%d files in {dir}", "Dateien in {ordner}") == [
-        "placeholder lost: %d",
-        "placeholder lost: {dir}",
-        "placeholder added: {ordner}",
-    ]
-    assert placeholder_notes("%s and %s", "%s") == ["placeholder lost: %s"]
-    assert placeholder_notes("&Datei öffnen", "Open file") == ["placeholder lost: &"]
+@pytest.mark.parametrize(
+    ("source", "translation", "lost", "added"),
+    [
+        ("%d files in {dir}", "{dir}: %d Dateien", [], []),
+        ("%d files in {dir}", "Dateien in {ordner}", [(0, "%d"), (12, "{dir}")], [(11, "{ordner}")]),
+        ("%s and %s", "%s", [(7, "%s")], []),
+        ("&Datei öffnen", "Open file", [(0, "&")], []),
+    ],
+)
+def test_lost_and_added_placeholders(
+    source: str, translation: str, lost: list[tuple[int, str]], added: list[tuple[int, str]]
+) -> None:
+    sides = zip(differing_placeholders(source, translation), (source, translation), strict=True)
+    assert tuple([(span.start, span.of(text)) for span in spans] for spans, text in sides) == (lost, added)

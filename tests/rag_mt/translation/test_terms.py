@@ -86,10 +86,10 @@ def test_what_remains_is_reported_and_nothing_gets_worse() -> None:
 
     glossary = glossary_of(("Stadtrat", "assembly|senate"))
     (made,) = translator_of(glossary, Silent()).translate_sentences([Sentence(TEXT, "de")])
-    assert (made.text, made.notes) == (DRAFT, ("term not used: Stadtrat = assembly or senate",))
+    assert (made.text, made.terms[0].faults) == (DRAFT, ["term not used: Stadtrat = assembly or senate"])
     glossary = glossary_of(("Stadtrat", ""), forbidden=["council"])
     (made,) = translator_of(glossary, TeachableLLM()).translate_sentences([Sentence(TEXT, "de")])
-    assert (made.text, made.notes) == (DRAFT, ("forbidden term used: council",)), "there is nothing to ask for"
+    assert (made.text, made.terms[0].faults) == (DRAFT, ["forbidden term used: council"]), "there is nothing to ask for"
 
 
 def test_a_forbidden_translation_gives_way_to_an_allowed_one() -> None:
@@ -164,7 +164,7 @@ def test_the_glossary_is_of_the_pair_and_part_of_the_settings(tmp_path: Path) ->
     file = tmp_path / "terms.csv"
     file.write_text("de,en\nStadtrat,assembly\n", encoding="utf-8")
     one = Translator("de", "en", retriever="none", llm=TeachableLLM(), glossary=[file])
-    assert one.terms is not None and one.terms.glossary.terms[0].allowed == ("assembly",)
+    assert one.terms.glossary.terms[0].allowed == ("assembly",)
     other = translator_of(glossary_of(("Stadtrat", "council")), TeachableLLM())
     assert one.settings["glossary"] != other.settings["glossary"]
     assert "glossary" not in Translator("de", "en", retriever="none", llm=TeachableLLM()).settings
