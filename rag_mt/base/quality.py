@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from rag_mt.base.errors import UserError
+from rag_mt.base.findings import Finding
+
 Grade = Literal["good", "fair", "poor"]
 GRADES: tuple[Grade, ...] = get_args(Grade)
 """The best first."""
 LEAST: dict[Grade, float] = {"good": 70.0, "fair": 50.0, "poor": 0.0}
 """The lowest score of a grade. From 70 on people find the meaning closely kept, below 50 much of it lost."""
+BEST = 100.0
+QUALITY = "quality"
+"""The rule that finds estimates too low."""
+ABOUT_QUALITY = "the estimate of the quality is below what was asked for"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,4 +31,22 @@ class Estimate:
         return next(grade for grade in GRADES if self.score >= LEAST[grade])
 
     def __str__(self) -> str:
-        return f"{self.grade} ({self.score:.0f})"
+        return f"{self.grade}, {self.score:.0f} of 100"
+
+    def below(self, least: float) -> list[Finding]:
+        """The finding that the estimate is below a score; none if it is not."""
+        return [Finding(QUALITY, "warning", f"quality estimated as {self}")] if self.score < least else []
+
+
+def least_score(text: str) -> float:
+    """The score that a grade, or a number from 0 to 100, stands for; raises UserError for anything else."""
+    for grade in GRADES:
+        if text == grade:
+            return LEAST[grade]
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= BEST:
+        raise UserError(f"{text!r} is no quality: give good, fair or a number from 0 to 100")
+    return value

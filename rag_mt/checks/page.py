@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from rag_mt.base.languages import language
+from rag_mt.base.quality import ABOUT_QUALITY, QUALITY
 from rag_mt.checks.segments import ABOUT_INCONSISTENT, INCONSISTENT, Checked, Checker
 
 STYLE = """
@@ -31,7 +32,11 @@ def page(found: Sequence[Checked], checker: Checker, source: str, target: str) -
     """The page: how often each rule found something, then each translation with findings in the order of the file."""
     languages = f"{language(source).name} to {language(target).name}"
     summary = f"{checker.segments} translations, {languages}; {len(found)} with findings."
-    about = {**{rule.name: rule.about for rule in checker.rules}, INCONSISTENT: ABOUT_INCONSISTENT}
+    about = {
+        **{rule.name: rule.about for rule in checker.rules},
+        INCONSISTENT: ABOUT_INCONSISTENT,
+        QUALITY: ABOUT_QUALITY,
+    }
     rules = "".join(
         f"<tr><td>{name}</td><td>{escape(about[name])}</td><td class=n>{checker.counts[name]}</td></tr>"
         for name in about

@@ -37,9 +37,9 @@ class Checker:
     severities: Counter[Severity] = field(default_factory=Counter)
     _before: dict[str, tuple[str, Origin]] = field(default_factory=dict, repr=False)
 
-    def check(self, pair: Pair, origin: Origin) -> Checked:
-        """What is found in a translation, also in comparison with earlier ones."""
-        findings = check(pair, self.rules)
+    def check(self, pair: Pair, origin: Origin, more: Sequence[Finding] = ()) -> Checked:
+        """What is found in a translation, also in comparison with earlier ones, and `more` that is known of it."""
+        findings = [*check(pair, self.rules), *more]
         if self.inconsistent and pair.target.strip():
             findings += self._other_before(pair, origin)
         self.segments += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,24 +13,27 @@ from rag_mt.base.console import OK, PARTLY, add_reading_options, note
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import whole_file
 from rag_mt.base.languages import language
+from rag_mt.base.quality import least_score
 from rag_mt.base.types import Origin, Skips
 
 if TYPE_CHECKING:
     from rag_mt.checks.rules import Pair, Rule
-    from rag_mt.checks.segments import Checked
+    from rag_mt.checks.segments import Checked, Checker
 
 DESCRIPTION = """Check translations against their sources, by rules: numbers, placeholders, lengths, marks and so on.
 
 FILE holds both languages: XLIFF, PO, TMX, a TSV or JSONL file. Two plain texts are compared line by line. Every finding
-is a line of output with its file, line, severity and rule. No model is loaded.
+is a line of output with its file, line, severity and rule. No model is loaded, but for --min-quality.
 
 The exit code is 1 where something was found that --fail-on says, or a line could not be read."""
 EXAMPLES = (
     "--src de --tgt en letter.xlf",
     "--src de --tgt en letter.de.txt letter.en.txt --html findings.html",
     "--src en --tgt fi --skip ends,quotes --glossary terms.csv app.po",
+    "--src en --tgt de --min-quality fair --fail-on warning manual.tmx",
 )
 FAIL_ON = ("error", "warning", "nothing")
+ESTIMATED_AT_ONCE = 256
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +48,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--glossary", action="append", default=[], metavar="FILE", help=glossary_help)
     add("--rules", metavar="NAMES", help="check by these rules only, with commas between them")
     add("--skip", default="", metavar="NAMES", help="leave these rules out")
+    quality_help = "estimate the quality too, and find what is below: good, fair or a number from 0 to 100"
+    add("--min-quality", metavar="GRADE", help=quality_help)
     add("--html", metavar="FILE", help="write a page with all findings")
     add("--fail-on", choices=FAIL_ON, default="error", help="what makes the exit code 1")
 
@@ -60,8 +66,9 @@ def check(options: argparse.Namespace) -> int:
     known = _known_rules(options, codes, skips)
     names = _chosen(options, [*known, INCONSISTENT])
     checker = Checker([rule for rule in known.values() if rule.name in names], INCONSISTENT in names)
+    least = least_score(options.min_quality) if options.min_quality else None
     found: list[Checked] = []
-    for checked in checker.check_all(_pairs(options, codes, skips)):
+    for checked in _checked(checker, _pairs(options, codes, skips), least):
         if not checked.findings:
             continue
         found.append(checked)
@@ -78,6 +85,20 @@ def check(options: argparse.Namespace) -> int:
         note(skips.summary())
     failed = {"error": errors, "warning": errors + warnings, "nothing": 0}[options.fail_on]
     return PARTLY if failed or skips.counts else OK
+
+
+def _checked(checker: Checker, pairs: Iterator[tuple[Pair, Origin]], least: float | None) -> Iterator[Checked]:
+    """The translations with what is found in them; with `least` also estimates of their quality that are below."""
+    if least is None:
+        yield from checker.check_all(pairs)
+        return
+    from rag_mt.quality.estimator import open_estimator
+
+    estimator = open_estimator()
+    while block := list(islice(pairs, ESTIMATED_AT_ONCE)):
+        estimates = estimator.estimate([(pair.source, pair.target) for pair, _ in block])
+        for (pair, origin), estimate in zip(block, estimates, strict=True):
+            yield checker.check(pair, origin, estimate.below(least))
 
 
 def _known_rules(options: argparse.Namespace, codes: tuple[str, str], skips: Skips) -> dict[str, Rule]:
