@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from rag_mt.base.findings import Finding
     from rag_mt.base.terms import TermMatch, Usage
 
 Unit = Literal["phrase", "sentence", "passage", "memory"]
@@ -282,10 +283,13 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedText:
-    """The translation of running text: `text` with the spacing of the original, and its sentences' translations."""
+    """The translation of running text: `text` with the spacing of the original, and its sentences' translations.
+    `findings` are what the rules of `rag_mt.checks` find in it, as `rag-mt check` does: numbers and placeholders that
+    are lost, added or changed, terms of the glossary that it does not keep to, and so on."""
 
     text: str
     sentences: tuple[Translation, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def alternatives(self) -> list[str]:

@@ -14,6 +14,9 @@ from rag_mt.text.answers import loop_in
 
 FEWEST_WORDS = 4
 """Words of a text that may be told to be in another language."""
+SHARED = 0.25
+"""Share of the words of a text in the language of its source that stand in the source too. Dictionaries, of 100 MB and
+more, are only loaded to look at such texts."""
 FEWEST_COPIED = 5
 """Words of a run of the source that a translation copies."""
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -41,8 +44,8 @@ def _said_twice(code: str) -> frozenset[str]:
 
 
 def is_untranslated(source: str, target: str, source_language: str, target_language: str) -> bool:
-    """Whether the translation is the source, or in its language: more than twice as many of its words are known only
-    there as are known only in the target language."""
+    """Whether the translation is the source, or in its language: SHARED of its words stand in the source, and more than
+    twice as many are known only there as are known only in the target language."""
     words = _WORD.findall(target)
     lower = [word for word in words if not word[0].isupper()]
     if len(words) < FEWEST_WORDS:
@@ -51,6 +54,9 @@ def is_untranslated(source: str, target: str, source_language: str, target_langu
         return len(lower) >= 2
     codes = base_code(source_language), base_code(target_language)
     if not set(codes) <= _LANGUAGES or len(lower) < FEWEST_WORDS:
+        return False
+    own = set(_WORD.findall(source.casefold()))
+    if sum(word in own for word in lower) < SHARED * len(lower):
         return False
     there = sum(_is_only_of(word, *codes) for word in lower)
     here = sum(_is_only_of(word, *reversed(codes)) for word in lower)

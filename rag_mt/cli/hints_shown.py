@@ -29,6 +29,7 @@ from dataclasses import dataclass
 
 from wcwidth import iter_graphemes, width
 
+from rag_mt.base.findings import Finding
 from rag_mt.base.terms import Usage
 from rag_mt.base.types import ELLIPSIS, Hint, Recalled, Retriever, Span, Translation
 from rag_mt.text.differences import Run, differences
@@ -109,6 +110,11 @@ def picture(translation: Translation, kind: str, style: Style) -> str:
     lines += [line for usage in translation.terms for line in _term_lines(usage, source, style)]
     lines += [line for text in translation.notes for line in _folded(f"  note: {printable(text)}", style.columns)]
     return "\n".join(lines)
+
+
+def finding_lines(findings: Sequence[Finding], style: Style) -> list[str]:
+    """What the checks found in a text."""
+    return [line for finding in findings for line in _folded(f"  check: {printable(str(finding))}", style.columns)]
 
 
 def _memory_lines(translation: Translation, recalled: Recalled, style: Style) -> list[str]:

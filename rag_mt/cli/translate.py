@@ -29,7 +29,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, whole_file
 from rag_mt.base.languages import language
 from rag_mt.base.types import Skips, TranslatedText
-from rag_mt.cli.hints_shown import picture, score_kind, style_of_stderr
+from rag_mt.cli.hints_shown import finding_lines, picture, score_kind, style_of_stderr
 from rag_mt.cli.places import inputs_of, outputs_for
 from rag_mt.formats.format import Format, Side
 
@@ -179,7 +179,7 @@ def _translate_file(
     live = Echo(sys.stdout.buffer) if streaming else None
     with closing(progress(total, "sentences", "translating", show=not options.quiet and not live)) as bar:
         if live:
-            texts = stream_segments(translator, job.segments, live, totals.add)
+            texts = stream_segments(translator, job.segments, live, totals)
         else:
             texts = translate_segments(translator, job.segments, totals, journal, bar.update)
         if options.show_hints:
@@ -208,6 +208,8 @@ def _shown(texts: Iterator[TranslatedText], bar: Any, kind: str) -> Iterator[Tra
         bar.clear()
         for translation in text.sentences:
             note(picture(translation, kind, style))
+        for line in finding_lines(text.findings, style):
+            note(line)
         yield text
 
 
@@ -225,15 +227,17 @@ def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:
         note(f"terms of the glossary: {counts.kept} of {counts.terms} are translated as it has them")
     if skips.counts:
         note(f"{skips.summary()} (passed through as they are)")
-    for place in counts.lost:
-        note(place.removeprefix(skips.folder))
+    for line in counts.errors:
+        note(line.removeprefix(skips.folder))
+    if counts.findings:
+        note(counts.findings)
     for reason, number in sorted(counts.noted.items()):
         note(f"{number} x {reason}")
     if counts.failed:
         note(
             f"{counts.failed} of {counts.sentences} sentences could not be translated and stand in the source language"
         )
-    return PARTLY if counts.failed or counts.lost or skips.counts else OK
+    return PARTLY if counts.failed or counts.wrong or skips.counts else OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code
 from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Segment, Side, usable
+from rag_mt.formats.xliff_notes import renew
 from rag_mt.formats.xml import XML_LANG, flatten, has_inner, insert_after, parse, read_head, rebuild, write
 
 UNTRANSLATED = frozenset({"new", "needs-translation"})
@@ -23,7 +24,8 @@ UNTRANSLATED = frozenset({"new", "needs-translation"})
 class _Xliff:
     """XLIFF 1.0 to 1.2 and 2.0 to 2.2, read whole (at most 512 MB). Units with a translation, approved ones and those
     with `translate="no"` are kept as they are. Filled targets are marked for review: `needs-review-translation` in 1.2;
-    in 2.x `translated`, or `initial` where the places of inline codes were guessed."""
+    in 2.x `translated`, or `initial` where the places of inline codes were guessed. What the checks found in them is
+    told by notes, which take the place of earlier ones."""
 
     name = "xliff"
     suffixes: tuple[str, ...] = (".xlf", ".xliff")
@@ -77,6 +79,8 @@ class _Xliff:
                     for element, (text, codes), translation in zip(elements, parts, translated, strict=True):
                         rebuild(element, translation.text, text, codes)
                     unit.mark(guessed=any(has_inner(*part) for part in parts))
+                    found = [finding for translation in translated for finding in translation.findings]
+                    renew(unit.holder, _child(unit.holder, "target"), found)
         write(tree, head, out)
 
 

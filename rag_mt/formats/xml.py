@@ -163,6 +163,16 @@ def insert_after(element: Any, new: Any) -> None:
     new.tail, element.tail = tail, "" if indent.strip() else indent
 
 
+def remove(element: Any) -> None:
+    """Take an element out with the indentation before it."""
+    parent, before = element.getparent(), element.getprevious()
+    if before is None:
+        parent.text = element.tail
+    else:
+        before.tail = element.tail
+    parent.remove(element)
+
+
 def forget(element: Any) -> None:
     """Free an element of a streamed document that has ended, and what came before it."""
     element.clear(keep_tail=True)  # the parser may still be writing to the tail

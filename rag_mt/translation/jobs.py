@@ -9,15 +9,19 @@ through rounding, on those that are answered together with it. To a terminal, se
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from rag_mt.base.types import Returning, Sentence, Span, TranslatedText, Translation
+from rag_mt.base.types import Origin, Returning, Sentence, Span, TranslatedText, Translation
+from rag_mt.checks.rules import Pair
+from rag_mt.checks.segments import Checker
 from rag_mt.formats.format import Segment
 from rag_mt.formats.opening import BOM
-from rag_mt.text.splitting import rejoin, split
+from rag_mt.text.splitting import split
 from rag_mt.translation.journal import Journal
 from rag_mt.translation.tasks import SentenceTask, translate_all
 
@@ -43,7 +47,9 @@ WINDOW = 256
 
 
 MOST_NAMED = 20
-"""Lost placeholders that are named by file and line; all are counted."""
+"""Errors that are named by file and line; all findings are counted."""
+FAILING = frozenset({"empty", "numbers", "placeholders"})
+"""The rules whose errors make a job one that did not quite succeed."""
 
 
 @dataclass
@@ -59,8 +65,29 @@ class Counts:
     kept: int = 0
     """Terms of the glossary in the sentences, and those that are translated as it has them."""
     noted: dict[str, int] = field(default_factory=dict)
-    lost: list[str] = field(default_factory=list)
-    """Where a placeholder was lost or added, and which (`a.po:7: placeholder lost: %s`), of the first MOST_NAMED."""
+    found: Counter[str] = field(default_factory=Counter)
+    """What the checks found, by rule."""
+    errors: list[str] = field(default_factory=list)
+    """The first MOST_NAMED errors with their places (`a.po:7: error: placeholder lost: %s [placeholders]`)."""
+    wrong: int = 0
+    """Errors by the rules FAILING."""
+
+    def add_text(self, translated: TranslatedText, origin: Origin) -> None:
+        """Count a segment, which comes from there."""
+        for translation in translated.sentences:
+            self.add(translation)
+        for finding in translated.findings:
+            self.found[finding.rule] += 1
+            if finding.severity == "error":
+                self.wrong += finding.rule in FAILING
+                if len(self.errors) < MOST_NAMED:
+                    self.errors.append(finding.at(origin))
+
+    @property
+    def findings(self) -> str:
+        """One line such as `findings: 3 x ends, 1 x numbers`, empty without any."""
+        rules = ", ".join(f"{number} x {rule}" for rule, number in self.found.most_common())
+        return f"findings: {rules}" if rules else ""
 
     def add(self, translation: Translation) -> None:
         self.sentences += 1
@@ -73,8 +100,6 @@ class Counts:
         for note in translation.notes:
             reason = note.split(":")[0]
             self.noted[reason] = self.noted.get(reason, 0) + 1
-            if reason.startswith("placeholder") and len(self.lost) < MOST_NAMED:
-                self.lost.append(f"{translation.source.source}: {note}")
 
 
 def translate_segments(
@@ -85,7 +110,7 @@ def translate_segments(
     advance: Callable[[int], object] = lambda n: None,
 ) -> Iterator[TranslatedText]:
     """One TranslatedText per segment, in order; `advance` is told of every finished source sentence."""
-    stream = iter(segments)
+    stream, checker = iter(segments), Checker(rules=())
     first = 0
     while window := list(islice(stream, WINDOW)):
         sentences = [
@@ -95,20 +120,23 @@ def translate_segments(
         ]
         translations = _translate_window(translator, sentences, first, journal, advance)
         first += len(sentences)
-        yield from _texts(window, translations, counts)
+        remaining = iter(translations)
+        for part in window:
+            made = list(islice(remaining, len(part.spans)))
+            translated = translator.joined(part.segment.text, part.spans, made)
+            yield compared(translated, part.segment.text, part.segment.origin, checker, counts)
 
 
-def _texts(
-    window: Sequence[SplitSegment], translations: Sequence[Translation], counts: Counts
-) -> Iterator[TranslatedText]:
-    """The window's translations put back into their segments' spacing."""
-    at = 0
-    for part in window:
-        sentences = tuple(translations[at : at + len(part.spans)])
-        at += len(part.spans)
-        for translation in sentences:
-            counts.add(translation)
-        yield TranslatedText(rejoin(part.segment.text, part.spans, [t.text for t in sentences]), sentences)
+def compared(
+    translated: TranslatedText, source: str, origin: Origin, checker: Checker, counts: Counts
+) -> TranslatedText:
+    """The translation of a segment with what it has not in common with earlier ones, by a Checker of no other rules; it
+    is counted."""
+    place = replace(origin, file=Path(origin.file).name)  # what is found may be written into the file
+    further = checker.check(Pair(source, translated.text, "", ""), place).findings
+    translated = replace(translated, findings=(*translated.findings, *further))
+    counts.add_text(translated, origin)
+    return translated
 
 
 def _translate_window(
@@ -175,13 +203,12 @@ def stream_segments(
     translator: Translator,
     segments: Iterable[SplitSegment],
     echo: Echo,
-    finished: Callable[[Translation], object],
+    counts: Counts,
 ) -> Iterator[TranslatedText]:
     """One TranslatedText per segment, in order, each shown through `echo` while it is generated."""
+    checker = Checker(rules=())
     for part in segments:
         pieces = Returning(translator.stream(part.segment.text, part.segment.origin, part.spans))
         for piece in pieces:
             echo.show(piece)
-        for translation in pieces.value.sentences:
-            finished(translation)
-        yield pieces.value
+        yield compared(pieces.value, part.segment.text, part.segment.origin, checker, counts)

@@ -40,7 +40,9 @@ from rag_mt.base.types import (
     TranslatedText,
     Translation,
 )
+from rag_mt.checks.rules import RULES, Pair, check
 from rag_mt.glossary.glossary import Glossary
+from rag_mt.glossary.rule import terms_rule
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.options import Options
 from rag_mt.models.offline.embedded import PREFIX
@@ -216,6 +218,7 @@ class Translator:
     def _keep_to(self, glossary: Glossary | Sequence[str | Path]) -> None:
         opened = _opened_glossary(glossary, self.source, self.target)
         self.terms = TermKeeper(opened, self.prompts, self.llm, self._open_aligner)
+        self.rules = (*RULES.values(), *([terms_rule(opened)] if opened.terms else []))
 
     @property
     def memory(self) -> DraftRetriever | None:
@@ -255,10 +258,7 @@ class Translator:
         sentences = [Sentence(s.of(text), self.source) for text, own in zip(texts, spans, strict=True) for s in own]
         translations = iter(self.translate_sentences(sentences))
         parts = [tuple(islice(translations, len(own))) for own in spans]
-        return [
-            TranslatedText(rejoin(text, own, [p.text for p in part]), part)
-            for text, own, part in zip(texts, spans, parts, strict=True)
-        ]
+        return [self.joined(*text) for text in zip(texts, spans, parts, strict=True)]
 
     def stream(
         self, text: str, origin: Origin = NOWHERE, spans: Sequence[Span] | None = None
@@ -285,7 +285,14 @@ class Translator:
             translations.append(pieces.value)
             end = span.end
         yield text[end:]
-        return TranslatedText(rejoin(text, spans, [t.text for t in translations]), tuple(translations))
+        return self.joined(text, spans, translations)
+
+    def joined(self, text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> TranslatedText:
+        """The translation of running text from those of its sentences, which have these spans; the rules are about the
+        whole text, as of a file's segments."""
+        whole = rejoin(text, spans, [translation.text for translation in translations])
+        findings = check(Pair(text, whole, self.source, self.target), self.rules)
+        return TranslatedText(whole, tuple(translations), tuple(findings))
 
     def stream_sentence(self, sentence: Sentence) -> Generator[str, None, Translation]:
         """The pieces of one sentence's translation; the generator's return value is the whole Translation.

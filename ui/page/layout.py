@@ -101,6 +101,7 @@ class Layout:
             self.origins = html_part(begin.origins, js_on_load=SWITCHES, elem_id="origins")
         with gr.Tabs(overflow_behavior="wrap") as self.tabs:
             with gr.Tab("Hints", id="hints"):
+                self.findings = html_part(begin.findings, elem_id="findings-table")
                 self.terms = html_part(begin.terms, elem_id="terms-table")
                 self.table = html_part(begin.table, js_on_load=SWITCHES, elem_id="hints-table")
             with gr.Tab("Prompt", id="prompt"):
@@ -158,7 +159,7 @@ class Layout:
     def views(self) -> list[Any]:
         """The outputs of `updates`."""
         html = (self.message, self.output, self.marked, self.origins, self.table, self.prompt, self.comparison)
-        return [*html, self.terms, self.stop]
+        return [*html, self.terms, self.findings, self.stop]
 
 
 def asked_from(*values: Any) -> Asked:

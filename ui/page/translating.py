@@ -13,6 +13,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import Prompt
 from rag_mt.glossary.glossary import Glossary
+from ui.page.finding_markup import findings_table
 from ui.page.hint_markup import highlighted, hint_table, origins, output_pane, shown_hints
 from ui.page.markup import comparison, escaped, message, sentence_case
 from ui.page.memory_markup import memory_part, recalls
@@ -62,6 +63,7 @@ class View:
     prompt: str | None = None
     comparison: str | None = None
     terms: str | None = None
+    findings: str | None = None
     running: bool = True
 
 
@@ -75,6 +77,7 @@ def empty_view(target: str) -> View:
         prompt=NO_PROMPT,
         comparison=NO_COMPARISON,
         terms="",
+        findings="",
         running=False,
     )
 
@@ -211,6 +214,8 @@ def _last_view(result: Result, job: Job, detected: bool) -> View:
         summary += (
             f" The memory had something to show for {helped} of {len(asked)} sentences; Compare tells what changed."
         )
+    if number := len(result.translated.findings):
+        summary += f" The checks found {number} thing{'s' * (number > 1)} to look at: see Hints."
     return replace(
         hints_view(result),
         message=message(" ".join([summary, *map(sentence_case, dict.fromkeys(notes))])),
@@ -218,6 +223,7 @@ def _last_view(result: Result, job: Job, detected: bool) -> View:
         prompt=prompts(job.items),
         comparison=memory_part(result.translated, result.choice.source, result.choice.target) or None,
         terms=terms_table(result.translated, result.choice.source, result.choice.target),
+        findings=findings_table(result.translated),
     )
 
 

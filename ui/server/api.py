@@ -136,6 +136,9 @@ async def translate(request: Request, service: ServiceOf) -> bodies.TranslateAns
     if body.glossary:
         terms = [[bodies.TermAnswer(**term) for term in fields.get("terms", ())] for fields in added]
         answer.terms = terms if several else terms[0]
+    findings = [[bodies.FindingAnswer(**finding) for finding in fields.get("findings", ())] for fields in added]
+    if any(findings):
+        answer.findings = findings if several else findings[0]
     if body.hints is not False:
         hints = [[bodies.HintAnswer(**hint) for hint in fields["hints"]] for fields in added]
         notes = [list(fields["notes"]) for fields in added]

@@ -213,6 +213,14 @@ class TermAnswer(BaseModel):
     ok: Annotated[bool, Field(description="Whether an allowed translation is there, and no forbidden one")]
 
 
+class FindingAnswer(BaseModel):
+    """What a rule found in a translation."""
+
+    rule: str
+    severity: Literal["error", "warning"]
+    message: str
+
+
 class TranslateAnswer(BaseModel):
     translatedText: str | list[str]  # noqa: N815 (the name that clients know)
     alternatives: list[str] | list[list[str]] | None = None
@@ -226,6 +234,10 @@ class TranslateAnswer(BaseModel):
     terms: Annotated[
         list[TermAnswer] | list[list[TermAnswer]] | None,
         Field(description="What became of the terms of the glossary, with format html in the text without its markup"),
+    ] = None
+    findings: Annotated[
+        list[FindingAnswer] | list[list[FindingAnswer]] | None,
+        Field(description="What the checks found, along with hints and terms, where they found something"),
     ] = None
 
 

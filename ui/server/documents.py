@@ -18,11 +18,12 @@ from tempfile import TemporaryDirectory
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, whole_file
 from rag_mt.base.types import Skips, TranslatedText
+from rag_mt.checks.segments import Checker
 from rag_mt.formats.format import Format, Segment, Side
 from rag_mt.formats.opening import compressed
 from rag_mt.formats.registry import COMPRESSED, format_of
 from rag_mt.text.splitting import split
-from rag_mt.translation.jobs import Counts
+from rag_mt.translation.jobs import Counts, compared
 from ui.server.engine import Engine
 from ui.server.languages import MOST_CHARS, Detector
 from ui.server.limits import ANONYMOUS, BusyError, Limits
@@ -212,24 +213,23 @@ class Documents(OwnedTasks[Document]):
     ) -> Iterator[TranslatedText]:
         """The translations of the segments in order, of which several wait for the models at once."""
         waiting: deque[tuple[Segment, Job]] = deque()
+        checker = Checker(rules=())
         for segment in segments:
             waiting.append((segment, self._engine.submit(replace(order, text=segment.text))))
             document.jobs = tuple(job for _, job in waiting)
             if len(waiting) >= WINDOW:
-                yield _finished(document, *waiting.popleft(), counts)
+                yield _finished(document, *waiting.popleft(), checker, counts)
         while waiting:
-            yield _finished(document, *waiting.popleft(), counts)
+            yield _finished(document, *waiting.popleft(), checker, counts)
 
 
-def _finished(document: Document, segment: Segment, job: Job, counts: Counts) -> TranslatedText:
+def _finished(document: Document, segment: Segment, job: Job, checker: Checker, counts: Counts) -> TranslatedText:
     """Wait for a segment's translation, or until the document was cancelled."""
     while not job.future.done():
         document.advance(0)
         wait([job.future], 0.2)
-    translated = job.result()
     origin = replace(segment.origin, file=document.name)
-    for translation in translated.sentences:
-        counts.add(replace(translation, source=replace(translation.source, source=origin)))
+    translated = compared(job.result(), segment.text, origin, checker, counts)
     document.partial.append((segment.text, translated.text))
     document.advance(len(translated.sentences))
     return translated
@@ -253,9 +253,9 @@ def _output_name(name: str, target: str) -> str:
 
 
 def _notes(counts: Counts) -> tuple[str, ...]:
-    """What went wrong, counted; lost placeholders with their lines."""
+    """What went wrong, counted; the first errors with their lines."""
     notes = [f"{number} x {reason}" for reason, number in sorted(counts.noted.items())]
-    notes += counts.lost
+    notes += [*([counts.findings] if counts.findings else []), *counts.errors]
     if counts.failed:
         notes.append(f"{counts.failed} of {counts.sentences} sentences could not be translated and stay as they are")
     return tuple(notes)

@@ -148,9 +148,10 @@ class Job(Watched):
         """Give out the translation once all its sentences are there."""
         translations = [item.translation for item in self.items if item.translation is not None]
         if len(translations) == len(self.items):
-            text = rejoin(self.order.text, self._spans, [t.text for t in translations])
+            assert self.translator is not None
+            translated = self.translator.joined(self.order.text, self._spans, translations)
             with suppress(InvalidStateError):  # cancelled meanwhile
-                self.future.set_result(TranslatedText(text, tuple(translations)))
+                self.future.set_result(translated)
 
     def fail(self, error: BaseException) -> None:
         """End with an error; one that is no Exception (a panic in Rust, an exit) would end who waits: it is wrapped."""

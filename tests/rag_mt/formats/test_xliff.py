@@ -9,6 +9,7 @@ import pytest
 from lxml import etree
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.findings import Finding
 from rag_mt.base.types import Sentence, Skips, TranslatedText, Translation
 from rag_mt.formats.format import Side
 from rag_mt.formats.xliff import XLIFF
@@ -235,3 +236,53 @@ def test_a_unit_with_a_failed_segment_stays_open(tmp_path: Path) -> None:
     out = io.BytesIO()
     XLIFF.fill(file, Side("de", target="en"), iter([TranslatedText("The old house."), failed]), out)
     assert "needs-review" not in out.getvalue().decode() and "<mrk" not in out.getvalue().decode().split("</seg-")[1]
+
+
+NUMBER, END = Finding("numbers", "error", "number lost: 5 <b>"), Finding("ends", "warning", "no full stop")
+
+
+def filled_with(file: Path, *findings: tuple[Finding, ...]) -> str:
+    translations = (TranslatedText(f"Text {n}", findings=found) for n, found in enumerate(findings))
+    out = io.BytesIO()
+    XLIFF.fill(file, Side("en", target="de"), translations, out)
+    return out.getvalue().decode()
+
+
+def test_findings_are_notes_of_a_unit(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.xliff", XCODE)
+    once = filled_with(file, (NUMBER, END), (), (END,))
+    first, kept = etree.fromstring(once.encode()).iter("{*}note"), "<note>Button</note>"
+    assert [(n.get("from"), n.text) for n in first] == [
+        ("rag-mt check", "error: number lost: 5 <b> [numbers]"),
+        ("rag-mt check", "warning: no full stop [ends]"),
+        (None, "Button"),
+        ("rag-mt check", "warning: no full stop [ends]"),
+    ]
+    assert kept in once and '</target>\n        <note from="rag-mt check" annotates="target">error' in once
+    again = write(tmp_path / "b.xliff", once.replace("needs-review-translation", "new"))
+    assert filled_with(again, (NUMBER, END), (), (END,)) == once, "notes are replaced, not added"
+    assert filled_with(again, (), (), ()).count("<note") == 1
+    assert filled_with(again, (), (), ()) == filled_with(file, (), (), ())
+
+
+@pytest.mark.parametrize("notes", ["      <notes><note>short</note></notes>\n", ""])
+def test_findings_are_notes_on_a_segment(tmp_path: Path, notes: str) -> None:
+    document = V2.replace("      <notes><note>short</note></notes>\n", notes)
+    file = write(tmp_path / "a.xlf", document)
+    once = filled_with(file, (NUMBER, END), (END,))
+    (unit,) = (e for e in etree.fromstring(once.encode()).iter("{*}unit") if e.get("id") == "u1")
+    assert [etree.QName(e).localname for e in unit][:3] == ["notes", "originalData", "segment"]
+    own = [note for note in unit[0] if note.get("category") == "rag-mt check"]
+    assert [(note.get("id"), note.get("appliesTo")) for note in own] == [
+        ("rag-mt-check-1-1", "target"), ("rag-mt-check-1-2", "target"), ("rag-mt-check-2-1", "target"),
+    ]  # fmt: skip
+    assert own[0].text == "error: number lost: 5 <b> [numbers]"
+    second = "<target>Text 1</target>"
+    assert second in once
+    again = write(tmp_path / "b.xlf", once.replace(second, "<target/>"))
+    told = etree.fromstring(filled_with(again, (NUMBER,)).encode()).iter("{*}note")
+    assert sorted(note.get("id") or "" for note in told) == [
+        *([""] if notes else []), "rag-mt-check-1-1", "rag-mt-check-1-2", "rag-mt-check-2-1",
+    ]  # fmt: skip
+    assert "number lost" not in filled_with(write(tmp_path / "c.xlf", document), (), ())
+    assert filled_with(file, (), ()).count("<notes>") == bool(notes)

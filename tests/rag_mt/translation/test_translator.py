@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Completion, Origin, Prompt, Returning, Sentence, Skips, Translation
+from rag_mt.base.findings import Finding
+from rag_mt.base.types import Completion, Origin, Prompt, Returning, Sentence, Skips, TranslatedText, Translation
 from rag_mt.cli.translate import _closing_lines
 from rag_mt.formats.format import Segment
 from rag_mt.translation.jobs import MOST_NAMED, Counts, split_segments, translate_segments
@@ -169,12 +170,21 @@ def test_equal_sentences_of_a_window_are_asked_once(translator: Translator, monk
     assert [s.source.source.line for s in texts[2].sentences] == [3, 3]
 
 
-def test_lost_placeholders_are_named_with_their_place_and_leave_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_named_with_their_place_and_some_leave_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    error, place = "placeholder lost: %s", Origin("folder/a.po", 7)
     counts = Counts()
-    source = Sentence("Noch %s.", "de", Origin("a.po", 7))
-    counts.add(Translation(source, "Still.", notes=("placeholder lost: %s",)))
-    assert _closing_lines(counts, Skips(), False) == 1
-    assert "a.po:7: placeholder lost: %s" in capsys.readouterr().err
+    counts.add_text(TranslatedText("Still.", findings=(Finding("placeholders", "error", error),)), place)
+    assert _closing_lines(counts, Skips(folder="folder/"), False) == 1
+    assert f"\na.po:7: error: {error} [placeholders]\nfindings: 1 x placeholders\n" in capsys.readouterr().err
+    others = (Finding("terms", "error", "term not used"), Finding("ends", "warning", "ends with a colon"))
+    counts = Counts()
     for _ in range(100):
-        counts.add(Translation(source, "Still.", notes=("placeholder lost: %s",)))
-    assert len(counts.lost) == MOST_NAMED and counts.noted == {"placeholder lost": 101}
+        counts.add_text(TranslatedText("Still.", findings=(*others, others[1])), place)
+    assert _closing_lines(counts, Skips(), False) == 0, "only lost content makes a job fail"
+    shown = capsys.readouterr().err
+    assert "findings: 200 x ends, 100 x terms\n" in shown and "colon" not in shown
+    assert len(counts.errors) == MOST_NAMED == shown.count("term not used")
+    for rule in ("empty", "numbers"):
+        counts = Counts()
+        counts.add_text(TranslatedText("", findings=(Finding(rule, "error", "!"),)), place)
+        assert _closing_lines(counts, Skips(), False) == 1

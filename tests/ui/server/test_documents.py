@@ -327,10 +327,10 @@ def test_units_that_are_kept_are_counted_and_cost_nothing(make_service: Any, sta
 
 
 def test_a_lost_placeholder_is_named_with_its_line(make_service: Any, start: Any) -> None:
-    document = start(make_service(), "a.txt", "Gut.\n%s ist gelöscht.\n")
+    document = start(make_service(), "a.txt", "Gut.\n%s ist %s gleich.\nGut!\n")
     assert document.wait(10)
-    assert "a.txt:2: placeholder lost: %s" in document.notes
-    assert "1 x placeholder lost" in document.notes
+    assert "a.txt:2: error: placeholder lost: %s [placeholders]" in document.notes
+    assert any(note.startswith("findings: ") and "1 x placeholders" in note for note in document.notes)
 
 
 SAMPLES = {
