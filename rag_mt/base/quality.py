@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.findings import Finding
+
+if TYPE_CHECKING:
+    from rag_mt.base.types import TranslatedText
 
 Grade = Literal["good", "fair", "poor"]
 GRADES: tuple[Grade, ...] = get_args(Grade)
@@ -50,3 +53,13 @@ def least_score(text: str) -> float:
     if not 0 <= value <= BEST:
         raise UserError(f"{text!r} is no quality: give good, fair or a number from 0 to 100")
     return value
+
+
+def is_faulty(translated: TranslatedText) -> bool:
+    """Whether a check found an error in a translation, or its quality is estimated too low."""
+    return any(finding.severity == "error" or finding.rule == QUALITY for finding in translated.findings)
+
+
+def is_sure(translated: TranslatedText) -> bool:
+    """Whether the quality of a translation is estimated high enough, and nothing else is wrong with it."""
+    return translated.estimate is not None and not is_faulty(translated)

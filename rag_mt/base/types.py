@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from rag_mt.base.findings import Finding
+    from rag_mt.base.quality import Estimate
     from rag_mt.base.terms import TermMatch, Usage
 
 Unit = Literal["phrase", "sentence", "passage", "memory"]
@@ -266,7 +267,8 @@ class Translation:
     translation could be read from the model's answer (`text` is then the source text). Where a memory was asked,
     `draft` is the translation without hints, `recalled` what the memory had, and `alternatives` are the other
     translations that `text` was chosen from, the better supported first; the draft may be among them. `terms` are the
-    glossary's terms of the sentence, with where their translations stand in `text`."""
+    glossary's terms of the sentence, with where their translations stand in `text`. `estimate` says how good the
+    translation is thought to be, where that was asked for."""
 
     source: Sentence
     text: str
@@ -279,6 +281,7 @@ class Translation:
     recalled: Recalled | None = None
     alternatives: tuple[str, ...] = ()
     terms: tuple[Usage, ...] = ()
+    estimate: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +293,11 @@ class TranslatedText:
     text: str
     sentences: tuple[Translation, ...] = ()
     findings: tuple[Finding, ...] = ()
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The lowest estimate of its sentences, None where no quality was estimated."""
+        return min((t.estimate for t in self.sentences if t.estimate is not None), default=None)
 
     @property
     def alternatives(self) -> list[str]:

@@ -28,6 +28,7 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, whole_file
 from rag_mt.base.languages import language
+from rag_mt.base.quality import least_score
 from rag_mt.base.types import Skips, TranslatedText
 from rag_mt.cli.hints_shown import finding_lines, picture, score_kind, style_of_stderr
 from rag_mt.cli.places import inputs_of, outputs_for
@@ -48,6 +49,7 @@ EXAMPLES = (
 
 if TYPE_CHECKING:
     from rag_mt.translation.jobs import Counts, SplitSegment
+    from rag_mt.translation.review import Review
     from rag_mt.translation.translator import Translator
 
 
@@ -86,6 +88,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--reuse-known", action="store_true", help=reuse_help)
     glossary_help = "terms and their translations (CSV, TSV, TBX, TMX) to keep to; may be given several times"
     add("--glossary", action="append", metavar="FILE", help=glossary_help)
+    quality_help = "estimate the quality; what is below (good, fair or a number from 0 to 100) is to be reviewed"
+    add("--min-quality", metavar="GRADE", help=quality_help)
+    add("--review", metavar="FILE", help="write what is to be reviewed, the worst first (TSV)")
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
     add("--batch-size", type=positive, default=16, metavar="N", help="most sentences computed at once")
     add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer")
@@ -108,6 +113,7 @@ def translate(options: argparse.Namespace) -> int:
         outputs = outputs_for(options.output, [name for _, name in inputs])
         from rag_mt.formats.registry import format_of
         from rag_mt.translation.jobs import Counts, split_segments
+        from rag_mt.translation.review import Review
 
         side, totals = Side(source.code, options.column, target.code), Counts()
         # Everything is read before a model is loaded: a wrong file costs a second, not a minute.
@@ -122,8 +128,12 @@ def translate(options: argparse.Namespace) -> int:
         for reason in unreadable:
             note(f"left out: {str(reason).replace(skips.folder, '')}")
         translator = _translator(options)
+        review = Review()
         for job in jobs:
-            _translate_file(translator, job, side, totals, options)
+            _translate_file(translator, job, side, totals, review, options)
+        if options.review:
+            review.write(Path(options.review))
+            note(f"to be reviewed: {len(review.rows)} of {totals.segments} texts, in {options.review}")
     code = _closing_lines(totals, skips, options.show_hints)
     if unreadable:
         note(f"{len(unreadable)} of {len(inputs)} files could not be read and are not translated")
@@ -148,6 +158,7 @@ def _translator(options: argparse.Namespace) -> Translator:
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
     more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary"
     settings = {name: getattr(options, name) for name in f"{names} {more}".split()}
+    settings["min_quality"] = least_score(options.min_quality) if options.min_quality else None
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some
         retriever = DEFAULT_RETRIEVER
@@ -155,7 +166,7 @@ def _translator(options: argparse.Namespace) -> Translator:
 
 
 def _translate_file(
-    translator: Translator, job: _FileJob, side: Side, totals: Counts, options: argparse.Namespace
+    translator: Translator, job: _FileJob, side: Side, totals: Counts, review: Review, options: argparse.Namespace
 ) -> None:
     """Translate one file to its output or standard output."""
     from rag_mt.formats.opening import compressed
@@ -182,6 +193,7 @@ def _translate_file(
             texts = stream_segments(translator, job.segments, live, totals)
         else:
             texts = translate_segments(translator, job.segments, totals, journal, bar.update)
+        texts = review.watch(job.segments, texts)
         if options.show_hints:
             texts = _shown(texts, bar, score_kind(translator.retriever))
         try:
@@ -229,8 +241,9 @@ def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:
         note(f"{skips.summary()} (passed through as they are)")
     for line in counts.errors:
         note(line.removeprefix(skips.folder))
-    if counts.findings:
-        note(counts.findings)
+    for line in (counts.estimates, counts.findings):
+        if line:
+            note(line)
     for reason, number in sorted(counts.noted.items()):
         note(f"{number} x {reason}")
     if counts.failed:

@@ -143,8 +143,8 @@ class _Tsv(_Text):
 
 class _Jsonl(_Text):
     """JSON Lines: a field of every record; lines that are no JSON object or have no such text are skips. Translations
-    become the fields `translation`, `hints`, `notes` and, where there is something to say in them, `memory`, `terms`
-    and `findings`; to a name that is taken the target is added."""
+    become the fields `translation`, `hints`, `notes` and, where there is something to say in them, `memory`, `terms`,
+    `findings` and `quality`; to a name that is taken the target is added."""
 
     name = "jsonl"
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson")
@@ -227,7 +227,7 @@ def text_of(values: Mapping[str, Any], side: Side) -> tuple[str | None, str]:
 def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
     """The fields that a translation adds; spans are offsets into the field's whole text. `memory` is there for
     sentences that a memory was asked about, `terms` for those with terms of a glossary, `findings` for what the checks
-    found."""
+    found, `quality` for the lowest estimate of the sentences."""
     hints: list[dict[str, Any]] = []
     terms: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -255,7 +255,9 @@ def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
         notes.extend(sentence.notes)
     memory = [_recalled_fields(t, t.recalled) for t in translated.sentences if t.recalled is not None]
     findings = [asdict(finding) for finding in translated.findings]
-    parts = {"memory": memory, "terms": terms, "findings": findings}
+    estimate = translated.estimate
+    quality = {} if estimate is None else {"score": estimate.score, "grade": estimate.grade}
+    parts = {"memory": memory, "terms": terms, "findings": findings, "quality": quality}
     more = {name: value for name, value in parts.items() if value}
     return {"translation": translated.text, "hints": hints, "notes": notes, **more}
 

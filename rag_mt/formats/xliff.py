@@ -12,6 +12,7 @@ from lxml import etree
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code
+from rag_mt.base.quality import is_faulty, is_sure
 from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.format import Segment, Side, usable
 from rag_mt.formats.xliff_notes import renew
@@ -23,9 +24,10 @@ UNTRANSLATED = frozenset({"new", "needs-translation"})
 
 class _Xliff:
     """XLIFF 1.0 to 1.2 and 2.0 to 2.2, read whole (at most 512 MB). Units with a translation, approved ones and those
-    with `translate="no"` are kept as they are. Filled targets are marked for review: `needs-review-translation` in 1.2;
-    in 2.x `translated`, or `initial` where the places of inline codes were guessed. What the checks found in them is
-    told by notes, which take the place of earlier ones."""
+    with `translate="no"` are kept as they are. Filled targets are marked for review: `needs-review-translation` in 1.2,
+    unless their quality is estimated as high enough; `translated` in 2.x, with the sub-state `rag-mt:needs-review`
+    where something is wrong, or `initial` where the places of inline codes were guessed. What the checks found in them
+    is told by notes, which take the place of earlier ones."""
 
     name = "xliff"
     suffixes: tuple[str, ...] = (".xlf", ".xliff")
@@ -78,7 +80,8 @@ class _Xliff:
                     elements = unit.ready_parts(side.target)
                     for element, (text, codes), translation in zip(elements, parts, translated, strict=True):
                         rebuild(element, translation.text, text, codes)
-                    unit.mark(guessed=any(has_inner(*part) for part in parts))
+                    guessed = any(has_inner(*part) for part in parts)
+                    unit.mark(guessed, all(map(is_sure, translated)), any(map(is_faulty, translated)))
                     found = [finding for translation in translated for finding in translation.findings]
                     renew(unit.holder, _child(unit.holder, "target"), found)
         write(tree, head, out)
@@ -127,17 +130,19 @@ class _Unit:
         target[:] = [deepcopy(child) for child in cut]
         return _segments(target)
 
-    def mark(self, guessed: bool) -> None:
-        """Say that people should look at the translation."""
+    def mark(self, guessed: bool, sure: bool, faulty: bool) -> None:
+        """Say whether people should look at the translation: unless it is `sure` in XLIFF 1, where it is `faulty` in
+        XLIFF 2, and in both where the places of codes were `guessed`."""
         if self.major == "1":
             target = _child(self.holder, "target")
-            target.set("state", "needs-review-translation")
+            target.set("state", "translated" if sure and not guessed else "needs-review-translation")
             target.set("state-qualifier", "mt-suggestion")
         else:
             self.holder.set("state", "initial" if guessed else "translated")
+            why = "placed-codes" if guessed else "needs-review" if faulty else ""
             self.holder.attrib.pop("subState", None)
-            if guessed:
-                self.holder.set("subState", "rag-mt:placed-codes")
+            if why:
+                self.holder.set("subState", f"rag-mt:{why}")
 
 
 @dataclass(frozen=True)

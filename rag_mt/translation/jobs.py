@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from rag_mt.base.quality import GRADES, Grade
 from rag_mt.base.types import Origin, Returning, Sentence, Span, TranslatedText, Translation
 from rag_mt.checks.rules import Pair
 from rag_mt.checks.segments import Checker
@@ -56,6 +57,7 @@ FAILING = frozenset({"empty", "numbers", "placeholders"})
 class Counts:
     """What a job did, for its last line."""
 
+    segments: int = 0
     sentences: int = 0
     with_hints: int = 0
     hints: int = 0
@@ -67,6 +69,8 @@ class Counts:
     noted: dict[str, int] = field(default_factory=dict)
     found: Counter[str] = field(default_factory=Counter)
     """What the checks found, by rule."""
+    grades: Counter[Grade] = field(default_factory=Counter)
+    """The estimated quality of segments."""
     errors: list[str] = field(default_factory=list)
     """The first MOST_NAMED errors with their places (`a.po:7: error: placeholder lost: %s [placeholders]`)."""
     wrong: int = 0
@@ -74,8 +78,11 @@ class Counts:
 
     def add_text(self, translated: TranslatedText, origin: Origin) -> None:
         """Count a segment, which comes from there."""
+        self.segments += 1
         for translation in translated.sentences:
             self.add(translation)
+        if translated.estimate is not None:
+            self.grades[translated.estimate.grade] += 1
         for finding in translated.findings:
             self.found[finding.rule] += 1
             if finding.severity == "error":
@@ -88,6 +95,12 @@ class Counts:
         """One line such as `findings: 3 x ends, 1 x numbers`, empty without any."""
         rules = ", ".join(f"{number} x {rule}" for rule, number in self.found.most_common())
         return f"findings: {rules}" if rules else ""
+
+    @property
+    def estimates(self) -> str:
+        """One line such as `estimated quality: 3 good, 1 poor`, empty without estimates."""
+        grades = ", ".join(f"{self.grades[grade]} {grade}" for grade in GRADES if self.grades[grade])
+        return f"estimated quality: {grades}" if grades else ""
 
     def add(self, translation: Translation) -> None:
         self.sentences += 1
@@ -118,7 +131,7 @@ def translate_segments(
             for part in window
             for span in part.spans
         ]
-        translations = _translate_window(translator, sentences, first, journal, advance)
+        translations = translator.estimated(_translate_window(translator, sentences, first, journal, advance))
         first += len(sentences)
         remaining = iter(translations)
         for part in window:

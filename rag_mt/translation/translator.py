@@ -55,6 +55,7 @@ from rag_mt.translation.terms import ALIGN_LAYER, TermKeeper
 from retrievers.no_hints import NoHints
 
 if TYPE_CHECKING:  # what searches is imported when something is searched
+    from rag_mt.quality.estimator import Estimator
     from rag_mt.translation.index import Index
     from retrievers.registry import EncoderOpener
 
@@ -102,6 +103,7 @@ class Translator:
         consensus: bool = True,
         reuse_known: bool = False,
         glossary: Glossary | Sequence[str | Path] | None = None,
+        min_quality: float | None = None,
         show: bool = False,
         encoders: EncoderOpener | None = None,
     ) -> None:
@@ -124,8 +126,9 @@ class Translator:
         draft and these answers the one is taken that the others and the hits support most. With `reuse_known` a
         sentence of which a memory has a translation is not translated anew. The terms of a `glossary`, open or in
         files, are shown in the prompts and asked for again where a translation lacks them (see
-        `rag_mt.translation.terms`). `encoders` opens encoders instead of `encoder_for`, so that several translators can
-        share one.
+        `rag_mt.translation.terms`). With `min_quality`, a score from 0 to 100, the quality of all translations is
+        estimated, and lower ones are among the findings. `encoders` opens encoders instead of `encoder_for`, so that
+        several translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
         """
@@ -167,6 +170,8 @@ class Translator:
         modes = {"consensus": consensus and self.memory is not None, "reuse_known": reuse_known}
         self.more_settings: dict[str, Any] = {name: True for name, wanted in modes.items() if wanted}
         self._keep_to(glossary if glossary is not None else Glossary(self.source, self.target))
+        self.min_quality = min_quality
+        self._open_estimator = cache(partial(_estimator, device, dtype))
 
     def _opened(
         self,
@@ -256,7 +261,7 @@ class Translator:
             raise UserError("translate_batch takes a list of texts, not one text: give that to translate")
         spans = [split(text, self.source) for text in texts]
         sentences = [Sentence(s.of(text), self.source) for text, own in zip(texts, spans, strict=True) for s in own]
-        translations = iter(self.translate_sentences(sentences))
+        translations = iter(self.estimated(self.translate_sentences(sentences)))
         parts = [tuple(islice(translations, len(own))) for own in spans]
         return [self.joined(*text) for text in zip(texts, spans, parts, strict=True)]
 
@@ -287,12 +292,24 @@ class Translator:
         yield text[end:]
         return self.joined(text, spans, translations)
 
+    def estimated(self, translations: Sequence[Translation]) -> list[Translation]:
+        """The translations, with estimates of their quality if that is wanted; failed ones have none."""
+        rows = [n for n, t in enumerate(translations) if t.ok and t.estimate is None and t.source.text.strip()]
+        if self.min_quality is None or not rows:
+            return list(translations)
+        pairs = [(translations[n].source.text, translations[n].text) for n in rows]
+        estimates = dict(zip(rows, self._open_estimator().estimate(pairs), strict=True))
+        return [replace(t, estimate=estimates.get(n, t.estimate)) for n, t in enumerate(translations)]
+
     def joined(self, text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> TranslatedText:
         """The translation of running text from those of its sentences, which have these spans; the rules are about the
         whole text, as of a file's segments."""
         whole = rejoin(text, spans, [translation.text for translation in translations])
-        findings = check(Pair(text, whole, self.source, self.target), self.rules)
-        return TranslatedText(whole, tuple(translations), tuple(findings))
+        findings = tuple(check(Pair(text, whole, self.source, self.target), self.rules))
+        translated = TranslatedText(whole, tuple(self.estimated(translations)), findings)
+        if self.min_quality is None or translated.estimate is None:
+            return translated
+        return replace(translated, findings=(*findings, *translated.estimate.below(self.min_quality)))
 
     def stream_sentence(self, sentence: Sentence) -> Generator[str, None, Translation]:
         """The pieces of one sentence's translation; the generator's return value is the whole Translation.
@@ -361,6 +378,13 @@ def _aligning_encoder(encoders: EncoderOpener | None, device: str, dtype: str) -
     from retrievers.registry import encoder_for
 
     return (encoders or encoder_for)("sentence", DEFAULT_ENCODER, device, dtype)
+
+
+def _estimator(device: str, dtype: str) -> Estimator:
+    """What estimates the quality of translations."""
+    from rag_mt.quality.estimator import open_estimator
+
+    return open_estimator(device=device, dtype=dtype)
 
 
 def index_folder(index: str | Path | Index | None) -> Path | None:
