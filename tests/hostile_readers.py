@@ -88,6 +88,7 @@ def readers() -> Readers:
     from prompts.safety import Guard, one_line, restored
     from rag_mt.base.languages import language
     from rag_mt.base.types import Completion, Prompt, Skips, TranslatedText
+    from rag_mt.checks.literals import wrong_literals
     from rag_mt.checks.rules import Pair, check
     from rag_mt.formats.document_runs import document_runs, is_heading, passages
     from rag_mt.formats.format import Side
@@ -171,7 +172,7 @@ def readers() -> Readers:
         return "<g>" * 100 + escape(text) + "</g>" * 100
 
     languages = ("de", "en")
-    check(Pair("a", "words of both languages are loaded by the first text that has so many", *languages))
+    check(Pair("words of both languages", "words of both languages are loaded by the first such text", *languages))
 
     return {
         "no suffix": file(""),
@@ -188,6 +189,7 @@ def readers() -> Readers:
         "documents": documents,
         "heading": is_heading,
         "checks": lambda text: check(Pair(text, text[::-1], *languages)),
+        "literals": lambda text: wrong_literals(Pair(text, text[::-1], "fi", "en")),
         "placeholders": lambda text: differing_placeholders(text, text[: len(text) // 2]),
         **{f"splitting {code}": splitting(code) for code in ("de", "en", "ja")},
         "passages": lambda text: passage_spans(titled(text, text), "en"),

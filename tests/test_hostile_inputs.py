@@ -56,6 +56,7 @@ UNKNOWN = {
     "number": "9",
     "roman": "IX",
 }
+UNKNOWN |= {"groups": ".", "decimal": ","}
 UNKNOWN |= {"lengths": {"<": {3}}, "wide": False, "parts": ["a", "b"], "hint": type("Hint", (), {"phrase": "a"})}
 """Names within functions that build patterns, as they may be."""
 

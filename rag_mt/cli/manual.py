@@ -52,14 +52,14 @@ looks into the sample index with `ccpr`.
 | JSONL | a field (`--column`, or `text`, `source`, the language code) | the object with `translation` and `hints` |
 | TMX | the variants in the source language | both sides |
 | PO | messages with an empty `msgstr` | `msgstr`, flagged `fuzzy` for review |
-| XLIFF 1.2, 2.x | units without a target | `target`, in a state that asks for review |
+| XLIFF 1.2, 2.x | units without a target | `target`, for review, with notes on what the [checks](checks.md) found |
 
 A hint in JSONL has its phrase, context, score, file, line, and whether it was taken up; with `--retriever memory` the
 object has a field `memory` too: for each sentence its draft, the hits, whether they were shown, and what changed;
-with `--glossary` a field `terms`. Of a TSV file without `--column` the column is translated whose header is the code
-or the name of the source language; where there is none it is the first one, and a note names it. Other structured
-files (HTML, Markdown, YAML, `.properties`, `strings.xml`, CSV, ...) are refused: a translation line by line would
-damage them.
+with `--glossary` a field `terms`, and `findings` where the checks found something. Of a TSV file without `--column` the
+column is translated whose header is the code or the name of the source language; where there is none it is the first
+one, and a note names it. Other structured files (HTML, Markdown, YAML, `.properties`, `strings.xml`, CSV, ...) are
+refused: a translation line by line would damage them.
 
 A file that cannot be read does not stop the others: it is left out, and named. Lines that cannot be read (bad encoding,
 control characters, over-long) are reported with their number, passed through as they are and counted.

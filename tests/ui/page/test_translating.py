@@ -214,3 +214,13 @@ def test_the_language_model_is_chosen_among_those_of_the_operator(opener: Any, s
         last(translate_views(made, session, Asked(TEXT, "de", llm="x"))).message or ""
     )
     made.close(0)
+
+
+def test_findings_are_told_and_escaped(service: Service, session: Session) -> None:
+    view = last(translate_views(service, session, Asked("Das <b>Haus</b> ist <b>alt</b>.", "de")))
+    assert "The checks found" in (view.message or "") and "to look at: see Hints." in (view.message or "")
+    table = view.findings or ""
+    assert '<td data-label="Finding">placeholder lost: &lt;b&gt;</td>' in table and "<b>" not in table
+    assert "error" in table and "placeholders" in table
+    view = last(translate_views(service, session, Asked("Das Haus ist alt.", "de")))
+    assert view.findings == "" and "checks" not in (view.message or "")

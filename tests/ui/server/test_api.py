@@ -590,3 +590,16 @@ def test_foreign_names_of_a_local_server_are_refused(run_server: Any) -> None:
     refused = httpx.get(f"{running.url}/health", headers={"Host": "evil.example"})
     assert refused.status_code == 400
     assert "--allowed-host" in refused.json()["error"]
+
+
+def test_findings_are_told_with_hints_and_terms(api: Any) -> None:
+    body = {"q": "Am 3. Mai ist %s da, %s nicht", "source": "de", "target": "en"}
+    assert api.post("/translate", json=body).json().keys() == {"translatedText"}
+    lost = {"rule": "placeholders", "severity": "error", "message": "placeholder lost: %s"}
+    for more in ({"hints": True}, {"glossary": [{"source": "Mai", "target": "MAI"}]}):
+        assert lost in api.post("/translate", json=body | more).json()["findings"]
+    several = api.post("/translate", json={**body, "q": ["Ja.", body["q"]], "hints": True}).json()["findings"]
+    assert several[0] == [] and lost in several[1]
+    assert "findings" not in api.post("/translate", json={**body, "q": "Ja.", "hints": True}).json()
+    page = {**body, "q": f"<p>{body['q']}</p>", "format": "html", "hints": True}
+    assert api.post("/translate", json=page).json()["findings"].count(lost) == 1
