@@ -6,69 +6,26 @@ without the examples: for small models with an adapter, which learn more from a 
 fewer tokens. `translategemma` is for chat templates that want the bare sentence and language codes and write the
 instruction themselves, as TranslateGemma's does: it has no place for hints.
 
-The wording stands in template files with `{slot}`s, filled in a single pass, and in files of worked examples ("shots").
+The wording stands in template files and in files of worked examples, "shots" (see `prompts.wording`).
 """
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 from typing import get_args
 
 from prompts.safety import MARKS, Guard, one_line
+from prompts.wording import filled, has_shots, shot_languages, shots, templates_hash
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.terms import TermMatch
 from rag_mt.base.types import Hint, LanguageModel, Prompt, Sentence, Unit
-
-FOLDER = Path(__file__).parent / "templates"
-_SLOT = re.compile(r"\{(\w+)\}")
-
-
-@cache
-def template(name: str) -> str:
-    """The text of `templates/NAME.txt` without the newline that ends the file."""
-    return (FOLDER / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n")
-
-
-def filled(name: str, values: Mapping[str, str]) -> str:
-    """The template with its slots replaced; what a value brings along is never read as a slot."""
-    return _SLOT.sub(lambda slot: values[slot[1]], template(name))
-
-
-@cache
-def templates_hash() -> str:
-    """A short hash of all template files and shots: it changes whenever the wording does."""
-    files = sorted(p for p in FOLDER.iterdir() if p.suffix in (".txt", ".jsonl"))
-    return settings_hash([[p.name, p.read_text(encoding="utf-8")] for p in files])
-
-
-@cache
-def shots(name: str = "shots") -> tuple[dict[str, dict[str, str]], ...]:
-    """The examples of `templates/NAME.jsonl`, each a mapping from language code to texts by name: for translation the
-    `text` of a sentence, a noun `phrase` that stands in it, and the `context` of that phrase in another sentence."""
-    lines = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    return tuple(json.loads(line) for line in lines)
-
-
-def shot_languages() -> tuple[str, ...]:
-    """The language codes that every shot has."""
-    return tuple(sorted(set.intersection(*map(set, shots()))))
-
-
-def has_shots(source: str, target: str) -> bool:
-    """Whether there are shots for this pair of language codes; those of German serve Austrian German too."""
-    pair = {base_code(source), base_code(target)}
-    return len(pair) == 2 and pair <= set(shot_languages())
-
 
 FORMAT = 2
 """Part of a job's fingerprint: raise it when code, not wording, changes the prompts."""
