@@ -15,11 +15,13 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 from typing import get_args
 
 from prompts.safety import MARKS, Guard, one_line
+from prompts.style import NO_STYLE, Style
 from prompts.wording import filled, has_shots, shot_languages, shots, templates_hash
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
@@ -72,10 +74,18 @@ class PromptBuilder:
         self.unit, self.max_new_tokens = unit, max_new_tokens
         self._llm = llm
         self._guard = Guard(llm.reserved if llm is not None else ())
+        self.style, self._style_text = NO_STYLE, ""
+
+    def with_style(self, style: Style) -> PromptBuilder:
+        """A builder that asks for a style; raises UserError if its prompts have no place for one."""
+        style.check(self.wrapper, self._llm.id if self._llm is not None else "this model")
+        other = copy(self)
+        other.style, other._style_text = style, style.text(self.target, self._guard)
+        return other
 
     @property
     def settings(self) -> dict[str, object]:
-        """All that could change a prompt, JSON-able; belongs into a job's fingerprint."""
+        """All that could change a prompt beside the style, JSON-able; belongs into a job's fingerprint."""
         return {
             "source": self.source,
             "target": self.target,
@@ -137,6 +147,7 @@ class PromptBuilder:
         as_hints = self.wrapper in ("few-shot", "compact")  # models without instructions know hints alone
         kind = self.unit if shown else "phrase" if terms and as_hints else "plain"
         fields = {"source": self._guard.neutral(one_line(sentence.text)), "translation": "", "terms": ""}
+        fields["style"] = self._style_text
         name = f"{self.wrapper if as_hints else 'task'}.hint"
         term_lines = [term_line(name, sentence.text, term, self._guard) for term in terms] if as_hints else []
         if terms and not as_hints:
@@ -158,7 +169,7 @@ class PromptBuilder:
         shape = (self.wrapper, kind, self.source, self.target)
         chat = self.wrapper == "chat"
         stop = () if chat else ("\n",)
-        text, shared = _question(*shape, fields), _shared_length(*shape)
+        text, shared = _question(*shape, fields), _shared_length(*shape, self._style_text)
         return Prompt(text, chat, shared, stop, shown, source=self.source, target=self.target, terms=terms)
 
 
@@ -286,11 +297,10 @@ def _question(wrapper: str, kind: str, source: str, target: str, fields: dict[st
 
 
 @lru_cache(256)
-def _shared_length(wrapper: str, kind: str, source: str, target: str) -> int:
-    """How many characters, whole lines, all prompts of this kind begin with."""
-    text = _question(
-        wrapper, kind, source, target, dict.fromkeys(("source", "hints", "related", "translation", "terms"), "\0")
-    )
+def _shared_length(wrapper: str, kind: str, source: str, target: str, style: str) -> int:
+    """How many characters, whole lines, all prompts of this kind and style begin with."""
+    fields = dict.fromkeys(("source", "hints", "related", "translation", "terms"), "\0")
+    text = _question(wrapper, kind, source, target, fields | {"style": style})
     return text.rfind("\n", 0, text.index("\0")) + 1
 
 

@@ -9,9 +9,11 @@ from functools import cache
 from pathlib import Path
 
 from rag_mt.base.files import settings_hash
-from rag_mt.base.languages import base_code
+from rag_mt.base.languages import base_code, language
 
 FOLDER = Path(__file__).parent / "templates"
+WITH_INSTRUCTION = ("alpaca", "chat")
+"""The wrappers whose prompts are an instruction; those of the others are examples, or the bare sentence."""
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
@@ -39,6 +41,14 @@ def shots(name: str = "shots") -> tuple[dict[str, dict[str, str]], ...]:
     `text` of a sentence, a noun `phrase` that stands in it, and the `context` of that phrase in another sentence."""
     lines = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     return tuple(json.loads(line) for line in lines)
+
+
+def formality_sentence(target: str, formality: str) -> str:
+    """The sentence that asks for a form of address in a target language; `formality` is `more` or `less`."""
+    lines = (FOLDER / "formality.jsonl").read_text(encoding="utf-8").splitlines()
+    sentences = {row["language"]: row[formality] for row in map(json.loads, lines)}
+    sentence: str = sentences.get(base_code(target), sentences[""])
+    return _SLOT.sub(lambda slot: language(target).name, sentence)
 
 
 def shot_languages() -> tuple[str, ...]:

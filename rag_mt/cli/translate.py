@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from prompts.style import FORMALITIES, read_instructions
 from rag_mt.base.console import (
     INTERRUPTED,
     OK,
@@ -86,6 +87,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--reuse-known", action="store_true", help=reuse_help)
     glossary_help = "terms and their translations (CSV, TSV, TBX, TMX) to keep to; may be given several times"
     add("--glossary", action="append", metavar="FILE", help=glossary_help)
+    add("--formality", choices=FORMALITIES, default="", help="form of address: more or less formal")
+    instruction_help = (
+        "text on tone, audience or house rules that goes along with every prompt, for one target language if it is "
+        "LANG=FILE; may be given several times"
+    )
+    add("--instruction", action="append", default=[], metavar="FILE", help=instruction_help)
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
     add("--batch-size", type=positive, default=16, metavar="N", help="most sentences computed at once")
     add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer")
@@ -141,17 +148,20 @@ class _FileJob:
 
 
 def _translator(options: argparse.Namespace) -> Translator:
+    instruction = read_instructions(options.instruction).of(language(options.tgt).code)
     if not options.quiet:
         note("loading models: some seconds; a minute or two where an index or a model folder must be made first")
     from rag_mt.translation.translator import Translator
 
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
-    more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary"
+    more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary formality"
     settings = {name: getattr(options, name) for name in f"{names} {more}".split()}
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some
         retriever = DEFAULT_RETRIEVER
-    return Translator(options.src, options.tgt, retriever=retriever, **settings, show=not options.quiet)
+    return Translator(
+        options.src, options.tgt, retriever=retriever, instruction=instruction, **settings, show=not options.quiet
+    )
 
 
 def _translate_file(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from prompts.answers import read_answer
 from prompts.builder import PromptBuilder, resolved_wrapper
+from prompts.style import Style
 from rag_mt.base.defaults import (
     DEFAULT_ADAPTER,
     DEFAULT_ENCODER,
@@ -100,6 +101,8 @@ class Translator:
         consensus: bool = True,
         reuse_known: bool = False,
         glossary: Glossary | Sequence[str | Path] | None = None,
+        formality: str = "",
+        instruction: str = "",
         show: bool = False,
         encoders: EncoderOpener | None = None,
     ) -> None:
@@ -122,8 +125,9 @@ class Translator:
         draft and these answers the one is taken that the others and the hits support most. With `reuse_known` a
         sentence of which a memory has a translation is not translated anew. The terms of a `glossary`, open or in
         files, are shown in the prompts and asked for again where a translation lacks them (see
-        `rag_mt.translation.terms`). `encoders` opens encoders instead of `encoder_for`, so that several translators can
-        share one.
+        `rag_mt.translation.terms`). `formality` (`more` or `less`) and `instruction`, a text of up to 2,000 characters,
+        go along with every prompt of models that follow instructions (see `prompts.style`). `encoders` opens encoders
+        instead of `encoder_for`, so that several translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
         """
@@ -131,6 +135,7 @@ class Translator:
         if self.source == self.target:
             raise UserError(f"source and target are both {language(source).name}: give another source or target")
         resolved_wrapper(wrapper, self.source, self.target, None)  # names are checked before minutes of loading
+        style = Style(formality, instruction)
         folder = index_folder(index)
         if isinstance(retriever, str | None):
             retriever = self._opened(retriever, index, encoder, device, dtype, show, encoders)
@@ -160,7 +165,7 @@ class Translator:
         self.consensus, self.reuse_known = consensus, reuse_known
         self.prompts = PromptBuilder(
             self.source, self.target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens
-        )
+        ).with_style(style)
         self.terms: TermKeeper | None = None
         self._open_aligner = cache(partial(_aligning_encoder, encoders, device, dtype))
         modes = {"consensus": consensus and self.memory is not None, "reuse_known": reuse_known}
@@ -215,6 +220,15 @@ class Translator:
         other._keep_to(glossary)
         return other
 
+    def with_style(self, style: Style) -> Translator:
+        """A translator that asks for a style and shares all else with this one; raises UserError if its prompts have no
+        place for one."""
+        other = copy(self)
+        other.prompts = self.prompts.with_style(style)
+        if self.terms is not None:
+            other._keep_to(self.terms.glossary)
+        return other
+
     def _keep_to(self, glossary: Glossary | Sequence[str | Path]) -> None:
         opened = _opened_glossary(glossary, self.source, self.target)
         self.terms = TermKeeper(opened, self.prompts, self.llm, self._open_aligner)
@@ -236,6 +250,7 @@ class Translator:
             "llm": self.llm.fingerprint,
             "max_new_tokens": self.max_new_tokens,
             "prompts": self.prompts.settings,
+            **self.prompts.style.settings,
             **({"glossary": self.terms.settings} if self.terms is not None else {}),
             **self.more_settings,
         }

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
+from prompts.style import LONGEST_INSTRUCTION
 from rag_mt.glossary.entries import LONGEST
 from retrievers.registry import RETRIEVERS
 from ui.server.limits import MOST_FILES
@@ -20,6 +21,13 @@ SEARCHING = (
 INDEXED = "The retriever that will search it: " + ", ".join(
     name for name, spec in RETRIEVERS.items() if spec.needs_index
 )
+
+FORMALITY = Annotated[Literal["more", "less", ""], Field(description="The form of address")]
+INSTRUCTION = Annotated[
+    str,
+    Field(max_length=LONGEST_INSTRUCTION, description="What the model is told beside the text: tone, audience, rules"),
+]
+"""Both need a language model that follows instructions."""
 
 
 def _if_empty(default: Any) -> BeforeValidator:
@@ -80,6 +88,8 @@ class TranslateBody(KeyedBody):
         str | list[GlossaryTerm],
         Field(description="The id of a glossary of your own, or terms: the answer tells what became of them"),
     ] = ""
+    formality: FORMALITY = ""
+    instruction: INSTRUCTION = ""
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""
 
@@ -110,6 +120,8 @@ class FileBody(KeyedBody):
     retriever: str = ""
     index: str = ""
     glossary: Annotated[str, Field(description="The id of a glossary of your own")] = ""
+    formality: FORMALITY = ""
+    instruction: INSTRUCTION = ""
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""
 

@@ -140,7 +140,8 @@ class Engine:
         try:
             job.begin(future.result())
         except BaseException as problem:  # a text that cannot even be split must not stop the loading of others
-            log.exception("a text could not be split into sentences")
+            if not isinstance(problem, UserError):
+                log.exception("a text could not be split into sentences")
             job.fail(problem)
             return
         job.finish_if_complete()  # nothing to translate

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
+from prompts.style import NO_STYLE, Style
 from rag_mt.base.types import Hint, Sentence, Span, TranslatedText
 from rag_mt.glossary.glossary import Glossary
 from rag_mt.text.splitting import rejoin, split
@@ -27,7 +28,7 @@ class Order:
 
     Of each sentence's hints those below `least_score` and those in `switched_off` (see `hint_id`) are left out, and of
     the others the `max_hints` strongest are shown (None: all). A `background` order gets what room is left in batches.
-    The translation keeps to the terms of a `glossary`, which is of the choice's languages.
+    The translation keeps to the terms of a `glossary`, which is of the choice's languages, and to a `style`.
     """
 
     choice: Choice
@@ -37,6 +38,7 @@ class Order:
     switched_off: frozenset[str] = frozenset()
     background: bool = False
     glossary: Glossary | None = None
+    style: Style = NO_STYLE
 
 
 def hint_id(hint: Hint) -> str:
@@ -135,7 +137,9 @@ class Job(Watched):
                 yield self.text
 
     def begin(self, translator: Translator) -> None:
-        """Take the translator and cut the text into sentences."""
+        """Take the translator and cut the text into sentences; raises UserError if it cannot do what is ordered."""
+        if self.order.style.settings:
+            translator = translator.with_style(self.order.style)
         if self.order.glossary is not None:
             translator = translator.with_glossary(self.order.glossary)
         text = self.order.text
