@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
-from typing import get_args
+from typing import Any, get_args
 
+from prompts.context import CODED, context_text, nearest, shown_context
 from prompts.safety import MARKS, Guard, one_line
 from prompts.style import NO_STYLE, Style
 from prompts.wording import filled, has_shots, shot_languages, shots, templates_hash
@@ -27,11 +28,10 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.terms import TermMatch
-from rag_mt.base.types import Hint, LanguageModel, Prompt, Sentence, Unit
+from rag_mt.base.types import Hint, LanguageModel, Neighbour, Prompt, Sentence, Unit
 
 FORMAT = 2
 """Part of a job's fingerprint: raise it when code, not wording, changes the prompts."""
-CODED = "translategemma"
 WRAPPERS = ("alpaca", "few-shot", "chat", "compact", CODED)
 MAX_HINTS = 32
 """Hints per sentence (the CCPR authors' code)."""
@@ -100,16 +100,24 @@ class PromptBuilder:
             "format": FORMAT,
         }
 
-    def build(self, sentence: Sentence, hints: Sequence[Hint], terms: Sequence[TermMatch] = ()) -> Prompt:
+    def build(
+        self,
+        sentence: Sentence,
+        hints: Sequence[Hint],
+        terms: Sequence[TermMatch] = (),
+        context: Sequence[Neighbour] = (),
+    ) -> Prompt:
         """The prompt for one sentence with the terms of a glossary that it has, and with the hints that are worth
-        showing and fit, in source order. `notes` count the hints that were left out and why. A prompt that is too long
-        even without hints is returned with a note that says so; the sentence itself is never cut."""
+        showing and fit, in source order. Of the `context` as many sentences are shown as fit beside all hints, the
+        nearest ones. `notes` count the hints that were left out and why, and say if all context was. A prompt that is
+        too long even without hints is returned with a note that says so; the sentence itself is never cut."""
         apart = [h for h in hints if h.hit.whole or not any(h.source_span.overlaps(term.span) for term in terms)]
         ranked, left_out = chosen_hints(sentence.text, apart, self.unit, MAX_HINTS)
         left_out += Counter({"for terms of the glossary": len(hints) - len(apart)})
         if self.wrapper == CODED and ranked:
             left_out[f"for which the prompt style {CODED} has no place"], ranked = len(ranked), []
-        prompt, excess_tokens = self._fitting(sentence, ranked, terms)
+        context = shown_context(self.wrapper, context)
+        prompt, excess_tokens = self._fitting(sentence, ranked, terms, context)
         length = self._llm.context_length if self._llm is not None else 0
         window = f"the model's window of {length} tokens beside {self.max_new_tokens} new ones"
         notes = []
@@ -118,19 +126,31 @@ class PromptBuilder:
             notes.append(f"hints left out: {reasons}")
         if weakest := len(ranked) - len(prompt.hints):
             notes.append(f"hints left out: the {weakest} weakest of {len(ranked)}, to fit {window}")
+        if context and not prompt.context:
+            notes.append(f"context left out: no sentence of it fits {window}")
         if excess_tokens:
             notes.append(f"the prompt of {excess_tokens} tokens does not fit {window}")
         return replace(prompt, notes=tuple(notes))
 
-    def _fitting(self, sentence: Sentence, ranked: Sequence[Hint], terms: Sequence[TermMatch]) -> tuple[Prompt, int]:
-        """The prompt with the most of the strongest hints that fits, and its length in tokens if it is too long without
-        any."""
-        llm, whole = self._llm, self._prompt(sentence, ranked, terms)
+    def _fitting(
+        self, sentence: Sentence, ranked: Sequence[Hint], terms: Sequence[TermMatch], context: Sequence[Neighbour]
+    ) -> tuple[Prompt, int]:
+        """The prompt with the most of the strongest hints that fits, with the most of the context where all hints do,
+        and its length in tokens if it is too long without any."""
+        llm, whole = self._llm, self._prompt(sentence, ranked, terms, context)
         if llm is None:
             return whole, 0
         room = llm.context_length - self.max_new_tokens
         if llm.count_tokens(whole) <= room:
             return whole, 0
+        if context:
+
+            def too_far(most: int) -> bool:
+                return llm.count_tokens(self._prompt(sentence, ranked, terms, nearest(context, most))) > room
+
+            if fitting := bisect_left(range(len(context)), True, key=too_far):
+                return self._prompt(sentence, ranked, terms, nearest(context, fitting - 1)), 0
+            whole = self._prompt(sentence, ranked, terms)
         plain = self._prompt(sentence, (), terms) if ranked else whole
         if (tokens := llm.count_tokens(plain)) > room:
             return plain, tokens
@@ -141,13 +161,20 @@ class PromptBuilder:
         fitting = bisect_left(range(1, len(ranked)), True, key=too_long)
         return self._prompt(sentence, ranked[:fitting], terms), 0
 
-    def _prompt(self, sentence: Sentence, ranked: Sequence[Hint], terms: Sequence[TermMatch]) -> Prompt:
+    def _prompt(
+        self,
+        sentence: Sentence,
+        ranked: Sequence[Hint],
+        terms: Sequence[TermMatch],
+        context: Sequence[Neighbour] = (),
+    ) -> Prompt:
         shown = tuple(sorted(ranked, key=lambda hint: hint.source_span))
         terms = tuple(term for term in terms if term.term.allowed) if self.wrapper != CODED else ()
         as_hints = self.wrapper in ("few-shot", "compact")  # models without instructions know hints alone
         kind = self.unit if shown else "phrase" if terms and as_hints else "plain"
         fields = {"source": self._guard.neutral(one_line(sentence.text)), "translation": "", "terms": ""}
         fields["style"] = self._style_text
+        fields["context"] = context_text(self.wrapper, context, self._guard, _names(self.source, self.target))
         name = f"{self.wrapper if as_hints else 'task'}.hint"
         term_lines = [term_line(name, sentence.text, term, self._guard) for term in terms] if as_hints else []
         if terms and not as_hints:
@@ -170,7 +197,8 @@ class PromptBuilder:
         chat = self.wrapper == "chat"
         stop = () if chat else ("\n",)
         text, shared = _question(*shape, fields), _shared_length(*shape, self._style_text)
-        return Prompt(text, chat, shared, stop, shown, source=self.source, target=self.target, terms=terms)
+        more: dict[str, Any] = {"source": self.source, "target": self.target, "terms": terms}
+        return Prompt(text, chat, shared, stop, shown, context=tuple(context), **more)
 
 
 def resolved_wrapper(wrapper: str, source: str, target: str, llm: LanguageModel | None) -> str:
@@ -288,18 +316,23 @@ def _hint_line(name: str, source_phrase: str, before: str, phrase: str, after: s
 def _question(wrapper: str, kind: str, source: str, target: str, fields: dict[str, str]) -> str:
     """The text of a prompt; `kind` is the unit of its hints, or `plain` without any. `compact` prompts are filled into
     the templates of few-shot ones, without the examples."""
-    fields = fields | {"source_language": language(source).name, "target_language": language(target).name}
+    fields = fields | _names(source, target)
     if wrapper not in ("few-shot", "compact"):
         return filled(wrapper, {"task": filled(f"task.{kind}", fields)})
     asked = filled(f"few-shot.{kind}.example", fields).rstrip()
     examples = _examples(kind, source, target) if wrapper == "few-shot" else ()
-    return filled(f"few-shot.{kind}", fields | {"examples": "\n\n".join((*examples, asked))})
+    shown = [*examples, *filter(None, [fields["context"]]), asked]
+    return filled(f"few-shot.{kind}", fields | {"examples": "\n\n".join(shown)})
+
+
+def _names(source: str, target: str) -> dict[str, str]:
+    return {"source_language": language(source).name, "target_language": language(target).name}
 
 
 @lru_cache(256)
 def _shared_length(wrapper: str, kind: str, source: str, target: str, style: str) -> int:
     """How many characters, whole lines, all prompts of this kind and style begin with."""
-    fields = dict.fromkeys(("source", "hints", "related", "translation", "terms"), "\0")
+    fields = dict.fromkeys(("source", "hints", "related", "translation", "terms", "context"), "\0")
     text = _question(wrapper, kind, source, target, fields | {"style": style})
     return text.rfind("\n", 0, text.index("\0")) + 1
 
@@ -318,6 +351,7 @@ def _examples(kind: str, source: str, target: str) -> tuple[str, ...]:
             "translation": answer["text"],
             "related": shown["context"],
             "terms": "",
+            "context": "",
             "hints": filled("similar", {"percent": "30", "sentence": shown["context"]})
             if kind == "memory"
             else _hint_line("few-shot.hint", asked["phrase"], *shown["context"].partition(shown["phrase"])),
