@@ -20,6 +20,7 @@ from rag_mt.base.console import (
     add_model_options,
     add_reading_options,
     add_server_options,
+    count,
     note,
     positive,
     progress,
@@ -93,6 +94,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "LANG=FILE; may be given several times"
     )
     add("--instruction", action="append", default=[], metavar="FILE", help=instruction_help)
+    context_help = (
+        "sentences before one in its document, and half as many after it, that are shown with their translations so "
+        "far; each is then translated twice"
+    )
+    add("--context", type=count, default=0, metavar="N", help=context_help)
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
     add("--batch-size", type=positive, default=16, metavar="N", help="most sentences computed at once")
     add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer")
@@ -154,7 +160,7 @@ def _translator(options: argparse.Namespace) -> Translator:
     from rag_mt.translation.translator import Translator
 
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
-    more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary formality"
+    more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary formality context"
     settings = {name: getattr(options, name) for name in f"{names} {more}".split()}
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some

@@ -81,7 +81,7 @@ class TermKeeper:
 
     def _stressed(self, lacking: Lacking) -> Asking:
         matches = [usage.match for usage in lacking.missing]
-        prompt = self.prompts.build(lacking.sentence, lacking.prompt.hints, matches)
+        prompt = self.prompts.build(lacking.sentence, lacking.prompt.hints, matches, lacking.prompt.context)
         return Asking(prompt, tuple(match.term for match in matches))
 
     def _begun(self, lacking: Sequence[Lacking]) -> Iterator[Asking | None]:

@@ -244,7 +244,7 @@ def _order(
     names = (body.retriever, body.index, body.adapter, body.llm)
     choice = service.choice(owner, source, target, *names, with_hints=body.hints is not False)
     style = service.style(choice.target, body.formality, body.instruction)
-    order = Order(choice, text, glossary=glossary_for(choice.source, choice.target), style=style)
+    order = Order(choice, text, glossary=glossary_for(choice.source, choice.target), style=style, context=body.context)
     if isinstance(body.hints, bodies.HintOptions):
         return replace(order, max_hints=body.hints.max, least_score=body.hints.least_score)
     return order

@@ -29,6 +29,11 @@ INSTRUCTION = Annotated[
 ]
 """Both need a language model that follows instructions."""
 
+MOST_CONTEXT = 16
+CONTEXT = (
+    "How many sentences before one in its text, and half as many after it, the model is shown with their translations"
+)
+
 
 def _if_empty(default: Any) -> BeforeValidator:
     """What some clients mean by an empty field."""
@@ -90,6 +95,7 @@ class TranslateBody(KeyedBody):
     ] = ""
     formality: FORMALITY = ""
     instruction: INSTRUCTION = ""
+    context: Annotated[int, _if_empty(0), Field(ge=0, le=MOST_CONTEXT, description=CONTEXT)] = 0
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""
 

@@ -201,6 +201,9 @@ class Engine:
             if not isinstance(error, UserError):
                 log.exception("a batch of %d sentences failed", len(queue.running))
             self._fail_batch(first.llm, error)
+        with self._changed:
+            for item in queue.left:  # drafts of a job whose other sentences come when it is the model's turn again
+                item.taken = False
 
     def _fail_batch(self, llm: LanguageModel, error: BaseException) -> None:
         """Fail the jobs whose sentences were being answered; if there are none, all that wait for the model,
