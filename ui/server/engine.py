@@ -180,7 +180,8 @@ class Engine:
             jobs = [job for job in ready if job.items[0].translator.llm is llm]
             waiting: list[Item] = []
             for background in (False, True):
-                lane = [[i for i in job.items if not i.taken] for job in jobs if job.order.background is background]
+                lane_jobs = [job for job in jobs if job.order.background is background]
+                lane = [[item for item in job.items if not item.taken and item.ready] for job in lane_jobs]
                 waiting += [item for turn in zip_longest(*lane) for item in turn if item is not None]
             taken = waiting[:most]
             for item in taken:
