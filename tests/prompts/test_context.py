@@ -9,7 +9,7 @@ import pytest
 
 from prompts.answers import read_answer
 from prompts.builder import WRAPPERS, PromptBuilder
-from prompts.context import check_context
+from prompts.context import check_context, nearest
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, Hint, Neighbour, Sentence
 from tests.prompts.test_builder import HINTS, SOURCE, Words
@@ -83,6 +83,13 @@ def test_the_farthest_context_goes_first_and_hints_after_all_of_it(wrapper: str)
     most = 2 if wrapper == "compact" else 3
     assert shown == [(n, 3) for n in range(most, -1, -1)] + [(0, n) for n in (2, 1, 0)]
     assert [one.offset for one in free.build(SOURCE, (), (), CONTEXT[1:]).context] in ([-1, 1], [-1])
+
+
+def test_the_nearest_of_the_context() -> None:
+    context = [Neighbour(offset, "a", "b") for offset in (-3, -2, -1, 1)]
+    assert [[one.offset for one in nearest(context, most)] for most in range(5)] == [
+        [], [-1], [-1, 1], [-2, -1, 1], [-3, -2, -1, 1]
+    ]  # fmt: skip
 
 
 def test_hostile_neighbours_stay_in_their_lines() -> None:

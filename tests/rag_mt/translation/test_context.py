@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from prompts.context import nearest
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Hit, Neighbour, Origin, Prompt, Returning, Sentence, Span
+from rag_mt.base.types import Hit, Origin, Prompt, Returning, Sentence, Span
 from rag_mt.formats.format import Segment
 from rag_mt.llm.opening import open_llm
 from rag_mt.translation import jobs
@@ -242,13 +241,6 @@ def test_context_is_part_of_the_settings_and_must_be_a_number() -> None:
             translator_of(RuleLLM(), context=wrong)
     with pytest.raises(UserError, match=r"context cannot be shown to rule: its prompts \(wrapper translategemma\)"):
         translator_of(RuleLLM(), wrapper="translategemma")
-
-
-def test_the_nearest_of_the_context() -> None:
-    context = [Neighbour(offset, "a", "b") for offset in (-3, -2, -1, 1)]
-    assert [[one.offset for one in nearest(context, most)] for most in range(5)] == [
-        [], [-1], [-1, 1], [-2, -1, 1], [-3, -2, -1, 1]
-    ]  # fmt: skip
 
 
 def test_real_models_are_shown_context(tiny_llm: Callable[..., Path], chat_template: str) -> None:
