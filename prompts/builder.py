@@ -6,73 +6,32 @@ without the examples: for small models with an adapter, which learn more from a 
 fewer tokens. `translategemma` is for chat templates that want the bare sentence and language codes and write the
 instruction themselves, as TranslateGemma's does: it has no place for hints.
 
-The wording stands in template files with `{slot}`s, filled in a single pass, and in files of worked examples ("shots").
+The wording stands in template files and in files of worked examples, "shots" (see `prompts.wording`).
 """
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
-from functools import cache, lru_cache
-from pathlib import Path
-from typing import get_args
+from functools import lru_cache
+from typing import Any, get_args
 
+from prompts.context import CODED, context_text, nearest, shown_context
 from prompts.safety import MARKS, Guard, one_line
+from prompts.style import NO_STYLE, Style
+from prompts.wording import filled, has_shots, shot_languages, shots, templates_hash
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import settings_hash
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.terms import TermMatch
-from rag_mt.base.types import Hint, LanguageModel, Prompt, Sentence, Unit
-
-FOLDER = Path(__file__).parent / "templates"
-_SLOT = re.compile(r"\{(\w+)\}")
-
-
-@cache
-def template(name: str) -> str:
-    """The text of `templates/NAME.txt` without the newline that ends the file."""
-    return (FOLDER / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n")
-
-
-def filled(name: str, values: Mapping[str, str]) -> str:
-    """The template with its slots replaced; what a value brings along is never read as a slot."""
-    return _SLOT.sub(lambda slot: values[slot[1]], template(name))
-
-
-@cache
-def templates_hash() -> str:
-    """A short hash of all template files and shots: it changes whenever the wording does."""
-    files = sorted(p for p in FOLDER.iterdir() if p.suffix in (".txt", ".jsonl"))
-    return settings_hash([[p.name, p.read_text(encoding="utf-8")] for p in files])
-
-
-@cache
-def shots(name: str = "shots") -> tuple[dict[str, dict[str, str]], ...]:
-    """The examples of `templates/NAME.jsonl`, each a mapping from language code to texts by name: for translation the
-    `text` of a sentence, a noun `phrase` that stands in it, and the `context` of that phrase in another sentence."""
-    lines = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    return tuple(json.loads(line) for line in lines)
-
-
-def shot_languages() -> tuple[str, ...]:
-    """The language codes that every shot has."""
-    return tuple(sorted(set.intersection(*map(set, shots()))))
-
-
-def has_shots(source: str, target: str) -> bool:
-    """Whether there are shots for this pair of language codes; those of German serve Austrian German too."""
-    pair = {base_code(source), base_code(target)}
-    return len(pair) == 2 and pair <= set(shot_languages())
-
+from rag_mt.base.types import Hint, LanguageModel, Neighbour, Prompt, Sentence, Unit
 
 FORMAT = 2
 """Part of a job's fingerprint: raise it when code, not wording, changes the prompts."""
-CODED = "translategemma"
 WRAPPERS = ("alpaca", "few-shot", "chat", "compact", CODED)
 MAX_HINTS = 32
 """Hints per sentence (the CCPR authors' code)."""
@@ -115,10 +74,18 @@ class PromptBuilder:
         self.unit, self.max_new_tokens = unit, max_new_tokens
         self._llm = llm
         self._guard = Guard(llm.reserved if llm is not None else ())
+        self.style, self._style_text = NO_STYLE, ""
+
+    def with_style(self, style: Style) -> PromptBuilder:
+        """A builder that asks for a style; raises UserError if its prompts have no place for one."""
+        style.check(self.wrapper, self._llm.id if self._llm is not None else "this model")
+        other = copy(self)
+        other.style, other._style_text = style, style.text(self.target, self._guard)
+        return other
 
     @property
     def settings(self) -> dict[str, object]:
-        """All that could change a prompt, JSON-able; belongs into a job's fingerprint."""
+        """All that could change a prompt beside the style, JSON-able; belongs into a job's fingerprint."""
         return {
             "source": self.source,
             "target": self.target,
@@ -133,16 +100,24 @@ class PromptBuilder:
             "format": FORMAT,
         }
 
-    def build(self, sentence: Sentence, hints: Sequence[Hint], terms: Sequence[TermMatch] = ()) -> Prompt:
+    def build(
+        self,
+        sentence: Sentence,
+        hints: Sequence[Hint],
+        terms: Sequence[TermMatch] = (),
+        context: Sequence[Neighbour] = (),
+    ) -> Prompt:
         """The prompt for one sentence with the terms of a glossary that it has, and with the hints that are worth
-        showing and fit, in source order. `notes` count the hints that were left out and why. A prompt that is too long
-        even without hints is returned with a note that says so; the sentence itself is never cut."""
+        showing and fit, in source order. Of the `context` as many sentences are shown as fit beside all hints, the
+        nearest ones. `notes` count the hints that were left out and why, and say if all context was. A prompt that is
+        too long even without hints is returned with a note that says so; the sentence itself is never cut."""
         apart = [h for h in hints if h.hit.whole or not any(h.source_span.overlaps(term.span) for term in terms)]
         ranked, left_out = chosen_hints(sentence.text, apart, self.unit, MAX_HINTS)
         left_out += Counter({"for terms of the glossary": len(hints) - len(apart)})
         if self.wrapper == CODED and ranked:
             left_out[f"for which the prompt style {CODED} has no place"], ranked = len(ranked), []
-        prompt, excess_tokens = self._fitting(sentence, ranked, terms)
+        context = shown_context(self.wrapper, context)
+        prompt, excess_tokens = self._fitting(sentence, ranked, terms, context)
         length = self._llm.context_length if self._llm is not None else 0
         window = f"the model's window of {length} tokens beside {self.max_new_tokens} new ones"
         notes = []
@@ -151,6 +126,8 @@ class PromptBuilder:
             notes.append(f"hints left out: {reasons}")
         if weakest := len(ranked) - len(prompt.hints):
             notes.append(f"hints left out: the {weakest} weakest of {len(ranked)}, to fit {window}")
+        if context and not prompt.context:
+            notes.append(f"context left out: no sentence of it fits {window}")
         if excess_tokens:
             notes.append(f"the prompt of {excess_tokens} tokens does not fit {window}")
         return replace(prompt, notes=tuple(notes))
@@ -160,15 +137,25 @@ class PromptBuilder:
         blank = "" if prompt.chat else " "
         return replace(prompt, begun=f"{blank}{self._guard.neutral(one_line(beginning))}", notes=())
 
-    def _fitting(self, sentence: Sentence, ranked: Sequence[Hint], terms: Sequence[TermMatch]) -> tuple[Prompt, int]:
-        """The prompt with the most of the strongest hints that fits, and its length in tokens if it is too long without
-        any."""
-        llm, whole = self._llm, self._prompt(sentence, ranked, terms)
+    def _fitting(
+        self, sentence: Sentence, ranked: Sequence[Hint], terms: Sequence[TermMatch], context: Sequence[Neighbour]
+    ) -> tuple[Prompt, int]:
+        """The prompt with the most of the strongest hints that fits, with the most of the context where all hints do,
+        and its length in tokens if it is too long without any."""
+        llm, whole = self._llm, self._prompt(sentence, ranked, terms, context)
         if llm is None:
             return whole, 0
         room = llm.context_length - self.max_new_tokens
         if llm.count_tokens(whole) <= room:
             return whole, 0
+        if context:
+
+            def too_far(most: int) -> bool:
+                return llm.count_tokens(self._prompt(sentence, ranked, terms, nearest(context, most))) > room
+
+            if fitting := bisect_left(range(len(context)), True, key=too_far):
+                return self._prompt(sentence, ranked, terms, nearest(context, fitting - 1)), 0
+            whole = self._prompt(sentence, ranked, terms)
         plain = self._prompt(sentence, (), terms) if ranked else whole
         if (tokens := llm.count_tokens(plain)) > room:
             return plain, tokens
@@ -179,12 +166,20 @@ class PromptBuilder:
         fitting = bisect_left(range(1, len(ranked)), True, key=too_long)
         return self._prompt(sentence, ranked[:fitting], terms), 0
 
-    def _prompt(self, sentence: Sentence, ranked: Sequence[Hint], terms: Sequence[TermMatch]) -> Prompt:
+    def _prompt(
+        self,
+        sentence: Sentence,
+        ranked: Sequence[Hint],
+        terms: Sequence[TermMatch],
+        context: Sequence[Neighbour] = (),
+    ) -> Prompt:
         shown = tuple(sorted(ranked, key=lambda hint: hint.source_span))
         terms = tuple(term for term in terms if term.term.allowed) if self.wrapper != CODED else ()
         as_hints = self.wrapper in ("few-shot", "compact")  # models without instructions know hints alone
         kind = self.unit if shown else "phrase" if terms and as_hints else "plain"
         fields = {"source": self._guard.neutral(one_line(sentence.text)), "translation": "", "terms": ""}
+        fields["style"] = self._style_text
+        fields["context"] = context_text(self.wrapper, context, self._guard, _names(self.source, self.target))
         name = f"{self.wrapper if as_hints else 'task'}.hint"
         term_lines = [term_line(name, sentence.text, term, self._guard) for term in terms] if as_hints else []
         if terms and not as_hints:
@@ -206,8 +201,9 @@ class PromptBuilder:
         shape = (self.wrapper, kind, self.source, self.target)
         chat = self.wrapper == "chat"
         stop = () if chat else ("\n",)
-        text, shared = _question(*shape, fields), _shared_length(*shape)
-        return Prompt(text, chat, shared, stop, shown, source=self.source, target=self.target, terms=terms)
+        text, shared = _question(*shape, fields), _shared_length(*shape, self._style_text)
+        more: dict[str, Any] = {"source": self.source, "target": self.target, "terms": terms}
+        return Prompt(text, chat, shared, stop, shown, context=tuple(context), **more)
 
 
 def resolved_wrapper(wrapper: str, source: str, target: str, llm: LanguageModel | None) -> str:
@@ -325,20 +321,24 @@ def _hint_line(name: str, source_phrase: str, before: str, phrase: str, after: s
 def _question(wrapper: str, kind: str, source: str, target: str, fields: dict[str, str]) -> str:
     """The text of a prompt; `kind` is the unit of its hints, or `plain` without any. `compact` prompts are filled into
     the templates of few-shot ones, without the examples."""
-    fields = fields | {"source_language": language(source).name, "target_language": language(target).name}
+    fields = fields | _names(source, target)
     if wrapper not in ("few-shot", "compact"):
         return filled(wrapper, {"task": filled(f"task.{kind}", fields)})
     asked = filled(f"few-shot.{kind}.example", fields).rstrip()
     examples = _examples(kind, source, target) if wrapper == "few-shot" else ()
-    return filled(f"few-shot.{kind}", fields | {"examples": "\n\n".join((*examples, asked))})
+    shown = [*examples, *filter(None, [fields["context"]]), asked]
+    return filled(f"few-shot.{kind}", fields | {"examples": "\n\n".join(shown)})
+
+
+def _names(source: str, target: str) -> dict[str, str]:
+    return {"source_language": language(source).name, "target_language": language(target).name}
 
 
 @lru_cache(256)
-def _shared_length(wrapper: str, kind: str, source: str, target: str) -> int:
-    """How many characters, whole lines, all prompts of this kind begin with."""
-    text = _question(
-        wrapper, kind, source, target, dict.fromkeys(("source", "hints", "related", "translation", "terms"), "\0")
-    )
+def _shared_length(wrapper: str, kind: str, source: str, target: str, style: str) -> int:
+    """How many characters, whole lines, all prompts of this kind and style begin with."""
+    fields = dict.fromkeys(("source", "hints", "related", "translation", "terms", "context"), "\0")
+    text = _question(wrapper, kind, source, target, fields | {"style": style})
     return text.rfind("\n", 0, text.index("\0")) + 1
 
 
@@ -356,6 +356,7 @@ def _examples(kind: str, source: str, target: str) -> tuple[str, ...]:
             "translation": answer["text"],
             "related": shown["context"],
             "terms": "",
+            "context": "",
             "hints": filled("similar", {"percent": "30", "sentence": shown["context"]})
             if kind == "memory"
             else _hint_line("few-shot.hint", asked["phrase"], *shown["context"].partition(shown["phrase"])),

@@ -35,7 +35,8 @@ from eval.translation.records import (
     write_records,
 )
 from eval.translation.translators import Models, Run, open_translator
-from prompts.builder import FORMAT, templates_hash
+from prompts.builder import FORMAT
+from prompts.wording import templates_hash
 from rag_mt import __version__
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, settings_hash, write_json

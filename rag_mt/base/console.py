@@ -198,6 +198,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def count(text: str) -> int:
+    """An argparse type: a whole number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return int(text)
+
+
 def share(text: str) -> float:
     """An argparse type: a number from 0 to below 1."""
     try:

@@ -6,6 +6,8 @@ Engine = Literal["auto", "llamacpp", "transformers"]
 """What computes a language model that is loaded here."""
 DEFAULT_ENCODER = "embedded:e5-small"
 DEFAULT_LLM = "embedded:gemma-3-270m"
+CHAT_LLM = "embedded:qwen2.5-coder-1.5b"
+"""The embedded language model that follows instructions."""
 DEFAULT_PHRASE_MODEL = "ccpr-e5-small"
 DEFAULT_XPR_MODEL = "xpr-e5-small"
 DEFAULT_RETRIEVER = "ccpr"

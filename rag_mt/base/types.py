@@ -225,12 +225,23 @@ class Recalled:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A sentence that stands `offset` sentences behind another one of its document (before it: negative), with its
+    translation so far."""
+
+    offset: int
+    source: str
+    translation: str
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """What a language model is asked: the text of a completion prompt or, with `chat`, the user message that the
     model's own chat template wraps.
 
     The first `shared` characters of `text` are the same in all prompts of one builder, so that a model can compute them
-    once. `hints` are the hints that it shows and `terms` those of the glossary; `notes` say what was left out.
+    once. `hints` are the hints that it shows, `terms` those of the glossary, and `context` the sentences around the one
+    to translate; `notes` say what was left out.
     Generation ends at any of `stop`. `source` and `target` are language codes, where it is about translation; with
     `coded` the chat template is given them beside the text. `begun` is how the answer begins: the model goes on from
     there, and the completion has what follows.
@@ -247,6 +258,7 @@ class Prompt:
     coded: bool = False
     terms: tuple[TermMatch, ...] = ()
     begun: str = ""
+    context: tuple[Neighbour, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +278,8 @@ class Translation:
     whether `hints[i].phrase` stands in `text`. `notes` name what went wrong or was left out; `ok` is false when no
     translation could be read from the model's answer (`text` is then the source text). Where a memory was asked,
     `draft` is the translation without hints, `recalled` what the memory had, and `alternatives` are the other
-    translations that `text` was chosen from, the better supported first; the draft may be among them. `terms` are the
+    translations that `text` was chosen from, the better supported first; the draft may be among them. Where context is
+    shown, `draft` is the translation without it, which the sentences around this one were shown. `terms` are the
     glossary's terms of the sentence, with where their translations stand in `text`. `estimate` says how good the
     translation is thought to be, where that was asked for."""
 

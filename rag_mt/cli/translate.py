@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from prompts.style import FORMALITIES, read_instructions
 from rag_mt.base.console import (
     INTERRUPTED,
     OK,
@@ -19,6 +20,7 @@ from rag_mt.base.console import (
     add_model_options,
     add_reading_options,
     add_server_options,
+    count,
     note,
     positive,
     progress,
@@ -91,6 +93,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     quality_help = "estimate the quality; what is below (good, fair or a number from 0 to 100) is to be reviewed"
     add("--min-quality", metavar="GRADE", help=quality_help)
     add("--review", metavar="FILE", help="write what is to be reviewed, the worst first (TSV)")
+    add("--formality", choices=FORMALITIES, default="", help="form of address: more or less formal")
+    instruction_help = (
+        "text on tone, audience or house rules that goes along with every prompt, for one target language if it is "
+        "LANG=FILE; may be given several times"
+    )
+    add("--instruction", action="append", default=[], metavar="FILE", help=instruction_help)
+    context_help = (
+        "sentences before one in its document, and half as many after it, that are shown with their translations so "
+        "far; each is then translated twice"
+    )
+    add("--context", type=count, default=0, metavar="N", help=context_help)
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
     add("--batch-size", type=positive, default=16, metavar="N", help="most sentences computed at once")
     add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer")
@@ -151,18 +164,21 @@ class _FileJob:
 
 
 def _translator(options: argparse.Namespace) -> Translator:
+    instruction = read_instructions(options.instruction).of(language(options.tgt).code)
     if not options.quiet:
         note("loading models: some seconds; a minute or two where an index or a model folder must be made first")
     from rag_mt.translation.translator import Translator
 
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
-    more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary"
+    more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary formality context"
     settings = {name: getattr(options, name) for name in f"{names} {more}".split()}
     settings["min_quality"] = least_score(options.min_quality) if options.min_quality else None
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some
         retriever = DEFAULT_RETRIEVER
-    return Translator(options.src, options.tgt, retriever=retriever, **settings, show=not options.quiet)
+    return Translator(
+        options.src, options.tgt, retriever=retriever, instruction=instruction, **settings, show=not options.quiet
+    )
 
 
 def _translate_file(

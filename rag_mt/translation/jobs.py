@@ -9,7 +9,7 @@ through rounding, on those that are answered together with it. To a terminal, se
 from __future__ import annotations
 
 import io
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -23,6 +23,7 @@ from rag_mt.checks.segments import Checker
 from rag_mt.formats.format import Segment
 from rag_mt.formats.opening import BOM
 from rag_mt.text.splitting import split
+from rag_mt.translation.context import finished_pair, translate_together
 from rag_mt.translation.journal import Journal
 from rag_mt.translation.tasks import SentenceTask, translate_all
 
@@ -124,16 +125,17 @@ def translate_segments(
 ) -> Iterator[TranslatedText]:
     """One TranslatedText per segment, in order; `advance` is told of every finished source sentence."""
     stream, checker = iter(segments), Checker(rules=())
-    first = 0
+    first, before = 0, deque[Translation](maxlen=translator.context)
     while window := list(islice(stream, WINDOW)):
         sentences = [
             Sentence(span.of(part.segment.text), translator.source, part.segment.origin)
             for part in window
             for span in part.spans
         ]
-        translations = translator.estimated(_translate_window(translator, sentences, first, journal, advance))
+        translations = _translate_window(translator, sentences, first, before, journal, advance)
         first += len(sentences)
-        remaining = iter(translations)
+        before.extend(translations)
+        remaining = iter(translator.estimated(translations))
         for part in window:
             made = list(islice(remaining, len(part.spans)))
             translated = translator.joined(part.segment.text, part.spans, made)
@@ -156,33 +158,40 @@ def _translate_window(
     translator: Translator,
     sentences: Sequence[Sentence],
     first: int,
+    before: Iterable[Translation],
     journal: Journal | None,
     advance: Callable[[int], object],
 ) -> list[Translation]:
     """The window's translations: those in the journal, and the others as they are finished.
 
-    Equal sentences of a window are translated once.
+    Equal sentences of a window are translated once, unless there is context: `before` are the translations before the
+    window that it may show. A sentence that the journal has is shown with its draft, as in the run that was cut off.
     """
-    numbers = {sentence.text: number for number, sentence in reversed(list(enumerate(sentences, first)))}
-    by_text: dict[str, Translation] = {}
+    places = range(first, first + len(sentences))
+    firsts = {sentence.text: n for n, sentence in reversed(list(zip(places, sentences, strict=True)))}
+    keys = places if translator.context else [firsts[sentence.text] for sentence in sentences]
+    done: dict[int, Translation] = {}
     if journal:
-        for text, number in numbers.items():
+        for number in dict.fromkeys(keys):
             if earlier := journal.take(number, sentences[number - first]):
-                by_text[text] = earlier
-    advance(len(by_text) + len(sentences) - len(numbers))
+                done[number] = earlier
+    missing = {n: SentenceTask(translator, sentences[n - first]) for n in dict.fromkeys(keys) if n not in done}
+    advance(len(sentences) - len(missing))
+    parts = [missing.get(n) or (done[n].source.text, done[n].draft) for n in keys]
+    translate_together([*map(finished_pair, before), *parts], translator.context)
+    number_of = {id(task): number for number, task in missing.items()}
 
     def finished(task: SentenceTask) -> None:
-        translation = task.translation
+        number, translation = number_of[id(task)], task.translation
         assert translation is not None
-        by_text[task.sentence.text] = translation
+        done[number] = translation
         if journal:
-            journal.add([numbers[task.sentence.text]], [translation])
+            journal.add([number], [translation])
         advance(1)
 
-    missing = [SentenceTask(translator, sentences[n - first]) for text, n in numbers.items() if text not in by_text]
-    for _ in translate_all(missing, finished):
+    for _ in translate_all(list(missing.values()), finished):
         pass
-    return [replace(by_text[sentence.text], source=sentence) for sentence in sentences]
+    return [replace(done[number], source=sentence) for number, sentence in zip(keys, sentences, strict=True)]
 
 
 class Echo(io.RawIOBase):
@@ -219,9 +228,10 @@ def stream_segments(
     counts: Counts,
 ) -> Iterator[TranslatedText]:
     """One TranslatedText per segment, in order, each shown through `echo` while it is generated."""
-    checker = Checker(rules=())
+    checker, before = Checker(rules=()), deque[Translation](maxlen=translator.context)
     for part in segments:
-        pieces = Returning(translator.stream(part.segment.text, part.segment.origin, part.spans))
+        pieces = Returning(translator.stream(part.segment.text, part.segment.origin, part.spans, tuple(before)))
         for piece in pieces:
             echo.show(piece)
+        before.extend(pieces.value.sentences)
         yield compared(pieces.value, part.segment.text, part.segment.origin, checker, counts)

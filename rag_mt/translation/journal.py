@@ -167,8 +167,9 @@ def pack(t: Translation) -> dict[str, Any]:
     }
     if t.recalled is not None:
         hints = [_pack_hint(hint) for hint in t.recalled.hints]
-        recalled = {"hints": hints, "shown": t.recalled.shown}
-        record |= {"draft": t.draft, "recalled": recalled, "alternatives": t.alternatives}
+        record |= {"recalled": {"hints": hints, "shown": t.recalled.shown}, "alternatives": t.alternatives}
+    if t.draft:
+        record["draft"] = t.draft
     if t.terms:
         record["terms"] = USAGES.dump_python(t.terms, mode="json")
     return record

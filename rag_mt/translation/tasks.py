@@ -12,6 +12,10 @@ so that what nothing is recalled for costs and says what it does without a retri
 together (the first MOST_SIMILAR) and each alone, all at the same time, and of the draft and these answers the one is
 taken that the others and the hits support most: what a wrong hint led to, the others do not say.
 
+With context the sentences of a document are drafted first too, with the hints that are retrieved, and their second
+prompts show the drafts of those around them (see `rag_mt.translation.context`). They show drafts alone, never what
+became of them, so that the prompts do not depend on which sentence is finished first.
+
 With a glossary the prompts show the terms of a sentence. Terms, numbers and placeholders that are missing in the
 translation are asked for again (see `rag_mt.translation.repair`).
 """
@@ -27,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from prompts.builder import MOST_SIMILAR
 from prompts.safety import encodable
 from rag_mt.base.terms import TermMatch, Usage
-from rag_mt.base.types import Completion, Hint, Hit, Prompt, Recalled, Sentence, Span, Translation
+from rag_mt.base.types import Completion, Hint, Hit, Neighbour, Prompt, Recalled, Sentence, Span, Translation
 from rag_mt.checks.literals import has_literals
 from rag_mt.translation.repair import Answer, Repair
 from rag_mt.translation.terms import Asking
@@ -37,8 +41,10 @@ if TYPE_CHECKING:
 
 RECALLED_TOGETHER = 16
 """Drafts for which a memory is asked in one call, as long as other sentences keep the language model busy."""
+Pair = tuple[str, str]
+"""A sentence that is translated already with its translation; an empty one is not shown."""
 DRAFT_STANDS = "the draft stands"
-"""How the note begins that says that no translation could be read from the answer with hints."""
+"""How the note begins that says that no translation could be read from the answer with hints or context."""
 REUSED = "translated before: reused"
 """How the note begins that says where a translation was taken from."""
 
@@ -48,10 +54,13 @@ class SentenceTask:
     """One sentence on its way: its prompt once hints are found, the answer as far as it is, the `first` whole one, and
     the completion and the translation at the end.
 
-    With a memory there are a `draft` and what was `recalled` for it in between, `hinted` are the prompts with hints,
-    which are answered independently, and `candidates` the answers by their numbers; at the end `prompt` and
-    `completion` are those of the answer that was chosen. `terms` are the glossary's of the sentence; what the chosen
-    answer lacks is asked for by a `repair`."""
+    `hints` are those that were retrieved. `neighbours` are the sentences around it by their distance, tasks or pairs of
+    what is translated already; tasks of a document that are translated `together` are drafted first.
+
+    With a memory there are a `draft` and what was `recalled` for it in between, `hinted` are the prompts with hints or
+    context, which are answered independently once the draft is `continued`, and `candidates` the answers by their
+    numbers; at the end `prompt` and `completion` are those of the answer that was chosen. `terms` are the glossary's of
+    the sentence; what the chosen answer lacks is asked for by a `repair`."""
 
     translator: Translator
     sentence: Sentence
@@ -64,6 +73,10 @@ class SentenceTask:
     recalled: Recalled | None = None
     hinted: list[Prompt] = field(default_factory=list)
     candidates: dict[int, Answer] = field(default_factory=dict)
+    hints: Sequence[Hint] = ()
+    neighbours: tuple[tuple[int, SentenceTask | Pair], ...] = ()
+    together: bool = False
+    continued: bool = False
     terms: tuple[TermMatch, ...] = ()
     repair: Repair | None = None
 
@@ -71,6 +84,34 @@ class SentenceTask:
     def wanted(self) -> bool:
         """Whether anybody waits for the translation."""
         return True
+
+    @property
+    def drafts(self) -> bool:
+        """Whether the first answer is a draft."""
+        return self.together or self.translator.memory is not None
+
+    @property
+    def so_far(self) -> str | None:
+        """The translation that the sentences around it are shown, empty where none could be read; None as long as there
+        is none."""
+        if self.draft is not None:
+            return self.draft.text
+        return None if self.translation is None else self.translation.draft
+
+    @property
+    def context(self) -> tuple[Neighbour, ...]:
+        """The sentences around it that have translations to show."""
+        parts = [
+            (n, *(part if isinstance(part, tuple) else (part.sentence.text, part.so_far)))
+            for n, part in self.neighbours
+        ]
+        return tuple(Neighbour(offset, source, text) for offset, source, text in parts if text)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be prepared for what is asked next: those around it are drafted too."""
+        tasks = (part for _, part in self.neighbours if isinstance(part, SentenceTask))
+        return self.draft is None or self.continued or all(task.so_far is not None for task in tasks)
 
     @property
     def questions(self) -> list[Prompt]:
@@ -90,7 +131,7 @@ class SentenceTask:
             return False
         if self.repair is not None:
             return self.repair.asking is None
-        return self.prompt is None or (self.draft is not None and self.recalled is None)
+        return self.prompt is None or (self.draft is not None and not self.continued)
 
     @property
     def prompts(self) -> list[Prompt]:
@@ -113,7 +154,7 @@ class SentenceTask:
         asked for again may give way to another translation."""
         if self.translation is not None:
             return self.translation.text
-        if self.prompt is None or not self.answer or (self.translator.memory and not self.hinted):
+        if self.prompt is None or not self.answer or (self.drafts and not self.hinted):
             return ""
         if self.terms or self._has_literals:
             return ""
@@ -134,7 +175,7 @@ class SentenceTask:
         answer = Answer(prompt, completion, self.translator.read(self.sentence, prompt, completion))
         if self.repair is not None:
             self._repaired(self.repair, answer)
-        elif self.translator.memory is None:
+        elif not self.drafts:
             self.first = answer
             self._settle(answer)
         elif self.draft is None:
@@ -150,44 +191,51 @@ class SentenceTask:
         supported, and the others its alternatives; if none can be read, the draft."""
         from retrievers.memory.overlap import by_support  # what searches is imported when something is searched
 
-        assert self.draft is not None and self.recalled is not None
+        assert self.draft is not None
         candidates = [self.candidates[number] for number in range(len(self.hinted))]
         read = [candidate for candidate in candidates if candidate.translation.ok]
         if not read:
             first = candidates[0]
             reasons = "; ".join(first.translation.notes[len(first.prompt.notes) :])
-            self._keep_draft(f"{DRAFT_STANDS}: no translation could be read from the answer with hints ({reasons})")
+            shown = "hints" if first.prompt.hints else "context"
+            self._keep_draft(f"{DRAFT_STANDS}: no translation could be read from the answer with {shown} ({reasons})")
             return
         if len(candidates) > 1:
             read += [self.draft] if self.draft.translation.ok else []
-            hits = [(hint.phrase, hint.hit.score) for hint in self.recalled.hints]
+            hits = [(hint.phrase, hint.hit.score) for hint in self.recalled.hints] if self.recalled else []
             read = [read[number] for number in by_support([answer.text for answer in read], hits)]
             if self.terms:
                 read.sort(key=lambda answer: sum(not usage.ok for usage in self._usages(answer.text)))
         chosen, texts = read[0], dict.fromkeys(answer.text for answer in read)
         self._settle(chosen, draft=self.draft.text, recalled=self.recalled, alternatives=tuple(texts)[1:])
 
-    def recall(self, recalled: Recalled) -> None:
-        """Take what the memory has for the draft: hints make other prompts, or the draft becomes the translation."""
+    def recall(self, recalled: Recalled | None) -> None:
+        """Go on from the draft: what a memory, if there is one, has for it, and the context make other prompts, or the
+        draft becomes the translation."""
         assert self.draft is not None
-        hints = self.shown(recalled.hints) if recalled.shown else ()
-        prompt = self._built(hints[:MOST_SIMILAR]) if hints else None
-        if prompt is not None and prompt.hints:
-            self.prompt, self.answer, self.recalled, self.hinted = prompt, "", recalled, [prompt]
-            if self.translator.consensus and len(hints) > 1:
+        self.continued, hints, prompt = True, self.hints, None
+        if recalled is not None:
+            hints = self.shown(recalled.hints) if recalled.shown else ()
+        if self.context or (recalled is not None and hints):
+            prompt = self._built(hints if recalled is None else hints[:MOST_SIMILAR])
+        self.recalled = recalled and replace(recalled, shown=bool(prompt and prompt.hints))
+        if prompt is not None and prompt.text != self.draft.prompt.text:
+            self.prompt, self.answer, self.hinted = prompt, "", [prompt]
+            if self.translator.consensus and recalled is not None and len(hints) > 1:
                 # Hints that do not fit the window are not shown, so that prompts may be the same, or plain.
                 alone = [self._built((hint,)) for hint in hints]
                 self.hinted += [p for p in alone if p.hints and p.hints != prompt.hints]
         else:
-            self.recalled = replace(recalled, shown=False)
-            self._keep_draft(*(prompt.notes if prompt is not None else ()))
+            known = self.draft.prompt.notes
+            self._keep_draft(*(note for note in (prompt.notes if prompt is not None else ()) if note not in known))
         self.changed()
 
     def reuse(self, known: Hit) -> None:
         """Let a stored translation of the sentence be its translation."""
         hint = Hint(Span(0, len(self.sentence.text)), known)
         note = f"{REUSED} from {known.sentence.source}"
-        found = Translation(self.sentence, hint.phrase, (hint,), used=(True,), notes=(note,))
+        draft = hint.phrase if self.together else ""
+        found = Translation(self.sentence, hint.phrase, (hint,), used=(True,), notes=(note,), draft=draft)
         self.translation = replace(found, terms=self._usages(found.text))
         self.changed()
 
@@ -198,7 +246,7 @@ class SentenceTask:
         self._settle(self.draft, notes=notes, draft=self.draft.text, recalled=self.recalled)
 
     def _built(self, hints: Sequence[Hint]) -> Prompt:
-        return self.translator.prompts.build(self.sentence, hints, self.terms)
+        return self.translator.prompts.build(self.sentence, hints, self.terms, self.context)
 
     def _usages(self, text: str) -> tuple[Usage, ...]:
         return self.translator.terms.usages(self.terms, text)
@@ -259,18 +307,20 @@ def prepare(tasks: Sequence[SentenceTask]) -> None:
         retrieved = [()] * len(new) if plain else translator.retriever.retrieve(_sentences(new))
         for task, hints in zip(new, retrieved, strict=True):
             task.terms = translator.terms.glossary.first_matches(task.sentence.text)
-            task.prompt = translator.prompts.build(task.sentence, task.shown(hints), task.terms)
+            task.hints = task.shown(hints)
+            context = () if task.drafts else task.context
+            task.prompt = translator.prompts.build(task.sentence, task.hints, task.terms, context)
             task.changed()
         if translator.reuse_known and translator.memory is not None:
             for task, known in zip(new, translator.memory.known(_sentences(new)), strict=True):
                 if known is not None:
                     task.reuse(known)
-    drafted = [(t, t.draft.text) for t in tasks if t.draft is not None and t.recalled is None and t.repair is None]
+    drafted = [(t, t.draft.text) for t in tasks if t.draft is not None and not t.continued and t.ready]
     if drafted:
         waiting, drafts = [task for task, _ in drafted], [encodable(draft) for _, draft in drafted]
         memory = waiting[0].translator.memory
-        assert memory is not None
-        for task, recalled in zip(waiting, memory.recall(_sentences(waiting), drafts), strict=True):
+        hits = memory.recall(_sentences(waiting), drafts) if memory is not None else [None] * len(waiting)
+        for task, recalled in zip(waiting, hits, strict=True):
             task.recall(recalled)
     repairs = [(task, task.repair) for task in tasks if task.repair is not None and task.waits]
     if repairs:
@@ -288,8 +338,8 @@ class TaskQueue(Generic[T]):
     """Tasks as the prompts of a language model (a `PromptQueue`): prompts are made when they are taken, translations
     are read from the answers. `running` are those that are being answered, by the number of the prompt.
 
-    Drafts wait until RECALLED_TOGETHER of them are there or nothing else is left to answer; prompts with what was
-    recalled are the next to be answered.
+    Drafts wait until RECALLED_TOGETHER of them are there or nothing else is left to answer, and until those around them
+    are there; prompts with what was recalled are the next to be answered.
     """
 
     def __init__(self, tasks: Iterable[T] = (), finished: Callable[[T], object] = lambda task: None) -> None:
@@ -318,13 +368,14 @@ class TaskQueue(Generic[T]):
         """See `PromptQueue.take`."""
         taken: list[Prompt] = []
         while len(taken) < most:
-            if len(self._drafted) >= RECALLED_TOGETHER:
-                self._recall()
+            ready = [task for task in self._drafted if task.wanted and task.ready]
+            if len(ready) >= RECALLED_TOGETHER:
+                self._recall(ready)
             if not self._questions:
                 if new := self.next_tasks(most - len(taken)):
                     self._ask(new)
-                elif self._drafted and not taken:
-                    self._recall()
+                elif ready and not taken:
+                    self._recall(ready)
                 else:
                     break
             while self._questions and len(taken) < most:
@@ -335,10 +386,15 @@ class TaskQueue(Generic[T]):
                     taken.append(prompt)
         return taken
 
-    def _recall(self) -> None:
-        """Let the memories be asked for all drafts that wait."""
-        drafted, self._drafted = [task for task in self._drafted if task.wanted], []
-        self._ask(drafted)
+    @property
+    def left(self) -> list[T]:
+        """The wanted tasks whose drafts still wait for those of tasks that are not in the queue."""
+        return [task for task in self._drafted if task.wanted]
+
+    def _recall(self, ready: Sequence[T]) -> None:
+        """Let these, of the drafts that wait, be gone on from."""
+        self._drafted = [task for task in self._drafted if task.wanted and not task.ready]
+        self._ask(ready)
 
     def _ask(self, tasks: Sequence[T]) -> None:
         """Prepare tasks, and let their questions be answered next; some fail, or their draft is the translation."""

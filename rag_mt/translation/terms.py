@@ -97,7 +97,8 @@ class TermKeeper:
 
     def _stressed(self, lacking: Lacking) -> Asking | None:
         matches = {usage.match.term: usage.match for usage in lacking.missing}
-        prompt = self.prompts.build(lacking.sentence, lacking.prompt.hints, tuple(matches.values()))
+        shown = lacking.prompt
+        prompt = self.prompts.build(lacking.sentence, shown.hints, tuple(matches.values()), shown.context)
         return Asking(prompt, tuple(matches)) if prompt.terms else None
 
     def _begun(self, lacking: Lacking, starts: Sequence[int | None]) -> Asking | None:

@@ -7,12 +7,14 @@ from collections.abc import Generator, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from prompts.answers import read_answer
 from prompts.builder import PromptBuilder, resolved_wrapper
+from prompts.context import check_context
+from prompts.style import Style
 from rag_mt.base.defaults import (
     DEFAULT_ADAPTER,
     DEFAULT_ENCODER,
@@ -49,6 +51,7 @@ from rag_mt.models.offline.embedded import PREFIX
 from rag_mt.models.weights import FOLDER, tell_if_left_out
 from rag_mt.text.answers import takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
+from rag_mt.translation.context import checked_size, finished_pair, surround, translate_together
 from rag_mt.translation.index_adapters import adapter_beside
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
 from rag_mt.translation.terms import ALIGN_LAYER, TermKeeper
@@ -103,6 +106,9 @@ class Translator:
         consensus: bool = True,
         reuse_known: bool = False,
         glossary: Glossary | Sequence[str | Path] | None = None,
+        formality: str = "",
+        instruction: str = "",
+        context: int = 0,
         min_quality: float | None = None,
         show: bool = False,
         encoders: EncoderOpener | None = None,
@@ -126,8 +132,11 @@ class Translator:
         draft and these answers the one is taken that the others and the hits support most. With `reuse_known` a
         sentence of which a memory has a translation is not translated anew. The terms of a `glossary`, open or in
         files, are shown in the prompts and asked for again where a translation lacks them (see
-        `rag_mt.translation.terms`). With `min_quality`, a score from 0 to 100, the quality of all translations is
-        estimated, and lower ones are among the findings. `encoders` opens encoders instead of `encoder_for`, so that
+        `rag_mt.translation.terms`). `formality` (`more` or `less`) and `instruction`, a text of up to 2,000 characters,
+        go along with every prompt of models that follow instructions (see `prompts.style`). With `context`, as many
+        sentences before one in its text, and half as many after it, are shown with it, with their translations so far
+        (see `rag_mt.translation.context`). With `min_quality`, a score from 0 to 100, the quality of all translations
+        is estimated, and lower ones are among the findings. `encoders` opens encoders instead of `encoder_for`, so that
         several translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
@@ -136,6 +145,7 @@ class Translator:
         if self.source == self.target:
             raise UserError(f"source and target are both {language(source).name}: give another source or target")
         resolved_wrapper(wrapper, self.source, self.target, None)  # names are checked before minutes of loading
+        style, self.context = Style(formality, instruction), checked_size(context)
         folder = index_folder(index)
         if isinstance(retriever, str | None):
             retriever = self._opened(retriever, index, encoder, device, dtype, show, encoders)
@@ -165,7 +175,9 @@ class Translator:
         self.consensus, self.reuse_known = consensus, reuse_known
         self.prompts = PromptBuilder(
             self.source, self.target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens
-        )
+        ).with_style(style)
+        if context:
+            check_context(self.prompts.wrapper, llm.id)
         self._open_aligner = cache(partial(_aligning_encoder, encoders, device, dtype))
         modes = {"consensus": consensus and self.memory is not None, "reuse_known": reuse_known}
         self.more_settings: dict[str, Any] = {name: True for name, wanted in modes.items() if wanted}
@@ -220,6 +232,14 @@ class Translator:
         other._keep_to(glossary)
         return other
 
+    def with_style(self, style: Style) -> Translator:
+        """A translator that asks for a style and shares all else with this one; raises UserError if its prompts have no
+        place for one."""
+        other = copy(self)
+        other.prompts = self.prompts.with_style(style)
+        other._keep_to(self.terms.glossary)
+        return other
+
     def _keep_to(self, glossary: Glossary | Sequence[str | Path]) -> None:
         opened = _opened_glossary(glossary, self.source, self.target)
         self.terms = TermKeeper(opened, self.prompts, self.llm, self._open_aligner)
@@ -242,6 +262,8 @@ class Translator:
             "llm": self.llm.fingerprint,
             "max_new_tokens": self.max_new_tokens,
             "prompts": self.prompts.settings,
+            **self.prompts.style.settings,
+            **({"context": self.context} if self.context else {}),
             "repair": {"layer": ALIGN_LAYER},
             **({"glossary": self.terms.settings} if self.terms.glossary.terms else {}),
             **self.more_settings,
@@ -256,20 +278,29 @@ class Translator:
         return self.translate_batch([text])[0]
 
     def translate_batch(self, texts: Sequence[str]) -> list[TranslatedText]:
-        """Several texts, each as by `translate`; all their sentences are retrieved for and generated as one call."""
+        """Several texts, each as by `translate`; all their sentences are retrieved for and generated as one call, and
+        none is context of another text's."""
         if isinstance(texts, str):
             raise UserError("translate_batch takes a list of texts, not one text: give that to translate")
         spans = [split(text, self.source) for text in texts]
-        sentences = [Sentence(s.of(text), self.source) for text, own in zip(texts, spans, strict=True) for s in own]
-        translations = iter(self.estimated(self.translate_sentences(sentences)))
-        parts = [tuple(islice(translations, len(own))) for own in spans]
-        return [self.joined(*text) for text in zip(texts, spans, parts, strict=True)]
+        parts = self._translate_documents(
+            [[Sentence(span.of(text), self.source) for span in own] for text, own in zip(texts, spans, strict=True)]
+        )
+        estimated = iter(self.estimated(list(chain(*parts))))
+        return [
+            self.joined(text, own, list(islice(estimated, len(own)))) for text, own in zip(texts, spans, strict=True)
+        ]
 
     def stream(
-        self, text: str, origin: Origin = NOWHERE, spans: Sequence[Span] | None = None
+        self,
+        text: str,
+        origin: Origin = NOWHERE,
+        spans: Sequence[Span] | None = None,
+        before: Sequence[Translation] = (),
     ) -> Generator[str, None, TranslatedText]:
         """The translation of running text in pieces as they are generated, spacing included; `spans` are those of its
-        sentences, if they are known.
+        sentences, if they are known, and `before` are translations of sentences before the text. Where there is
+        context, it is the finished translations before a sentence.
 
         Closing the generator stops the computation; its return value is the whole result. The pieces joined are its
         text, save where an answer proves to be none (an echo of the prompt, say) or a loop after its first words were
@@ -281,7 +312,8 @@ class Translator:
             if span.start > end:
                 yield text[end : span.start]
             touching = bool(translations) and span.start == end
-            pieces = Returning(self.stream_sentence(Sentence(span.of(text), self.source, origin)))
+            sentence = Sentence(span.of(text), self.source, origin)
+            pieces = Returning(self.stream_sentence(sentence, [*before, *translations]))
             for piece in pieces:
                 if touching and piece and needs_space(translations[-1].text, piece):
                     yield " "
@@ -311,14 +343,18 @@ class Translator:
             return translated
         return replace(translated, findings=(*findings, *translated.estimate.below(self.min_quality)))
 
-    def stream_sentence(self, sentence: Sentence) -> Generator[str, None, Translation]:
-        """The pieces of one sentence's translation; the generator's return value is the whole Translation.
+    def stream_sentence(
+        self, sentence: Sentence, before: Sequence[Translation] = ()
+    ) -> Generator[str, None, Translation]:
+        """The pieces of one sentence's translation; the generator's return value is the whole Translation. `before` are
+        the translations of those before it.
 
         A piece is given out as soon as further tokens cannot change it, a draft once it is known to be the translation.
         Where the finished answer is no continuation of what was given out (no translation could be read, or it left a
         loop), nothing more is given out.
         """
         task, shown = SentenceTask(self, sentence), ""
+        surround([*map(finished_pair, before), task], self.context)
         for _ in self.answer(TaskQueue([task])):
             beginning = task.begun
             if beginning.startswith(shown) and beginning != shown:
@@ -335,14 +371,22 @@ class Translator:
         return read.text[:-HELD_BACK] if read.ok else ""
 
     def translate_sentences(self, sentences: Sequence[Sentence]) -> list[Translation]:
-        """One translation per sentence, in order; the sentences are retrieved for and generated as one call.
+        """One translation per sentence, in order; the sentences are retrieved for and generated as one call. Where
+        there is context they are one document.
 
         A blank sentence is its own translation.
         """
-        tasks = [SentenceTask(self, sentence) for sentence in sentences]
-        for _ in translate_all([task for task in tasks if task.sentence.text.strip()]):
+        return self._translate_documents([sentences])[0]
+
+    def _translate_documents(self, documents: Sequence[Sequence[Sentence]]) -> list[list[Translation]]:
+        """The translations of each document's sentences, all as one call."""
+        tasks = [[SentenceTask(self, sentence) for sentence in sentences] for sentences in documents]
+        written = [[task for task in own if task.sentence.text.strip()] for own in tasks]
+        for own in written:
+            translate_together(own, self.context)
+        for _ in translate_all(list(chain(*written))):
             pass
-        return [task.translation or Translation(task.sentence, task.sentence.text) for task in tasks]
+        return [[task.translation or Translation(task.sentence, task.sentence.text) for task in own] for own in tasks]
 
     def answer(self, queue: PromptQueue) -> Iterator[None]:
         """Let the language model answer the prompts of a queue (see `LanguageModel.answer`)."""

@@ -19,7 +19,7 @@ from finetune.lora.examples import Example, Pair
 from finetune.mdpr.relevance import Example as Question
 from finetune.mdpr.relevance import Passage
 from finetune.mdpr.relevance import write_examples as write_questions
-from prompts.builder import template
+from prompts.wording import template
 from rag_mt.base.types import Hint, Hit, Sentence, Span
 from rag_mt.text.words import word_spans
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prompts.answers import LOOPED, UNFINISHED, read_answer
-from prompts.builder import PromptBuilder, shots
+from prompts.builder import PromptBuilder
+from prompts.wording import shots
 from rag_mt.base.types import Completion, Hint, Hit, Prompt, Sentence, Span
 
 WRAPPERS = ("alpaca", "few-shot", "chat", "compact")

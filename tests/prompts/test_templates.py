@@ -3,8 +3,9 @@ from itertools import permutations
 
 import pytest
 
-from prompts.builder import PromptBuilder, has_shots, shot_languages, shots
+from prompts.builder import PromptBuilder
 from prompts.safety import Guard
+from prompts.wording import has_shots, shot_languages, shots
 from rag_mt.base.languages import WMT16, language
 from rag_mt.base.types import Hint, Hit, Sentence, Span
 

@@ -158,7 +158,7 @@ def _started(service: Service, session: Session, file: str | None, column: str, 
         source = service.documents.source_of(path, path.name, column, service.detector, able)
     choice = choice_of(service, session, source, asked)
     glossary = glossary_of(service, session, choice, asked)
-    order = Order(choice, "", asked.max_hints, asked.least_score, glossary=glossary)
+    order = Order(choice, "", asked.max_hints, asked.least_score, glossary=glossary, style=service.style(choice.target))
     return service.documents.start(session.owner, path.name, path, order, column)
 
 

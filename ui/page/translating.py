@@ -95,7 +95,8 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
             session.off.clear()
         choice = choice_of(service, session, source, asked)
         glossary = glossary_of(service, session, choice, asked)
-        return Order(choice, asked.text, asked.max_hints, asked.least_score, frozenset(session.off), glossary=glossary)
+        order = Order(choice, asked.text, asked.max_hints, asked.least_score, frozenset(session.off))
+        return replace(order, glossary=glossary, style=service.style(choice.target))
 
     def follow(job: Job) -> Iterator[View]:
         result = session.result = Result(asked.text, job.order.choice)
@@ -295,9 +296,8 @@ def compare_views(service: Service, session: Session) -> Iterator[View]:
 
     def order() -> Order:
         source, target = shown.source, shown.target
-        return Order(
-            service.choice(session.owner, source, target, "none", adapter=shown.adapter, llm=shown.llm), result.text
-        )
+        choice = service.choice(session.owner, source, target, "none", adapter=shown.adapter, llm=shown.llm)
+        return Order(choice, result.text, style=service.style(target))
 
     def side_by_side(plain: str, busy: bool) -> str:
         return comparison(plain, with_hints, ("Plain: no hints", "With retrieved hints"), shown.target, busy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -245,11 +246,11 @@ def _order(
         return None
     names = (body.retriever, body.index, body.adapter, body.llm)
     choice = service.choice(owner, source, target, *names, with_hints=body.hints is not False)
-    glossary = glossary_for(choice.source, choice.target)
+    style = service.style(choice.target, body.formality, body.instruction)
+    order = Order(choice, text, glossary=glossary_for(choice.source, choice.target), style=style, context=body.context)
     if isinstance(body.hints, bodies.HintOptions):
-        most, least = body.hints.max, body.hints.least_score
-        return Order(choice, text, max_hints=most, least_score=least, glossary=glossary)
-    return Order(choice, text, glossary=glossary)
+        return replace(order, max_hints=body.hints.max, least_score=body.hints.least_score)
+    return order
 
 
 def _glossary(

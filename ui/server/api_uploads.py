@@ -64,10 +64,10 @@ async def translate_file(request: Request, service: ServiceOf) -> DocumentAnswer
         choice = service.choice(owner, source, body.target, body.retriever, body.index, body.adapter, body.llm)
         codes = choice.source, choice.target
         glossary = service.glossaries.opened(owner, body.glossary, *codes) if body.glossary else None
+        style = service.style(choice.target, body.formality, body.instruction)
+        order = Order(choice, "", glossary=glossary, style=style)
         client = "" if request.app.state.keys.needed else requests.client_of(request)
-        document = await asyncio.to_thread(
-            documents.start, owner, name, path, Order(choice, "", glossary=glossary), body.column, client
-        )
+        document = await asyncio.to_thread(documents.start, owner, name, path, order, body.column, client)
     return _document(request, document, 0)
 
 

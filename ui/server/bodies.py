@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
+from prompts.style import LONGEST_INSTRUCTION
 from rag_mt.glossary.entries import LONGEST
 from retrievers.registry import RETRIEVERS
 from ui.server.limits import MOST_FILES
@@ -19,6 +20,18 @@ SEARCHING = (
 )
 INDEXED = "The retriever that will search it: " + ", ".join(
     name for name, spec in RETRIEVERS.items() if spec.needs_index
+)
+
+FORMALITY = Annotated[Literal["more", "less", ""], Field(description="The form of address")]
+INSTRUCTION = Annotated[
+    str,
+    Field(max_length=LONGEST_INSTRUCTION, description="What the model is told beside the text: tone, audience, rules"),
+]
+"""Both need a language model that follows instructions."""
+
+MOST_CONTEXT = 16
+CONTEXT = (
+    "How many sentences before one in its text, and half as many after it, the model is shown with their translations"
 )
 
 
@@ -80,6 +93,9 @@ class TranslateBody(KeyedBody):
         str | list[GlossaryTerm],
         Field(description="The id of a glossary of your own, or terms: the answer tells what became of them"),
     ] = ""
+    formality: FORMALITY = ""
+    instruction: INSTRUCTION = ""
+    context: Annotated[int, _if_empty(0), Field(ge=0, le=MOST_CONTEXT, description=CONTEXT)] = 0
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""
 
@@ -110,6 +126,8 @@ class FileBody(KeyedBody):
     retriever: str = ""
     index: str = ""
     glossary: Annotated[str, Field(description="The id of a glossary of your own")] = ""
+    formality: FORMALITY = ""
+    instruction: INSTRUCTION = ""
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""
 

@@ -140,7 +140,8 @@ class Engine:
         try:
             job.begin(future.result())
         except BaseException as problem:  # a text that cannot even be split must not stop the loading of others
-            log.exception("a text could not be split into sentences")
+            if not isinstance(problem, UserError):
+                log.exception("a text could not be split into sentences")
             job.fail(problem)
             return
         job.finish_if_complete()  # nothing to translate
@@ -179,7 +180,8 @@ class Engine:
             jobs = [job for job in ready if job.items[0].translator.llm is llm]
             waiting: list[Item] = []
             for background in (False, True):
-                lane = [[i for i in job.items if not i.taken] for job in jobs if job.order.background is background]
+                lane_jobs = [job for job in jobs if job.order.background is background]
+                lane = [[item for item in job.items if not item.taken and item.ready] for job in lane_jobs]
                 waiting += [item for turn in zip_longest(*lane) for item in turn if item is not None]
             taken = waiting[:most]
             for item in taken:
@@ -200,6 +202,9 @@ class Engine:
             if not isinstance(error, UserError):
                 log.exception("a batch of %d sentences failed", len(queue.running))
             self._fail_batch(first.llm, error)
+        with self._changed:
+            for item in queue.left:  # drafts of a job whose other sentences come when it is the model's turn again
+                item.taken = False
 
     def _fail_batch(self, llm: LanguageModel, error: BaseException) -> None:
         """Fail the jobs whose sentences were being answered; if there are none, all that wait for the model,

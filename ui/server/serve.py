@@ -44,6 +44,8 @@ def add_service_options(
     add("--llm", action="append", default=[], metavar="ID", help=llm_help)
     adapter_help = "PEFT adapter, auto (ours) or none; of several, users choose: the first is the default"
     add("--adapter", action="append", default=[], metavar="DIR", help=adapter_help)
+    instruction_help = "text that goes along with every prompt, for a target language if LANG=FILE; may be repeated"
+    add("--instruction", action="append", default=[], metavar="FILE", help=instruction_help)
     add_server_options(parser)
     add("--wrapper", default="auto", help="prompt family")
     add("--quantization", default="none", help="none, 8bit or 4bit (needs CUDA and bitsandbytes)")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from prompts.style import NO_INSTRUCTIONS, Instructions, Style, read_instructions
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder
@@ -41,11 +42,13 @@ class Service:
         adapters: Sequence[str] = (),
         index: str = "",
         retriever: str = WITHOUT_INDEX,
+        instructions: Instructions = NO_INSTRUCTIONS,
         folder: Path | None = None,
         observe: Callable[[BatchReport], None] = lambda report: None,
     ) -> None:
         """`index` is what is searched for its language where no other is asked for; where neither it nor a retriever
-        is, `retriever` looks into the sample index, if it searches one."""
+        is, `retriever` looks into the sample index, if it searches one. `instructions` hold for requests without an own
+        one."""
         self._retriever = retriever
         self._index, self._index_language, self._index_retriever = index, "", ""
         if index:
@@ -54,6 +57,7 @@ class Service:
             manifest = read_manifest(Path(index))
             self._index_language, self._index_retriever = manifest.language, manifest.retriever
         self.limits, self.offer, self.llms = limits, offer, tuple(dict.fromkeys(llms))
+        self._instructions = instructions
         self.adapters = tuple(dict.fromkeys((*adapters, DEFAULT_ADAPTER, NONE)))
         self._temporary = None
         if folder is None:
@@ -103,6 +107,10 @@ class Service:
         elif not retriever:
             retriever = DEFAULT_RETRIEVER if with_hints and self._retriever == WITHOUT_INDEX else self._retriever
         return Choice(source, target, retriever, folder, adapter, llm)
+
+    def style(self, target: str, formality: str = "", instruction: str = "") -> Style:
+        """The style of translations into a language, by what a request asks for."""
+        return Style(formality, instruction or self._instructions.of(target))
 
     def delete_owner(self, owner: str) -> None:
         self.documents.delete_all(owner)
@@ -160,6 +168,7 @@ def service_with(
         adapters=options.adapter,
         index=options.index,
         retriever=retriever,
+        instructions=read_instructions(options.instruction),
         folder=Path(options.data) if options.data else folder,
         observe=observe,
     )

@@ -10,9 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
+from prompts.context import check_context
+from prompts.style import NO_STYLE, Style
 from rag_mt.base.types import Hint, Sentence, Span, TranslatedText
 from rag_mt.glossary.glossary import Glossary
 from rag_mt.text.splitting import rejoin, split
+from rag_mt.translation.context import translate_together
 from rag_mt.translation.tasks import SentenceTask
 from rag_mt.translation.translator import Translator
 from ui.server.tasks import Watched
@@ -27,7 +30,8 @@ class Order:
 
     Of each sentence's hints those below `least_score` and those in `switched_off` (see `hint_id`) are left out, and of
     the others the `max_hints` strongest are shown (None: all). A `background` order gets what room is left in batches.
-    The translation keeps to the terms of a `glossary`, which is of the choice's languages.
+    The translation keeps to the terms of a `glossary`, which is of the choice's languages, and to a `style`. Each
+    sentence is shown with `context` sentences before it, and half as many after it.
     """
 
     choice: Choice
@@ -37,6 +41,8 @@ class Order:
     switched_off: frozenset[str] = frozenset()
     background: bool = False
     glossary: Glossary | None = None
+    style: Style = NO_STYLE
+    context: int = 0
 
 
 def hint_id(hint: Hint) -> str:
@@ -135,13 +141,19 @@ class Job(Watched):
                 yield self.text
 
     def begin(self, translator: Translator) -> None:
-        """Take the translator and cut the text into sentences."""
+        """Take the translator and cut the text into sentences; raises UserError if it cannot do what is ordered."""
+        if self.order.style.settings:
+            translator = translator.with_style(self.order.style)
+        if self.order.context:
+            check_context(translator.prompts.wrapper, translator.llm.id)
         if self.order.glossary is not None:
             translator = translator.with_glossary(self.order.glossary)
         text = self.order.text
         self._spans = split(text, translator.source)
         self.translator = translator  # before the sentences: whoever sees these may ask for it
-        self.items = [Item(translator, Sentence(span.of(text), translator.source), job=self) for span in self._spans]
+        items = [Item(translator, Sentence(span.of(text), translator.source), job=self) for span in self._spans]
+        translate_together(items, self.order.context)
+        self.items = items  # all at once: the engine may begin with them now
         self.changed()
 
     def finish_if_complete(self) -> None:

@@ -210,6 +210,10 @@ MISTAKES = [
     (["--src", "de", "-o", "/dev/null", "TEXT"], "/dev/null"),
     (["--src", "de", "TEXT", "TEXT"], "-o DIR"),
     (["--src", "de", "--batch-size", "0", "TEXT"], "'0'"),
+    (["--src", "de", "--context", "-1", "TEXT"], "'-1' is not a whole number from 0 on"),
+    (["--src", "de", "--formality", "polite", "TEXT"], "'polite'"),
+    (["--src", "de", "--formality", "more", "TEXT"], "formality cannot be asked of embedded:gemma-3-270m"),
+    (["--src", "de", "--instruction", "en=gone.txt", "TEXT"], "the instruction gone.txt cannot be read"),
     (["TEXT"], "--src"),
 ]
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from prompts.style import Style
 from rag_mt.base.errors import UserError
 from rag_mt.base.findings import Finding
+from rag_mt.base.terms import Term
 from rag_mt.base.types import Completion, Origin, Prompt, Returning, Sentence, Skips, TranslatedText, Translation
 from rag_mt.cli.translate import _closing_lines
 from rag_mt.formats.format import Segment
+from rag_mt.glossary.glossary import Glossary
 from rag_mt.translation.jobs import MOST_NAMED, Counts, split_segments, translate_segments
 from rag_mt.translation.tasks import SentenceTask, longest_first, translate_all
 from rag_mt.translation.translator import Translator
@@ -97,6 +100,20 @@ def test_the_same_languages_and_unknown_names_are_refused() -> None:
 def test_an_index_that_nothing_searches_is_refused() -> None:
     with pytest.raises(UserError, match="the retriever none searches no index, but /nowhere is given"):
         Translator("de", retriever="none", index="/nowhere")
+
+
+def test_a_style_is_part_of_the_settings_and_stays_with_a_glossary() -> None:
+    plain = Translator("en", "de", retriever="none", llm=RuleLLM(), wrapper="chat")
+    styled = Translator(
+        "en", "de", retriever="none", llm=RuleLLM(), wrapper="chat", formality="more", instruction="Be brief."
+    )
+    assert plain.settings.keys() | {"formality", "instruction"} == styled.settings.keys()
+    with_terms = plain.with_glossary(Glossary("en", "de", (Term("bank", "en", "de", ("Ufer",)),)))
+    other = with_terms.with_style(Style("less"))
+    assert (other.settings["formality"], other.settings["glossary"]) == ("less", with_terms.settings["glossary"])
+    assert other.terms is not None and other.terms.prompts is other.prompts and plain.prompts is not other.prompts
+    with pytest.raises(UserError, match="formality cannot be asked of rule"):
+        Translator("en", "de", retriever="none", llm=RuleLLM(), wrapper="compact", formality="more")
 
 
 def ruled() -> Translator:
