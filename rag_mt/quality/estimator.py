@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -69,6 +70,12 @@ def head_numbers(loaded: LoadedEncoder, head: EstimatorHead, tokens: torch.Tenso
         states = loaded.model(input_ids=tokens, attention_mask=mask).last_hidden_state
     numbers: torch.Tensor = head(states, mask)
     return numbers
+
+
+@cache
+def shared_estimator(device: str = "auto", dtype: str = "auto") -> Estimator:
+    """The estimator that comes with rag_mt, opened once."""
+    return open_estimator(device=device, dtype=dtype)
 
 
 def open_estimator(name: str = DEFAULT_ESTIMATOR, device: str = "auto", dtype: str = "auto") -> Estimator:

@@ -183,7 +183,7 @@ class Translator:
         self.more_settings: dict[str, Any] = {name: True for name, wanted in modes.items() if wanted}
         self._keep_to(glossary if glossary is not None else Glossary(self.source, self.target))
         self.min_quality = min_quality
-        self._open_estimator = cache(partial(_estimator, device, dtype))
+        self._open_estimator = partial(_estimator, device, dtype)
 
     def _opened(
         self,
@@ -238,6 +238,12 @@ class Translator:
         other = copy(self)
         other.prompts = self.prompts.with_style(style)
         other._keep_to(self.terms.glossary)
+        return other
+
+    def with_min_quality(self, score: float) -> Translator:
+        """A translator that estimates the quality of its translations and shares all else with this one."""
+        other = copy(self)
+        other.min_quality = score
         return other
 
     def _keep_to(self, glossary: Glossary | Sequence[str | Path]) -> None:
@@ -426,9 +432,9 @@ def _aligning_encoder(encoders: EncoderOpener | None, device: str, dtype: str) -
 
 def _estimator(device: str, dtype: str) -> Estimator:
     """What estimates the quality of translations."""
-    from rag_mt.quality.estimator import open_estimator
+    from rag_mt.quality.estimator import shared_estimator
 
-    return open_estimator(device=device, dtype=dtype)
+    return shared_estimator(device, dtype)
 
 
 def index_folder(index: str | Path | Index | None) -> Path | None:

@@ -125,6 +125,13 @@ class Layout:
             info="Terms to keep to; your own are written under “Glossary”.",
             elem_id="use-glossary",
         )
+        self.min_quality = gr.Dropdown(
+            menus.MIN_QUALITY,
+            value="",
+            label="Estimate of quality",
+            info="What people would give the translation, without a reference.",
+            elem_id="min-quality",
+        )
         with gr.Row():
             self.llm = gr.Dropdown(
                 list(service.llms), value=llm, label="Language model", info="What translates.", elem_id="llm"
@@ -153,7 +160,7 @@ class Layout:
     def asked(self) -> list[Any]:
         """The inputs of `asked_from`."""
         named = (self.text, self.source, self.target, self.retriever, self.index, self.llm, self.adapter, self.glossary)
-        return [*named, self.hints, self.score]
+        return [*named, self.min_quality, self.hints, self.score]
 
     @property
     def views(self) -> list[Any]:
@@ -165,9 +172,9 @@ class Layout:
 def asked_from(*values: Any) -> Asked:
     """The request in the values of `Layout.asked`."""
     *names, hints, score = values
-    text, source, target, retriever, index, llm, adapter, glossary = (name or "" for name in names)
+    text, source, target, retriever, index, llm, adapter, glossary, quality = (name or "" for name in names)
     max_hints = None if hints >= ALL_HINTS else int(hints)
-    return Asked(text, source, target, retriever, index, llm, adapter, max_hints, float(score), glossary)
+    return Asked(text, source, target, retriever, index, llm, adapter, max_hints, float(score), glossary, quality)
 
 
 def updates(view: View) -> list[Any]:

@@ -32,6 +32,7 @@ DETECT: tuple[str, str] = ("Auto-detect", AUTO)
 SAMPLE: tuple[str, str] = ("Default text", "")
 FITTING: tuple[str, str] = ("As the text was indexed for", "")
 NO_GLOSSARY: tuple[str, str] = ("None", "")
+MIN_QUALITY = [("None", ""), ("Find what is below good", "good"), ("Find what is poor", "fair")]
 
 RETRIEVER_NAMES = {
     "ccpr": "Phrases in context (ccpr)",

@@ -18,12 +18,11 @@ from ui.page.layout import FAST, LONG, Layout, asked_from, html_part
 from ui.page.markup import escaped, isolated, message, progress_line, table
 from ui.page.menus import first_target, index_entries, retriever_entries, target_entries
 from ui.page.sessions import EXPORTS, Session, Sessions, export, history_table
-from ui.page.translating import AUTO, Asked, choice_of, glossary_of
+from ui.page.translating import AUTO, Asked, choice_of, order_of
 from ui.server.documents import Document
 from ui.server.service import Service
 from ui.server.tasks import State, Task
 from ui.server.user_indexes import Build, UserIndex
-from ui.server.work import Order
 
 NEWEST = 8
 """Segments of a document that are shown while it is translated."""
@@ -157,8 +156,7 @@ def _started(service: Service, session: Session, file: str | None, column: str, 
         able = service.offer.sources_of(asked.target)
         source = service.documents.source_of(path, path.name, column, service.detector, able)
     choice = choice_of(service, session, source, asked)
-    glossary = glossary_of(service, session, choice, asked)
-    order = Order(choice, "", asked.max_hints, asked.least_score, glossary=glossary, style=service.style(choice.target))
+    order = order_of(service, session, choice, asked)
     return service.documents.start(session.owner, path.name, path, order, column)
 
 

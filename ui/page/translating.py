@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from rag_mt.base.defaults import DEFAULT_ADAPTER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
+from rag_mt.base.quality import least_score
 from rag_mt.base.types import Prompt
 from rag_mt.glossary.glossary import Glossary
 from ui.page.finding_markup import findings_table
@@ -49,6 +50,7 @@ class Asked:
     max_hints: int | None = None
     least_score: float = 0.0
     glossary: str = ""
+    min_quality: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,19 @@ def empty_view(target: str) -> View:
     )
 
 
+def order_of(service: Service, session: Session, choice: Choice, asked: Asked) -> Order:
+    """What is asked for, but for the text."""
+    return Order(
+        choice,
+        "",
+        asked.max_hints,
+        asked.least_score,
+        glossary=glossary_of(service, session, choice, asked),
+        style=service.style(choice.target),
+        min_quality=least_score(asked.min_quality) if asked.min_quality else None,
+    )
+
+
 def translate_views(service: Service, session: Session, asked: Asked) -> Iterator[View]:
     """Translate for a page, from the first words to the last; a translation that still runs for it is ended.
 
@@ -94,9 +109,8 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
         if last is None or (last.text, last.choice.source, last.choice.target) != (asked.text, source, asked.target):
             session.off.clear()
         choice = choice_of(service, session, source, asked)
-        glossary = glossary_of(service, session, choice, asked)
-        order = Order(choice, asked.text, asked.max_hints, asked.least_score, frozenset(session.off))
-        return replace(order, glossary=glossary, style=service.style(choice.target))
+        order = order_of(service, session, choice, asked)
+        return replace(order, text=asked.text, switched_off=frozenset(session.off))
 
     def follow(job: Job) -> Iterator[View]:
         result = session.result = Result(asked.text, job.order.choice)
@@ -215,6 +229,8 @@ def _last_view(result: Result, job: Job, detected: bool) -> View:
         summary += (
             f" The memory had something to show for {helped} of {len(asked)} sentences; Compare tells what changed."
         )
+    if result.translated.estimate is not None:
+        summary += f" Estimated quality: {result.translated.estimate}."
     if number := len(result.translated.findings):
         summary += f" The checks found {number} thing{'s' * (number > 1)} to look at: see Hints."
     return replace(

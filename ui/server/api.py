@@ -132,7 +132,7 @@ async def translate(request: Request, service: ServiceOf) -> bodies.TranslateAns
     if detect:
         detected = [_detected(source) for source in sources]
         answer.detectedLanguage = detected if several else detected[0]
-    told = body.glossary or body.hints is not False
+    told = body.glossary or body.hints is not False or body.min_quality != ""
     added = [added_fields(*pair) for pair in zip(plain, translations, strict=True)] if told else []
     if body.glossary:
         terms = [[bodies.TermAnswer(**term) for term in fields.get("terms", ())] for fields in added]
@@ -140,6 +140,9 @@ async def translate(request: Request, service: ServiceOf) -> bodies.TranslateAns
     findings = [[bodies.FindingAnswer(**finding) for finding in fields.get("findings", ())] for fields in added]
     if any(findings):
         answer.findings = findings if several else findings[0]
+    if body.min_quality != "":
+        quality = [bodies.QualityAnswer(**f["quality"]) if "quality" in f else None for f in added]
+        answer.quality = quality if several else quality[0]
     if body.hints is not False:
         hints = [[bodies.HintAnswer(**hint) for hint in fields["hints"]] for fields in added]
         notes = [list(fields["notes"]) for fields in added]
@@ -247,7 +250,14 @@ def _order(
     names = (body.retriever, body.index, body.adapter, body.llm)
     choice = service.choice(owner, source, target, *names, with_hints=body.hints is not False)
     style = service.style(choice.target, body.formality, body.instruction)
-    order = Order(choice, text, glossary=glossary_for(choice.source, choice.target), style=style, context=body.context)
+    order = Order(
+        choice,
+        text,
+        glossary=glossary_for(choice.source, choice.target),
+        style=style,
+        context=body.context,
+        min_quality=bodies.least(body.min_quality),
+    )
     if isinstance(body.hints, bodies.HintOptions):
         return replace(order, max_hints=body.hints.max, least_score=body.hints.least_score)
     return order

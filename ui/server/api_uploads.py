@@ -30,6 +30,7 @@ from ui.server.bodies import (
     GlossaryBody,
     IndexAnswer,
     RenameBody,
+    least,
 )
 from ui.server.documents import Document
 from ui.server.glossaries import UserGlossary
@@ -65,7 +66,7 @@ async def translate_file(request: Request, service: ServiceOf) -> DocumentAnswer
         codes = choice.source, choice.target
         glossary = service.glossaries.opened(owner, body.glossary, *codes) if body.glossary else None
         style = service.style(choice.target, body.formality, body.instruction)
-        order = Order(choice, "", glossary=glossary, style=style)
+        order = Order(choice, "", glossary=glossary, style=style, min_quality=least(body.min_quality))
         client = "" if request.app.state.keys.needed else requests.client_of(request)
         document = await asyncio.to_thread(documents.start, owner, name, path, order, body.column, client)
     return _document(request, document, 0)

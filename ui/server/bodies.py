@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from prompts.style import LONGEST_INSTRUCTION
+from rag_mt.base.quality import BEST, least_score
 from rag_mt.glossary.entries import LONGEST
 from retrievers.registry import RETRIEVERS
 from ui.server.limits import MOST_FILES
@@ -28,6 +29,17 @@ INSTRUCTION = Annotated[
     Field(max_length=LONGEST_INSTRUCTION, description="What the model is told beside the text: tone, audience, rules"),
 ]
 """Both need a language model that follows instructions."""
+
+MIN_QUALITY = Annotated[
+    Annotated[float, Field(ge=0, le=BEST)] | Literal["good", "fair", "poor", ""],
+    Field(description="The quality is estimated, and what is below this grade or score is among the findings"),
+]
+
+
+def least(min_quality: float | str) -> float | None:
+    """The score that MIN_QUALITY stands for, None where it is empty."""
+    return None if min_quality == "" else least_score(str(min_quality))
+
 
 MOST_CONTEXT = 16
 CONTEXT = (
@@ -96,6 +108,7 @@ class TranslateBody(KeyedBody):
     formality: FORMALITY = ""
     instruction: INSTRUCTION = ""
     context: Annotated[int, _if_empty(0), Field(ge=0, le=MOST_CONTEXT, description=CONTEXT)] = 0
+    min_quality: MIN_QUALITY = ""
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""
 
@@ -128,6 +141,7 @@ class FileBody(KeyedBody):
     glossary: Annotated[str, Field(description="The id of a glossary of your own")] = ""
     formality: FORMALITY = ""
     instruction: INSTRUCTION = ""
+    min_quality: MIN_QUALITY = ""
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""
 
@@ -239,6 +253,13 @@ class FindingAnswer(BaseModel):
     message: str
 
 
+class QualityAnswer(BaseModel):
+    """What people are expected to give a translation, from 0 to 100, the worst sentence of the text."""
+
+    score: float
+    grade: Literal["good", "fair", "poor"]
+
+
 class TranslateAnswer(BaseModel):
     translatedText: str | list[str]  # noqa: N815 (the name that clients know)
     alternatives: list[str] | list[list[str]] | None = None
@@ -256,6 +277,10 @@ class TranslateAnswer(BaseModel):
     findings: Annotated[
         list[FindingAnswer] | list[list[FindingAnswer]] | None,
         Field(description="What the checks found, along with hints and terms, where they found something"),
+    ] = None
+    quality: Annotated[
+        QualityAnswer | list[QualityAnswer | None] | None,
+        Field(description="With min_quality: how good the translation is thought to be"),
     ] = None
 
 

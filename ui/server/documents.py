@@ -255,7 +255,7 @@ def _output_name(name: str, target: str) -> str:
 def _notes(counts: Counts) -> tuple[str, ...]:
     """What went wrong, counted; the first errors with their lines."""
     notes = [f"{number} x {reason}" for reason, number in sorted(counts.noted.items())]
-    notes += [*([counts.findings] if counts.findings else []), *counts.errors]
+    notes += [*filter(None, (counts.estimates, counts.findings)), *counts.errors]
     if counts.failed:
         notes.append(f"{counts.failed} of {counts.sentences} sentences could not be translated and stay as they are")
     return tuple(notes)

@@ -31,7 +31,8 @@ class Order:
     Of each sentence's hints those below `least_score` and those in `switched_off` (see `hint_id`) are left out, and of
     the others the `max_hints` strongest are shown (None: all). A `background` order gets what room is left in batches.
     The translation keeps to the terms of a `glossary`, which is of the choice's languages, and to a `style`. Each
-    sentence is shown with `context` sentences before it, and half as many after it.
+    sentence is shown with `context` sentences before it, and half as many after it. With `min_quality` the quality is
+    estimated.
     """
 
     choice: Choice
@@ -43,6 +44,7 @@ class Order:
     glossary: Glossary | None = None
     style: Style = NO_STYLE
     context: int = 0
+    min_quality: float | None = None
 
 
 def hint_id(hint: Hint) -> str:
@@ -148,6 +150,8 @@ class Job(Watched):
             check_context(translator.prompts.wrapper, translator.llm.id)
         if self.order.glossary is not None:
             translator = translator.with_glossary(self.order.glossary)
+        if self.order.min_quality is not None:
+            translator = translator.with_min_quality(self.order.min_quality)
         text = self.order.text
         self._spans = split(text, translator.source)
         self.translator = translator  # before the sentences: whoever sees these may ask for it
