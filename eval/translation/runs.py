@@ -130,7 +130,7 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
     for task in missing:
         if task.translation is not None:
             keep(task)
-    queue.extend(longest_first(task for task in missing if task.questions), drafting)
+    queue.extend(longest_first(task for task in missing if task.translation is None), drafting)
     _empty(translator, queue)
 
 
@@ -189,7 +189,8 @@ class _Timed(TaskQueue[SentenceTask]):
 
 def prompt_hash(prompt: Prompt) -> str:
     """A short hash of what the language model reads and where it stops."""
-    return settings_hash([prompt.text, [prompt.source, prompt.target] if prompt.coded else prompt.chat, prompt.stop])
+    shape = [prompt.source, prompt.target] if prompt.coded else prompt.chat
+    return settings_hash([prompt.text + prompt.begun, shape, prompt.stop])
 
 
 def other_completions(own: Path, settings: Mapping[str, Any]) -> dict[str, Completion]:

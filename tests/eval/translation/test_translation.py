@@ -302,6 +302,25 @@ def test_what_another_system_asked_is_not_generated_again(
     assert read_facts(together / "phrases" / f"de-en{FACTS}")["taken_over"] == 9 - len(hinted)
 
 
+def test_what_is_missing_in_answers_of_another_system_is_asked_for_again(
+    parallel_data: Path, systems_file: Path, tmp_path: Path
+) -> None:
+    """Sentences with numbers, which a model that answers at random loses."""
+    for name in ("test", "dev"):
+        rows = (parallel_data / name / "de-en.tsv").read_text().splitlines()
+        (tmp_path / "data" / name).mkdir(parents=True)
+        (tmp_path / "data" / name / "de-en.tsv").write_text("".join(f"{row} {n}\n" for n, row in enumerate(rows, 501)))
+    options = ["--suite", "wmt16", "--data", str(tmp_path / "data"), "--config", str(systems_file), "--quiet"]
+    options += ["--directions", "de-en", "--limit", "9"]
+    apart, together = tmp_path / "apart", tmp_path / "together"
+    assert main([*options, "--systems", "strict", "--output", str(apart)]) == 0
+    assert main([*options, "--systems", "dropped,strict", "--output", str(together)]) == 0
+    alone, taken_over = (read_records(folder / "strict" / f"de-en{RECORDS}") for folder in (apart, together))
+    assert alone == taken_over and any(r.completion.text.strip() not in ("", r.text) for r in alone)
+    facts = [read_facts(folder / "strict" / f"de-en{FACTS}") for folder in (apart, together)]
+    assert facts[1]["taken_over"] > 0 and 0 < facts[1]["tokens"] < facts[0]["tokens"]
+
+
 def test_completions_are_not_taken_from_another_model_or_in_bfloat16(
     command: list[str], tmp_path: Path, random_llm: Path
 ) -> None:
