@@ -322,10 +322,13 @@ def test_a_damaged_index_is_refused(tmp_path: Path, text: Path, capsys: pytest.C
     assert "spans.npy" in err
 
 
-@pytest.mark.parametrize("kept", [1, 5])
+@pytest.mark.parametrize(
+    ("kept", "more", "answers", "answers_left"), [(1, [], 8, 7), (5, [], 8, 3), (3, ["--context", "2"], 15, 10)]
+)
 def test_a_killed_job_goes_on_with_equal_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kept: int
-) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    kept: int, more: list[str], answers: int, answers_left: int,
+) -> None:  # fmt: skip
     """kill -9 after so many sentences; the resumed run asks the model for all the others.
 
     In float32: what bfloat16 gives hangs on the number of threads too, and the killed process has its own.
@@ -342,10 +345,10 @@ def test_a_killed_job_goes_on_with_equal_bytes(
 
     monkeypatch.setattr(SentenceTask, "read", counted)
     options = ["--src", "de", "--retriever", "none", "--quiet", "--batch-size", "4", "--max-new-tokens", "4"]
-    options += ["--dtype", "float32"]
+    options += ["--dtype", "float32", *more]
     whole, killed = tmp_path / "whole.txt", tmp_path / "killed.txt"
     assert translate.main([*options, "-o", str(whole), str(source)]) in (0, 1)
-    assert len(asked) == 8
+    assert len(asked) == answers
 
     command_line = [sys.executable, "-c", KILLED, str(kept), *options, "-o", str(killed), str(source)]
     process = subprocess.run(command_line, cwd=ROOT, capture_output=True, check=False)
@@ -358,7 +361,7 @@ def test_a_killed_job_goes_on_with_equal_bytes(
     capsys.readouterr()
     assert translate.main([*options, "-o", str(killed), str(source)]) in (0, 1)
     assert f"kept {kept} of 8 sentences" in capsys.readouterr().err
-    assert len(asked) == 8 - kept
+    assert len(asked) == answers_left
     assert killed.read_bytes() == whole.read_bytes()
     assert not list(tmp_path.glob(".*")), "what the killed process left is gone"
     assert not list(tmp_path.glob("*journal*"))
