@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 import time
@@ -17,9 +18,16 @@ from starlette.requests import Request
 
 from rag_mt import __version__
 from rag_mt.base.languages import _known
+from rag_mt.base.quality import Estimate
 from ui.server.limits import ANONYMOUS, Keys
 from ui.server.requests import client_of
 
+XLIFF = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">
+<file original="a" source-language="de" target-language="en" datatype="plaintext"><body>
+<trans-unit id="1"><source>Ja.</source></trans-unit>
+<trans-unit id="2"><source>Das Haus.</source></trans-unit>
+</body></file></xliff>
+"""
 PO = 'msgid ""\nmsgstr ""\n\nmsgid "Das Haus."\nmsgstr ""\n'
 
 
@@ -603,3 +611,26 @@ def test_findings_are_told_with_hints_and_terms(api: Any) -> None:
     assert "findings" not in api.post("/translate", json={**body, "q": "Ja.", "hints": True}).json()
     page = {**body, "q": f"<p>{body['q']}</p>", "format": "html", "hints": True}
     assert api.post("/translate", json=page).json()["findings"].count(lost) == 1
+
+
+def test_quality_is_estimated_where_it_is_asked_for(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Known:
+        def estimate(self, pairs: list[tuple[str, str]]) -> list[Estimate]:
+            return [Estimate(40.0 if "Haus" in source else 80.0) for source, _ in pairs]
+
+    monkeypatch.setattr("rag_mt.quality.estimator.shared_estimator", lambda device, dtype: Known())
+    body = {"q": "Ja. Das Haus.", "source": "de", "target": "en"}
+    poor = {"score": 40.0, "grade": "poor"}
+    assert "quality" not in api.post("/translate", json=body).json()
+    answer = api.post("/translate", json=body | {"min_quality": "fair"}).json()
+    assert answer["quality"] == poor
+    assert answer["findings"][-1]["message"] == "quality estimated as poor, 40 of 100"
+    assert "findings" not in api.post("/translate", json=body | {"min_quality": 30}).json()
+    several = api.post("/translate", json={**body, "q": ["Ja.", "", body["q"]], "min_quality": "poor"}).json()
+    assert several["quality"] == [{"score": 80.0, "grade": "good"}, None, poor]
+    for wrong in ("great", 101, -1):
+        assert api.post("/translate", json=body | {"min_quality": wrong}).status_code == 400
+    upload = {"files": {"file": ("a.xlf", XLIFF, "application/xml")}, "data": {"source": "de", "target": "en"}}
+    upload["data"]["min_quality"] = "good"
+    url = api.post("/translate_file", **upload).json()["translatedFileUrl"]
+    assert re.findall(r' state="([a-z-]+)"', api.get(url).text) == ["translated", "needs-review-translation"]
