@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +106,11 @@ def _translate(run: Run, translator: Translator, journal: RecordJournal, bar: An
     def keep(task: SentenceTask) -> None:
         assert task.completion is not None and task.prompt is not None and task.translation is not None
         n = task.sentence.source.line - 1
-        record = record_of(task.translation, part.references[n], part.lines[n], task.completion)
-        record["asked"] = prompt_hash(task.prompt)
+        begun = task.prompt.begun
+        answer = replace(task.completion, text=begun + task.completion.text)
+        record = record_of(task.translation, part.references[n], part.lines[n], answer)
+        if not begun:  # no other system asks just that
+            record["asked"] = prompt_hash(task.prompt)
         if task.draft is not None and task.draft.completion is not task.completion:
             record["first"] = values_of(task.draft.completion) | {"asked": prompt_hash(task.draft.prompt)}
         journal.add_records([n], [record])
