@@ -46,8 +46,6 @@ def split_segments(segments: Iterable[Segment], language: str) -> list[SplitSegm
 
 WINDOW = 256
 """Segments that are planned together: long enough to sort, short enough to give output early."""
-
-
 MOST_NAMED = 20
 """Errors that are named by file and line; all findings are counted."""
 FAILING = frozenset({"empty", "numbers", "placeholders"})
@@ -56,7 +54,7 @@ FAILING = frozenset({"empty", "numbers", "placeholders"})
 
 @dataclass
 class Counts:
-    """What a job did, for its last line."""
+    """What a job did, for its closing lines."""
 
     segments: int = 0
     sentences: int = 0
@@ -145,8 +143,8 @@ def translate_segments(
 def compared(
     translated: TranslatedText, source: str, origin: Origin, checker: Checker, counts: Counts
 ) -> TranslatedText:
-    """The translation of a segment with what it has not in common with earlier ones, by a Checker of no other rules; it
-    is counted."""
+    """The translation of a segment with what a Checker without rules finds in comparison with earlier ones; it is
+    counted."""
     place = replace(origin, file=Path(origin.file).name)  # what is found may be written into the file
     further = checker.check(Pair(source, translated.text, "", ""), place).findings
     translated = replace(translated, findings=(*translated.findings, *further))

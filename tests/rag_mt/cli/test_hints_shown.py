@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wcwidth import width
 
+from rag_mt.base.findings import Finding
 from rag_mt.base.types import Hint, Hit, Origin, Recalled, Sentence, Span, Translation
-from rag_mt.cli.hints_shown import BAR, LEAST, USUAL, Style, bar, picture, score_kind, style_of_stderr
+from rag_mt.cli.hints_shown import BAR, LEAST, USUAL, Style, bar, finding_lines, picture, score_kind, style_of_stderr
 from retrievers.units.passages import windows
 from tests.ui.conftest import RuleMemory
 
@@ -200,3 +201,13 @@ def test_no_text_breaks_the_picture(data: st.DataObject, source: str, columns: i
     assert len(heads) >= len(hints), "a line for each hint, whatever the text"
     without = picture(replace(translation, hints=(), used=(), recalled=None), kind, style).split("\n")
     assert len(lines) >= len(without) + 2 * len(hints)
+
+
+def test_findings_are_lines_without_controls() -> None:
+    findings = [
+        Finding("placeholders", "error", "placeholder lost: <a\x1b[31m>"),
+        Finding("ends", "warning", "x " * 80),
+    ]
+    first, *others = finding_lines(findings, Style())
+    assert first.startswith("  check: error: placeholder lost: <a") and first.endswith("[placeholders]")
+    assert "\x1b" not in first and len(others) > 1 and all(width(line) <= USUAL for line in others)
