@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from eval.checks.__main__ import main
 from eval.checks.errors import ERRORS
+from eval.checks.repair import Asked, report
+from eval.report.blocks import Table
 from rag_mt.checks.numbers import numbers
 from rag_mt.checks.rules import RULES, Pair
 
@@ -56,3 +59,21 @@ def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == 6
     assert main(["--data", str(tmp_path), "--part", "dev"]) == 2
     assert "give --data DIR" in capsys.readouterr().err
+
+
+def test_what_was_asked_for_again_is_counted(tmp_path: Path) -> None:
+    asked, other = Asked("en-de"), Asked("de-en")
+    pair = Pair("He paid $25 for %s.", "Er zahlte 25 $ für %s.", "en", "de")
+    asked.add(pair, "Er zahlte für %s.", "Er zahlte 25 für %s.")
+    asked.add(pair, "Er zahlte 25 $ für.", "Er zahlte 25 $ für.")
+    asked.add(pair, pair.target, pair.target)
+    other.add(Pair("Drei", "Three", "de", "en"), "Three", "Three")
+    assert (asked.sentences, len(asked.first), asked.still) == (3, 2, 1)
+    blocks, facts = report([asked, other], argparse.Namespace(part="dev"))
+    assert facts["sentences"] == 4 and facts["wrong at first"] == 2 and facts["wrong in the end"] == 1
+    table = blocks[-1]
+    assert isinstance(table, Table) and [row[:4] for row in table.rows] == [
+        ["en-de", "3", "2", "1"],
+        ["de-en", "1", "0", "0"],
+    ]
+    assert float(table.rows[0][5]) > float(table.rows[0][4]) and table.rows[1][4:] == ["", ""]
