@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -360,7 +361,7 @@ class Translator:
         loop), nothing more is given out.
         """
         task, shown = SentenceTask(self, sentence), ""
-        surround([*map(finished_pair, before), task], self.context)
+        surround([*map(finished_pair, deque(before, self.context)), task], self.context)
         for _ in self.answer(TaskQueue([task])):
             beginning = task.begun
             if beginning.startswith(shown) and beginning != shown:

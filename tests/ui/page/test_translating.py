@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from prompts.style import Instructions
 from ui.page.sessions import Session
 from ui.page.translating import AUTO, Asked, View, compare_views, source_of, swapped, switched, translate_views
 from ui.server.languages import offer_of
@@ -43,6 +44,14 @@ def test_the_last_view_has_everything(service: Service, session: Session) -> Non
     assert (view.origins or "").count("data-origin=") == 4 and "rule.txt" in (view.table or "")
     assert "sentence 2 of 2" in (view.prompt or "")
     assert [e.text for e in session.history] == [TEXT]
+
+
+def test_an_instruction_of_the_operator_holds_on_the_page(opener: Any, session: Session) -> None:
+    rules = Instructions((("en", "Be brief."),))
+    made = Service(opener, lambda name: None, limits=Limits(), offer=offer_of(), instructions=rules)  # type: ignore[arg-type,return-value]
+    view = last(translate_views(made, session, Asked(TEXT, "de")))
+    assert "Instruction cannot be asked of rule: its prompts (wrapper compact)" in (view.message or "")
+    made.close(0)
 
 
 def test_the_detected_language_is_told_with_the_result(service: Service, session: Session) -> None:
