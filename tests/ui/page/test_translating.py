@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from prompts.style import Instructions
+from rag_mt.base.quality import Estimate
 from ui.page.sessions import Session
 from ui.page.translating import AUTO, Asked, View, compare_views, source_of, swapped, switched, translate_views
 from ui.server.languages import offer_of
@@ -233,3 +234,17 @@ def test_findings_are_told_and_escaped(service: Service, session: Session) -> No
     assert "error" in table and "placeholders" in table
     view = last(translate_views(service, session, Asked("Das Haus ist alt.", "de")))
     assert view.findings == "" and "checks" not in (view.message or "")
+
+
+def test_the_quality_is_estimated_where_it_is_asked_for(
+    service: Service, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Known:
+        def estimate(self, pairs: list[tuple[str, str]]) -> list[Estimate]:
+            return [Estimate(55.0 if "Zug" in source else 90.0) for source, _ in pairs]
+
+    monkeypatch.setattr("rag_mt.quality.estimator.shared_estimator", lambda device, dtype: Known())
+    view = last(translate_views(service, session, Asked(TEXT, "de", min_quality="good")))
+    assert "Estimated quality: fair, 55 of 100." in (view.message or "")
+    assert "quality estimated as fair, 55 of 100" in (view.findings or "")
+    assert "Estimated" not in (last(translate_views(service, session, Asked(TEXT, "de"))).message or "")
