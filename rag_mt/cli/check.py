@@ -29,8 +29,7 @@ The exit code is 1 where something was found that --fail-on says, or a line coul
 EXAMPLES = (
     "--src de --tgt en letter.xlf",
     "--src de --tgt en letter.de.txt letter.en.txt --html findings.html",
-    "--src en --tgt fi --skip ends,quotes --glossary terms.csv app.po",
-    "--src en --tgt de --min-quality fair --fail-on warning manual.tmx",
+    "--src en --tgt fi --skip ends,quotes --glossary terms.csv --min-quality fair app.po",
 )
 FAIL_ON = ("error", "warning", "nothing")
 ESTIMATED_AT_ONCE = 256
