@@ -10,7 +10,6 @@ with the translations that come out.
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -131,7 +130,7 @@ def report(results: Sequence[Asked], options: argparse.Namespace) -> tuple[list[
             for texts in (own.first, own.last)
         ]
         rows.append([own.direction, *map(str, (own.sentences, len(own.first), own.still)), *scores])
-    command = ["python", "-m", "eval.checks.repair", "--data", "DATA", "--part", options.part]
+    command = f"python -m eval.checks.repair --data DATA --part {options.part} --limit {options.limit}"
     blocks: list[Block] = [
         Heading("Numbers and placeholders that are asked for again", 1),
         Text(
@@ -140,7 +139,7 @@ def report(results: Sequence[Asked], options: argparse.Namespace) -> tuple[list[
             f"({100 * still / sentences:.1f} %) have one in the end. chrF of those {wrong} changes by "
             f"{change.value:+.2f} [{change.low:+.2f}, {change.high:+.2f}] (p {change.p:.4f})."
         ),
-        Code(shlex.join(command)),
+        Code(command),
         Table(
             ["direction", "sentences", "wrong at first", "wrong in the end", "chrF at first", "chrF in the end"], rows
         ),

@@ -69,7 +69,7 @@ def test_what_was_asked_for_again_is_counted(tmp_path: Path) -> None:
     asked.add(pair, pair.target, pair.target)
     other.add(Pair("Drei", "Three", "de", "en"), "Three", "Three")
     assert (asked.sentences, len(asked.first), asked.still) == (3, 2, 1)
-    blocks, facts = report([asked, other], argparse.Namespace(part="dev"))
+    blocks, facts = report([asked, other], argparse.Namespace(part="dev", limit=9))
     assert facts["sentences"] == 4 and facts["wrong at first"] == 2 and facts["wrong in the end"] == 1
     table = blocks[-1]
     assert isinstance(table, Table) and [row[:4] for row in table.rows] == [
