@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
+from eval.data.damage import DAMAGES, damaged
 from eval.data.judgements import PARTS, JudgedSet, read_judgements, read_outputs
 from eval.metrics.formulas import Formula, Rows
 from eval.outputs import check_outputs, write_outputs
@@ -34,6 +35,8 @@ from rag_mt.base.types import Skips
 from rag_mt.quality.estimator import DEFAULT_ESTIMATOR, Estimator, open_estimator
 from retrievers.encoders.encoder import TransformerEncoder, open_encoder
 
+DAMAGED = 300
+"""Good translations of a set that are damaged."""
 FIFTH = 0.2
 """The share of translations that is looked at first, and the share that counts as bad."""
 WAYS = ("estimator", "cosine", "lengths")
@@ -116,7 +119,7 @@ def evaluate(options: argparse.Namespace) -> int:
         ),
         Code(_command(options)),
     ]
-    markdown = as_markdown([*head, *blocks, *_grades(assessed)])
+    markdown = as_markdown([*head, *blocks, *_grades(assessed), *_damage(assessed, estimator)])
     sys.stdout.write(markdown)
     write_outputs(options.output, markdown, {"part": options.part, "model": estimator.fingerprint, **facts})
     return OK
@@ -268,6 +271,29 @@ def _grades(sets: Sequence[Scored]) -> list[Block]:
             "which grade."
         ),
         Table(["set", "grade", "translations", "expected", "people", *(f"people: {g}, %" for g in GRADES)], rows),
+    ]
+
+
+def _damage(sets: Sequence[Scored], estimator: Estimator) -> list[Block]:
+    """How often good translations are told from the same ones damaged."""
+    rows, rng = [], np.random.default_rng(1)
+    for own in sets:
+        good = [row for row in own.judged.rows if row.mean is not None and row.mean >= LEAST["good"]][:DAMAGED]
+        cells = []
+        for kind in DAMAGES:
+            pairs = [(r, damaged(r, other, kind, rng)) for r, other in zip(good, good[1:] + good[:1], strict=True)]
+            both = [(row.pair, made.pair) for row, made in pairs if made is not None]
+            whole, broken = (np.array([e.score for e in estimator.estimate(side)]) for side in zip(*both, strict=True))
+            cells.append(f"{100 * np.mean(whole > broken):.0f} ({broken.mean():.0f})")
+        rows.append([own.judged.name, str(len(good)), *cells])
+    return [
+        Heading("Damaged translations"),
+        Text(
+            "The share in % of translations that people found good that are estimated better than the same ones "
+            "damaged, and in brackets the mean estimate of the damaged ones: the translation of another sentence, a copy "
+            "of the source, a part alone, the words in another order, a beginning again and again."
+        ),
+        Table(["set", "good translations", *DAMAGES], rows),
     ]
 
 

@@ -15,10 +15,11 @@ class ModelConfig(settings.EncoderTuning):
 @dataclass(frozen=True)
 class DataConfig:
     """Pairs of up to `max_tokens` tokens; `leave_out` names kinds or directions that are not trained on, with commas
-    between them (`ro-en`, `mqm`)."""
+    between them (`ro-en`, `mqm`). The share `damaged` of the examples is damaged (see `eval.data.damage`)."""
 
     max_tokens: settings.TokenLimit = 256
     leave_out: str = ""
+    damaged: settings.Share = 0.0
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from eval.data.damage import DAMAGES, damaged
 from eval.data.judgements import Judged, JudgedSet
 from finetune.quality.config import Config
 from finetune.training.encoder import open_encoder
@@ -31,6 +32,8 @@ DELTA = 1.0
 """Where Huber's loss begins to be linear."""
 TOKENS = 1536
 """Tokens of the parts of a batch that are computed at once."""
+DAMAGED = 100
+"""Good translations of each development set that are damaged."""
 BINS = 20
 """Groups of equal size of the development translations that scores are calibrated by."""
 
@@ -128,10 +131,22 @@ class QualityTrainer(Trainer[Sequence[Example]]):
         return examples
 
     def batch(self, step: int) -> Sequence[Example]:
-        """The translations of a step."""
-        training = self.config.training
-        rows = rows_of(self.number(step), training.batch, len(self.examples), training.seed)
-        return [self.examples[row] for row in rows]
+        """The translations of a step, a share of them damaged."""
+        training, number = self.config.training, self.number(step)
+        rows = rows_of(number, training.batch, len(self.examples), training.seed)
+        rng = np.random.default_rng([training.seed, number])
+        return [self._maybe_damaged(row, rng) for row in rows]
+
+    def _maybe_damaged(self, row: int, rng: np.random.Generator) -> Example:
+        example = self.examples[row]
+        if rng.random() >= self.config.data.damaged:
+            return example
+        kind = list(DAMAGES)[rng.integers(len(DAMAGES))]
+        near = self.examples[(row + 1) % len(self.examples)]  # in most cases of the same languages
+        made = damaged(Judged(*example.pair, 0.0), Judged(*near.pair, 0.0), kind, rng)
+        if made is None:
+            return example
+        return Example(made.pair, float(ASSESSED(np.array([made.score]))[0]), 0)
 
     def backward(self, batch: Sequence[Example]) -> dict[str, float]:
         """Huber's loss of the readings, part by part of similar lengths."""
@@ -159,7 +174,23 @@ class QualityTrainer(Trainer[Sequence[Example]]):
         """Pearson's r with the judgements of each development set, and the mean of it."""
         self.set_training(False)
         scores = {own.name: _correlation(self.said(own.rows), judgements(own)) for own in self.dev}
-        return {**scores, "average": round(float(np.mean(list(scores.values()))), 4) if scores else 0.0}
+        average = round(float(np.mean(list(scores.values()))), 4) if scores else 0.0
+        return {**scores, "average": average, "damage found": self._found()}
+
+    def _found(self) -> float:
+        """The share of good development translations that are judged better than the same ones damaged."""
+        rng = np.random.default_rng(self.config.training.seed)
+        pairs: list[tuple[Judged, Judged]] = []
+        for own in self.dev:
+            good = [row for row in own.rows if row.mean is not None and row.mean >= MIDDLE][:DAMAGED]
+            for number, row in enumerate(good):
+                kind = list(DAMAGES)[number % len(DAMAGES)]
+                made = damaged(row, good[(number + 1) % len(good)], kind, rng)
+                pairs += [(row, made)] if made is not None else []
+        if not pairs:
+            return 0.0
+        whole, broken = (self.said([pair[side] for pair in pairs]) for side in (0, 1))
+        return round(float((whole > broken).mean()), 4)
 
     def write(self, folder: Path) -> Mapping[str, Any]:
         """Adapter, head, and settings with the calibration by development assessments."""

@@ -130,6 +130,19 @@ def test_calibration_rises_and_keeps_to_what_people_gave() -> None:
     assert calibration(said[:5], means[:5]) == ((0.0, 100.0), (0.0, 100.0))
 
 
+def test_a_share_of_a_step_is_damaged(data: Path, config: Path, tmp_path: Path) -> None:
+    settings = Config.read(config_file(str(config)), {"data.damaged": "0.5"})
+    sets = [read_judgements(data, part, Skips()) for part in ("train", "dev")]
+    trainer = QualityTrainer(settings, *sets, tmp_path / "model", "cpu")
+    batches = [trainer.batch(step) for step in range(10)]
+    assert batches == [trainer.batch(step) for step in range(10)]
+    known = set(trainer.examples)
+    others = [example for batch in batches for example in batch if example not in known]
+    assert 0.05 < len(others) / 160 < 0.5, "of short texts, only copies and those of other sentences"
+    assert all(example.reading == 0 and example.judgement < 0 for example in others)
+    assert 0 <= trainer.evaluate()["damage found"] <= 1
+
+
 def test_leaving_out_all_sets_is_an_error(data: Path, config: Path, tmp_path: Path) -> None:
     settings = Config.read(config_file(str(config)), {"data.leave_out": "da"})
     train = read_judgements(data, "train", Skips())
