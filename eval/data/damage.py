@@ -1,7 +1,7 @@
 """Damaged translations, which people were never shown: an estimator that has seen translations by machines alone takes
 a copy of the source, or the half of a translation, for a good one.
 
-What people would give them is set, not measured: nothing for what says nothing of the source, a share of it for what leaves a
+What people would give them is set, not measured: nothing for what says nothing of the source, a share for what leaves a
 share out.
 """
 

@@ -290,8 +290,8 @@ def _damage(sets: Sequence[Scored], estimator: Estimator) -> list[Block]:
         Heading("Damaged translations"),
         Text(
             "The share in % of translations that people found good that are estimated better than the same ones "
-            "damaged, and in brackets the mean estimate of the damaged ones: the translation of another sentence, a copy "
-            "of the source, a part alone, the words in another order, a beginning again and again."
+            "damaged, and in brackets the mean estimate of the damaged ones: the translation of another sentence, a "
+            "copy of the source, a part alone, the words in another order, a beginning again and again."
         ),
         Table(["set", "good translations", *DAMAGES], rows),
     ]

@@ -9,7 +9,10 @@ from finetune.training import settings
 
 @dataclass(frozen=True)
 class ModelConfig(settings.EncoderTuning):
-    """The encoder, which is read to its last layer."""
+    """The encoder, which is read to its last layer; `start` names an estimator of the same shape that is trained
+    further."""
+
+    start: str = ""
 
 
 @dataclass(frozen=True)

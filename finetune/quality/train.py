@@ -14,18 +14,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from scipy.optimize import isotonic_regression
 
 from eval.data.damage import DAMAGES, damaged
 from eval.data.judgements import Judged, JudgedSet
 from finetune.quality.config import Config
-from finetune.training.encoder import open_encoder
+from finetune.training.encoder import fits_adapter, open_encoder, started_from
 from finetune.training.sampling import rows_of
 from finetune.training.trainer import Group, Trainer
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import settings_hash
+from rag_mt.base.files import file_sha256, settings_hash
+from rag_mt.models.adapter_files import WEIGHTS
 from rag_mt.quality.estimator import head_numbers
-from rag_mt.quality.model import MIDDLE, SPREAD, EstimatorHead, EstimatorSettings, tokenise_pairs
+from rag_mt.quality.model import HEAD, MIDDLE, SPREAD, EstimatorHead, EstimatorSettings, tokenise_pairs
 from retrievers.encoders.encoder import batches
 
 DELTA = 1.0
@@ -109,7 +111,9 @@ class QualityTrainer(Trainer[Sequence[Example]]):
         self.examples = list(self._examples())
         model, training = config.model, config.training
         self.encoder = open_encoder(model, 0, self.device_name, training.dtype, training.seed)
-        self.head = EstimatorHead(self.encoder.hidden).to(self.encoder.device)
+        self.head = EstimatorHead(self.encoder.hidden)
+        self.before = self._start(model.start) if model.start else None
+        self.head.to(self.encoder.device)
         self.readings = Readings(len(self.readings_of)).to(self.encoder.device)
         heads = {f"head.{name}": p for name, p in self.head.named_parameters()}
         heads |= {f"readings.{name}": p for name, p in self.readings.named_parameters()}
@@ -117,6 +121,16 @@ class QualityTrainer(Trainer[Sequence[Example]]):
         data = [(own.name, len(own.rows)) for own in (*self.sets, *self.dev)]
         key = settings_hash([config.as_dict(), self.encoder.fingerprint, data, self.accelerator.num_processes])
         self.begin(training, groups, [self.encoder.model], key)
+
+    def _start(self, name: str) -> dict[str, Any]:
+        """Take over the weights of an estimator; returns what is recorded of it."""
+        folder = EstimatorSettings.folder(name)
+        settings, weights = EstimatorSettings.load(folder), folder / WEIGHTS
+        same = settings.encoder == self.config.model.encoder and weights.is_file()
+        if not same or not fits_adapter(self.encoder.model, load_file(weights)):
+            raise UserError(f"model.start {name!r} does not fit these settings: give its encoder, rank and alpha")
+        settings.load_head(self.head, folder / HEAD)
+        return started_from(folder, file_sha256(weights)[:16])
 
     def _examples(self) -> Sequence[Example]:
         examples: list[Example] = []

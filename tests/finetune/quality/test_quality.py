@@ -143,6 +143,20 @@ def test_a_share_of_a_step_is_damaged(data: Path, config: Path, tmp_path: Path) 
     assert 0 <= trainer.evaluate()["damage found"] <= 1
 
 
+def test_a_second_round_begins_where_the_first_ended(data: Path, config: Path, tmp_path: Path) -> None:
+    first = trained(data, config, tmp_path / "first", 6)
+    start = {"model.start": str(tmp_path / "first")}
+    sets = [read_judgements(data, part, Skips()) for part in ("train", "dev")]
+    trainer = QualityTrainer(Config.read(config_file(str(config)), start), *sets, tmp_path / "second", "cpu")
+    curve = first["curve"]
+    assert isinstance(curve, list)
+    assert trainer.evaluate()["average"] == pytest.approx(curve[-1]["average"], abs=0.01)
+    assert trainer.before is not None and trainer.before["curve"] == curve
+    other = Config.read(config_file(str(config)), {**start, "model.rank": "2"})
+    with pytest.raises(UserError, match="does not fit these settings: give its encoder, rank and alpha"):
+        QualityTrainer(other, *sets, tmp_path / "third", "cpu")
+
+
 def test_leaving_out_all_sets_is_an_error(data: Path, config: Path, tmp_path: Path) -> None:
     settings = Config.read(config_file(str(config)), {"data.leave_out": "da"})
     train = read_judgements(data, "train", Skips())
