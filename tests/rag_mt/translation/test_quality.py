@@ -45,6 +45,7 @@ class KnownEstimator:
 def estimator(monkeypatch: pytest.MonkeyPatch) -> KnownEstimator:
     known = KnownEstimator()
     monkeypatch.setattr("rag_mt.quality.estimator.open_estimator", lambda **named: known)
+    monkeypatch.setattr("rag_mt.quality.estimator.shared_estimator", lambda device, dtype: known)
     return known
 
 
