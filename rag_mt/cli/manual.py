@@ -73,7 +73,7 @@ translated depends on the model.
 
 <!-- run: slow -->
 ```bash
-rag-mt translate --src en --tgt fi --retriever sentence --show-hints examples/travel.en.txt
+rag-mt translate --src de --tgt en --retriever sentence --show-hints examples/travel.de.txt
 ```
 
 ## Models and prompts
