@@ -45,9 +45,8 @@ def shots(name: str = "shots") -> tuple[dict[str, dict[str, str]], ...]:
 
 def formality_sentence(target: str, formality: str) -> str:
     """The sentence that asks for a form of address in a target language; `formality` is `more` or `less`."""
-    lines = (FOLDER / "formality.jsonl").read_text(encoding="utf-8").splitlines()
-    sentences = {row["language"]: row[formality] for row in map(json.loads, lines)}
-    sentence: str = sentences.get(base_code(target), sentences[""])
+    sentences = {code: texts[formality] for row in shots("formality") for code, texts in row.items()}
+    sentence = sentences.get(base_code(target), sentences[""])
     return _SLOT.sub(lambda slot: language(target).name, sentence)
 
 

@@ -7,7 +7,7 @@ share out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -64,3 +64,13 @@ def damaged(row: Judged, other: Judged, kind: str, rng: np.random.Generator) -> 
         return None
     text, score = DAMAGES[kind](row, other, rng)
     return None if text == row.target or other.source == row.source else Judged(row.source, text, score, score)
+
+
+def with_damage(rows: Sequence[Judged], kinds: Sequence[str], rng: np.random.Generator) -> list[tuple[Judged, Judged]]:
+    """Translations, each with itself damaged, by the kinds in turn; without those that cannot be damaged so."""
+    others = [*rows[1:], *rows[:1]]
+    made = [
+        (row, damaged(row, other, kinds[number % len(kinds)], rng))
+        for number, (row, other) in enumerate(zip(rows, others, strict=True))
+    ]
+    return [(row, broken) for row, broken in made if broken is not None]

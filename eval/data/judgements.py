@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.quality import LEAST
 from rag_mt.base.types import Skips
 from rag_mt.formats.opening import read_lines
 
@@ -52,6 +53,11 @@ class JudgedSet:
     direction: str
     part: str
     rows: Sequence[Judged]
+
+    @property
+    def good_rows(self) -> list[Judged]:
+        """The translations that people found good."""
+        return [row for row in self.rows if row.mean is not None and row.mean >= LEAST["good"]]
 
     @property
     def name(self) -> str:

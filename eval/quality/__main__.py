@@ -15,7 +15,7 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from eval.data.damage import DAMAGES, damaged
+from eval.data.damage import DAMAGES, with_damage
 from eval.data.judgements import PARTS, JudgedSet, read_judgements, read_outputs
 from eval.metrics.formulas import Formula, Rows
 from eval.outputs import check_outputs, write_outputs
@@ -152,6 +152,15 @@ def against(sets: Sequence[Scored], way: str) -> dict[str, Comparison]:
     }
 
 
+def _cells(sets: Sequence[Scored], measure: Callable[[Scored, str], float], form: str) -> list[str]:
+    """The mean of a measure over sets, for each of WAYS."""
+    return [format(np.mean([measure(own, way) for own in sets]), form) for way in WAYS]
+
+
+def _worst(own: Scored, way: str) -> float:
+    return 100 * own.found(way)
+
+
 def _of_people(sets: Sequence[Scored]) -> tuple[list[Block], dict[str, Any]]:
     comparisons = {way: against(sets, way) for way in WAYS[1:]}
     corrected = holm({(way, name): c.p for way, own in comparisons.items() for name, c in own.items()})
@@ -163,19 +172,19 @@ def _of_people(sets: Sequence[Scored]) -> tuple[list[Block], dict[str, Any]]:
             [
                 name,
                 str(len(own.truth)),
-                *(f"{own.correlation(way):.3f}" for way in WAYS),
+                *_cells([own], Scored.correlation, ".3f"),
                 *(f"{c.value:+.3f} [{c.low:+.3f}, {c.high:+.3f}]" for c in gains),
-                *(f"{own.kendall(way):.3f}" for way in WAYS),
-                *(f"{100 * own.found(way):.0f}" for way in WAYS),
+                *_cells([own], Scored.kendall, ".3f"),
+                *_cells([own], _worst, ".0f"),
             ]
         )
     average = [
         "average",
         "",
-        *(f"{np.mean([own.correlation(way) for own in sets]):.3f}" for way in WAYS),
+        *_cells(sets, Scored.correlation, ".3f"),
         *("" for _ in WAYS[1:]),
-        *(f"{np.mean([own.kendall(way) for own in sets]):.3f}" for way in WAYS),
-        *(f"{100 * np.mean([own.found(way) for own in sets]):.0f}" for way in WAYS),
+        *_cells(sets, Scored.kendall, ".3f"),
+        *_cells(sets, _worst, ".0f"),
     ]
     heads = [
         "set",
@@ -216,16 +225,16 @@ def _of_outputs(sets: Sequence[Scored]) -> tuple[list[Block], dict[str, Any]]:
         [
             own.judged.direction,
             str(len(own.truth)),
-            *(f"{own.correlation(way):.3f}" for way in WAYS),
-            *(f"{100 * own.found(way):.0f}" for way in WAYS),
+            *_cells([own], Scored.correlation, ".3f"),
+            *_cells([own], _worst, ".0f"),
         ]
         for own in sets
     ]
     average = [
         "average",
         "",
-        *(f"{np.mean([own.correlation(way) for own in sets]):.3f}" for way in WAYS),
-        *(f"{100 * np.mean([own.found(way) for own in sets]):.0f}" for way in WAYS),
+        *_cells(sets, Scored.correlation, ".3f"),
+        *_cells(sets, _worst, ".0f"),
     ]
     blocks: list[Block] = [
         Heading("Against chrF, where nobody judged"),
@@ -278,11 +287,9 @@ def _damage(sets: Sequence[Scored], estimator: Estimator) -> list[Block]:
     """How often good translations are told from the same ones damaged."""
     rows, rng = [], np.random.default_rng(1)
     for own in sets:
-        good = [row for row in own.judged.rows if row.mean is not None and row.mean >= LEAST["good"]][:DAMAGED]
-        cells = []
+        good, cells = own.judged.good_rows[:DAMAGED], []
         for kind in DAMAGES:
-            pairs = [(r, damaged(r, other, kind, rng)) for r, other in zip(good, good[1:] + good[:1], strict=True)]
-            both = [(row.pair, made.pair) for row, made in pairs if made is not None]
+            both = [(row.pair, made.pair) for row, made in with_damage(good, [kind], rng)]
             whole, broken = (np.array([e.score for e in estimator.estimate(side)]) for side in zip(*both, strict=True))
             cells.append(f"{100 * np.mean(whole > broken):.0f} ({broken.mean():.0f})")
         rows.append([own.judged.name, str(len(good)), *cells])

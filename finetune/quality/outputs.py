@@ -24,8 +24,9 @@ from finetune.lora.config import Config
 from finetune.lora.examples import GROUPS, Pair, sampled_pairs
 from finetune.training.settings import read_config, settings_parser
 from rag_mt.base.console import OK, add_engine_option, add_model_options, note, positive, progress, run
+from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.files import whole_file
-from rag_mt.base.types import Skips, Span
+from rag_mt.base.types import LanguageModel, Skips, Span
 from rag_mt.formats.format import Segment
 from rag_mt.translation.jobs import Counts, SplitSegment, translate_segments
 from rag_mt.translation.journal import Journal
@@ -49,9 +50,13 @@ def make_outputs(options: argparse.Namespace) -> int:
         whole_file(output) as part,
         part.open("w", encoding="utf-8") as out,
     ):
+        llm: LanguageModel | str = DEFAULT_LLM
+        loading = {name: getattr(options, name) for name in ("device", "dtype", "engine", "batch_size")}
         for direction, pairs in sorted(by_direction.items()):
-            for row in _rows(direction, pairs, output, options, bar):
-                out.write(json.dumps(row, ensure_ascii=False) + "\n")
+            translator = Translator(*direction.split("-"), llm=llm, **loading)
+            llm = translator.llm
+            for row in _rows(translator, pairs, _journal(output, direction), bar):
+                out.write(json.dumps({"direction": direction, **row}, ensure_ascii=False) + "\n")
     for path in map(_journal, [output] * len(by_direction), by_direction):
         path.unlink(missing_ok=True)
     note(f"{total} translations are in {output}")
@@ -62,22 +67,16 @@ def _journal(output: Path, direction: str) -> Path:
     return output.with_name(f"{output.name}.{direction}.rag-mt-journal")
 
 
-def _rows(
-    direction: str, pairs: Sequence[Pair], output: Path, options: argparse.Namespace, bar: Any
-) -> Iterator[dict[str, Any]]:
+def _rows(translator: Translator, pairs: Sequence[Pair], journal: Path, bar: Any) -> Iterator[dict[str, Any]]:
     """What is written of the pairs of a direction, but for those that could not be translated."""
-    source, target = direction.split("-")
-    translator = Translator(
-        source, target, **{name: getattr(options, name) for name in ("device", "dtype", "engine", "batch_size")}
-    )
     segments = [SplitSegment(Segment(p.source, p.origin), (Span(0, len(p.source)),)) for p in pairs]
     chrf = CHRF()
-    with closing(Journal(_journal(output, direction), translator.settings)) as journal:
-        texts = translate_segments(translator, segments, Counts(), journal, bar.update)
+    with closing(Journal(journal, translator.settings)) as finished:
+        texts = translate_segments(translator, segments, Counts(), finished, bar.update)
         for pair, text in zip(pairs, texts, strict=True):
             if text.sentences[0].ok:
                 score = chrf.sentence_score(text.text, [pair.target]).score
-                yield {"direction": direction, "source": pair.source, "target": text.text, "chrf": round(score, 2)}
+                yield {"source": pair.source, "target": text.text, "chrf": round(score, 2)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from scipy.optimize import isotonic_regression
 
-from eval.data.damage import DAMAGES, damaged
+from eval.data.damage import DAMAGES, damaged, with_damage
 from eval.data.judgements import Judged, JudgedSet
 from finetune.quality.config import Config
 from finetune.training.encoder import fits_adapter, open_encoder, started_from
@@ -26,7 +26,7 @@ from finetune.training.trainer import Group, Trainer
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, settings_hash
 from rag_mt.models.adapter_files import WEIGHTS
-from rag_mt.quality.estimator import head_numbers
+from rag_mt.quality.estimator import measured
 from rag_mt.quality.model import HEAD, MIDDLE, SPREAD, EstimatorHead, EstimatorSettings, tokenise_pairs
 from retrievers.encoders.encoder import batches
 
@@ -177,12 +177,9 @@ class QualityTrainer(Trainer[Sequence[Example]]):
         return {"huber": total}
 
     def said(self, rows: Sequence[Judged]) -> NDArray[np.float64]:
-        """What the model says of translations (rows,), from 0 to 100 or somewhat beyond."""
-        numbers = np.zeros(len(rows))
-        ids = tokenise_pairs(self.encoder.tokenizer, [row.pair for row in rows], self.config.data.max_tokens)
-        for places, tokens, mask in batches(ids, self.encoder.tokenizer.pad_token_id or 0):
-            numbers[places] = head_numbers(self.encoder, self.head, tokens, mask).cpu().numpy()
-        return MIDDLE + SPREAD * numbers
+        """What the model says of translations (rows,)."""
+        scores = measured(self.encoder, self.head, [row.pair for row in rows], self.config.data.max_tokens)
+        return scores.astype(np.float64)
 
     def evaluate(self) -> dict[str, float]:
         """Pearson's r with the judgements of each development set, and the mean of it."""
@@ -194,13 +191,7 @@ class QualityTrainer(Trainer[Sequence[Example]]):
     def _found(self) -> float:
         """The share of good development translations that are judged better than the same ones damaged."""
         rng = np.random.default_rng(self.config.training.seed)
-        pairs: list[tuple[Judged, Judged]] = []
-        for own in self.dev:
-            good = [row for row in own.rows if row.mean is not None and row.mean >= MIDDLE][:DAMAGED]
-            for number, row in enumerate(good):
-                kind = list(DAMAGES)[number % len(DAMAGES)]
-                made = damaged(row, good[(number + 1) % len(good)], kind, rng)
-                pairs += [(row, made)] if made is not None else []
+        pairs = [pair for own in self.dev for pair in with_damage(own.good_rows[:DAMAGED], list(DAMAGES), rng)]
         if not pairs:
             return 0.0
         whole, broken = (self.said([pair[side] for pair in pairs]) for side in (0, 1))
@@ -212,11 +203,9 @@ class QualityTrainer(Trainer[Sequence[Example]]):
         self.encoder.save(folder)
         self.head.save(folder)
         rows = [row for own in self.dev if own.kind == "da" for row in own.rows if row.mean is not None]
-        measured, expected = calibration(self.said(rows), np.array([row.mean for row in rows], np.float64))
+        steps, expected = calibration(self.said(rows), np.array([row.mean for row in rows], np.float64))
         config = self.config
-        settings = EstimatorSettings(
-            config.model.encoder, self.encoder.hidden, config.data.max_tokens, measured, expected
-        )
+        settings = EstimatorSettings(config.model.encoder, self.encoder.hidden, config.data.max_tokens, steps, expected)
         settings.save(folder)
         sets = {own.name: len(own.rows) for own in (*self.sets, *self.dev)}
         return {"settings": config.as_dict(), "encoder_fingerprint": self.encoder.fingerprint, "translations": sets}

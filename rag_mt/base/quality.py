@@ -41,11 +41,14 @@ class Estimate:
         return [Finding(QUALITY, "warning", f"quality estimated as {self}")] if self.score < least else []
 
 
-def least_score(text: str) -> float:
-    """The score that a grade, or a number from 0 to 100, stands for; raises UserError for anything else."""
-    for grade in GRADES:
-        if text == grade:
-            return LEAST[grade]
+def least_score(text: str | None) -> float | None:
+    """The score that a grade, or a number from 0 to 100, stands for, None where nothing is asked for; raises UserError
+    for anything else."""
+    if not text:
+        return None
+    known = {str(grade): score for grade, score in LEAST.items()}
+    if text in known:
+        return known[text]
     try:
         value = float(text)
     except ValueError:

@@ -241,10 +241,9 @@ class Prompt:
 
     The first `shared` characters of `text` are the same in all prompts of one builder, so that a model can compute them
     once. `hints` are the hints that it shows, `terms` those of the glossary, and `context` the sentences around the one
-    to translate; `notes` say what was left out.
-    Generation ends at any of `stop`. `source` and `target` are language codes, where it is about translation; with
-    `coded` the chat template is given them beside the text. `begun` is how the answer begins: the model goes on from
-    there, and the completion has what follows.
+    to translate; `notes` say what was left out. Generation ends at any of `stop`. `source` and `target` are language
+    codes, where it is about translation; with `coded` the chat template is given them beside the text. `begun` is how
+    the answer begins: the model goes on from there, and the completion has what follows.
     """
 
     text: str

@@ -65,7 +65,7 @@ def check(options: argparse.Namespace) -> int:
     known = _known_rules(options, codes, skips)
     names = _chosen(options, [*known, INCONSISTENT])
     checker = Checker([rule for rule in known.values() if rule.name in names], INCONSISTENT in names)
-    least = least_score(options.min_quality) if options.min_quality else None
+    least = least_score(options.min_quality)
     found: list[Checked] = []
     for checked in _checked(checker, _pairs(options, codes, skips), least):
         if not checked.findings:

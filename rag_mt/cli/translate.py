@@ -172,7 +172,7 @@ def _translator(options: argparse.Namespace) -> Translator:
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
     more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary formality context"
     settings = {name: getattr(options, name) for name in f"{names} {more}".split()}
-    settings["min_quality"] = least_score(options.min_quality) if options.min_quality else None
+    settings["min_quality"] = least_score(options.min_quality)
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some
         retriever = DEFAULT_RETRIEVER

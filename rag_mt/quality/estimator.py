@@ -14,16 +14,8 @@ from rag_mt.base.files import remembered_sha256, settings_hash
 from rag_mt.base.quality import Estimate
 from rag_mt.base.types import Floats
 from rag_mt.models.loading import LoadedEncoder
-from rag_mt.quality.model import (
-    ENCODER,
-    HEAD,
-    MIDDLE,
-    SPREAD,
-    EstimatorHead,
-    EstimatorSettings,
-    Pair,
-    tokenise_pairs,
-)
+from rag_mt.quality.model import HEAD, MIDDLE, SPREAD, EstimatorHead, EstimatorSettings, Pair, tokenise_pairs
+from retrievers.ccpr.model import ENCODER
 from retrievers.encoders.encoder import batches
 
 DEFAULT_ESTIMATOR = "quality-e5-small"
@@ -34,7 +26,7 @@ class Estimator:
 
     def __init__(self, settings: EstimatorSettings, loaded: LoadedEncoder, head: EstimatorHead, weights: str) -> None:
         """`weights` is a hash of the head's."""
-        self.settings, self.id = settings, loaded.name
+        self.settings = settings
         self.fingerprint = settings_hash([vars(settings), loaded.fingerprint, weights])
         self._loaded, self._head = loaded, head.to(loaded.device).eval()
         self._lock = threading.Lock()
@@ -52,24 +44,22 @@ class Estimator:
 
     def measured(self, pairs: Sequence[Pair]) -> Floats:
         """The model's own scores (pairs,), before they are calibrated."""
-        numbers = np.zeros(len(pairs), np.float32)
         with self._lock:
-            texts = [(encodable(source), encodable(target)) for source, target in pairs]
-            ids = tokenise_pairs(self._loaded.tokenizer, texts, self.settings.max_tokens)
-            for rows, tokens, mask in batches(ids, self._loaded.tokenizer.pad_token_id or 0):
-                numbers[rows] = head_numbers(self._loaded, self._head, tokens, mask).cpu().numpy()
-        return MIDDLE + SPREAD * numbers
+            return measured(self._loaded, self._head, pairs, self.settings.max_tokens)
 
 
 @torch.inference_mode()
-def head_numbers(loaded: LoadedEncoder, head: EstimatorHead, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """What the head says of token ids and mask (pairs, tokens)."""
-    device = loaded.device
-    tokens, mask = tokens.to(device), mask.to(device)
-    with torch.autocast(device.type, dtype=loaded.dtype, enabled=loaded.dtype != torch.float32):
-        states = loaded.model(input_ids=tokens, attention_mask=mask).last_hidden_state
-    numbers: torch.Tensor = head(states, mask)
-    return numbers
+def measured(loaded: LoadedEncoder, head: EstimatorHead, pairs: Sequence[Pair], max_tokens: int) -> Floats:
+    """The scores (pairs,) of an encoder and its head, from 0 to 100 or somewhat beyond."""
+    numbers, device = np.zeros(len(pairs), np.float32), loaded.device
+    texts = [(encodable(source), encodable(target)) for source, target in pairs]
+    ids = tokenise_pairs(loaded.tokenizer, texts, max_tokens)
+    for rows, tokens, mask in batches(ids, loaded.tokenizer.pad_token_id or 0):
+        tokens, mask = tokens.to(device), mask.to(device)
+        with torch.autocast(device.type, dtype=loaded.dtype, enabled=loaded.dtype != torch.float32):
+            states = loaded.model(input_ids=tokens, attention_mask=mask).last_hidden_state
+        numbers[rows] = head(states, mask).cpu().numpy()
+    return MIDDLE + SPREAD * numbers
 
 
 @cache

@@ -18,7 +18,6 @@ from transformers import PreTrainedTokenizerBase
 from rag_mt.models.trained import ModelSettings, save_head
 
 HEAD = "head.safetensors"
-ENCODER = "encoder"
 MIDDLE, SPREAD = 70.0, 25.0
 """The head's output 0 is the score MIDDLE, and 1 is SPREAD points more."""
 

@@ -196,7 +196,7 @@ class SentenceTask:
         read = [candidate for candidate in candidates if candidate.translation.ok]
         if not read:
             first = candidates[0]
-            reasons = "; ".join(first.translation.notes[len(first.prompt.notes) :])
+            reasons = "; ".join(first.notes)
             shown = "hints" if first.prompt.hints else "context"
             self._keep_draft(f"{DRAFT_STANDS}: no translation could be read from the answer with {shown} ({reasons})")
             return

@@ -314,19 +314,21 @@ class Translator:
         given out.
         """
         translations: list[Translation] = []
+        recent = deque(before, self.context)
         spans, end = split(text, self.source) if spans is None else spans, 0
         for span in spans:
             if span.start > end:
                 yield text[end : span.start]
             touching = bool(translations) and span.start == end
             sentence = Sentence(span.of(text), self.source, origin)
-            pieces = Returning(self.stream_sentence(sentence, [*before, *translations]))
+            pieces = Returning(self.stream_sentence(sentence, tuple(recent)))
             for piece in pieces:
                 if touching and piece and needs_space(translations[-1].text, piece):
                     yield " "
                 touching = touching and not piece
                 yield piece
             translations.append(pieces.value)
+            recent.append(pieces.value)
             end = span.end
         yield text[end:]
         return self.joined(text, spans, translations)
@@ -361,7 +363,7 @@ class Translator:
         loop), nothing more is given out.
         """
         task, shown = SentenceTask(self, sentence), ""
-        surround([*map(finished_pair, deque(before, self.context)), task], self.context)
+        surround([*map(finished_pair, before), task], self.context)
         for _ in self.answer(TaskQueue([task])):
             beginning = task.begun
             if beginning.startswith(shown) and beginning != shown:

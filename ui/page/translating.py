@@ -93,7 +93,7 @@ def order_of(service: Service, session: Session, choice: Choice, asked: Asked) -
         asked.least_score,
         glossary=glossary_of(service, session, choice, asked),
         style=service.style(choice.target),
-        min_quality=least_score(asked.min_quality) if asked.min_quality else None,
+        min_quality=least_score(asked.min_quality),
     )
 
 

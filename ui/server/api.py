@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from rag_mt import __version__
 from rag_mt.base.errors import UserError
+from rag_mt.base.quality import least_score
 from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.html import HtmlText
 from rag_mt.formats.lines import added_fields
@@ -256,7 +257,7 @@ def _order(
         glossary=glossary_for(choice.source, choice.target),
         style=style,
         context=body.context,
-        min_quality=bodies.least(body.min_quality),
+        min_quality=least_score(str(body.min_quality)),
     )
     if isinstance(body.hints, bodies.HintOptions):
         return replace(order, max_hints=body.hints.max, least_score=body.hints.least_score)

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from rag_mt.base.defaults import INDEX_RETRIEVER
 from rag_mt.base.errors import UserError
+from rag_mt.base.quality import least_score
 from ui.server import requests
 from ui.server.bodies import (
     ERRORS,
@@ -30,7 +31,6 @@ from ui.server.bodies import (
     GlossaryBody,
     IndexAnswer,
     RenameBody,
-    least,
 )
 from ui.server.documents import Document
 from ui.server.glossaries import UserGlossary
@@ -66,7 +66,7 @@ async def translate_file(request: Request, service: ServiceOf) -> DocumentAnswer
         codes = choice.source, choice.target
         glossary = service.glossaries.opened(owner, body.glossary, *codes) if body.glossary else None
         style = service.style(choice.target, body.formality, body.instruction)
-        order = Order(choice, "", glossary=glossary, style=style, min_quality=least(body.min_quality))
+        order = Order(choice, "", glossary=glossary, style=style, min_quality=least_score(str(body.min_quality)))
         client = "" if request.app.state.keys.needed else requests.client_of(request)
         document = await asyncio.to_thread(documents.start, owner, name, path, order, body.column, client)
     return _document(request, document, 0)

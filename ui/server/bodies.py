@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from prompts.style import LONGEST_INSTRUCTION
-from rag_mt.base.quality import BEST, least_score
+from rag_mt.base.findings import Severity
+from rag_mt.base.quality import BEST, Grade
 from rag_mt.glossary.entries import LONGEST
 from retrievers.registry import RETRIEVERS
 from ui.server.limits import MOST_FILES
@@ -34,13 +35,6 @@ MIN_QUALITY = Annotated[
     Annotated[float, Field(ge=0, le=BEST)] | Literal["good", "fair", "poor", ""],
     Field(description="The quality is estimated, and what is below this grade or score is among the findings"),
 ]
-
-
-def least(min_quality: float | str) -> float | None:
-    """The score that MIN_QUALITY stands for, None where it is empty."""
-    return None if min_quality == "" else least_score(str(min_quality))
-
-
 MOST_CONTEXT = 16
 CONTEXT = (
     "How many sentences before one in its text, and half as many after it, the model is shown with their translations"
@@ -249,7 +243,7 @@ class FindingAnswer(BaseModel):
     """What a rule found in a translation."""
 
     rule: str
-    severity: Literal["error", "warning"]
+    severity: Severity
     message: str
 
 
@@ -257,7 +251,7 @@ class QualityAnswer(BaseModel):
     """What people are expected to give a translation, from 0 to 100, the worst sentence of the text."""
 
     score: float
-    grade: Literal["good", "fair", "poor"]
+    grade: Grade
 
 
 class TranslateAnswer(BaseModel):
