@@ -104,6 +104,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "far; each is then translated twice"
     )
     add("--context", type=count, default=0, metavar="N", help=context_help)
+    consistent_help = (
+        "translate what lacks the terms that the other sentences of its document agree on again, with these terms"
+    )
+    add("--consistent", action="store_true", help=consistent_help)
     add("--restart", action="store_true", help="forget what an interrupted job had finished")
     add("--batch-size", type=positive, default=16, metavar="N", help="most sentences computed at once")
     add("--max-new-tokens", type=positive, default=256, metavar="N", help="longest answer")
@@ -170,7 +174,7 @@ def _translator(options: argparse.Namespace) -> Translator:
     from rag_mt.translation.translator import Translator
 
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
-    more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary formality context"
+    more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary formality context consistent"
     settings = {name: getattr(options, name) for name in f"{names} {more}".split()}
     settings["min_quality"] = least_score(options.min_quality)
     retriever = options.retriever
@@ -202,7 +206,8 @@ def _translate_file(
         journal = Journal(output.with_name(f"{output.name}.rag-mt-journal"), settings, options.restart)
         if journal.resumed:
             note(f"{output}: kept {journal.resumed} of {total} sentences of the interrupted job")
-    streaming = output is None and job.form.name == "text" and sys.stdout.isatty() and not options.show_hints
+    streaming = output is None and job.form.name == "text" and sys.stdout.isatty()
+    streaming = streaming and not options.show_hints and not options.consistent  # what was shown cannot be taken back
     live = Echo(sys.stdout.buffer) if streaming else None
     with closing(progress(total, "sentences", "translating", show=not options.quiet and not live)) as bar:
         if live:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -23,6 +23,7 @@ from rag_mt.checks.segments import Checker
 from rag_mt.formats.format import Segment
 from rag_mt.formats.opening import BOM
 from rag_mt.text.splitting import split
+from rag_mt.translation.consistency import DocumentTerms
 from rag_mt.translation.context import finished_pair, translate_together
 from rag_mt.translation.journal import Journal
 from rag_mt.translation.tasks import SentenceTask, translate_all
@@ -124,6 +125,7 @@ def translate_segments(
     """One TranslatedText per segment, in order; `advance` is told of every finished source sentence."""
     stream, checker = iter(segments), Checker(rules=())
     first, before = 0, deque[Translation](maxlen=translator.context)
+    terms = DocumentTerms(translator, SentenceTask) if translator.consistent else None
     while window := list(islice(stream, WINDOW)):
         sentences = [
             Sentence(span.of(part.segment.text), translator.source, part.segment.origin)
@@ -131,6 +133,8 @@ def translate_segments(
             for span in part.spans
         ]
         translations = _translate_window(translator, sentences, first, before, journal, advance)
+        if terms is not None:
+            translations = _translate_again(terms, translations, first, journal)
         first += len(sentences)
         before.extend(translations)
         remaining = iter(translator.estimated(translations))
@@ -177,19 +181,44 @@ def _translate_window(
     advance(len(sentences) - len(missing))
     parts = [missing.get(n) or (done[n].source.text, done[n].draft) for n in keys]
     translate_together([*map(finished_pair, before), *parts], translator.context)
-    number_of = {id(task): number for number, task in missing.items()}
+    done |= _answered(missing, lambda number: number, journal, advance)
+    return [replace(done[number], source=sentence) for number, sentence in zip(keys, sentences, strict=True)]
+
+
+def _translate_again(
+    terms: DocumentTerms[SentenceTask], translations: Sequence[Translation], first: int, journal: Journal | None
+) -> list[Translation]:
+    """The window's translations, those that differ from the rest of the document translated again; the journal has
+    second translations under negative numbers, the complements of those of the first."""
+    again: dict[int, Translation] = {}
+    if journal:
+        for number, made in enumerate(translations):
+            if earlier := journal.take(~(first + number), made.source):
+                again[number] = earlier
+    tasks = terms.again(translations, again)
+    return terms.kept(translations, again | _answered(tasks, lambda number: ~(first + number), journal))
+
+
+def _answered(
+    tasks: Mapping[int, SentenceTask],
+    journal_number: Callable[[int], int],
+    journal: Journal | None,
+    advance: Callable[[int], object] = lambda n: None,
+) -> dict[int, Translation]:
+    """The translations of tasks by their numbers, each in the journal as soon as it is finished."""
+    number_of, done = {id(task): number for number, task in tasks.items()}, {}
 
     def finished(task: SentenceTask) -> None:
         number, translation = number_of[id(task)], task.translation
         assert translation is not None
         done[number] = translation
         if journal:
-            journal.add([number], [translation])
+            journal.add([journal_number(number)], [translation])
         advance(1)
 
-    for _ in translate_all(list(missing.values()), finished):
+    for _ in translate_all(list(tasks.values()), finished):
         pass
-    return [replace(done[number], source=sentence) for number, sentence in zip(keys, sentences, strict=True)]
+    return done
 
 
 class Echo(io.RawIOBase):

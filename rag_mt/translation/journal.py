@@ -27,8 +27,9 @@ class RecordJournal:
 
     It also holds the job's settings: a journal of other settings is refused with what differs, unless `restart`
     forgets it. `earlier` are the records of an earlier run, `resumed` is their number, and `finished` counts those of
-    this run too. No other process can use the file until `close` or the end of this process; what a crash cuts off is
-    rolled back. Raises UserError, here and in `add_records`, where the file cannot be used.
+    this run too; records with negative numbers are further ones, which do not count. No other process can use the file
+    until `close` or the end of this process; what a crash cuts off is rolled back. Raises UserError, here and in
+    `add_records`, where the file cannot be used.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], restart: bool = False) -> None:
@@ -45,7 +46,7 @@ class RecordJournal:
             self.close()
             raise
         self.earlier: dict[int, dict[str, Any]] = {number: json.loads(record) for number, record in rows}
-        self.resumed = self.finished = len(self.earlier)
+        self.resumed = self.finished = sum(number >= 0 for number in self.earlier)
 
     def _opened(self, restart: bool) -> sqlite3.Connection:
         """The database with its tables, which no other process has."""
@@ -106,7 +107,7 @@ class RecordJournal:
         rows = [(number, json.dumps(record)) for number, record in zip(numbers, records, strict=True)]
         with self._transaction() as database:
             database.executemany("INSERT OR REPLACE INTO records VALUES (?, ?)", rows)
-        self.finished += len(numbers)
+        self.finished += sum(number >= 0 for number in numbers)
 
     def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """All finished records with their numbers, in order."""

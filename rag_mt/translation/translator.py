@@ -52,9 +52,10 @@ from rag_mt.models.offline.embedded import PREFIX
 from rag_mt.models.weights import FOLDER, tell_if_left_out
 from rag_mt.text.answers import takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
+from rag_mt.translation.consistency import DocumentTerms
 from rag_mt.translation.context import checked_size, finished_pair, surround, translate_together
 from rag_mt.translation.index_adapters import adapter_beside
-from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
+from rag_mt.translation.tasks import SentenceTask, TaskQueue, by_translator, translate_all
 from rag_mt.translation.terms import ALIGN_LAYER, TermKeeper
 from retrievers.no_hints import NoHints
 
@@ -110,6 +111,7 @@ class Translator:
         formality: str = "",
         instruction: str = "",
         context: int = 0,
+        consistent: bool = False,
         min_quality: float | None = None,
         show: bool = False,
         encoders: EncoderOpener | None = None,
@@ -136,7 +138,9 @@ class Translator:
         `rag_mt.translation.terms`). `formality` (`more` or `less`) and `instruction`, a text of up to 2,000 characters,
         go along with every prompt of models that follow instructions (see `prompts.style`). With `context`, as many
         sentences before one in its text, and half as many after it, are shown with it, with their translations so far
-        (see `rag_mt.translation.context`). With `min_quality`, a score from 0 to 100, the quality of all translations
+        (see `rag_mt.translation.context`). With `consistent` the sentences of a text that lack what the other ones'
+        translations agree on are translated again (see `rag_mt.translation.consistency`), but not those of a stream.
+        With `min_quality`, a score from 0 to 100, the quality of all translations
         is estimated, and lower ones are among the findings. `encoders` opens encoders instead of `encoder_for`, so that
         several translators can share one.
 
@@ -180,7 +184,12 @@ class Translator:
         if context:
             check_context(self.prompts.wrapper, llm.id)
         self._open_aligner = cache(partial(_aligning_encoder, encoders, device, dtype))
-        modes = {"consensus": consensus and self.memory is not None, "reuse_known": reuse_known}
+        self.consistent = consistent
+        modes = {
+            "consensus": consensus and self.memory is not None,
+            "reuse_known": reuse_known,
+            "consistent": consistent,
+        }
         self.more_settings: dict[str, Any] = {name: True for name, wanted in modes.items() if wanted}
         self._keep_to(glossary if glossary is not None else Glossary(self.source, self.target))
         self.min_quality = min_quality
@@ -395,7 +404,20 @@ class Translator:
             translate_together(own, self.context)
         for _ in translate_all(list(chain(*written))):
             pass
-        return [[task.translation or Translation(task.sentence, task.sentence.text) for task in own] for own in tasks]
+        made = [[task.translation or Translation(task.sentence, task.sentence.text) for task in own] for own in tasks]
+        return self._consistent(made) if self.consistent else made
+
+    def _consistent(self, documents: Sequence[Sequence[Translation]]) -> list[list[Translation]]:
+        """The translations of each document, those that differ from the rest of it translated again."""
+        terms = [DocumentTerms(self, SentenceTask) for _ in documents]
+        again = [own.again(made, {}) for own, made in zip(terms, documents, strict=True)]
+        for group in by_translator(chain(*(tasks.values() for tasks in again))):
+            for _ in translate_all(group):
+                pass
+        return [
+            own.kept(made, {n: task.translation for n, task in tasks.items() if task.translation is not None})
+            for own, made, tasks in zip(terms, documents, again, strict=True)
+        ]
 
     def answer(self, queue: PromptQueue) -> Iterator[None]:
         """Let the language model answer the prompts of a queue (see `LanguageModel.answer`)."""
