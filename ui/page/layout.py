@@ -7,10 +7,12 @@ from typing import Any
 
 import gradio as gr
 
+from prompts.style import LONGEST_INSTRUCTION
 from rag_mt.base.defaults import DEFAULT_LLM
 from ui.page import menus
 from ui.page.markup import escaped, message, sentence_case
 from ui.page.translating import AUTO, Asked, View, empty_view
+from ui.server.bodies import MOST_CONTEXT
 from ui.server.service import Service
 
 ALL_HINTS = 32
@@ -144,6 +146,29 @@ class Layout:
                 elem_id="adapter",
             )
         with gr.Row():
+            self.context = gr.Slider(
+                0,
+                MOST_CONTEXT,
+                0,
+                step=1,
+                label="Sentences before each one that are shown with it",
+                info="With their translations, and half as many behind it.",
+                elem_id="context",
+            )
+            self.consistent = gr.Checkbox(
+                label="Consistent terms",
+                info="What differs from the rest of the text is translated again.",
+                elem_id="consistent",
+            )
+        with gr.Row():
+            self.formality = gr.Dropdown(menus.FORMALITY, value="", label="Form of address", elem_id="formality")
+            self.instruction = gr.Textbox(
+                label="Instruction",
+                info="Tone, audience, rules. It and the form of address need a model that follows instructions.",
+                max_length=LONGEST_INSTRUCTION,
+                elem_id="instruction",
+            )
+        with gr.Row():
             self.hints = gr.Slider(
                 0, ALL_HINTS, ALL_HINTS, step=1, label="Hints per sentence, at most", info=f"{ALL_HINTS} means all."
             )
@@ -160,7 +185,8 @@ class Layout:
     def asked(self) -> list[Any]:
         """The inputs of `asked_from`."""
         named = (self.text, self.source, self.target, self.retriever, self.index, self.llm, self.adapter, self.glossary)
-        return [*named, self.min_quality, self.hints, self.score]
+        style = (self.min_quality, self.formality, self.instruction)
+        return [*named, *style, self.hints, self.score, self.context, self.consistent]
 
     @property
     def views(self) -> list[Any]:
@@ -171,10 +197,12 @@ class Layout:
 
 def asked_from(*values: Any) -> Asked:
     """The request in the values of `Layout.asked`."""
-    *names, hints, score = values
-    text, source, target, retriever, index, llm, adapter, glossary, quality = (name or "" for name in names)
+    *names, hints, score, context, consistent = values
+    text, source, target, retriever, index, llm, adapter, *further = (name or "" for name in names)
+    glossary, quality, formality, instruction = further
     max_hints = None if hints >= ALL_HINTS else int(hints)
-    return Asked(text, source, target, retriever, index, llm, adapter, max_hints, float(score), glossary, quality)
+    choice = (text, source, target, retriever, index, llm, adapter, max_hints, float(score))
+    return Asked(*choice, glossary, quality, formality, instruction, int(context), bool(consistent))
 
 
 def updates(view: View) -> list[Any]:

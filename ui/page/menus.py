@@ -33,6 +33,7 @@ SAMPLE: tuple[str, str] = ("Default text", "")
 FITTING: tuple[str, str] = ("As the text was indexed for", "")
 NO_GLOSSARY: tuple[str, str] = ("None", "")
 MIN_QUALITY = [("None", ""), ("Find what is below good", "good"), ("Find what is poor", "fair")]
+FORMALITY = [("As it comes", ""), ("Formal", "more"), ("Informal", "less")]
 
 RETRIEVER_NAMES = {
     "ccpr": "Phrases in context (ccpr)",

@@ -22,7 +22,7 @@ from rag_mt.formats.tmx import Unit, Variant, write_memory
 from ui.page.hint_markup import ShownHint
 from ui.page.markup import escaped, table, tagged
 from ui.server.translators import Choice
-from ui.server.work import Job
+from ui.server.work import Job, Order
 
 log = logging.getLogger("rag_mt")
 
@@ -130,12 +130,19 @@ EXPORTS = tuple(_WRITERS)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The last translation of a page: the text, by what, and what came of it (None while it is made)."""
+    """The last translation of a page: what was ordered, and what came of it (None while it is made)."""
 
-    text: str
-    choice: Choice
+    order: Order
     hints: tuple[ShownHint, ...] = ()
     translated: TranslatedText | None = None
+
+    @property
+    def text(self) -> str:
+        return self.order.text
+
+    @property
+    def choice(self) -> Choice:
+        return self.order.choice
 
 
 @dataclass(eq=False)

@@ -51,6 +51,10 @@ class Asked:
     least_score: float = 0.0
     glossary: str = ""
     min_quality: str = ""
+    formality: str = ""
+    instruction: str = ""
+    context: int = 0
+    consistent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,9 @@ def order_of(service: Service, session: Session, choice: Choice, asked: Asked) -
         asked.max_hints,
         asked.least_score,
         glossary=glossary_of(service, session, choice, asked),
-        style=service.style(choice.target),
+        style=service.style(choice.target, asked.formality, asked.instruction),
+        context=asked.context,
+        consistent=asked.consistent,
         min_quality=least_score(asked.min_quality),
     )
 
@@ -113,7 +119,7 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
         return replace(order, text=asked.text, switched_off=frozenset(session.off))
 
     def follow(job: Job) -> Iterator[View]:
-        result = session.result = Result(asked.text, job.order.choice)
+        result = session.result = Result(job.order)
         yield replace(empty_view(asked.target), output=output_pane("", asked.target, busy=True), running=True)
         prompted: list[Prompt | None] | None = None
         for text in job.updates():
@@ -313,7 +319,7 @@ def compare_views(service: Service, session: Session) -> Iterator[View]:
     def order() -> Order:
         source, target = shown.source, shown.target
         choice = service.choice(session.owner, source, target, "none", adapter=shown.adapter, llm=shown.llm)
-        return Order(choice, result.text, style=service.style(target))
+        return replace(result.order, choice=choice)
 
     def side_by_side(plain: str, busy: bool) -> str:
         return comparison(plain, with_hints, ("Plain: no hints", "With retrieved hints"), shown.target, busy)

@@ -257,6 +257,7 @@ def _order(
         glossary=glossary_for(choice.source, choice.target),
         style=style,
         context=body.context,
+        consistent=body.consistent,
         min_quality=least_score(str(body.min_quality)),
     )
     if isinstance(body.hints, bodies.HintOptions):

@@ -66,7 +66,15 @@ async def translate_file(request: Request, service: ServiceOf) -> DocumentAnswer
         codes = choice.source, choice.target
         glossary = service.glossaries.opened(owner, body.glossary, *codes) if body.glossary else None
         style = service.style(choice.target, body.formality, body.instruction)
-        order = Order(choice, "", glossary=glossary, style=style, min_quality=least_score(str(body.min_quality)))
+        order = Order(
+            choice,
+            "",
+            glossary=glossary,
+            style=style,
+            context=body.context,
+            consistent=body.consistent,
+            min_quality=least_score(str(body.min_quality)),
+        )
         client = "" if request.app.state.keys.needed else requests.client_of(request)
         document = await asyncio.to_thread(documents.start, owner, name, path, order, body.column, client)
     return _document(request, document, 0)

@@ -36,14 +36,24 @@ MIN_QUALITY = Annotated[
     Field(description="The quality is estimated, and what is below this grade or score is among the findings"),
 ]
 MOST_CONTEXT = 16
-CONTEXT = (
-    "How many sentences before one in its text, and half as many after it, the model is shown with their translations"
-)
 
 
 def _if_empty(default: Any) -> BeforeValidator:
     """What some clients mean by an empty field."""
     return BeforeValidator(lambda value: default if value == "" else value)
+
+
+CONTEXT = Annotated[
+    int,
+    _if_empty(0),
+    Field(ge=0, le=MOST_CONTEXT, description="How many sentences before one, and half as many after it, are shown"),
+]
+"""They are shown with their translations."""
+CONSISTENT = Annotated[
+    bool,
+    _if_empty(False),
+    Field(description="Whether what lacks the terms that the other sentences agree on is translated again"),
+]
 
 
 class HintOptions(BaseModel):
@@ -101,7 +111,8 @@ class TranslateBody(KeyedBody):
     ] = ""
     formality: FORMALITY = ""
     instruction: INSTRUCTION = ""
-    context: Annotated[int, _if_empty(0), Field(ge=0, le=MOST_CONTEXT, description=CONTEXT)] = 0
+    context: CONTEXT = 0
+    consistent: CONSISTENT = False
     min_quality: MIN_QUALITY = ""
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""
@@ -135,6 +146,8 @@ class FileBody(KeyedBody):
     glossary: Annotated[str, Field(description="The id of a glossary of your own")] = ""
     formality: FORMALITY = ""
     instruction: INSTRUCTION = ""
+    context: CONTEXT = 0
+    consistent: CONSISTENT = False
     min_quality: MIN_QUALITY = ""
     llm: Annotated[str, Field(description=LLM)] = ""
     adapter: Annotated[str, Field(description=ADAPTER)] = ""

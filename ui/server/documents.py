@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, whole_file
-from rag_mt.base.types import Skips, TranslatedText
+from rag_mt.base.types import Skips, Span, TranslatedText
 from rag_mt.checks.segments import Checker
 from rag_mt.formats.format import Format, Segment, Side
 from rag_mt.formats.opening import compressed
@@ -33,6 +34,8 @@ from ui.server.work import Job, Order
 
 WINDOW = 32
 """Segments of a document that wait for the models at once."""
+BLOCK = 256
+"""Segments that are one text where sentences are translated with regard to others."""
 AT_ONCE = 4
 """Documents that are translated at once."""
 RECORD = "document.json"
@@ -212,27 +215,54 @@ class Documents(OwnedTasks[Document]):
         self, document: Document, segments: Iterator[Segment], order: Order, counts: Counts
     ) -> Iterator[TranslatedText]:
         """The translations of the segments in order, of which several wait for the models at once."""
-        waiting: deque[tuple[Segment, Job]] = deque()
+        waiting: deque[_Block] = deque()
         checker = Checker(rules=())
-        for segment in segments:
-            waiting.append((segment, self._engine.submit(replace(order, text=segment.text))))
-            document.jobs = tuple(job for _, job in waiting)
-            if len(waiting) >= WINDOW:
-                yield _finished(document, *waiting.popleft(), checker, counts)
+        size = BLOCK if order.context or order.consistent else 1
+        while own := list(islice(segments, size)):
+            waiting.append(_Block.of(own, order, self._engine))
+            document.jobs = tuple(block.job for block in waiting)
+            if len(waiting) * size >= WINDOW:
+                yield from waiting.popleft().finished(document, checker, counts)
         while waiting:
-            yield _finished(document, *waiting.popleft(), checker, counts)
+            yield from waiting.popleft().finished(document, checker, counts)
 
 
-def _finished(document: Document, segment: Segment, job: Job, checker: Checker, counts: Counts) -> TranslatedText:
-    """Wait for a segment's translation, or until the document was cancelled."""
-    while not job.future.done():
-        document.advance(0)
-        wait([job.future], 0.2)
-    origin = replace(segment.origin, file=document.name)
-    translated = compared(job.result(), segment.text, origin, checker, counts)
-    document.partial.append((segment.text, translated.text))
-    document.advance(len(translated.sentences))
-    return translated
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Consecutive segments that are translated as one text, with the spans of their sentences."""
+
+    segments: list[Segment]
+    spans: list[list[Span]]
+    job: Job
+
+    @classmethod
+    def of(cls, segments: list[Segment], order: Order, engine: Engine) -> _Block:
+        """The segments, on their way through the engine."""
+        spans = [split(segment.text, order.choice.source) for segment in segments]
+        begin, in_text = 0, []
+        for segment, own in zip(segments, spans, strict=True):
+            in_text += [Span(begin + span.start, begin + span.end) for span in own]
+            begin += len(segment.text) + 1
+        text = "\n".join(segment.text for segment in segments)
+        return cls(segments, spans, engine.submit(replace(order, text=text, spans=tuple(in_text))))
+
+    def finished(self, document: Document, checker: Checker, counts: Counts) -> Iterator[TranslatedText]:
+        """The translations of the segments, waited for until the document was cancelled."""
+        done = 0
+        while not self.job.future.done():
+            most = max(done, self.job.progress[0])
+            document.advance(most - done)
+            done = most
+            wait([self.job.future], 0.2)
+        sentences = iter(self.job.result().sentences)
+        document.advance(sum(map(len, self.spans)) - done)
+        assert self.job.translator is not None
+        for segment, spans in zip(self.segments, self.spans, strict=True):
+            made = self.job.translator.joined(segment.text, spans, list(islice(sentences, len(spans))))
+            origin = replace(segment.origin, file=document.name)
+            translated = compared(made, segment.text, origin, checker, counts)
+            document.partial.append((segment.text, translated.text))
+            yield translated
 
 
 def _beginning(path: Path, side: Side) -> str:

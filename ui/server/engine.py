@@ -144,7 +144,8 @@ class Engine:
                 log.exception("a text could not be split into sentences")
             job.fail(problem)
             return
-        job.finish_if_complete()  # nothing to translate
+        if not job.items:  # nothing to translate
+            job.finish_if_complete()
         with self._changed:
             self._changed.notify_all()
 

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from prompts.context import check_context
 from prompts.style import NO_STYLE, Style
-from rag_mt.base.types import Hint, Sentence, Span, TranslatedText
+from rag_mt.base.types import Hint, Sentence, Span, TranslatedText, Translation
 from rag_mt.glossary.glossary import Glossary
 from rag_mt.text.splitting import rejoin, split
+from rag_mt.translation.consistency import DocumentTerms
 from rag_mt.translation.context import translate_together
 from rag_mt.translation.tasks import SentenceTask
 from rag_mt.translation.translator import Translator
@@ -31,8 +33,9 @@ class Order:
     Of each sentence's hints those below `least_score` and those in `switched_off` (see `hint_id`) are left out, and of
     the others the `max_hints` strongest are shown (None: all). A `background` order gets what room is left in batches.
     The translation keeps to the terms of a `glossary`, which is of the choice's languages, and to a `style`. Each
-    sentence is shown with `context` sentences before it, and half as many after it. With `min_quality` the quality is
-    estimated.
+    sentence is shown with `context` sentences before it, and half as many after it. If it shall be `consistent`, what
+    lacks the terms that the text's other translations agree on is translated again. With `min_quality` the quality is
+    estimated. `spans` are those of the sentences, if they are known.
     """
 
     choice: Choice
@@ -44,7 +47,9 @@ class Order:
     glossary: Glossary | None = None
     style: Style = NO_STYLE
     context: int = 0
+    consistent: bool = False
     min_quality: float | None = None
+    spans: tuple[Span, ...] | None = None
 
 
 def hint_id(hint: Hint) -> str:
@@ -95,7 +100,9 @@ class Job(Watched):
     items: list[Item] = field(default_factory=list)
     last_token: float | None = None
     cancelled_at: float | None = None
-    _spans: list[Span] = field(default_factory=list)
+    _spans: Sequence[Span] = ()
+    _terms: DocumentTerms[Item] | None = None
+    _first: list[Item] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.future.add_done_callback(self._done)
@@ -114,7 +121,7 @@ class Job(Watched):
         if self.state == "done":
             return self.future.result().text
         pieces: list[str] = []
-        for item in self.items:
+        for item in self._first or self.items:
             pieces.append(item.begun)
             if item.translation is None:
                 break
@@ -152,8 +159,10 @@ class Job(Watched):
             translator = translator.with_glossary(self.order.glossary)
         if self.order.min_quality is not None:
             translator = translator.with_min_quality(self.order.min_quality)
-        text = self.order.text
-        self._spans = split(text, translator.source)
+        text, spans = self.order.text, self.order.spans
+        self._spans = split(text, translator.source) if spans is None else spans
+        if self.order.consistent:
+            self._terms = DocumentTerms(translator, partial(Item, job=self))
         self.translator = translator  # before the sentences: whoever sees these may ask for it
         items = [Item(translator, Sentence(span.of(text), translator.source), job=self) for span in self._spans]
         translate_together(items, self.order.context)
@@ -163,11 +172,43 @@ class Job(Watched):
     def finish_if_complete(self) -> None:
         """Give out the translation once all its sentences are there."""
         translations = [item.translation for item in self.items if item.translation is not None]
-        if len(translations) == len(self.items):
+        if len(translations) < len(self.items):
+            return
+        try:
+            if self._terms is not None:
+                if not self._first and self._ask_again(self._terms, translations):
+                    return
+                translations = self._kept(self._terms)
             assert self.translator is not None
             translated = self.translator.joined(self.order.text, self._spans, translations)
-            with suppress(InvalidStateError):  # cancelled meanwhile
-                self.future.set_result(translated)
+        except BaseException as error:
+            self.fail(error)
+            return
+        with suppress(InvalidStateError):  # cancelled meanwhile
+            self.future.set_result(translated)
+
+    def _ask_again(self, terms: DocumentTerms[Item], translations: Sequence[Translation]) -> bool:
+        """Let the sentences that differ from the rest of the text be translated again; false if there are none."""
+        tasks = terms.again(translations, {})
+        self._first = self.items
+        self.items = [tasks.get(n, item) for n, item in enumerate(self.items)]
+        self.changed()
+        return bool(tasks)
+
+    def _kept(self, terms: DocumentTerms[Item]) -> list[Translation]:
+        """The translations that are kept of the first and the second ones; `items` are those that they are of."""
+        first = [item.translation for item in self._first if item.translation is not None]
+        again = {
+            n: item.translation
+            for n, (item, own) in enumerate(zip(self.items, self._first, strict=True))
+            if item is not own and item.translation is not None
+        }
+        kept = terms.kept(first, again)
+        self.items = [
+            own if made is own.translation else item
+            for item, own, made in zip(self.items, self._first, kept, strict=True)
+        ]
+        return kept
 
     def fail(self, error: BaseException) -> None:
         """End with an error; one that is no Exception (a panic in Rust, an exit) would end who waits: it is wrapped."""

@@ -44,7 +44,8 @@ class Wavering(RuleLLM):
 
     def _answer(self, prompt: Prompt) -> list[str]:
         self.asked.append(prompt)
-        source = prompt.text.splitlines()[-1].removeprefix("German: ")
+        lines = [line for line in prompt.text.splitlines() if line.startswith("German: ")]
+        source = lines[-1].removeprefix("German: ")
         words = [ENGLISH.get(word, word) for word in source.split()]
         shown = {match.term.source for match in prompt.terms}
         if any(word in source for word in self.odd) and (self.stubborn or "Fluss" not in shown):
