@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 from rag_mt.base.defaults import DEFAULT_LLM, DEFAULT_RETRIEVER
-from tests.browser.visitor import PATIENCE, Demo, Visitor
+from tests.browser.visitor import PATIENCE, WIDE, Demo, Visitor
 from ui.page.page import build_page, launch
 from ui.page.sessions import Sessions
 from ui.server.languages import offer_of
@@ -30,9 +30,6 @@ FLAGS = [
     "--disable-sync",
 ]
 expect.set_options(timeout=PATIENCE)
-
-WIDE = ViewportSize(width=1280, height=1000)
-
 
 skipped: list[str] = []
 

@@ -11,7 +11,7 @@ import polib
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
-from tests.browser.visitor import Demo, Visitor
+from tests.browser.visitor import WIDE, Demo, Visitor
 
 pytestmark = pytest.mark.browser
 
@@ -188,6 +188,48 @@ def test_a_glossary_is_written_used_changed_and_deleted(visitor: Visitor, tmp_pa
     page.locator("#translate").click()
     expect(page.locator("#output")).not_to_contain_text("municipal assembly")  # the last translation is cleared first
     assert "municipal assembly" not in visitor.finished()
+
+
+@pytest.mark.parametrize(
+    ("name", "tab", "viewport"),
+    [("light", "Glossary", WIDE), ("dark", "Hints", WIDE), ("phone", "Glossary", PHONE)],
+)
+def test_the_glossary_panel_fits_every_screen(
+    name: str, tab: str, viewport: ViewportSize, visit: Callable[..., Visitor], picture: Picture
+) -> None:
+    visitor = visit(viewport, name == "dark")
+    page = visitor.page
+    visitor.choose("from", "Deutsch")
+    visitor.open_tab("Glossary")
+    page.locator("#glossary-name textarea, #glossary-name input").fill("city")
+    page.locator("#glossary-terms textarea").fill(
+        "Stadtrat,municipal assembly,city council,as in our charter\nBrücke,bridge,overpass\nFluss,river"
+    )
+    page.locator("#glossary-save").click()
+    expect(page.locator("#glossary-progress")).to_contain_text("city (de → en, 3 terms)")
+    visitor.write("Der Stadtrat hat den Bau einer neuen Brücke beschlossen.")
+    assert "municipal assembly" in visitor.translate()
+    visitor.open_tab(tab)
+    top = "tab => window.scrollTo(0, tab.getBoundingClientRect().top + window.scrollY - 12)"
+    page.get_by_role("tab", name=tab).evaluate(top)
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    picture(page, f"glossary-{name}")
+
+
+def test_context_consistency_and_style_are_settings(visitor: Visitor) -> None:
+    page = visitor.page
+    page.locator("#settings > button").click()
+    page.locator("#context input[type=number]").fill("2")
+    page.locator("#consistent input").check()
+    visitor.choose("from", "Deutsch")
+    visitor.write("Das Museum ist geschlossen. Das Museum öffnet morgen.")
+    translation = visitor.translate()
+    assert translation.lower().count("museum") == 2
+    visitor.open_tab("Prompt")
+    expect(page.locator("#prompts pre").last).to_contain_text("German: Das Museum ist geschlossen.\nEnglish: ")
+    visitor.choose("formality", "Formal")
+    page.locator("#translate").click()
+    expect(page.locator("#message [role=alert]")).to_contain_text("formality cannot be asked of", ignore_case=True)
 
 
 def test_two_visitors_at_once_see_nothing_of_each_other(visit: Callable[..., Visitor], tmp_path: Path) -> None:

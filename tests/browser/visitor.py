@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, ViewportSize
 
 from ui.page.sessions import Sessions
 from ui.server.service import Service
 
 PATIENCE = 180_000
 """Milliseconds that a step may take on a slow machine with models that are still loading."""
+
+WIDE = ViewportSize(width=1280, height=1000)
+"""The window of a person at a desk."""
 
 
 @dataclass(frozen=True)
