@@ -157,7 +157,7 @@ def proposed_by_hints(
             number = places.get(hint.source_span)
             if number is None:
                 continue
-            lemmas = " ".join(_lemma(word.text, forms) or word.text for word in text_words(hint.phrase))
+            lemmas = " ".join(lemma_of(word.text, forms) or word.text for word in text_words(hint.phrase))
             votes[number][lemmas] += max(0.0, hint.hit.score)
             spellings[number, lemmas][hint.phrase] += 1
             examples.setdefault((number, lemmas), (text, hint.context().text))
@@ -190,7 +190,7 @@ def _nested(side: _Side) -> set[int]:
 def _runs(text: str, forms: Forms, longest: int) -> Iterator[_Run]:
     """All runs of up to so many words that have letters and nothing but blanks and hyphens between them."""
     words = text_words(text)
-    lemmas = [_lemma(word.text, forms) for word in words]
+    lemmas = [lemma_of(word.text, forms) for word in words]
     for first in range(len(words)):
         for last in range(first, min(first + longest, len(words))):
             if not lemmas[last] or (last > first and words[last].gap != " "):
@@ -198,7 +198,7 @@ def _runs(text: str, forms: Forms, longest: int) -> Iterator[_Run]:
             yield _Run(tuple(lemmas[first : last + 1]), Span(words[first].span.start, words[last].span.end))
 
 
-def _lemma(word: str, forms: Forms) -> str:
+def lemma_of(word: str, forms: Forms) -> str:
     """One of a word's lemmas, always the same; an empty string where it has no letter."""
     if not any(map(str.isalpha, word)):
         return ""

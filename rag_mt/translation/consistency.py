@@ -9,21 +9,27 @@ The terms are proposed from the document's own sentences and translations as a g
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic
 
+import numpy as np
+from numpy.typing import NDArray
+
+from prompts.safety import encodable
 from rag_mt.base.terms import Term, TermMatch
-from rag_mt.base.types import Sentence, Translation
+from rag_mt.base.types import Sentence, Span, Translation
 from rag_mt.glossary.extraction import proposed_terms
 from rag_mt.glossary.glossary import Glossary
+from rag_mt.text.words import word_spans
 from rag_mt.translation.context import finished_pair, translate_together
 from rag_mt.translation.repair import WHOLE
 from rag_mt.translation.tasks import T
 
 if TYPE_CHECKING:
     from rag_mt.translation.translator import Translator
+    from retrievers.encoders.alignment import Links
 
 MOST_PAIRS = 1024
 """The latest sentences whose translations count."""
@@ -33,16 +39,29 @@ LEAST = 2
 """Sentences that have a term, at least."""
 SCORE = 0.5
 """Dice coefficient of a term and its translation, at least (`python -m eval.consistency`, part dev)."""
+SHARE = 0.5
+"""Of the sentences with a term and its translation those whose words are aligned, at least."""
 ASKED_AGAIN = "translated again to keep to the document's own terms"
 """How the note begins that says which terms a sentence was translated again for."""
 
 
 class DocumentTerms(Generic[T]):
     """The terms of one document by what is translated of it so far; `task` makes the tasks that translate again, such
-    as `SentenceTask`."""
+    as `SentenceTask`. `least` and `score` are those of `proposed_terms`, `share` is that of the places
+    where a term stands beside its translation in which the encoder aligns both."""
 
-    def __init__(self, translator: Translator, task: Callable[[Translator, Sentence], T]) -> None:
+    def __init__(
+        self,
+        translator: Translator,
+        task: Callable[[Translator, Sentence], T],
+        least: int = LEAST,
+        score: float = SCORE,
+        share: float = SHARE,
+    ) -> None:
         self.translator, self._task = translator, task
+        self._least, self._score, self._share = least, score, share
+        self._links: dict[tuple[str, str], Links] = {}
+        self._own = frozenset(translator.terms.glossary.terms)
         self._keeping = translator
         self._pairs: deque[tuple[str, str]] = deque(maxlen=MOST_PAIRS)
         self._before: deque[Translation] = deque(maxlen=translator.context)
@@ -79,15 +98,38 @@ class DocumentTerms(Generic[T]):
     def _glossary(self, pairs: Sequence[tuple[str, str]]) -> Glossary:
         """The translator's own glossary, and for what is none of its terms those of the document."""
         own = self.translator.terms.glossary
-        proposals = proposed_terms(pairs, own.source, own.target, longest=LONGEST, least=LEAST, score=SCORE)
+        proposals = proposed_terms(pairs, own.source, own.target, longest=LONGEST, least=self._least, score=self._score)
         further = [Term(p.term, own.source, own.target, (p.translation,)) for p in proposals if not own.matches(p.term)]
-        return Glossary(own.source, own.target, (*own.terms, *further))
+        return Glossary(own.source, own.target, (*own.terms, *self._aligned(further, pairs)))
+
+    def _aligned(self, terms: Sequence[Term], pairs: Sequence[tuple[str, str]]) -> list[Term]:
+        """The terms that are mostly aligned with their translations; all where nothing aligns."""
+        aligner = self.translator.terms.aligner if terms and self._share else None
+        if aligner is None:
+            return list(terms)
+        distinct = list(dict.fromkeys(pairs))
+        new = [pair for pair in distinct if pair not in self._links]
+        links = aligner.align([(encodable(source), encodable(text)) for source, text in new])
+        known = self._links | dict(zip(new, links, strict=True))
+        self._links = {pair: known[pair] for pair in distinct}
+        glossary = Glossary(self.translator.source, self.translator.target, tuple(terms))
+        there: Counter[Term] = Counter()
+        linked: Counter[Term] = Counter()
+        for (source, text), own in self._links.items():
+            ends = word_spans(encodable(source))[own[:, 0]], word_spans(encodable(text))[own[:, 1]]
+            for match in glossary.first_matches(source):
+                for use in glossary.used(match, text).allowed[:1]:
+                    there[match.term] += 1
+                    linked[match.term] += bool(np.any(_inside(ends[0], match.span) & _inside(ends[1], use.span)))
+        return [term for term in terms if linked[term] >= self._share * there[term]]
 
     def _matches(self, made: Translation) -> tuple[TermMatch, ...]:
-        return self._keeping.terms.glossary.first_matches(made.source.text)
+        """The document's terms in a sentence, without those of the translator's own glossary."""
+        matches = self._keeping.terms.glossary.first_matches(made.source.text)
+        return tuple(match for match in matches if match.term not in self._own)
 
     def _lacking(self, made: Translation, matches: Sequence[TermMatch]) -> list[Term]:
-        """The terms of a sentence that its translation does not have."""
+        """Those of the terms that the translation does not have."""
         return [usage.match.term for usage in self._keeping.terms.usages(matches, made.text) if not usage.ok]
 
     def _better(self, first: Translation, second: Translation) -> Translation:
@@ -104,3 +146,8 @@ class DocumentTerms(Generic[T]):
         shown = ", ".join(f"{term.source} = {term.allowed[0]}" for term in lacked if term.allowed)
         notes = (*second.notes, f"{ASKED_AGAIN}: {shown}")
         return replace(second, source=first.source, terms=terms, notes=notes)
+
+
+def _inside(words: NDArray[np.int32], span: Span) -> NDArray[np.bool_]:
+    """Which words (n, 2) touch a span."""
+    return (words[:, 1] > span.start) & (words[:, 0] < span.end)

@@ -124,13 +124,14 @@ class TermKeeper:
 
     def _links(self, lacking: Sequence[Lacking]) -> list[tuple[Links, Links]]:
         """The word alignments of translations in both directions; none where there is no encoder."""
-        if not lacking or self._aligner is None:
+        if not lacking or self.aligner is None:
             return [(_NO_LINKS, _NO_LINKS)] * len(lacking)
         pairs = [(encodable(each.sentence.text), encodable(each.translation.text)) for each in lacking]
-        return list(zip(*self._aligner.directed(pairs), strict=True))
+        return list(zip(*self.aligner.directed(pairs), strict=True))
 
     @cached_property
-    def _aligner(self) -> EncoderAligner | None:
+    def aligner(self) -> EncoderAligner | None:
+        """What aligns words, None where its encoder cannot be loaded."""
         from retrievers.encoders.alignment import EncoderAligner  # loaded when a place is looked for for the first time
 
         try:

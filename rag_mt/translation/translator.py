@@ -55,7 +55,7 @@ from rag_mt.text.splitting import needs_space, rejoin, split
 from rag_mt.translation.consistency import DocumentTerms
 from rag_mt.translation.context import checked_size, finished_pair, surround, translate_together
 from rag_mt.translation.index_adapters import adapter_beside
-from rag_mt.translation.tasks import SentenceTask, TaskQueue, by_translator, translate_all
+from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
 from rag_mt.translation.terms import ALIGN_LAYER, TermKeeper
 from retrievers.no_hints import NoHints
 
@@ -411,9 +411,8 @@ class Translator:
         """The translations of each document, those that differ from the rest of it translated again."""
         terms = [DocumentTerms(self, SentenceTask) for _ in documents]
         again = [own.again(made, {}) for own, made in zip(terms, documents, strict=True)]
-        for group in by_translator(chain(*(tasks.values() for tasks in again))):
-            for _ in translate_all(group):
-                pass
+        for _ in self.answer(TaskQueue(chain(*(tasks.values() for tasks in again)))):
+            pass
         return [
             own.kept(made, {n: task.translation for n, task in tasks.items() if task.translation is not None})
             for own, made, tasks in zip(terms, documents, again, strict=True)

@@ -92,8 +92,10 @@ def test_a_second_translation_that_loses_a_number_is_not_taken() -> None:
 
 
 def test_the_glossary_goes_first() -> None:
-    translator = translator_of(Wavering("kalt.", stubborn=True), glossary=glossary_of(("Fluss", "stream")))
+    llm = Wavering("kalt.", stubborn=True)
+    translator = translator_of(llm, glossary=glossary_of(("Fluss", "stream")))
     made = translator.translate_sentences([Sentence(text, "de") for text in TEXTS])
+    assert len(llm.asked) == len(TEXTS) + 3, "only for what the glossary has"
     assert [t.terms[0].ok for t in made if t.terms] == [False, False, True, False]
     assert made[3].text == "The stream is cold." and not any(t.notes for t in made)
 
