@@ -32,6 +32,14 @@ BUILD = """Make an index of text in the target language, from files, folders of 
 The text is split into sentences, and what the retriever searches is encoded and stored in the folder. An interrupted
 build goes on with the same command."""
 BUILD_EXAMPLES = ("my-index letters/ --lang en", "my-index glossary.tsv --lang de --column German --retriever sentence")
+ADD = """Add files to an index, or the new text of files that it has.
+
+Only what the index does not have yet is encoded; its cut-offs and adapters stay. The index is replaced in one step, and
+an interrupted command goes on when it is given again."""
+REMOVE = """Take the text of files out of an index, which are named as `rag-mt index info DIR --files` names them.
+
+A sentence that several files have is stored once, with the first of them, and goes with that one: add the others again
+to have it back."""
 INFO = "Show what an index holds: language, retriever, encoder, numbers of sentences and vectors, cut-offs, adapters."
 VERIFY = "Compare every byte of an index with the checksums of its manifest."
 CALIBRATE = """Store the score below which hints for a source language are not shown.
@@ -60,6 +68,27 @@ def build(options: argparse.Namespace) -> int:
     return PARTLY if set(index.skips.counts) - {NO_LETTERS} else OK
 
 
+def grow(options: argparse.Namespace) -> int:
+    """`rag-mt index add`: more text into an index."""
+    index, show = _opened(options.folder, options), not options.quiet
+    before = index.sentences
+    names = ("format", "column", "restart")
+    index.add(options.files, split=not options.no_split, show=show, **{name: getattr(options, name) for name in names})
+    note(f"{index.describe()}; {before} sentences before")
+    if index.skips.counts:
+        note(index.skips.summary())
+    return PARTLY if set(index.skips.counts) - {NO_LETTERS} else OK
+
+
+def shrink(options: argparse.Namespace) -> int:
+    """`rag-mt index remove`: files out of an index."""
+    index = _opened(options.folder, options)
+    before = index.sentences
+    index.remove(options.files, restart=options.restart, show=not options.quiet)
+    note(f"{index.describe()}; {before} sentences before")
+    return OK
+
+
 def info(options: argparse.Namespace) -> int:
     """`rag-mt index info`: the manifest, readable or as JSON."""
     from rag_mt.translation.index import Index
@@ -71,6 +100,8 @@ def info(options: argparse.Namespace) -> int:
         print(json.dumps(index.manifest.as_dict(), ensure_ascii=False, indent=2))
     else:
         print("\n".join([index.manifest.describe(), *index.adapters, f"opened in {milliseconds:.0f} ms"]))
+        for name, number in index.files.items() if options.files else ():
+            print(f"{number}\t{name}")
     return OK
 
 
@@ -158,10 +189,29 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add_model_options(add)
 
     add = actions.add_parser(
+        "add", help="add files to an index", description=ADD, examples=("my-index letters/2027/", "my-index new.tmx")
+    )
+    add.add_argument("folder", metavar="DIR", help="folder of the index")
+    add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
+    add.add_argument("--no-split", action="store_true", help="every line or cell is one sentence already")
+    _add_changing_options(add)
+    add_reading_options(add)
+    add.set_defaults(run=grow)
+
+    add = actions.add_parser(
+        "remove", help="take files out of an index", description=REMOVE, examples=("my-index letters/old.txt",)
+    )
+    add.add_argument("folder", metavar="DIR", help="folder of the index")
+    add.add_argument("files", nargs="+", metavar="FILE", help="files of the index")
+    _add_changing_options(add)
+    add.set_defaults(run=shrink)
+
+    add = actions.add_parser(
         "info", help="what an index holds", description=INFO, examples=("my-index", "my-index --json")
     )
     add.add_argument("folder", metavar="DIR", help="folder of the index")
     add.add_argument("--json", action="store_true", help="the manifest as JSON")
+    add.add_argument("--files", action="store_true", help="its files too, with the number of sentences of each")
     add.set_defaults(run=info)
 
     add = actions.add_parser("verify", help="check every byte of an index", description=VERIFY, examples=("my-index",))
@@ -184,6 +234,15 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add_reading_options(add)
     add_model_options(add)
     add.set_defaults(run=calibrate)
+
+
+def _add_changing_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--restart", action="store_true", help="forget the finished part of an interrupted change")
+    parser.add_argument(
+        "--encoder", default="", metavar="ID", help="encoder to use (default: the one that the index was built with)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_model_options(parser)
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:

@@ -61,6 +61,11 @@ def segments_of(
     return _segments(paths, Side(language, column), format, skips)
 
 
+def files_of(names: Sequence[str], format: str = "auto") -> list[str]:
+    """The files and data sets that names stand for, as `Origin.file` has them."""
+    return [str(path) for name in names for path in _paths(name, format)]
+
+
 def input_stamp(name: str) -> list[object]:
     """What tells an input from a changed one: the name, size and time of each file."""
     path = Path(name)

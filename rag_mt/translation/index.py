@@ -9,18 +9,23 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, overload
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from prompts.safety import encodable
 from rag_mt.base.defaults import INDEX_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Hint, Origin, Retriever, Sentence, Skips, TranslatedSentence
 from rag_mt.formats.format import Segment
-from rag_mt.formats.reading import input_stamp, segments_of, sentences_of
+from rag_mt.formats.reading import files_of, input_stamp, segments_of, sentences_of
 from rag_mt.translation.index_adapters import describe, index_adapters
 from retrievers.calibration import DROP, calibrate_for, set_confidence
 from retrievers.encoders.encoder import ModelEncoder
+from retrievers.index.build import restore
 from retrievers.index.manifest import Manifest, read_manifest
 from retrievers.index.search import open_index
+from retrievers.index.vectors import form_for
 from retrievers.registry import build_for, confidence_for, encoder_for, open_retriever, retriever_spec, terms_for
 from retrievers.units.passages import passages_of
 
@@ -79,23 +84,9 @@ class Index:
         bm25 and hybrid, `show` shows a progress bar. Lines that cannot be used are logged and counted in `skips`.
         Raises UserError for what cannot be read, found or written, and where nothing could be indexed.
         """
-        folder, code, skips = Path(folder), language_of(language).code, Skips()
         terms_for(retriever, **terms)  # a wrong one is refused before an encoder is loaded
-        names = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
-        if bool(names) == (texts is not None):
-            raise UserError(f"index {folder} needs files or texts to be built of, and not both: give one of them")
-        plan: dict[str, Any] = {"format": format, "column": column}
-        if texts is None:
-            sources = segments_of(names, code, format=format, column=column, skips=skips)
-            plan = {"files": [input_stamp(name) for name in names], **plan}
-        else:
-            segments = _segments(texts)
-            sources = iter([(False, segments)])
-            plan["texts"] = sha256(repr(segments).encode("utf-8", "surrogatepass")).hexdigest()
-        if retriever_spec(retriever).unit == "passage":
-            sentences = passages_of(sources, code, split)
-        else:
-            sentences = sentences_of(sources, code, split, skips)
+        folder, code = Path(folder), language_of(language).code
+        sentences, plan, skips = _read(folder, files, texts, code, retriever, format, column, split)
         opened = encoder_for(retriever, encoder, device, dtype)
         options: dict[str, Any] = {"replace": replace, "restart": restart, "form": form, "show": show}
         manifest = build_for(retriever, folder, sentences, opened, code, terms, plan=plan, **options)
@@ -109,8 +100,66 @@ class Index:
     ) -> Index:
         """The index in a folder; `encoder` is another name (a local folder, say) of the one that it was built with.
         Raises UserError for a folder without an index and for a damaged one."""
+        restore(Path(folder))
         manifest = open_index(Path(folder)).manifest
         return cls(Path(folder), manifest, encoder or manifest.encoder, device, dtype)
+
+    def add(
+        self,
+        files: str | Path | Sequence[str | Path] = (),
+        *,
+        texts: Iterable[str | Sentence] | None = None,
+        format: str = "auto",
+        column: str = "",
+        split: bool = True,
+        restart: bool = False,
+        show: bool = False,
+    ) -> None:
+        """Add text to the index; the arguments are those of `build`. A file that it has gives way to its new text.
+
+        What it has is not encoded again, and cut-offs and adapters stay. The index is replaced in one step; translators
+        that were opened before go on with the old one. Raises UserError as `build` does.
+        """
+        names = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
+        sentences, plan, skips = _read(self.folder, names, texts, self.language, self.retriever, format, column, split)
+        self.skips = skips
+        self._go_on(sentences, files_of(names, format), plan=plan, restart=restart, show=show)
+
+    def remove(self, files: str | Path | Sequence[str | Path], *, restart: bool = False, show: bool = False) -> None:
+        """Take the text of files out of the index, which are named as in `files`. A sentence that other files have as
+        well goes with the one that brought it. `restart` forgets an interrupted change.
+
+        Raises UserError for a file that it does not have, and where nothing would be left."""
+        names = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
+        known = self.files
+        for name in names:
+            if name not in known:
+                near = ([other for other in known if name in other] or sorted(known))[:3]
+                raise UserError(
+                    f"index {self.folder} has no file {name}: name one that it has, such as {', '.join(near)}"
+                )
+        if known.keys() <= set(names):
+            raise UserError(f"nothing would be left of index {self.folder}: delete the folder, or name fewer files")
+        self._go_on((), names, plan={"removed": sorted(names)}, restart=restart, show=show)
+
+    @property
+    def files(self) -> dict[str, int]:
+        """The files that its sentences came from, with the number of sentences of each."""
+        counted = pc.value_counts(open_index(self.folder).sentences.column("file").combine_chunks().cast(pa.string()))
+        return {entry["values"]: entry["counts"] for entry in counted.to_pylist()}
+
+    def _go_on(self, sentences: Iterable[Sentence], without: Sequence[str], **options: Any) -> None:
+        """Replace the index by one with further sentences, and without those of some files."""
+        terms = {name: float(value) for name, value in (self.manifest.terms or {}).items()}
+        kept = "exact" if self.manifest.ivf is None else "ivf"
+        form = "auto" if kept == form_for("auto", self.manifest.units, self.manifest.unit) else kept
+        manifest = build_for(
+            self.retriever, self.folder, sentences, self.opened_encoder(), self.language, terms,
+            without=without, form=form, **options,
+        )  # fmt: skip
+        with self._opening:
+            self.manifest = manifest
+            self._retrievers.clear()
 
     @property
     def language(self) -> str:
@@ -225,6 +274,35 @@ class Index:
             self.manifest = read_manifest(self.folder)
             self._retrievers.clear()
         return cut_off
+
+
+def _read(
+    folder: Path,
+    files: str | Path | Sequence[str | Path],
+    texts: Iterable[str | Sentence] | None,
+    code: str,
+    retriever: str,
+    format: str,
+    column: str,
+    split: bool,
+) -> tuple[Iterable[Sentence], dict[str, Any], Skips]:
+    """The sentences or passages of files or texts, what tells them from others, and what was left out of them, which
+    grows as they are read."""
+    skips = Skips()
+    names = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
+    if bool(names) == (texts is not None):
+        raise UserError(f"index {folder} needs files or texts to be built of, and not both: give one of them")
+    plan: dict[str, Any] = {"format": format, "column": column}
+    if texts is None:
+        sources = segments_of(names, code, format=format, column=column, skips=skips)
+        plan = {"files": [input_stamp(name) for name in names], **plan}
+    else:
+        segments = _segments(texts)
+        sources = iter([(False, segments)])
+        plan["texts"] = sha256(repr(segments).encode("utf-8", "surrogatepass")).hexdigest()
+    if retriever_spec(retriever).unit == "passage":
+        return passages_of(sources, code, split), plan, skips
+    return sentences_of(sources, code, split, skips), plan, skips
 
 
 def _segments(texts: Iterable[str | Sentence]) -> list[Segment]:

@@ -11,7 +11,7 @@ import errno
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from dataclasses import replace as replace_fields
@@ -34,8 +34,19 @@ from retrievers.index.manifest import (
     read_manifest,
     write_manifest,
 )
-from retrievers.index.search import map_sentences, map_spans
-from retrievers.index.shards import BODY, Shard, distinct_blocks, merge_texts, read_shard, texts_digest, write_shard
+from retrievers.index.search import Index, map_sentences, map_spans, open_index
+from retrievers.index.shards import (
+    BODY,
+    Seen,
+    Shard,
+    batches_of,
+    distinct_blocks,
+    merge_texts,
+    read_shard,
+    texts_digest,
+    write_kept,
+    write_shard,
+)
 from retrievers.index.vectors import Rows, form_for, with_ivf, write_vectors
 from retrievers.units.unit import UnitMaker
 
@@ -63,6 +74,7 @@ def build_index(
     show: bool = True,
     form: str = "auto",
     terms: Bm25Settings | None = None,
+    without: Collection[str] | None = None,
     advance: Callable[[int], object] = lambda n: None,
 ) -> Manifest:
     """Index the units that `maker` sees in the sentences; equal texts are kept once, blank ones not at all.
@@ -72,14 +84,20 @@ def build_index(
     `auto`; it may differ from that of the interrupted build. A shard takes whole blocks of the maker until
     `shard_seconds` have passed; the index does not depend on where shards end. With `terms` BM25 searches the units
     too, or alone if the vectors of the maker have no dimension. With `replace` an existing index gives way when the new
-    one is complete. `total` is the number of sentences, for the progress bar; `advance` is told of every block that is
-    encoded, and an error that it raises ends the build.
+    one is complete. With `without` it goes on in the new one: what it has stays, save the sentences of files of these
+    names, so that only what it does not have is computed; its cut-offs and models stay too. `total` is the number of
+    sentences, for the progress bar; `advance` is told of every block that is encoded, and an error that it raises ends
+    the build.
     Memory use does not grow with the input, save eight bytes per sentence to know duplicates by, eight bytes per unit
     while the lists of the IVF form are written and tuned and, with `terms`, some 40 bytes per word of the units (see
     `Bm25.build`). The disk holds up to three copies of the vectors meanwhile.
     Raises UserError if the folder is taken, another process builds it, the settings differ from those of the
     interrupted build, nothing could be indexed or the disk cannot be written.
     """
+    if without is not None:
+        restore(folder)
+        read_manifest(folder)  # it must be there, and of this version
+        replace = True
     _check_target(folder, replace)
     form_for(form, 0, maker.unit)  # an unknown one is refused now
     building = folder.with_name(folder.name + ".building")
@@ -95,15 +113,20 @@ def build_index(
         **({"terms": term_settings} if term_settings else {}),
     }
     with _disk_errors(folder, building), alone_in(building, f"the build of index {folder}"):
-        if (building / REPLACED).is_dir() and not folder.exists():  # killed between the two renames at its end
-            (building / REPLACED).rename(folder)
+        _restore(building, folder)  # it was killed between the two renames at its end
         try:
             _check_target(folder, replace)  # again: it may have come back
+            base = None if without is None else open_index(folder, maker.settings)
+            if base is not None:
+                files = {name: file["sha256"] for name, file in base.manifest.files.items()}
+                settings["index"] = {"files": files, "without": sorted(without or ())}
             _begin(building, folder, settings, restart)
-            counts = {"read": 0, "kept": 0, "duplicates": 0, "unusable": 0}
-            blocks = distinct_blocks(sentences, block, counts)
+            counts, seen, kept = {"read": 0, "kept": 0, "duplicates": 0, "unusable": 0}, Seen(), list[Shard]()
+            if base is not None:
+                kept, counts = _kept(building, base, without or (), block, seen)
+            blocks = distinct_blocks(sentences, block, counts, seen)
             with closing(progress(total, "sentences", f"indexing {language_of(language).name}", show=show)) as bar:
-                shards, resumed = _shards(building, folder, blocks, maker, shard_seconds, bar, advance)
+                shards, resumed = _shards(building, folder, kept, blocks, maker, shard_seconds, bar, advance)
             manifest = Manifest(
                 retriever=retriever,
                 unit=maker.unit,
@@ -114,10 +137,11 @@ def build_index(
                 units=sum(shard.units for shard in shards),
                 counts=counts,
                 files={},
+                thresholds={} if base is None else base.manifest.thresholds,
                 terms=term_settings,
                 resumed=resumed,
             )
-            return _finish(building, folder, shards, manifest, replace, form)
+            return _finish(building, folder, shards, manifest, replace, form, goes_on=base is not None)
         except BaseException:
             if not any(building.glob(SHARDS)):  # nothing to go on from: leave no trace
                 shutil.rmtree(building, ignore_errors=True)
@@ -170,17 +194,46 @@ def _begin(building: Path, folder: Path, settings: Mapping[str, Any], restart: b
     write_whole(building / PLAN, json.dumps(wanted, ensure_ascii=False, indent=2))
 
 
+def _kept(
+    building: Path, base: Index, without: Collection[str], block: int, seen: Seen
+) -> tuple[list[Shard], dict[str, int]]:
+    """What an index has, except the files `without`, as the first shard, and its counts without them; its texts are
+    seen."""
+    place = building / f"shard-{0:06d}"
+    shard = read_shard(place) or write_kept(place, base, without, block)
+    for batch in batches_of(shard):
+        seen.add(batch.column("text").to_pylist())
+    gone = base.manifest.sentences - shard.sentences
+    counts = dict(base.manifest.counts)
+    return [shard], counts | {name: counts[name] - gone for name in ("read", "kept")}
+
+
+def restore(folder: Path) -> None:
+    """Put an index back that a killed build had moved aside for the one that replaces it."""
+    building = folder.with_name(folder.name + ".building")
+    if (building / REPLACED).is_dir():
+        with alone_in(building, f"the build of index {folder}"):
+            _restore(building, folder)
+
+
+def _restore(building: Path, folder: Path) -> None:
+    if (building / REPLACED).is_dir() and not folder.exists():
+        (building / REPLACED).rename(folder)
+
+
 def _shards(
     building: Path,
     folder: Path,
+    kept: Sequence[Shard],
     blocks: Iterator[list[Sentence]],
     maker: UnitMaker,
     seconds: float,
     bar: Any,
     advance: Callable[[int], object],
 ) -> tuple[list[Shard], int]:
-    """All shards, made or finished before, and the number of sentences in those finished before."""
-    shards: list[Shard] = []
+    """All shards, those of the index that goes on first, and the number of sentences in those of an interrupted
+    build."""
+    shards = list(kept)
     resumed = 0
 
     def encoded(sentences: int) -> None:
@@ -212,9 +265,15 @@ def _shards(
 
 
 def _finish(
-    building: Path, folder: Path, shards: Sequence[Shard], manifest: Manifest, replace: bool, wanted_form: str
+    building: Path,
+    folder: Path,
+    shards: Sequence[Shard],
+    manifest: Manifest,
+    replace: bool,
+    wanted_form: str,
+    goes_on: bool,
 ) -> Manifest:
-    """Make one index of the shards and put it in its place."""
+    """Make one index of the shards and put it in its place; if the old one `goes_on` in it, with its own models."""
     if not manifest.units:
         shutil.rmtree(building)
         raise UserError(
@@ -244,6 +303,8 @@ def _finish(
     _check_target(folder, replace)  # again: it may have appeared meanwhile
     if (folder / MANIFEST).exists():
         _keep_adapters(folder, merged, manifest.language)
+        if goes_on:
+            _keep_models(folder, merged)
         folder.rename(building / REPLACED)
     merged.rename(folder)
     sync(folder.absolute().parent)
@@ -257,3 +318,10 @@ def _keep_adapters(folder: Path, merged: Path, language: str) -> None:
         if (folder / ADAPTERS).is_dir() and read_manifest(folder).language == language:
             shutil.copytree(folder / ADAPTERS, merged / ADAPTERS)
             log.info("%s keeps the adapters of the old index: `rag-mt adapt --replace` tunes new ones", folder)
+
+
+def _keep_models(folder: Path, merged: Path) -> None:
+    """Give an index the models of confidence or similarity that the one had which goes on in it."""
+    for path in folder.iterdir():
+        if path.is_file() and path.suffix == ".json" and not (merged / path.name).exists():
+            shutil.copy2(path, merged)

@@ -8,8 +8,8 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from rag_mt.base.files import file_sha256, read_json, whole_folder
 from rag_mt.base.types import Sentence, TranslatedSentence
 from retrievers.index.manifest import SENTENCES, SPANS
+from retrievers.index.search import Index
 from retrievers.units.unit import UnitMaker
 
 log = logging.getLogger("rag_mt")
@@ -28,6 +29,9 @@ log = logging.getLogger("rag_mt")
 NOTE = "shard.json"
 BODY = "vectors.f16"
 """A shard's vectors: rows of fp16 without a header."""
+
+BLOCK = 65536
+"""Units of an index that are copied at once."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # cannot be stored
 _STRINGS, _NUMBERS = ("text", "file", "original"), ("line", "start")
@@ -58,9 +62,12 @@ class Seen:
         return is_new
 
 
-def distinct_blocks(sentences: Iterable[Sentence], size: int, counts: dict[str, int]) -> Iterator[list[Sentence]]:
-    """The sentences to keep, in lists of `size` (the last one shorter); `counts` tells what became of each."""
-    seen, stream = Seen(), iter(sentences)
+def distinct_blocks(
+    sentences: Iterable[Sentence], size: int, counts: dict[str, int], seen: Seen
+) -> Iterator[list[Sentence]]:
+    """The sentences to keep, in lists of `size` (the last one shorter): those with a text that was not `seen`.
+    `counts` tells what became of each."""
+    stream = iter(sentences)
     waiting: list[Sentence] = []
     while chunk := list(islice(stream, size)):
         usable = [s for s in chunk if s.text.strip() and not _SURROGATE.search(s.text)]
@@ -150,17 +157,55 @@ def write_shard(
                     break
         rows = np.concatenate(spans)
         np.save(part / SPANS, rows, allow_pickle=False)
-        shard = Shard(
-            place,
-            texts_digest(taken),
-            sentences,
-            len(rows),
-            list(dict.fromkeys(s.source.file for block in taken for s in block)),
-            {name: file_sha256(part / name) for name in (BODY, SPANS, SENTENCES)},
-        )
-        note = {name: value for name, value in asdict(shard).items() if name != "place"}
-        (part / NOTE).write_text(json.dumps(note), encoding="utf-8")
+        origins = list(dict.fromkeys(s.source.file for block in taken for s in block))
+        return _noted(Shard(place, texts_digest(taken), sentences, len(rows), origins, {}), part)
+
+
+def write_kept(place: Path, index: Index, without: Collection[str], block: int) -> Shard:
+    """A shard of what an index has, except the sentences of the files `without`; the folder `place` appears when it is
+    complete. Vectors and spans are copied BLOCK units at a time, sentences `block` at a time."""
+    files = index.sentences.column("file").combine_chunks().cast(pa.string())
+    kept = np.flatnonzero(~pc.is_in(files, pa.array(sorted(without), pa.string())).to_numpy(zero_copy_only=False))
+    numbers = np.full(index.manifest.sentences, -1, dtype=np.int32)
+    numbers[kept] = np.arange(len(kept), dtype=np.int32)
+    blocks = [np.arange(begin, min(begin + BLOCK, len(index))) for begin in range(0, len(index), BLOCK)]
+    staying = [rows[numbers[index.spans(rows)[:, 0]] >= 0] for rows in blocks]
+    units, filled = sum(map(len, staying)), 0
+    with whole_folder(place) as part:
+        stored = np.lib.format.open_memmap(part / SPANS, mode="w+", dtype="<i4", shape=(units, 3))
+        with (part / BODY).open("wb") as body:
+            for rows in staying:
+                spans = index.spans(rows)
+                stored[filled : filled + len(rows)] = np.column_stack([numbers[spans[:, 0]], spans[:, 1:]])
+                filled += len(rows)
+                if index.manifest.dimension and len(rows):
+                    body.write(index.reconstruct(rows).astype("<f2").data)
+        stored.flush()
+        with pa.ipc.new_file(str(part / SENTENCES), _TEXTS) as table:
+            for begin in range(0, len(kept), block):
+                taken = index.sentences.take(pa.array(kept[begin : begin + block]))
+                columns = {name: taken.column(name).combine_chunks() for name in taken.schema.names}
+                columns["file"] = columns["file"].cast(pa.string())
+                columns.setdefault("original", pa.array([""] * len(taken), pa.string()))
+                table.write_batch(pa.RecordBatch.from_arrays([columns[n] for n in _TEXTS.names], schema=_TEXTS))
+        origins = pc.unique(files.take(pa.array(kept))).to_pylist()
+        return _noted(Shard(place, "", len(kept), units, origins, {}), part)
+
+
+def _noted(shard: Shard, part: Path) -> Shard:
+    """The shard with the hashes of its files, which are in the folder `part`; its note is written there."""
+    shard = replace(shard, files={name: file_sha256(part / name) for name in (BODY, SPANS, SENTENCES)})
+    note = {name: value for name, value in asdict(shard).items() if name != "place"}
+    (part / NOTE).write_text(json.dumps(note), encoding="utf-8")
     return shard
+
+
+def batches_of(shard: Shard) -> Iterator[pa.RecordBatch]:
+    """The sentences of a shard with the columns of _TEXTS, mapped into memory, a batch for each block."""
+    with pa.memory_map(str(shard.place / SENTENCES)) as mapped:
+        file = pa.ipc.open_file(mapped)
+        for number in range(file.num_record_batches):
+            yield file.get_batch(number)
 
 
 def merge_texts(shards: Sequence[Shard], folder: Path, schema: pa.Schema) -> None:
@@ -175,9 +220,7 @@ def merge_texts(shards: Sequence[Shard], folder: Path, schema: pa.Schema) -> Non
             rows = np.load(shard.place / SPANS, allow_pickle=False)
             spans[unit : unit + len(rows)] = rows + np.array([sentence, 0, 0], dtype=np.int32)
             unit, sentence = unit + len(rows), sentence + shard.sentences
-            batches = pa.ipc.open_file((shard.place / SENTENCES).read_bytes())
-            for number in range(batches.num_record_batches):  # one for each block
-                batch = batches.get_batch(number)
+            for batch in batches_of(shard):
                 codes = pa.DictionaryArray.from_arrays(pc.index_in(batch.column("file"), names), names)
                 columns = [codes if name == "file" else batch.column(name) for name in schema.names]
                 table.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))

@@ -21,6 +21,8 @@ COMMANDS = [
     ["translate"],
     ["index"],
     ["index", "build"],
+    ["index", "add"],
+    ["index", "remove"],
     ["index", "info"],
     ["index", "verify"],
     ["index", "calibrate"],
@@ -61,6 +63,21 @@ def test_info_and_verify(index: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "sha256" in capsys.readouterr().out
 
 
+def test_an_index_grows_and_shrinks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, one, other = (str(tmp_path / name) for name in ("index", "one.txt", "other.txt"))
+    Path(one).write_text("\n".join(ENGLISH), encoding="utf-8")
+    Path(other).write_text(f"{ENGLISH[0]}\nThe harbour is frozen.\n12\n", encoding="utf-8")
+    assert main(["index", "build", folder, one, "--lang", "en", "--retriever", "memory", "--quiet"]) == 0
+    assert main(["index", "add", folder, other, "--quiet"]) == 0
+    err = capsys.readouterr().err
+    assert "5 memory vectors" in err and "4 sentences before" in err and "no letters" in err
+    assert main(["index", "info", folder, "--files"]) == 0
+    assert capsys.readouterr().out.endswith(f"4\t{one}\n1\t{other}\n")
+    assert main(["index", "remove", folder, one, "--quiet"]) == 0
+    assert main(["index", "verify", folder]) == 0 and main(["index", "info", folder, "--files"]) == 0
+    assert capsys.readouterr().out.endswith(f"1\t{other}\n")
+
+
 def test_search_and_calibrate(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     question = "Die Zentralbank hat die Zinsen erhöht."
     assert main(["search", "--index", str(index), "--src", "de", question]) == 0
@@ -99,6 +116,9 @@ MISTAKES = [
     (["index", "build", "NEW", "nothing.txt", "--lang", "en"], "nothing.txt"),
     (["index", "build", "NEW", "README.md", "--lang", "qq"], "'qq'"),
     (["index", "build", "NEW", "README.md", "--lang", "en", "--retriever", "none"], "'none'"),
+    (["index", "add", "nowhere", "README.md"], "nowhere"),
+    (["index", "add", "INDEX", "nothing.txt"], "nothing.txt"),
+    (["index", "remove", "INDEX", "other.txt"], "other.txt"),
     (["index", "calibrate", "INDEX", "README.md", "--src", "de", "--drop", "2"], "'2'"),
     (["search", "--index", "INDEX", "--src", "de", "--encoder", "embedded:nothing", "Hund"], "embedded:nothing"),
     (["index", "build", "NEW", "hf:no/such-data", "--lang", "en"], "hf:no/such-data"),

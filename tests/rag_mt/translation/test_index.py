@@ -111,3 +111,27 @@ def test_mistakes_are_one_sentence(index: Index, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a list of sentences"):
         index.calibrate("de", texts="Ein Satz.")
     assert not (tmp_path / "x").exists()
+
+
+def test_an_index_grows_and_shrinks(tmp_path: Path, quick_encoder: Path) -> None:
+    files = {name: tmp_path / f"{name}.txt" for name in ("first", "second")}
+    files["first"].write_text("The bridge is new.\nThe river is deep.\n", "utf-8")
+    files["second"].write_text("The river is deep.\nThe tower is old.\n", "utf-8")
+    options = {"language": "en", "retriever": "sentence", "encoder": str(quick_encoder)}
+    index = Index.build(tmp_path / "index", files["first"], **options)  # type: ignore[arg-type]
+    assert index.search("Der Turm ist alt.", "de")
+    index.add(files["second"])
+    assert index.files == {str(files["first"]): 2, str(files["second"]): 1} and index.sentences == 3
+    (hint,) = index.search("The tower is old.", "de")
+    assert hint.phrase == "The tower is old." and str(hint.hit.sentence.source) == f"{files['second']}:2"
+    files["first"].write_text("The bridge is closed.\n", "utf-8")
+    index.add([files["first"]])
+    assert index.files == {str(files["second"]): 1, str(files["first"]): 1}, "a file gives way to its new text"
+    index.add(texts=["A boat waits."])
+    index.remove(str(files["second"]))
+    assert index.files == {str(files["first"]): 1, "texts": 1}
+    assert Index.open(index.folder).manifest == index.manifest
+    with pytest.raises(UserError, match=r"has no file first.txt: name one that it has, such as .*first\.txt"):
+        index.remove("first.txt")
+    with pytest.raises(UserError, match="nothing would be left"):
+        index.remove([*index.files])

@@ -1,0 +1,119 @@
+"""Growing and shrinking an index: the same as a new one, without encoding again, whole or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Origin, Sentence, TranslatedSentence
+from retrievers.bm25 import Bm25Settings
+from retrievers.index import shards
+from retrievers.index.build import REPLACED, build_index, restore
+from retrievers.index.manifest import SPANS, VECTORS, read_manifest, write_manifest
+from retrievers.index.search import open_index, verify_index
+from retrievers.memory.units import MemoryUnits
+from retrievers.units.unit import NgramUnits
+from tests.retrievers.index.test_build import StopHereError, build, stopping
+
+OLD = [Sentence(f"sentence {n} of {n % 7}", "en", Origin(f"{n % 3}.txt", n + 1)) for n in range(40)]
+NEW = [Sentence(f"text {n} of {n % 5}", "en", Origin("new.txt", n + 1)) for n in range(23)]
+
+
+def build_units(folder, maker, sentences, **options):
+    maker.block = 10
+    return build_index(folder, sentences, maker, retriever="any", language="en", shard_seconds=0, show=False, **options)
+
+
+def rows(folder):
+    return open_index(folder).sentences.to_pylist()
+
+
+def same(one, other):
+    """Whether two indexes hold the same: units and vectors byte for byte, and the sentences."""
+    names = [VECTORS, SPANS, *(path.name for path in one.glob("bm25.*"))]
+    return rows(one) == rows(other) and all((one / n).read_bytes() == (other / n).read_bytes() for n in names)
+
+
+@pytest.mark.parametrize("form", ["exact", "ivf"])
+@pytest.mark.parametrize("terms", [None, Bm25Settings()])
+def test_added_text_gives_what_a_new_build_gives(form, terms, tmp_path, fake, monkeypatch):
+    monkeypatch.setattr(shards, "BLOCK", 16)
+    options = {"form": form, "terms": terms}
+    for name, sentences in (("grown", OLD), ("whole", OLD + NEW)):
+        build(tmp_path / name, fake(), sentences, **options)
+    encoder = fake()
+    manifest = build(tmp_path / "grown", encoder, NEW + OLD[:3], without=[], **options)
+    assert same(tmp_path / "grown", tmp_path / "whole") and encoder.encoded == len(NEW)
+    assert manifest.counts == {"read": 66, "kept": 63, "duplicates": 3, "unusable": 0}
+    assert verify_index(tmp_path / "grown") and {p.name for p in tmp_path.iterdir()} == {"grown", "whole"}
+
+
+def test_removed_files_are_as_if_they_had_never_been(tmp_path, fake):
+    build(tmp_path / "one", fake(), OLD + NEW)
+    build(tmp_path / "other", fake(), [s for s in OLD if s.source.file != "1.txt"])
+    encoder = fake()
+    manifest = build(tmp_path / "one", encoder, (), without=["1.txt", "new.txt", "unknown.txt"])
+    assert same(tmp_path / "one", tmp_path / "other") and encoder.encoded == 0
+    assert manifest.counts == {"read": 27, "kept": 27, "duplicates": 0, "unusable": 0}
+    build(tmp_path / "one", fake(), NEW, without=["0.txt"])  # a file gives way, others come
+    assert {row["file"] for row in rows(tmp_path / "one")} == {"2.txt", "new.txt"}
+
+
+def test_memories_keep_what_their_sentences_translate(tmp_path, fake):
+    pairs = [TranslatedSentence(f"text {n}", "en", Origin("p.tmx", n), f"Text {n}") for n in range(5)]
+    more = [TranslatedSentence("more", "en", Origin("q.tmx", 1), "mehr"), Sentence("alone", "en", Origin("q.tmx", 2))]
+    build_units(tmp_path / "i", MemoryUnits(fake()), pairs)
+    build_units(tmp_path / "i", MemoryUnits(fake()), more, without=[])
+    assert [row["original"] for row in rows(tmp_path / "i")] == [*(f"Text {n}" for n in range(5)), "mehr", ""]
+
+
+def test_several_units_of_a_sentence_stay_with_it(tmp_path, fake):
+    maker = NgramUnits(fake())
+    for name, sentences in (("grown", OLD), ("whole", [s for s in OLD if s.source.file != "0.txt"] + NEW)):
+        build_units(tmp_path / name, maker, sentences)
+    build_units(tmp_path / "grown", maker, NEW, without=["0.txt"])
+    assert same(tmp_path / "grown", tmp_path / "whole")
+
+
+def test_cut_offs_and_models_stay(tmp_path, fake):
+    build(tmp_path / "i", fake(), OLD)
+    known = {"de": {"score": 0.5, "dropped": 0.25, "sentences": 10}}
+    write_manifest(tmp_path / "i", replace(read_manifest(tmp_path / "i"), thresholds=known))
+    (tmp_path / "i" / "confidence.json").write_text("{}")
+    assert build(tmp_path / "i", fake(), NEW, without=[]).thresholds == known
+    assert (tmp_path / "i" / "confidence.json").read_text() == "{}" and len(rows(tmp_path / "i")) == 63
+
+
+def test_an_interrupted_addition_goes_on(tmp_path, fake):
+    for name, sentences in (("grown", OLD), ("whole", OLD + NEW)):
+        build(tmp_path / name, fake(), sentences)
+    with pytest.raises(StopHereError):
+        build(tmp_path / "grown", fake(), stopping(NEW, 20), without=[])
+    assert rows(tmp_path / "grown") == rows(tmp_path / "whole")[:40], "the old one serves until then"
+    encoder = fake()
+    manifest = build(tmp_path / "grown", encoder, NEW, without=[])
+    assert same(tmp_path / "grown", tmp_path / "whole") and encoder.encoded == 3 and manifest.resumed == 20
+    with pytest.raises(StopHereError):
+        build(tmp_path / "grown", fake(), stopping([Sentence(f"x {n}", "en") for n in range(20)], 15), without=[])
+    with pytest.raises(UserError, match=r"index\.without: \[\], now"):
+        build(tmp_path / "grown", fake(), NEW, without=["0.txt"])
+    building = tmp_path / "grown.building"
+    (tmp_path / "grown").rename(building / REPLACED)
+    restore(tmp_path / "grown")
+    assert same(tmp_path / "grown", tmp_path / "whole") and not (building / REPLACED).exists()
+
+
+def test_what_does_not_fit_is_refused(tmp_path, fake):
+    with pytest.raises(UserError, match="does not exist"):
+        build(tmp_path / "i", fake(), NEW, without=[])
+    build(tmp_path / "i", fake(), OLD)
+    with pytest.raises(UserError, match="other settings"):
+        build(tmp_path / "i", fake("f2"), NEW, without=[])
+    before = rows(tmp_path / "i")
+    with pytest.raises(UserError, match="there is nothing to index"):
+        build(tmp_path / "i", fake(), (), without=["0.txt", "1.txt", "2.txt"])
+    assert rows(tmp_path / "i") == before
+    assert np.array_equal(open_index(tmp_path / "i").spans(np.arange(40))[:, 0], np.arange(40))
