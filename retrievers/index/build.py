@@ -18,6 +18,8 @@ from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in, file_sha256, read_json, sync, write_whole
@@ -37,6 +39,7 @@ from retrievers.index.manifest import (
 from retrievers.index.search import Index, map_sentences, map_spans, open_index
 from retrievers.index.shards import (
     BODY,
+    LISTS,
     Seen,
     Shard,
     batches_of,
@@ -47,7 +50,7 @@ from retrievers.index.shards import (
     write_kept,
     write_shard,
 )
-from retrievers.index.vectors import Rows, form_for, with_ivf, write_vectors
+from retrievers.index.vectors import Rows, form_for, seed_lists, with_ivf, write_vectors
 from retrievers.units.unit import UnitMaker
 
 log = logging.getLogger("rag_mt")
@@ -141,7 +144,7 @@ def build_index(
                 terms=term_settings,
                 resumed=resumed,
             )
-            return _finish(building, folder, shards, manifest, replace, form, goes_on=base is not None)
+            return _finish(building, folder, shards, manifest, replace, form, base)
         except BaseException:
             if not any(building.glob(SHARDS)):  # nothing to go on from: leave no trace
                 shutil.rmtree(building, ignore_errors=True)
@@ -271,9 +274,10 @@ def _finish(
     manifest: Manifest,
     replace: bool,
     wanted_form: str,
-    goes_on: bool,
+    base: Index | None,
 ) -> Manifest:
-    """Make one index of the shards and put it in its place; if the old one `goes_on` in it, with its own models."""
+    """Make one index of the shards and put it in its place. If the index `base` goes on in it, which is the first
+    shard, so do its lists, unless the new one needs another number of them, and its models."""
     if not manifest.units:
         shutil.rmtree(building)
         raise UserError(
@@ -283,10 +287,14 @@ def _finish(
     merged = building / "merged"
     merged.mkdir()
     lists = 0
+    seeded = False
     if manifest.dimension:
         rows = Rows([(shard.place / BODY, shard.units) for shard in shards], manifest.dimension)
         form = form_for(wanted_form, manifest.units, manifest.unit)
-        lists = write_vectors(merged / VECTORS, rows, form, building / f"lists-{manifest.units}")
+        work = building / f"lists-{manifest.units}"
+        if form == "ivf" and base is not None and base.manifest.ivf is not None:
+            seeded = seed_lists(work, base.centroids, np.load(shards[0].place / LISTS, allow_pickle=False), rows)
+        lists = write_vectors(merged / VECTORS, rows, form, work)
     merge_texts(shards, merged, manifest.schema)
     if manifest.terms is not None:  # of the sentences of the units, titles included
         texts, sentences = map_sentences(merged).column("text"), map_spans(merged)[:, 0].tolist()
@@ -296,14 +304,15 @@ def _finish(
     files = {path.name: {"size": path.stat().st_size, "sha256": file_sha256(path)} for path in paths}
     manifest = replace_fields(manifest, files=files)
     if lists:
-        manifest = with_ivf(merged, manifest, lists)
+        known = base.manifest if base is not None and seeded else None
+        manifest = replace_fields(manifest, ivf=known.ivf) if known else with_ivf(merged, manifest, lists)
     write_manifest(merged, manifest)
     for path in (*merged.iterdir(), merged):
         sync(path)
     _check_target(folder, replace)  # again: it may have appeared meanwhile
     if (folder / MANIFEST).exists():
         _keep_adapters(folder, merged, manifest.language)
-        if goes_on:
+        if base is not None:
             _keep_models(folder, merged)
         folder.rename(building / REPLACED)
     merged.rename(folder)

@@ -210,12 +210,22 @@ class Index:
     def list_ranks(self, vectors: Floats, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each vector (queries, dimension) how many lists of an IVF index come before that of the unit with the
         same position in `units`: one more than that must be looked into to find it."""
-        centroids = self._vectors.quantizer.reconstruct_n(0, self._vectors.nlist)
-        scores = np.asarray(vectors, dtype=np.float32) @ centroids.T
-        places = self._located().direct_map.array
-        lists = faiss.rev_swig_ptr(places.data(), places.size())[units] >> 32  # FAISS keeps the offset below
-        ranks: NDArray[np.int64] = (scores > np.take_along_axis(scores, lists[:, None], axis=1)).sum(axis=1)
+        scores = np.asarray(vectors, dtype=np.float32) @ self.centroids.T
+        own = np.take_along_axis(scores, self.lists_of(units)[:, None], axis=1)
+        ranks: NDArray[np.int64] = (scores > own).sum(axis=1)
         return ranks
+
+    @property
+    def centroids(self) -> Floats:
+        """The centroids of the lists of an IVF index, float32 (lists, dimension)."""
+        centroids: Floats = self._vectors.quantizer.reconstruct_n(0, self._vectors.nlist)
+        return centroids
+
+    def lists_of(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The list of an IVF index that each of the units is in."""
+        places = self._located().direct_map.array
+        lists: NDArray[np.int64] = faiss.rev_swig_ptr(places.data(), places.size())[units] >> 32  # below is the offset
+        return lists
 
     def _located(self) -> Any:
         """The vectors, which know where each unit is: in lists that costs eight bytes for each, from the first use."""

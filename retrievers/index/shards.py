@@ -27,8 +27,8 @@ from retrievers.units.unit import UnitMaker
 log = logging.getLogger("rag_mt")
 
 NOTE = "shard.json"
-BODY = "vectors.f16"
-"""A shard's vectors: rows of fp16 without a header."""
+BODY, LISTS = "vectors.f16", "lists.npy"
+"""A shard's vectors: rows of fp16 without a header; and, where they come from an IVF index, int32 with their lists."""
 
 BLOCK = 65536
 """Units of an index that are copied at once."""
@@ -181,6 +181,8 @@ def write_kept(place: Path, index: Index, without: Collection[str], block: int) 
                 if index.manifest.dimension and len(rows):
                     body.write(index.reconstruct(rows).astype("<f2").data)
         stored.flush()
+        if index.manifest.ivf is not None:
+            np.save(part / LISTS, np.concatenate([index.lists_of(rows) for rows in staying]).astype(np.int32))
         with pa.ipc.new_file(str(part / SENTENCES), _TEXTS) as table:
             for begin in range(0, len(kept), block):
                 taken = index.sentences.take(pa.array(kept[begin : begin + block]))
@@ -194,7 +196,8 @@ def write_kept(place: Path, index: Index, without: Collection[str], block: int) 
 
 def _noted(shard: Shard, part: Path) -> Shard:
     """The shard with the hashes of its files, which are in the folder `part`; its note is written there."""
-    shard = replace(shard, files={name: file_sha256(part / name) for name in (BODY, SPANS, SENTENCES)})
+    names = (name for name in (BODY, LISTS, SPANS, SENTENCES) if (part / name).is_file())
+    shard = replace(shard, files={name: file_sha256(part / name) for name in names})
     note = {name: value for name, value in asdict(shard).items() if name != "place"}
     (part / NOTE).write_text(json.dumps(note), encoding="utf-8")
     return shard

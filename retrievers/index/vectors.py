@@ -49,6 +49,7 @@ SAMPLE_PER_GROUP = 2000
 SAMPLE_BYTES = 1 << 28
 ROUNDS = 8
 SEED = 1
+CENTROIDS = "centroids.faiss"
 GROUPED_FROM = 1024
 """Lists from which their centroids are looked for in groups."""
 GROUPS_SEARCHED = 16
@@ -125,10 +126,10 @@ def write_vectors(path: Path, rows: Rows, form: str, work: Path) -> int:
         index.codes, index.ntotal = _view(codes), rows.units
         lib.write_index(index, str(path))
         return 0
-    index = _trained(rows, work / "centroids.faiss")
+    index = _trained(rows, work / CENTROIDS)
     # 1. The list of each vector.
     nearest = _nearest(index)
-    files = [work / f"lists-{number:06d}.npy" for number in range(len(rows.blocks()))]
+    files = _list_files(work, rows)
     sizes = np.zeros(index.nlist, dtype=np.int64)
     for file, (low, high) in zip(files, rows.blocks(), strict=True):
         sizes += np.bincount(_assigned(file, rows, low, high, nearest), minlength=index.nlist)
@@ -157,6 +158,33 @@ def write_vectors(path: Path, rows: Rows, form: str, work: Path) -> int:
     return int(index.nlist)
 
 
+def seed_lists(work: Path, centroids: Floats, lists: NDArray[np.int32], rows: Rows) -> bool:
+    """Let `write_vectors` go on with the lists of an index: `centroids` (lists, dimension) and the list of each of the
+    first rows (units,), which are its vectors. False if the rows need another number of lists."""
+    if len(centroids) != lists_for(rows.units, rows.dimension):
+        return False
+    work.mkdir(exist_ok=True)
+    if not (work / CENTROIDS).exists():
+        index = _empty(centroids)
+        index.train(centroids)
+        with whole_file(work / CENTROIDS) as part:
+            lib.write_index(index, str(part))
+    for file, (low, high) in zip(_list_files(work, rows), rows.blocks(), strict=True):
+        if high <= len(lists) and not file.exists():
+            _store(file, lists[low:high])
+    return True
+
+
+def _list_files(work: Path, rows: Rows) -> list[Path]:
+    """Where the lists of each block of rows are kept."""
+    return [work / f"lists-{number:06d}.npy" for number in range(len(rows.blocks()))]
+
+
+def _store(path: Path, lists: NDArray[np.int32]) -> None:
+    with whole_file(path) as part, part.open("wb") as file:
+        np.save(file, lists, allow_pickle=False)
+
+
 def _view(codes: NDArray[Any]) -> Any:
     """The bytes of an array, which must outlive it, as FAISS's codes."""
     if not len(codes):
@@ -176,8 +204,7 @@ def _assigned(
     except (OSError, ValueError, EOFError):
         pass
     lists = nearest(rows.read(low, high).astype(np.float32)).astype(np.int32)
-    with whole_file(path) as part, part.open("wb") as file:
-        np.save(file, lists, allow_pickle=False)
+    _store(path, lists)
     return lists
 
 
@@ -193,12 +220,19 @@ def _trained(rows: Rows, path: Path) -> Any:
     size = min(SAMPLE_PER_LIST * lists, SAMPLE_PER_GROUP * math.isqrt(lists), rows.units)
     sample = rows.take(np.linspace(0, rows.units - 1, size).astype(np.int64)).astype(np.float32)  # spread evenly
     log.info("centroids of %d lists from %d vectors", lists, len(sample))
-    index = lib.index_factory(rows.dimension, f"IVF{lists}(SQfp16),SQfp16", lib.METRIC_INNER_PRODUCT)
-    index.by_residual = False
-    index.quantizer.add(_centroids(sample, lists))
+    index = _empty(_centroids(sample, lists))
     index.train(sample)
     with whole_file(path) as part:
         lib.write_index(index, str(part))
+    return index
+
+
+def _empty(centroids: Floats) -> Any:
+    """An IVF index of these centroids (lists, dimension)."""
+    lists, dimension = centroids.shape
+    index = lib.index_factory(dimension, f"IVF{lists}(SQfp16),SQfp16", lib.METRIC_INNER_PRODUCT)
+    index.by_residual = False
+    index.quantizer.add(np.ascontiguousarray(centroids))
     return index
 
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from eval.speed import growing
 from eval.speed.index import main
 from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.types import Sentence
@@ -41,3 +42,14 @@ def test_both_forms_are_compared(place, capsys):
 def test_whole_needs_queries(place, capsys):
     assert main([str(place / "index"), "--whole"]) == 2
     assert "give INDEX, --queries FILE and --src LANG" in capsys.readouterr().err
+
+
+def test_growing_is_compared_with_the_build(tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"The tower number {n} is closed in winter.\n" for n in range(20)), encoding="utf-8")
+    assert growing.main([str(text), "--lang", "en", "--share", "0.1", "--retriever", "sentence"]) == 0
+    line = capsys.readouterr().out
+    assert (
+        line.startswith("sentence, exact: 18 units of 18 sentences built in") and "2 units of 2 sentences added" in line
+    )
+    assert growing.main([str(text), "--lang", "en", "--share", "0.01"]) == 2

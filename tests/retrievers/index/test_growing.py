@@ -10,7 +10,7 @@ import pytest
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Sentence, TranslatedSentence
 from retrievers.bm25 import Bm25Settings
-from retrievers.index import shards
+from retrievers.index import shards, vectors
 from retrievers.index.build import REPLACED, build_index, restore
 from retrievers.index.manifest import SPANS, VECTORS, read_manifest, write_manifest
 from retrievers.index.search import open_index, verify_index
@@ -37,11 +37,10 @@ def same(one, other):
     return rows(one) == rows(other) and all((one / n).read_bytes() == (other / n).read_bytes() for n in names)
 
 
-@pytest.mark.parametrize("form", ["exact", "ivf"])
 @pytest.mark.parametrize("terms", [None, Bm25Settings()])
-def test_added_text_gives_what_a_new_build_gives(form, terms, tmp_path, fake, monkeypatch):
+def test_added_text_gives_what_a_new_build_gives(terms, tmp_path, fake, monkeypatch):
     monkeypatch.setattr(shards, "BLOCK", 16)
-    options = {"form": form, "terms": terms}
+    options = {"form": "exact", "terms": terms}
     for name, sentences in (("grown", OLD), ("whole", OLD + NEW)):
         build(tmp_path / name, fake(), sentences, **options)
     encoder = fake()
@@ -49,6 +48,36 @@ def test_added_text_gives_what_a_new_build_gives(form, terms, tmp_path, fake, mo
     assert same(tmp_path / "grown", tmp_path / "whole") and encoder.encoded == len(NEW)
     assert manifest.counts == {"read": 66, "kept": 63, "duplicates": 3, "unusable": 0}
     assert verify_index(tmp_path / "grown") and {p.name for p in tmp_path.iterdir()} == {"grown", "whole"}
+
+
+@pytest.mark.parametrize("without", [[], ["1.txt"]])
+def test_lists_go_on_until_their_number_changes(without, tmp_path, fake, monkeypatch):
+    monkeypatch.setattr(vectors, "BLOCK_BYTES", 4 * 16 * 16)  # blocks of 16 vectors
+    monkeypatch.setattr(vectors, "lists_for", lambda units, dimension: 4 if units < 100 else 8)
+    build(tmp_path / "i", fake(), OLD, form="ivf")
+    old = open_index(tmp_path / "i")
+    centroids = old.centroids
+    stays = [n for n in range(40) if old.sentence(n).source.file not in without]
+    lists = old.lists_of(np.array(stays))
+    assigned = []
+    monkeypatch.setattr(vectors, "_nearest", counting(vectors._nearest, assigned))
+    manifest = build(tmp_path / "i", fake(), NEW, form="ivf", without=without)
+    new, first = open_index(tmp_path / "i"), len(stays)
+    assert np.array_equal(new.centroids, centroids) and manifest.ivf == old.manifest.ivf
+    assert np.array_equal(new.lists_of(np.arange(first)), lists) and sum(assigned) == len(new) - first // 16 * 16
+    queries = fake().encode([s.text for s in NEW])
+    assert new.search(queries, 1, probes=4)[1][:, 0].tolist() == [*range(first, len(new))]
+    assert verify_index(tmp_path / "i")
+    more = [Sentence(f"more {n}", "en") for n in range(60)]
+    assert build(tmp_path / "i", fake(), more, form="ivf", without=[]).ivf["nlist"] == 8
+
+
+def counting(nearest, counts):
+    def counted(trained):
+        found = nearest(trained)
+        return lambda rows: counts.append(len(rows)) or found(rows)
+
+    return counted
 
 
 def test_removed_files_are_as_if_they_had_never_been(tmp_path, fake):
