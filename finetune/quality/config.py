@@ -37,11 +37,6 @@ class TrainingConfig(settings.Optimisation):
     evaluate_every: settings.Count = 500
     checkpoint_every: settings.Count = 50
 
-    @property
-    def warm_up_steps(self) -> int:
-        """The steps (at least one) over which the learning rate rises."""
-        return max(1, round(self.warm_up * self.steps))
-
 
 @dataclass(frozen=True)
 class Config(settings.Settings):

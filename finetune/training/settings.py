@@ -101,7 +101,8 @@ class EncoderTuning:
 class Optimisation:
     """The settings of AdamW and of a run's course, the base of every `[training]` section.
 
-    A run takes `steps` steps of `batch` examples. The learning rate rises over `warm_up` steps and then falls to 0.
+    A run takes `steps` steps of `batch` examples. The learning rate rises over `warm_up` steps (a share of all
+    if it is below 1) and then falls to 0.
     Gradients are clipped to a norm of `clip`. `dtype` is the number format of the model (`auto`, `float32`,
     `bfloat16`, ...). Every `evaluate_every` steps there is a point of the curve, every `checkpoint_every` a checkpoint.
     """
@@ -123,7 +124,7 @@ class Optimisation:
     @property
     def warm_up_steps(self) -> int:
         """The steps over which the learning rate rises."""
-        return int(self.warm_up)
+        return max(1, round(self.warm_up * self.steps)) if 0 < self.warm_up < 1 else int(self.warm_up)
 
     def share(self, step: int) -> float:
         """The share of the learning rate that `step` (from 0) has: a linear rise over the warm-up, then a fall to 0

@@ -60,11 +60,6 @@ class TrainingConfig(settings.Optimisation):
 
     fall = "linear"
 
-    @property
-    def warm_up_steps(self) -> int:
-        """The steps (at least one) over which the learning rate rises."""
-        return max(1, round(self.warm_up * self.steps))
-
 
 @dataclass(frozen=True)
 class Config(settings.Settings):
