@@ -27,13 +27,14 @@ from pathlib import Path
 
 import numpy as np
 
+from eval.cells import add_cell_options, cell_translator
 from eval.data.domains import DOMAINS, cell_file, languages_of
 from eval.metrics.formulas import FORMULAS, Formula, Rows, mean, open_chrf
 from eval.outputs import check_outputs, write_outputs
 from eval.report.blocks import Block, Code, Heading, Table, Text, as_markdown
 from eval.significance import compare
 from rag_mt.base.console import OK, Parser, count, positive, progress, run
-from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_LLM
+from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import LanguageModel, Sentence, Skips, Translation
 from rag_mt.formats.parallel import read_corpus
@@ -48,7 +49,6 @@ from rag_mt.translation.translator import Translator
 from retrievers.encoders.alignment import EncoderAligner
 from retrievers.registry import encoder_for
 
-PARTS = ("dev", "test")
 CHRF = open_chrf()
 LENGTH = 40
 """Sentences of a document."""
@@ -182,7 +182,7 @@ def evaluate(options: argparse.Namespace) -> int:
             llm: LanguageModel | str = options.llm
             translators = []
             for document in group:
-                translators.append(_translator(document, llm, options))
+                translators.append(cell_translator(document.source, document.target, llm, options))
                 llm = translators[-1].llm
             first = plain(translators, group, 0)
             made = {"plain": first}
@@ -202,11 +202,6 @@ def evaluate(options: argparse.Namespace) -> int:
     sys.stdout.write(markdown)
     write_outputs(options.output, markdown, facts)
     return OK
-
-
-def _translator(document: Document, llm: LanguageModel | str, options: argparse.Namespace) -> Translator:
-    loading = {"engine": "transformers", "dtype": options.dtype, "batch_size": 64} if isinstance(llm, str) else {}
-    return Translator(document.source, document.target, retriever="none", llm=llm, **loading)
 
 
 def report(
@@ -281,17 +276,11 @@ def report(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(prog="python -m eval.consistency", description=__doc__, examples=["--data DIR --part dev"])
+    add_cell_options(parser)
     add = parser.add_argument
-    add("--data", required=True, metavar="DIR", help="folder with domains/ and train/")
-    add("--part", choices=PARTS, default="test", help="which sentences")
     add("--documents", type=positive, default=2, metavar="N", help="most documents of a domain and direction")
-    add("--directions", default="", metavar="PAIRS", help="some directions, such as en-de,de-en (default: all)")
     add("--variants", action="store_true", help="other bounds for a document's terms too")
     add("--context", type=count, default=0, metavar="N", help="translations with so many sentences of context too")
-    add("--llm", default=DEFAULT_LLM, metavar="ID", help="language model")
-    add("--dtype", default="bfloat16", metavar="DTYPE", help="number format of the language model")
-    add("--quiet", action="store_true", help="no progress bar")
-    add("--output", action="append", default=[], metavar="FILE", help="write .md or .json; repeatable")
     return run(evaluate, parser.parse_args(arguments))
 
 

@@ -24,13 +24,13 @@ from pathlib import Path
 
 import numpy as np
 
+from eval.cells import add_cell_options, cell_translator
 from eval.data.domains import blocks_of, cell_file, excluded, languages_of, normalised
 from eval.metrics.formulas import FORMULAS, open_chrf
 from eval.outputs import check_outputs, write_outputs
 from eval.report.blocks import Block, Code, Heading, Table, Text, as_markdown
 from eval.significance import Comparison, compare
 from rag_mt.base.console import OK, Parser, positive, progress, run
-from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import WMT16
 from rag_mt.base.terms import Term, TermMatch
@@ -40,9 +40,7 @@ from rag_mt.glossary.extraction import proposed_terms
 from rag_mt.glossary.forms import forms_in
 from rag_mt.glossary.glossary import Glossary
 from rag_mt.glossary.phrases import text_words
-from rag_mt.translation.translator import Translator
 
-PARTS = ("dev", "test")
 CHRF = open_chrf()
 LEAST = 0.5
 """Score of the proposals that are taken without a look at them."""
@@ -171,8 +169,7 @@ def translated(
         ),
         "all terms": cell.glossary,
     }[system]
-    loading = {"engine": "transformers", "dtype": options.dtype, "batch_size": 64} if isinstance(llm, str) else {}
-    translator = Translator(cell.source, cell.target, retriever="none", llm=llm, glossary=glossary, **loading)
+    translator = cell_translator(cell.source, cell.target, llm, options, glossary=glossary)
     sentences = [Sentence(text, cell.source, Origin(cell.name, n)) for n, text in enumerate(cell.sources, 1)]
     begun = time.process_time()
     translations = translator.translate_sentences(sentences)
@@ -324,16 +321,10 @@ def _report(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(prog="python -m eval.terms", description=__doc__, examples=["--data DIR --part dev"])
+    add_cell_options(parser)
     add = parser.add_argument
-    add("--data", required=True, metavar="DIR", help="folder with domains/ and train/")
-    add("--part", choices=PARTS, default="test", help="which sentences")
     add("--limit", type=positive, default=300, metavar="N", help="most sentences of a cell")
-    add("--directions", default="", metavar="PAIRS", help="some directions, such as en-de,de-en (default: all)")
     add("--all-terms", action="store_true", help="a third run with all terms of the glossary")
-    add("--llm", default=DEFAULT_LLM, metavar="ID", help="language model")
-    add("--dtype", default="bfloat16", metavar="DTYPE", help="number format of the language model")
-    add("--quiet", action="store_true", help="no progress bar")
-    add("--output", action="append", default=[], metavar="FILE", help="write .md or .json; repeatable")
     return run(evaluate, parser.parse_args(arguments))
 
 
