@@ -190,9 +190,8 @@ def evaluate(options: argparse.Namespace) -> int:
                 made[name] = consistent(translators, first, own_bounds)
                 changed[name] += sum(ASKED_AGAIN in " ".join(t.notes) for t in chain(*made[name]))
             if options.context:
-                for translator in translators:
-                    translator.context = options.context
-                made["context"] = plain(translators, group, options.context)
+                own_context = [translator.with_context(options.context) for translator in translators]
+                made["context"] = plain(own_context, group, options.context)
             for name, translations in made.items():
                 texts[name] += [[t.text for t in document] for document in translations]
                 bar.update(len(group))

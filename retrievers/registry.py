@@ -174,6 +174,8 @@ def searching(
 ) -> IndexRetriever:
     """The retriever over an open index for sentences in the language `source`, with the given cut-off."""
     name = index.manifest.retriever
+    if index.manifest.terms is not None:
+        _ = index.terms  # opened now: later another index may stand in the folder
     if isinstance(maker, PassageUnits):
         return PassageRetriever(name, index, maker, source, cut_off)
     if isinstance(maker, MemoryUnits):

@@ -34,9 +34,9 @@ build goes on with the same command."""
 BUILD_EXAMPLES = ("my-index letters/ --lang en", "my-index glossary.tsv --lang de --column German --retriever sentence")
 ADD = """Add files to an index, or the new text of files that it has.
 
-Only what the index does not have yet is encoded; its cut-offs and adapters stay. The index is replaced in one step, and
-an interrupted command goes on when it is given again."""
-REMOVE = """Take the text of files out of an index, which are named as `rag-mt index info DIR --files` names them.
+Only these files are encoded; what the index has of others stays, and so do its cut-offs and adapters. The index is
+replaced in one step, and an interrupted command goes on when it is given again."""
+REMOVE = """Take the text of files out of an index; `rag-mt index info DIR --files` names them.
 
 A sentence that several files have is stored once, with the first of them, and goes with that one: add the others again
 to have it back."""

@@ -66,6 +66,11 @@ def files_of(names: Sequence[str], format: str = "auto") -> list[str]:
     return [str(path) for name in names for path in _paths(name, format)]
 
 
+def place_of(name: str) -> str:
+    """What all names of a file, seen from the current folder, have in common; data sets have one name."""
+    return name if name.startswith(PREFIX) else str(Path(name).resolve())
+
+
 def input_stamp(name: str) -> list[object]:
     """What tells an input from a changed one: the name, size and time of each file."""
     path = Path(name)

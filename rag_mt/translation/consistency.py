@@ -65,7 +65,8 @@ class DocumentTerms(Generic[T]):
         self._keeping = translator
         self._pairs: deque[tuple[str, str]] = deque(maxlen=MOST_PAIRS)
         self._before: deque[Translation] = deque(maxlen=translator.context)
-        self._first_with: list[int] = []
+        self.first_with: list[int] = []
+        """For each translation of the last call of `again` the number of the one that stands for it."""
 
     def again(self, translations: Sequence[Translation], known: Mapping[int, Translation]) -> dict[int, T]:
         """Tasks for those of the document's next translations that lack what the others agree on, by their numbers;
@@ -74,13 +75,14 @@ class DocumentTerms(Generic[T]):
         self._keeping = self.translator.with_glossary(self._glossary([*self._pairs, *pairs]))
         first = {made.source.text: n for n, made in reversed([*enumerate(translations)])}
         context = self.translator.context
-        self._first_with = [n if context else first[made.source.text] for n, made in enumerate(translations)]
+        self.first_with = [n if context else first[made.source.text] for n, made in enumerate(translations)]
         tasks = {
             n: self._task(self._keeping, made.source)
             for n, made in enumerate(translations)
-            if n == self._first_with[n] and n not in known and made.ok and self._lacking(made, self._matches(made))
+            if n == self.first_with[n] and n not in known and made.ok and self._lacking(made, self._matches(made))
         }
-        document = [tasks.get(n) or finished_pair(made) for n, made in enumerate(translations)]
+        second = {n: (made.source.text, made.draft) for n, made in known.items()}
+        document = [tasks.get(n) or second.get(n) or finished_pair(made) for n, made in enumerate(translations)]
         translate_together([*map(finished_pair, self._before), *document], context)
         return tasks
 
@@ -89,7 +91,7 @@ class DocumentTerms(Generic[T]):
         that the glossary has, and lost no number or placeholder."""
         chosen = [
             self._better(made, again[n]) if n in again else made
-            for n, made in zip(self._first_with, translations, strict=True)
+            for n, made in zip(self.first_with, translations, strict=True)
         ]
         self._pairs.extend((made.source.text, made.text) for made in chosen if made.ok)
         self._before.extend(chosen)
@@ -118,7 +120,7 @@ class DocumentTerms(Generic[T]):
         for (source, text), own in self._links.items():
             ends = word_spans(encodable(source))[own[:, 0]], word_spans(encodable(text))[own[:, 1]]
             for match in glossary.first_matches(source):
-                for use in glossary.used(match, text).allowed[:1]:
+                for use in glossary.used(match, text).allowed[:1] if len(own) else ():
                     there[match.term] += 1
                     linked[match.term] += bool(np.any(_inside(ends[0], match.span) & _inside(ends[1], use.span)))
         return [term for term in terms if linked[term] >= self._share * there[term]]
@@ -141,9 +143,10 @@ class DocumentTerms(Generic[T]):
             for made, usages in ((first, first.terms), (second, terms))
         ]
         whole = second.ok and len(second.text) > WHOLE * len(first.text)
-        if not whole or len(self._lacking(second, matches)) >= len(lacked) or wrong[1] > wrong[0]:
+        still = self._lacking(second, matches)
+        if not whole or len(still) >= len(lacked) or wrong[1] > wrong[0]:
             return first
-        shown = ", ".join(f"{term.source} = {term.allowed[0]}" for term in lacked if term.allowed)
+        shown = ", ".join(f"{term.source} = {term.allowed[0]}" for term in lacked if term not in still)
         notes = (*second.notes, f"{ASKED_AGAIN}: {shown}")
         return replace(second, source=first.source, terms=terms, notes=notes)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, overload
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from prompts.safety import encodable
@@ -18,7 +17,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Hint, Origin, Retriever, Sentence, Skips, TranslatedSentence
 from rag_mt.formats.format import Segment
-from rag_mt.formats.reading import files_of, input_stamp, segments_of, sentences_of
+from rag_mt.formats.reading import files_of, input_stamp, place_of, segments_of, sentences_of
 from rag_mt.translation.index_adapters import describe, index_adapters
 from retrievers.calibration import DROP, calibrate_for, set_confidence
 from retrievers.encoders.encoder import ModelEncoder
@@ -117,35 +116,42 @@ class Index:
     ) -> None:
         """Add text to the index; the arguments are those of `build`. A file that it has gives way to its new text.
 
-        What it has is not encoded again, and cut-offs and adapters stay. The index is replaced in one step; translators
-        that were opened before go on with the old one. Raises UserError as `build` does.
+        What its other files have is not encoded again, and cut-offs and adapters stay. The index is replaced in one
+        step; translators that were opened before go on with the old one. Raises UserError as `build` does.
         """
-        names = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
+        names = files_of([str(name) for name in ([files] if isinstance(files, str | Path) else files)], format)
         sentences, plan, skips = _read(self.folder, names, texts, self.language, self.retriever, format, column, split)
         self.skips = skips
-        self._go_on(sentences, files_of(names, format), plan=plan, restart=restart, show=show)
+        places = {place_of(name) for name in names}
+        gone = [name for name in self.files if place_of(name) in places]
+        self._go_on(sentences, gone, plan=plan, restart=restart, show=show)
 
     def remove(self, files: str | Path | Sequence[str | Path], *, restart: bool = False, show: bool = False) -> None:
-        """Take the text of files out of the index, which are named as in `files`. A sentence that other files have as
+        """Take the text of files out of the index. A sentence that other files have as
         well goes with the one that brought it. `restart` forgets an interrupted change.
 
         Raises UserError for a file that it does not have, and where nothing would be left."""
         names = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
-        known = self.files
+        known, gone = self.files, list[str]()
+        places = {name: place_of(name) for name in known}
+        if not names:
+            raise UserError(f"no file to take out of index {self.folder} is named: name one or more")
         for name in names:
-            if name not in known:
+            same = [other for other, place in places.items() if other == name or place == place_of(name)]
+            gone += same
+            if not same:
                 near = ([other for other in known if name in other] or sorted(known))[:3]
                 raise UserError(
                     f"index {self.folder} has no file {name}: name one that it has, such as {', '.join(near)}"
                 )
-        if known.keys() <= set(names):
+        if known.keys() <= set(gone):
             raise UserError(f"nothing would be left of index {self.folder}: delete the folder, or name fewer files")
-        self._go_on((), names, plan={"removed": sorted(names)}, restart=restart, show=show)
+        self._go_on((), gone, plan={"removed": sorted(gone)}, restart=restart, show=show)
 
     @property
     def files(self) -> dict[str, int]:
         """The files that its sentences came from, with the number of sentences of each."""
-        counted = pc.value_counts(open_index(self.folder).sentences.column("file").combine_chunks().cast(pa.string()))
+        counted = pc.value_counts(open_index(self.folder).sentences.column("file"))
         return {entry["values"]: entry["counts"] for entry in counted.to_pylist()}
 
     def _go_on(self, sentences: Iterable[Sentence], without: Sequence[str], **options: Any) -> None:

@@ -250,6 +250,15 @@ class Translator:
         other._keep_to(self.terms.glossary)
         return other
 
+    def with_context(self, size: int) -> Translator:
+        """A translator that shows so many sentences of context and shares all else with this one; raises UserError if
+        its prompts have no place for them."""
+        other = copy(self)
+        other.context = checked_size(size)
+        if size:
+            check_context(self.prompts.wrapper, self.llm.id)
+        return other
+
     def with_min_quality(self, score: float) -> Translator:
         """A translator that estimates the quality of its translations and shares all else with this one."""
         other = copy(self)

@@ -12,7 +12,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from dataclasses import replace as replace_fields
 from pathlib import Path
@@ -57,7 +57,7 @@ log = logging.getLogger("rag_mt")
 
 PLAN = "plan.json"
 SHARDS = "shard-*"
-REPLACED = "replaced"
+KEPT, REPLACED = "kept", "replaced"
 SHARD_SECONDS = 5.0
 """What a build that is killed may lose, beside one block of the maker."""
 
@@ -119,7 +119,7 @@ def build_index(
         _restore(building, folder)  # it was killed between the two renames at its end
         try:
             _check_target(folder, replace)  # again: it may have come back
-            base = None if without is None else open_index(folder, maker.settings)
+            base = None if without is None else _going_on(folder, maker, retriever, language, term_settings)
             if base is not None:
                 files = {name: file["sha256"] for name, file in base.manifest.files.items()}
                 settings["index"] = {"files": files, "without": sorted(without or ())}
@@ -140,7 +140,6 @@ def build_index(
                 units=sum(shard.units for shard in shards),
                 counts=counts,
                 files={},
-                thresholds={} if base is None else base.manifest.thresholds,
                 terms=term_settings,
                 resumed=resumed,
             )
@@ -149,6 +148,17 @@ def build_index(
             if not any(building.glob(SHARDS)):  # nothing to go on from: leave no trace
                 shutil.rmtree(building, ignore_errors=True)
             raise
+
+
+def _going_on(folder: Path, maker: UnitMaker, retriever: str, language: str, terms: Mapping[str, Any] | None) -> Index:
+    """The index that goes on in the new one; raises UserError if it is of another kind."""
+    index = open_index(folder, maker.settings)
+    now = index.manifest
+    if (now.retriever, now.language, now.terms) != (retriever, language, terms):
+        raise UserError(
+            f"index {folder} is a {now.retriever} index of {language_of(now.language).name} by now: open it again"
+        )
+    return index
 
 
 def _check_target(folder: Path, replace: bool) -> None:
@@ -180,6 +190,8 @@ def _disk_errors(folder: Path, building: Path) -> Iterator[None]:
 
 def _begin(building: Path, folder: Path, settings: Mapping[str, Any], restart: bool) -> None:
     """Clear what a killed build left unfinished, and compare its settings with those of this one."""
+    finished = (building / REPLACED).is_dir()  # all but tidied up
+    restart = restart or finished or not any(building.glob(SHARDS))
     for path in building.iterdir():
         if path.is_dir() and (restart or not path.name.startswith(("shard-", "lists-"))):
             shutil.rmtree(path)
@@ -202,8 +214,7 @@ def _kept(
 ) -> tuple[list[Shard], dict[str, int]]:
     """What an index has, except the files `without`, as the first shard, and its counts without them; its texts are
     seen."""
-    place = building / f"shard-{0:06d}"
-    shard = read_shard(place) or write_kept(place, base, without, block)
+    shard = write_kept(building / KEPT, base, without, block)
     for batch in batches_of(shard):
         seen.add(batch.column("text").to_pylist())
     gone = base.manifest.sentences - shard.sentences
@@ -214,8 +225,8 @@ def _kept(
 def restore(folder: Path) -> None:
     """Put an index back that a killed build had moved aside for the one that replaces it."""
     building = folder.with_name(folder.name + ".building")
-    if (building / REPLACED).is_dir():
-        with alone_in(building, f"the build of index {folder}"):
+    if not folder.exists() and (building / REPLACED).is_dir():
+        with alone_in(building, f"the build of index {folder}", wait=True):
             _restore(building, folder)
 
 
@@ -303,22 +314,35 @@ def _finish(
     paths = [merged / name for name in sorted(manifest.file_names)]
     files = {path.name: {"size": path.stat().st_size, "sha256": file_sha256(path)} for path in paths}
     manifest = replace_fields(manifest, files=files)
-    if lists:
-        known = base.manifest if base is not None and seeded else None
-        manifest = replace_fields(manifest, ivf=known.ivf) if known else with_ivf(merged, manifest, lists)
-    write_manifest(merged, manifest)
-    for path in (*merged.iterdir(), merged):
-        sync(path)
-    _check_target(folder, replace)  # again: it may have appeared meanwhile
-    if (folder / MANIFEST).exists():
-        _keep_adapters(folder, merged, manifest.language)
+    if lists and not seeded:
+        manifest = with_ivf(merged, manifest, lists)
+    with nullcontext() if base is None else alone_in(folder, f"a change of index {folder}", wait=True):
         if base is not None:
-            _keep_models(folder, merged)
-        folder.rename(building / REPLACED)
-    merged.rename(folder)
+            manifest = _with_cut_offs(folder, base, manifest, seeded)
+        write_manifest(merged, manifest)
+        for path in (*merged.iterdir(), merged):
+            sync(path)
+        _check_target(folder, replace)  # again: it may have appeared meanwhile
+        if (folder / MANIFEST).exists():
+            _keep_adapters(folder, merged, manifest.language)
+            if base is not None:
+                _keep_models(folder, merged)
+            folder.rename(building / REPLACED)
+        merged.rename(folder)
     sync(folder.absolute().parent)
+    for place in building.glob(SHARDS):  # before what tells that they are needed no more
+        shutil.rmtree(place)
     shutil.rmtree(building)
     return manifest
+
+
+def _with_cut_offs(folder: Path, base: Index, manifest: Manifest, same_lists: bool) -> Manifest:
+    """The manifest with what calibrations have stored in that of the index that goes on; raises UserError if that was
+    replaced meanwhile."""
+    now = read_manifest(folder)
+    if now.files != base.manifest.files:
+        raise UserError(f"index {folder} was replaced during its change: start the change again")
+    return replace_fields(manifest, thresholds=now.thresholds, ivf=now.ivf if same_lists else manifest.ivf)
 
 
 def _keep_adapters(folder: Path, merged: Path, language: str) -> None:

@@ -163,9 +163,11 @@ def write_shard(
 
 def write_kept(place: Path, index: Index, without: Collection[str], block: int) -> Shard:
     """A shard of what an index has, except the sentences of the files `without`; the folder `place` appears when it is
-    complete. Vectors and spans are copied BLOCK units at a time, sentences `block` at a time."""
-    files = index.sentences.column("file").combine_chunks().cast(pa.string())
-    kept = np.flatnonzero(~pc.is_in(files, pa.array(sorted(without), pa.string())).to_numpy(zero_copy_only=False))
+    complete. Vectors and spans are copied BLOCK units at a time, sentences `block` at a time; in memory are some bytes
+    for each sentence and unit."""
+    column = index.sentences.column("file").combine_chunks()
+    names, codes = column.dictionary.to_pylist(), column.indices.to_numpy()
+    kept = np.flatnonzero(~np.isin(codes, [code for code, name in enumerate(names) if name in without]))
     numbers = np.full(index.manifest.sentences, -1, dtype=np.int32)
     numbers[kept] = np.arange(len(kept), dtype=np.int32)
     blocks = [np.arange(begin, min(begin + BLOCK, len(index))) for begin in range(0, len(index), BLOCK)]
@@ -190,7 +192,8 @@ def write_kept(place: Path, index: Index, without: Collection[str], block: int) 
                 columns["file"] = columns["file"].cast(pa.string())
                 columns.setdefault("original", pa.array([""] * len(taken), pa.string()))
                 table.write_batch(pa.RecordBatch.from_arrays([columns[n] for n in _TEXTS.names], schema=_TEXTS))
-        origins = pc.unique(files.take(pa.array(kept))).to_pylist()
+        used, firsts = np.unique(codes[kept], return_index=True)
+        origins = [names[code] for code in used[np.argsort(firsts)].tolist()]
         return _noted(Shard(place, "", len(kept), units, origins, {}), part)
 
 

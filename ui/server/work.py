@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from prompts.context import check_context
 from prompts.style import NO_STYLE, Style
 from rag_mt.base.types import Hint, Sentence, Span, TranslatedText, Translation
 from rag_mt.glossary.glossary import Glossary
@@ -154,7 +153,7 @@ class Job(Watched):
         if self.order.style.settings:
             translator = translator.with_style(self.order.style)
         if self.order.context:
-            check_context(translator.prompts.wrapper, translator.llm.id)
+            translator = translator.with_context(self.order.context)
         if self.order.glossary is not None:
             translator = translator.with_glossary(self.order.glossary)
         if self.order.min_quality is not None:
@@ -180,12 +179,19 @@ class Job(Watched):
                     return
                 translations = self._kept(self._terms)
             assert self.translator is not None
-            translated = self.translator.joined(self.order.text, self._spans, translations)
+            translated = self._joined(self.translator, translations)
         except BaseException as error:
             self.fail(error)
             return
         with suppress(InvalidStateError):  # cancelled meanwhile
             self.future.set_result(translated)
+
+    def _joined(self, translator: Translator, translations: Sequence[Translation]) -> TranslatedText:
+        """The translation of the text; where its parts are known, their own findings are looked for elsewhere."""
+        if self.order.spans is None:
+            return translator.joined(self.order.text, self._spans, translations)
+        whole = rejoin(self.order.text, self._spans, [translation.text for translation in translations])
+        return TranslatedText(whole, tuple(translator.estimated(translations)))
 
     def _ask_again(self, terms: DocumentTerms[Item], translations: Sequence[Translation]) -> bool:
         """Let the sentences that differ from the rest of the text be translated again; false if there are none."""
@@ -205,8 +211,8 @@ class Job(Watched):
         }
         kept = terms.kept(first, again)
         self.items = [
-            own if made is own.translation else item
-            for item, own, made in zip(self.items, self._first, kept, strict=True)
+            own if made is own.translation else self.items[n]
+            for n, own, made in zip(terms.first_with, self._first, kept, strict=True)
         ]
         return kept
 

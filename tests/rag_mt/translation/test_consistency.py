@@ -102,7 +102,7 @@ def test_the_glossary_goes_first() -> None:
 
 @pytest.mark.parametrize("memory", [False, True])
 @pytest.mark.parametrize("context", [0, 2])
-@pytest.mark.parametrize("kept", [0, 1, 4, 5, 6])
+@pytest.mark.parametrize("kept", [0, 1, 4, 5, 6, 9, 10])
 def test_a_resumed_job_gives_the_same(
     kept: int, context: int, memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

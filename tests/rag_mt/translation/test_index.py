@@ -128,10 +128,26 @@ def test_an_index_grows_and_shrinks(tmp_path: Path, quick_encoder: Path) -> None
     index.add([files["first"]])
     assert index.files == {str(files["second"]): 1, str(files["first"]): 1}, "a file gives way to its new text"
     index.add(texts=["A boat waits."])
+    index.add([tmp_path / "index" / ".." / "first.txt"])
+    assert sum("first" in name for name in index.files) == 1, "one file, however it is called"
     index.remove(str(files["second"]))
-    assert index.files == {str(files["first"]): 1, "texts": 1}
+    assert list(index.files.values()) == [1, 1] and "texts" in index.files
     assert Index.open(index.folder).manifest == index.manifest
+    with pytest.raises(UserError, match="no file to take out"):
+        index.remove([])
     with pytest.raises(UserError, match=r"has no file first.txt: name one that it has, such as .*first\.txt"):
         index.remove("first.txt")
     with pytest.raises(UserError, match="nothing would be left"):
         index.remove([*index.files])
+
+
+def test_what_was_opened_goes_on_with_the_old_index(tmp_path: Path) -> None:
+    texts = [
+        Sentence("The bank is closed.", "en", Origin("a", 1)),
+        Sentence("A ship in the harbour.", "en", Origin("b", 1)),
+    ]
+    index = Index.build(tmp_path / "index", texts=texts, language="en", retriever="bm25")
+    retriever = index.open_retriever("de")
+    index.remove("a")
+    (hint,) = retriever.retrieve([Sentence("harbour", "de")])[0]
+    assert hint.phrase == "A ship in the harbour."

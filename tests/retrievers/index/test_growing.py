@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import alone_in
 from rag_mt.base.types import Origin, Sentence, TranslatedSentence
 from retrievers.bm25 import Bm25Settings
 from retrievers.index import shards, vectors
 from retrievers.index.build import REPLACED, build_index, restore
-from retrievers.index.manifest import SPANS, VECTORS, read_manifest, write_manifest
+from retrievers.index.manifest import SPANS, VECTORS, change_manifest, read_manifest, write_manifest
 from retrievers.index.search import open_index, verify_index
 from retrievers.memory.units import MemoryUnits
 from retrievers.units.unit import NgramUnits
@@ -135,12 +136,63 @@ def test_an_interrupted_addition_goes_on(tmp_path, fake):
     assert same(tmp_path / "grown", tmp_path / "whole") and not (building / REPLACED).exists()
 
 
+def test_a_change_that_fails_leaves_no_trace(tmp_path, fake):
+    build(tmp_path / "i", fake(), OLD)
+    with pytest.raises(StopHereError):
+        build(tmp_path / "i", fake(), stopping(NEW, 3), without=[])
+    assert [path.name for path in tmp_path.iterdir()] == ["i"], "there is nothing to go on from"
+    build(tmp_path / "i", fake(), (), without=["0.txt"])
+    assert open_index(tmp_path / "i").manifest.sentences == 26
+
+
+def test_a_change_that_was_killed_while_it_tidied_up_is_finished(tmp_path, fake):
+    build(tmp_path / "i", fake(), OLD)
+    with pytest.raises(StopHereError):
+        build(tmp_path / "i", fake(), stopping(NEW, 20), without=[])
+    (tmp_path / "i.building" / REPLACED).mkdir()
+    encoder = fake()
+    build(tmp_path / "i", encoder, NEW[:5], without=[])
+    assert encoder.encoded == 5 and [path.name for path in tmp_path.iterdir()] == ["i"]
+
+
+def test_a_calibration_meanwhile_is_kept_and_another_change_is_not_overwritten(tmp_path, fake):
+    build(tmp_path / "i", fake(), OLD)
+    known = {"de": {"score": 0.5, "dropped": 0.25, "sentences": 10}}
+
+    def calibrating():
+        manifest = read_manifest(tmp_path / "i")
+        change_manifest(tmp_path / "i", manifest, "calibration", lambda m: replace(m, thresholds=known))
+        yield from NEW
+
+    assert build(tmp_path / "i", fake(), calibrating(), without=[]).thresholds == known
+
+    def replacing():
+        build(tmp_path / "other", fake(), NEW)
+        for path in (tmp_path / "other").iterdir():
+            (tmp_path / "i" / path.name).write_bytes(path.read_bytes())
+        yield Sentence("one more", "en")
+
+    with pytest.raises(UserError, match="was replaced during its change"):
+        build(tmp_path / "i", fake(), replacing(), without=[])
+
+
+def test_a_finished_index_is_opened_while_another_process_tidies_up(tmp_path, fake):
+    build(tmp_path / "i", fake(), OLD)
+    with alone_in(tmp_path / "i.building", "another build"):
+        (tmp_path / "i.building" / REPLACED).mkdir()
+        restore(tmp_path / "i")
+    assert open_index(tmp_path / "i")
+
+
 def test_what_does_not_fit_is_refused(tmp_path, fake):
     with pytest.raises(UserError, match="does not exist"):
         build(tmp_path / "i", fake(), NEW, without=[])
     build(tmp_path / "i", fake(), OLD)
     with pytest.raises(UserError, match="other settings"):
         build(tmp_path / "i", fake("f2"), NEW, without=[])
+    for other in ({"language": "de"}, {"retriever": "memory"}, {"terms": Bm25Settings()}):
+        with pytest.raises(UserError, match="is a sentence index of English by now"):
+            build(tmp_path / "i", fake(), NEW, without=[], **other)
     before = rows(tmp_path / "i")
     with pytest.raises(UserError, match="there is nothing to index"):
         build(tmp_path / "i", fake(), (), without=["0.txt", "1.txt", "2.txt"])
