@@ -69,3 +69,21 @@ def test_what_cannot_be_compared_fails_its_text_alone(
     assert "stream" not in other.result(30).text
     with pytest.raises(RuntimeError, match="no terms"):
         failing.result(30)
+
+
+def test_second_translations_have_their_context(make_service: Callable[..., Service]) -> None:
+    llm = Wavering("kalt.")
+    order = Order(Choice("de", "en", "phrases"), TEXT, context=2, consistent=True)
+    job = make_service(RuleOpener(llm)).engine.submit(order)
+    assert COLD in job.result(30).text
+    again = [prompt for prompt in llm.asked if prompt.terms]
+    assert again and all(prompt.context for prompt in again[1:]), "the first of them is a draft"
+    assert again[-1].context[0].translation == "The river is broad."
+
+
+def test_repeated_sentences_show_the_translation_that_was_taken(make_service: Callable[..., Service]) -> None:
+    service = make_service(RuleOpener(Wavering("kalt.")))
+    job = service.engine.submit(Order(Choice("de", "en", "phrases"), f"{TEXT} {TEXTS[3]}", consistent=True))
+    assert job.result(30).text.count(COLD) == 2
+    shown = [item.translation.text for item in job.items if item.translation is not None]
+    assert shown == [sentence.text for sentence in job.result().sentences]
