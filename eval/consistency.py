@@ -75,6 +75,11 @@ class Document:
     def cell(self) -> str:
         return f"{self.domain} {self.source}-{self.target}"
 
+    @property
+    def text(self) -> str:
+        """What it has in common with the document of the other direction."""
+        return f"{self.domain} {'-'.join(sorted((self.source, self.target)))} {self.number}"
+
 
 @dataclass(frozen=True)
 class System:
@@ -222,7 +227,7 @@ def report(
         )
         for name, system in systems.items()
     }
-    clusters = np.array([f"{document.domain} {document.number}" for document in own])
+    clusters = np.array([document.text for document in own])
     english = np.array([document.source == "en" for document in own])
     groups = {"from English": english, "into English": ~english, "all": np.ones(len(own), bool)}
     table = [
@@ -264,8 +269,8 @@ def report(
         Table(["documents", "translation", "agreement", "chrF"], table),
         Heading("Gain over plain"),
         Text(
-            "95 % intervals: bootstrap over documents; p: randomization test by documents, two-sided. The n-th "
-            "document of a domain is drawn and exchanged in all languages at once."
+            "95 % intervals: bootstrap over documents; p: randomization test by documents, two-sided. Both directions "
+            "of a document are drawn and exchanged together."
         ),
         Table(["translation", "documents", "agreement", "chrF"], gains),
     ]
