@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,7 @@ def seed_lists(work: Path, centroids: Floats, lists: NDArray[np.int32], rows: Ro
         with whole_file(work / CENTROIDS) as part:
             lib.write_index(index, str(part))
     for file, (low, high) in zip(_list_files(work, rows), rows.blocks(), strict=True):
-        if high <= len(lists) and not file.exists():
+        if low < len(lists) and not file.exists():
             _store(file, lists[low:high])
     return True
 
@@ -196,15 +197,17 @@ def _view(codes: NDArray[Any]) -> Any:
 def _assigned(
     path: Path, rows: Rows, low: int, high: int, nearest: Callable[[Floats], NDArray[np.int64]]
 ) -> NDArray[np.int32]:
-    """The lists of rows `low` to `high`, int32 (high - low,), from the file, or found and stored there."""
-    try:
-        lists: NDArray[np.int32] = np.load(path, allow_pickle=False)
-        if lists.dtype == np.int32 and lists.shape == (high - low,):
-            return lists
-    except (OSError, ValueError, EOFError):
-        pass
-    lists = nearest(rows.read(low, high).astype(np.float32)).astype(np.int32)
-    _store(path, lists)
+    """The lists of rows `low` to `high`, int32 (high - low,), from the file; those that it lacks are found and stored
+    there."""
+    lists = np.empty(0, np.int32)
+    with suppress(OSError, ValueError, EOFError):
+        stored = np.load(path, allow_pickle=False)
+        if stored.dtype == np.int32 and stored.ndim == 1 and len(stored) <= high - low:
+            lists = stored
+    if low + len(lists) < high:
+        rest = nearest(rows.read(low + len(lists), high).astype(np.float32)).astype(np.int32)
+        lists = np.concatenate([lists, rest])
+        _store(path, lists)
     return lists
 
 

@@ -152,7 +152,7 @@ class Layout:
                 0,
                 step=1,
                 label="Sentences before each one that are shown with it",
-                info="With their translations, and half as many behind it.",
+                info="With their translations, and half as many behind it. Small models get worse by it.",
                 elem_id="context",
             )
             self.consistent = gr.Checkbox(
