@@ -39,11 +39,12 @@ SHAPE_SETTINGS = ("r", "lora_alpha", "target_modules")
 
 @dataclass(frozen=True)
 class Batch:
-    """Token ids and mask (examples, tokens), padded at the end; and for every token `wanted` of a response, row by row,
-    the place that predicts it, `rows` and `columns` (all three (tokens,))."""
+    """Token ids and their positions (rows, tokens): each row has one example or several, each of which begins at
+    position 0, and is padded at the end. For every token `wanted` of a response, example by example, the place that
+    predicts it, `rows` and `columns` (all three (tokens,))."""
 
     input_ids: torch.Tensor
-    mask: torch.Tensor
+    positions: torch.Tensor
     rows: torch.Tensor
     columns: torch.Tensor
     wanted: torch.Tensor
@@ -61,8 +62,14 @@ class Responses:
     def states(self, batch: Batch) -> torch.Tensor:
         """The states that predict the tokens of the responses, (tokens, hidden)."""
         device = self.head.weight.device
-        output = self.body(input_ids=batch.input_ids.to(device), attention_mask=batch.mask.to(device), use_cache=False)
-        states: torch.Tensor = output.last_hidden_state[batch.rows.to(device), batch.columns.to(device)]
+        hidden = self.hidden(batch.input_ids.to(device), batch.positions.to(device))
+        return hidden[batch.rows.to(device), batch.columns.to(device)]
+
+    def hidden(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """All states (rows, tokens, hidden). Without a mask, position 0 begins another text for models of transformers,
+        and what follows a text changes nothing in it."""
+        packed = {"position_ids": positions} if (positions[:, 1:] == 0).any() else {}
+        states: torch.Tensor = self.body(input_ids=ids, use_cache=False, **packed).last_hidden_state
         return states
 
     def logits(self, states: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
@@ -112,16 +119,36 @@ def check_head(causal: Any, name: str) -> None:
         )
 
 
+def packs(causal: Any) -> bool:
+    """Whether the model keeps the texts apart that stand in one row of a batch: the second of two has the states that
+    it has alone, and not those of the end of a longer text."""
+    responses, training = Responses(causal), causal.training
+    causal.eval()
+    ids = torch.arange(1, 9, device=responses.head.weight.device)[None] % responses.head.weight.shape[0]
+    place = torch.arange(8, device=ids.device)[None]
+    with torch.no_grad():
+        alone = responses.hidden(ids[:, 4:], place[:, :4])
+        longer = responses.hidden(ids, place)[:, 4:]
+        try:
+            beside = responses.hidden(ids, place % 4)[:, 4:]
+        except TypeError:  # it takes no positions
+            beside = longer
+    causal.train(training)
+    return bool((beside - alone).abs().max() < 0.1 * (longer - alone).abs().max())
+
+
 @dataclass(frozen=True)
 class Trainable:
     """A model to tune: as loaded, with PEFT's wrapper `adapted`, its prompts' side `llm` and its losses `responses`;
-    `before` is what is recorded of the adapter that it starts from. The adapter's weights are float32, `loaded.dtype`
+    `packs` tells whether it keeps several texts of a row apart, `before` is what is recorded of the adapter that it
+    starts from. The adapter's weights are float32, `loaded.dtype`
     is the number format to compute in."""
 
     loaded: LoadedLLM
     adapted: Any
     llm: TransformersLLM
     responses: Responses
+    packs: bool
     before: Mapping[str, Any] | None
 
     @property
@@ -188,10 +215,11 @@ def open_trainable(config: Config, device: str) -> Trainable:
     )
     adapted = with_adapter(causal, lora)
     before = _start(model.start, adapted) if model.start else None
-    trainable = Trainable(loaded, adapted, llm, Responses(adapted.get_base_model()), before)
-    with trainable.autocast():
-        check_head(adapted.get_base_model(), model.llm)
-    return trainable
+    base = adapted.get_base_model()
+    with torch.autocast(loaded.device.type, dtype=loaded.dtype, enabled=loaded.dtype != torch.float32):
+        check_head(base, model.llm)
+        keeps_apart = packs(base)
+    return Trainable(loaded, adapted, llm, Responses(base), keeps_apart, before)
 
 
 def _check_modules(causal: Any, model: ModelConfig) -> None:

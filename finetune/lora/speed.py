@@ -40,10 +40,12 @@ def plain_step(trainer: LoraTrainer) -> float:
     answers, total = sum(trainer.tokens[row].answers for row in rows), 0.0
     model.adapted.train()
     for begin in range(0, len(rows), training.micro):
-        batch = collated([trainer.tokens[row] for row in rows[begin : begin + training.micro]], trainer.pad)
+        batch = collated([trainer.tokens[row] for row in rows[begin : begin + training.micro]], trainer.pad, width=0)
         labels = torch.full_like(batch.input_ids, IGNORED)
         labels[batch.rows, batch.columns + 1] = batch.wanted
-        ids, mask, labels = (tensor.to(model.loaded.device) for tensor in (batch.input_ids, batch.mask, labels))
+        lengths = [len(trainer.tokens[row]) for row in rows[begin : begin + training.micro]]
+        mask = batch.positions < torch.tensor(lengths)[:, None]
+        ids, mask, labels = (tensor.to(model.loaded.device) for tensor in (batch.input_ids, mask, labels))
         with model.autocast():
             output = model.adapted(input_ids=ids, attention_mask=mask, labels=labels, num_items_in_batch=answers)
         output.loss.backward()

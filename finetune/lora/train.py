@@ -7,6 +7,7 @@ import hashlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Prompt
 from rag_mt.llm.prompt_tokens import end_of_turn
 from rag_mt.llm.transformers_llm import TransformersLLM
-from retrievers.encoders.encoder import padded
+
+ROW = 256
+"""Tokens in a row of a batch: attention takes longer in longer rows, and shorter ones have more padding."""
 
 
 @dataclass(frozen=True)
@@ -107,23 +110,46 @@ def tokens_of(
 
 def micro_batches(examples: Iterable[Tokens], most: int, budget: int) -> list[list[Tokens]]:
     """Examples in parts of similar length, the longest first: `most` at a time or, if `budget` is not 0, as many as
-    have so many tokens together with their padding (at least one)."""
+    have so many tokens together (at least one)."""
     parts: list[list[Tokens]] = []
+    room = 0
     for example in sorted(examples, key=len, reverse=True):
-        room = max(1, budget // len(parts[-1][0])) if budget and parts else most
-        if parts and len(parts[-1]) < room:
-            parts[-1].append(example)
-        else:
-            parts.append([example])
+        size = len(example) if budget else 1
+        if not parts or size > room:
+            parts.append([])
+            room = budget or most
+        parts[-1].append(example)
+        room -= size
     return parts
 
 
-def collated(tokens: Sequence[Tokens], pad: int) -> Batch:
-    """A batch of those examples."""
-    ids, mask = padded([example.ids for example in tokens], pad)
-    rows = np.repeat(np.arange(len(tokens)), [example.answers for example in tokens])
-    columns = np.concatenate([np.arange(example.response, len(example)) for example in tokens])
-    return Batch(*map(torch.from_numpy, (ids, mask, rows, columns - 1, ids[rows, columns])))
+def places(lengths: Sequence[int], width: int) -> list[tuple[int, int]]:
+    """The row of each example and where in it the example begins, so that rows are alike in length: about `width`
+    tokens, more where an example has more. With a width of 0 each example has a row of its own."""
+    if not width:
+        return [(row, 0) for row in range(len(lengths))]
+    filled = [0] * ceil(sum(lengths) / max(width, *lengths))
+    found = [(0, 0)] * len(lengths)
+    for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
+        row = filled.index(min(filled))
+        found[number] = row, filled[row]
+        filled[row] += lengths[number]
+    return found
+
+
+def collated(tokens: Sequence[Tokens], pad: int, width: int = ROW) -> Batch:
+    """A batch of those examples, several in a row, as `places` has them; the responses are in the order of the
+    examples."""
+    found = places([len(example) for example in tokens], width)
+    each = list(zip(tokens, found, strict=True))
+    shape = 1 + max(row for row, _ in found), max(begin + len(example) for example, (_, begin) in each)
+    ids, positions = np.full(shape, pad, dtype=np.int64), np.tile(np.arange(shape[1]), (shape[0], 1))
+    for example, (row, begin) in each:
+        ids[row, begin : begin + len(example)] = example.ids
+        positions[row, begin : begin + len(example)] = np.arange(len(example))
+    rows = np.repeat([row for row, _ in found], [example.answers for example in tokens])
+    columns = np.concatenate([begin + np.arange(e.response, len(e)) for e, (_, begin) in each])
+    return Batch(*map(torch.from_numpy, (ids, positions, rows, columns - 1, ids[rows, columns])))
 
 
 LoraBatch = tuple[list[tuple[int, Batch]], int]
@@ -169,13 +195,17 @@ class LoraTrainer(Trainer[LoraBatch]):
         """This process's share of the batch of a step."""
         rows = rows_of(step, self.config.training.batch, len(self.tokens), self.config.training.seed)
         examples = [self.tokens[row] for row in sorted(rows)]
-        parts = [(number, collated(part, self.pad)) for number, part in self._own_parts(examples)]
+        parts = [(number, self._collated(part)) for number, part in self._own_parts(examples)]
         return parts, sum(example.answers for example in examples)
 
     def _own_parts(self, examples: Iterable[Tokens]) -> list[tuple[int, list[Tokens]]]:
         """The parts of the examples that this process computes, with their numbers."""
         parts = micro_batches(examples, self.config.training.micro, self.config.training.micro_tokens)
         return list(enumerate(parts))[self.accelerator.process_index :: self.accelerator.num_processes]
+
+    def _collated(self, examples: Sequence[Tokens]) -> Batch:
+        """A batch of those examples, several in a row if the model keeps them apart."""
+        return collated(examples, self.pad, ROW if self.model.packs else 0)
 
     def backward(self, batch: LoraBatch) -> dict[str, float]:
         """The loss per response token of the whole batch."""
@@ -205,7 +235,7 @@ class LoraTrainer(Trainer[LoraBatch]):
         sums = torch.zeros(2, len(directions), device=self.model.loaded.device)
         self.set_training(False)
         for _, examples in self._own_parts(self.dev):
-            losses = self.model.losses(collated(examples, self.pad))
+            losses = self.model.losses(self._collated(examples))
             for example, loss in zip(examples, losses.split([e.answers for e in examples]), strict=True):
                 sums[:, directions.index(example.direction)] += torch.stack([loss.sum(), loss.new_tensor(len(loss))])
         loss, count = self._sum(sums).double().cpu()

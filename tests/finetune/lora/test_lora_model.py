@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, GraniteConfig
+from transformers import AutoModelForCausalLM, BloomConfig, GraniteConfig
 
 from finetune.lora import model as lora_model
-from finetune.lora.model import Responses, check_head
+from finetune.lora.model import Responses, check_head, packs
 from finetune.lora.train import ExamplePrompts, collated, tokens_of
 from rag_mt.base.errors import UserError
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm
 
 
-def full_loss(model, batch):
-    """The mean loss by the model's own forward pass, logits of all positions and labels."""
+def full_loss(model, tokens):
+    """The mean loss by the model's own forward pass of padded examples, logits of all positions and labels."""
+    batch = collated(tokens, 0, width=0)
     labels = torch.full_like(batch.input_ids, -100)
     labels[batch.rows, batch.columns + 1] = batch.wanted
-    return model(input_ids=batch.input_ids, attention_mask=batch.mask, labels=labels).loss
+    mask = batch.positions < torch.tensor([len(example) for example in tokens])[:, None]
+    return model(input_ids=batch.input_ids, attention_mask=mask, labels=labels).loss
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma3"])
-def test_loss_and_gradients_are_those_of_the_full_logits(tiny_llm, examples, family, monkeypatch):
+@pytest.mark.parametrize(("family", "width"), [("llama", 300), ("gemma3", 300), ("gemma3", 0)])
+def test_loss_and_gradients_are_those_of_padded_examples_and_full_logits(
+    tiny_llm, examples, family, width, monkeypatch
+):
     monkeypatch.setattr(lora_model, "LOGITS", 7 * 200)
     loaded = load_llm(str(tiny_llm(family)), device="cpu", dtype="float32")
-    tokens, _ = tokens_of(ExamplePrompts(TransformersLLM(loaded, adapter="a")), examples(4), 4096, show=False)
-    model, batch = loaded.model, collated(tokens, 0)
+    tokens, _ = tokens_of(ExamplePrompts(TransformersLLM(loaded, adapter="a")), examples(6), 4096, show=False)
+    model, batch = loaded.model, collated(tokens, 0, width)
+    assert width == 0 or len(batch.input_ids) < len(tokens)
     responses = Responses(model)
     assert (responses.cap is not None) == (family == "gemma3")
     weights = [p for name, p in model.named_parameters() if "_proj" in name]
-    wanted = full_loss(model, batch)
+    wanted = full_loss(model, tokens)
     expected = torch.autograd.grad(wanted, weights)
     states = responses.states(batch)
     loss, gradient = responses.loss_and_gradient(states, batch.wanted)
@@ -56,3 +61,9 @@ def test_a_model_with_scaled_logits_is_refused():
     config = GraniteConfig(num_attention_heads=2, num_key_value_heads=1, logits_scaling=8.0, **sizes)
     with pytest.raises(UserError, match=r"granite does more to its logits .*: choose a model such as Llama"):
         check_head(AutoModelForCausalLM.from_config(config), "granite")
+
+
+def test_models_tell_whether_they_keep_texts_of_a_row_apart(tiny_llm):
+    assert packs(load_llm(str(tiny_llm("gemma3")), device="cpu", dtype="float32").model)
+    without_positions = BloomConfig(vocab_size=50, hidden_size=16, n_layer=1, n_head=2)
+    assert not packs(AutoModelForCausalLM.from_config(without_positions))

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetune.lora.train import ExamplePrompts, Tokens, collated, micro_batches, tokens_of
+from finetune.lora.train import ExamplePrompts, Tokens, collated, micro_batches, places, tokens_of
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Prompt
 from rag_mt.llm.transformers_llm import TransformersLLM
@@ -108,15 +108,35 @@ def test_micro_batches_hold_each_example_once_within_their_limit(lengths, most, 
     tokens = [Tokens(array("i", range(n)), 1, "de-en") for n in lengths]
     parts = micro_batches(tokens, most, budget)
     for part in parts:
-        widest = max(map(len, part))
-        assert len(part) == 1 or (len(part) * widest <= budget if budget else len(part) <= most)
+        assert len(part) == 1 or (sum(map(len, part)) <= budget if budget else len(part) <= most)
     assert [len(example) for part in parts for example in part] == sorted(lengths, reverse=True)
 
 
 def test_a_batch_points_to_what_predicts_each_response_token():
-    batch = collated([Tokens(array("i", [5, 6, 7, 8]), 2, "x"), Tokens(array("i", [5, 9]), 1, "x")], pad=0)
+    tokens = [Tokens(array("i", [5, 6, 7, 8]), 2, "x"), Tokens(array("i", [5, 9]), 1, "x")]
+    batch = collated(tokens, pad=0, width=0)
     assert batch.input_ids.tolist() == [[5, 6, 7, 8], [5, 9, 0, 0]]
-    assert batch.mask.sum(1).tolist() == [4, 2]
-    found = list(zip(batch.rows.tolist(), batch.columns.tolist(), batch.wanted.tolist(), strict=True))
-    assert found == [(0, 1, 7), (0, 2, 8), (1, 0, 9)]
+    assert batch.positions.tolist() == [[0, 1, 2, 3]] * 2
+    assert places_of(batch) == [(0, 1, 7), (0, 2, 8), (1, 0, 9)]
     assert all(isinstance(t, torch.Tensor) for t in (batch.rows, batch.wanted))
+    batch = collated(tokens[::-1], pad=0, width=8)
+    assert batch.input_ids.tolist() == [[5, 6, 7, 8, 5, 9]]
+    assert batch.positions.tolist() == [[0, 1, 2, 3, 0, 1]]
+    assert places_of(batch) == [(0, 4, 9), (0, 1, 7), (0, 2, 8)]
+
+
+def places_of(batch):
+    return list(zip(batch.rows.tolist(), batch.columns.tolist(), batch.wanted.tolist(), strict=True))
+
+
+@given(st.lists(st.integers(2, 60), min_size=1, max_size=30), st.integers(0, 100))
+def test_examples_stand_in_rows_without_overlap(lengths, width):
+    found = places(lengths, width)
+    taken = [(row, begin + n) for (row, begin), length in zip(found, lengths, strict=True) for n in range(length)]
+    assert len(set(taken)) == len(taken) == sum(lengths)
+    assert {row for row, _ in found} == set(range(1 + max(row for row, _ in found)))
+    limit = max(width, *lengths)
+    assert all(
+        begin == 0 or begin + length <= limit + max(lengths) for (_, begin), length in zip(found, lengths, strict=True)
+    )
+    assert width or all(begin == 0 for _, begin in found)
