@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from math import log, sqrt
 from pathlib import Path
@@ -15,8 +16,10 @@ SMOOTHING = 10
 """Characters that are added to both sides, so that short texts may differ more."""
 UNKNOWN_ALLOWED = 0.3
 """How much more the length may be off where it is not known how long translations into a language are."""
-SENTENCES_APART = 0.2
-"""How far the length must be off, in the same direction, for a sentence more or less to count."""
+SENTENCES_APART, PER_SENTENCE, PER_MARK = 0.17, 0.1, 0.2
+"""How far the length must be off, in the same direction, for a sentence more or less to count: more where a sentence is
+a larger part of the text, less where a question mark or exclamation mark is lost or added too (two at most)."""
+_MARKS = re.compile(r"\?+|!+")
 
 
 def length_off(source: str, target: str, source_language: str, target_language: str) -> float:
@@ -38,9 +41,14 @@ def is_long_or_short(source: str, target: str, source_language: str, target_lang
 
 def sentences_off(source: str, target: str, source_language: str, target_language: str) -> int:
     """How many sentences more (less: below 0) than the source the translation has, where its length says so too."""
-    more = len(split(target, target_language)) - len(split(source, source_language))
+    own, other = len(split(source, source_language)), len(split(target, target_language))
+    if own == other:
+        return 0
+    sign = 1 if other > own else -1
+    marks = len(_MARKS.findall(target)) - len(_MARKS.findall(source))
     off = length_off(source, target, source_language, target_language)
-    return more if more * off > 0 and abs(off) > SENTENCES_APART else 0
+    needed = SENTENCES_APART + PER_SENTENCE / max(1, min(own, other)) - PER_MARK * max(-2, min(2, sign * marks))
+    return other - own if sign * off > needed else 0
 
 
 @lru_cache(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from babel import Locale, UnknownLocaleError
@@ -11,8 +11,8 @@ from rag_mt.base.languages import base_code
 
 SHORTEST = 3
 """Letters of the shortest name that is looked for."""
-MORE = {"ru": {"5": "мае"}}
-"""Inflected forms that CLDR does not have and that no stem covers."""
+MORE = {"ru": {"5": "мае"}, "en": {"9": "sept"}}
+"""Forms that CLDR does not have and that no stem covers."""
 LONG = 4
 """Letters of names up to which none changes; of longer ones the last two may."""
 
@@ -41,6 +41,13 @@ def month_stems(language: str) -> Mapping[str, tuple[str, ...]]:
     """What the months' names begin with where they are inflected (`syyskuu`, `syyskuussa`), by number, for
     `rag_mt.checks.stems`."""
     return {
-        number: tuple(dict.fromkeys(name[:-2] if len(name) > LONG else f"{name}-" for name in names))
+        number: tuple(dict.fromkeys(_stem(name, names) for name in names))
         for number, names in month_names(language).items()
     }
+
+
+def _stem(name: str, names: Sequence[str]) -> str:
+    if len(name) > LONG:
+        return name[:-2]
+    is_short = any(other != name and other.startswith(name) for other in names)
+    return f"{name}." if is_short else f"{name}-"

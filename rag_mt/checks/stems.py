@@ -17,9 +17,11 @@ def has_word(text: str, stems: Iterable[str]) -> bool:
 
 @lru_cache(4096)
 def _pattern(stem: str) -> re.Pattern[str]:
-    """Finds a stem: at the beginning of a word, from LONG letters on also within one; one of up to SHORT letters is a
-    whole word, unless a `-` at its end says that it goes on."""
-    letters = re.escape(stem.removesuffix("-"))
+    """Finds a stem: at the beginning of a word, from LONG letters on also within one; one of up to SHORT letters, or
+    with a `.` at its end, is a whole word, unless a `-` at its end says that it goes on."""
+    letters = re.escape(stem.rstrip("-."))
+    if stem.endswith("."):
+        return re.compile(rf"(?<!\w){letters}(?!\w)")
     if stem.endswith("-") or SHORT < len(stem) < LONG:
         return re.compile(rf"(?<![^\W\d_]){letters}")
     return re.compile(letters if len(stem) >= LONG else rf"(?<!\w){letters}(?!\w)")

@@ -23,6 +23,10 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _PLAIN_WORD = re.compile(r"(?<![\w/.:@_-])[^\W\d_]+(?:['’-][^\W\d_]+)*(?![\w/@_])")
 """A word that is no part of a path, an address or a name of code."""
 _TWICE = re.compile(r"(?<![\w'’-])([^\W\d_]{2,})\s+\1(?![\w'’-])", re.IGNORECASE)
+_CLAUSE = re.compile(r",\s+(?:\w+\s+)?$")
+"""The beginning of a clause, with a preposition perhaps."""
+REACH = 20
+"""Characters before a word in which a clause may begin."""
 _LANGUAGES = frozenset(simplemma.strategies.dictionaries.dictionary_factory.SUPPORTED_LANGUAGES)
 
 TWICE_FILE = Path(__file__).with_name("said_twice.toml")
@@ -32,7 +36,11 @@ def repeated_words(source: str, target: str, language: str) -> list[str]:
     """Words that stand twice in a row in the translation, where no word of the source does and the language says them
     once; else the last word of a loop."""
     right = _said_twice(base_code(language))
-    doubled = [match[1] for match in _TWICE.finditer(target) if match[1].casefold() not in right]
+    doubled = []
+    for match in _TWICE.finditer(target):
+        word, before = match[1].casefold(), _CLAUSE.search(target, max(0, match.start() - REACH), match.start())
+        if word not in right and not (before and f", {word}" in right):
+            doubled.append(match[1])
     if doubled and not _TWICE.search(source):
         return doubled
     return target.split()[-1:] if loop_in(target) and not loop_in(source) else []

@@ -43,11 +43,14 @@ FOUND = {
         ("ru", "en", "12 июля", "12 June", "month lost: июля"),
         ("ro", "en", "12 aprilie", "12 March", "month lost: aprilie"),
         ("tr", "en", "12 Ağustos 2016", "12 July 2016", "month lost: Ağustos"),
+        ("en", "tr", "July 19 at TEMA", "TEMA'da 19 Mayıs", "month lost: July"),
+        ("en", "ro", "on Sept. 3", "pe 3 iunie", "month lost: Sept"),
     ],
     "units": [
         ("en", "de", "It weighs 5 kg.", "Es wiegt 5.", "unit lost: kg"),
         ("en", "ru", "It costs $5.", "Это стоит 5 рублей.", "unit lost: $"),
         ("de", "en", "Um 3 % mehr", "3 more", "unit lost: %"),
+        ("ru", "en", "Курс стоит $20.", "The calculus course costs 20.", "unit lost: $"),
     ],
     "length": [
         (
@@ -61,8 +64,11 @@ FOUND = {
     "sentences": [
         ("en", "de", "He came home. She was not there.", "Er kam.", "1 sentence less than the source"),
         ("de", "en", "Er kam.", "He came home. She was not there.", "1 sentence more than the source"),
+        ("en", "de", "What? What do you want here?", "Was wollt ihr hier?", "1 sentence less than the source"),
     ],
     "repeated": [
+        ("en", "de", "The people came.", "Die die Leute kamen.", "said twice: Die"),
+        ("en", "en-GB", "This is new.", "This is is new.", "said twice: is"),
         ("en", "de", "The file is open.", "Die Datei ist ist offen.", "said twice: ist"),
         ("en", "ru", "The file is open.", "Файл файл открыт.", "said twice: Файл"),
         ("de", "en", "Er geht.", "He goes and goes and goes and goes and goes and", "said twice: and"),
@@ -84,6 +90,8 @@ GOOD = [
     ("en", "de", "The train leaves at 7.30 pm on 3 March.", "Der Zug fährt am 3. März um 19.30 Uhr."),
     ("en", "de", "It weighs 5 kg (net).", "Es wiegt 5 Kilogramm (netto)."),
     ("en", "de", "Those who the train brings", "Menschen, die die Bahn bringt"),
+    ("en", "de", "The house in which the people live", "Das Haus, in der der Mann wohnt"),
+    ("cs", "en", "Podíl 50% pro knihovny e2p pro uživatele", "A share of 50% for the e2p libraries for users"),
     ("en", "ru", "It was 16 °C in May 2011.", "В мае 2011 года было 16 °C."),
     ("en", "tr", "They came one by one.", "Teker teker geldiler."),
     ("en", "fi", "He said: “Where?”", "Hän sanoi: ”Missä?”"),
