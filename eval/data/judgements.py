@@ -32,12 +32,14 @@ TENTHS = {"train": range(3, 10), "dev": range(2, 3), "test": range(2)}
 @dataclass(frozen=True, slots=True)
 class Judged:
     """A translation and what it was given: `score`, the higher the better, and, of direct assessments, the `mean` from
-    0 to 100 that the scores of its judges have (None where it is not known)."""
+    0 to 100 that the scores of its judges have (None where it is not known); `logprob` is what the language model says
+    of its own translation, where that is known."""
 
     source: str
     target: str
     score: float
     mean: float | None = None
+    logprob: float | None = None
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -92,7 +94,8 @@ def read_outputs(path: Path, part: str, skips: Skips) -> list[JudgedSet]:
         if line.text:
             row = json.loads(line.text)
             if tenth(row["source"]) in TENTHS[part]:
-                by_direction.setdefault(row["direction"], []).append(Judged(row["source"], row["target"], row["chrf"]))
+                judged = Judged(row["source"], row["target"], row["chrf"], logprob=row.get("logprob"))
+                by_direction.setdefault(row["direction"], []).append(judged)
     return [JudgedSet("chrf", direction, part, rows) for direction, rows in sorted(by_direction.items())]
 
 

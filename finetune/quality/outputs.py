@@ -3,8 +3,8 @@
     python -m finetune.quality.outputs --config lora-memory --data DIR --pairs 400 --output OUTPUTS.jsonl
 
 The pairs (so many in each of the twelve directions) are drawn as those that the language model is tuned on, without the
-blocks that suites of domains hold out, and translated without hints. `chrf` is that of a single sentence. A stopped run
-goes on where it was.
+blocks that suites of domains hold out, and translated without hints. `chrf` is that of a single sentence, `logprob` what
+the model says of its answer (see `rag_mt.base.types.Completion`). A stopped run goes on where it was.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def make_outputs(options: argparse.Namespace) -> int:
         llm: LanguageModel | str = DEFAULT_LLM
         loading = {name: getattr(options, name) for name in ("device", "dtype", "engine", "batch_size")}
         for direction, pairs in sorted(by_direction.items()):
-            translator = Translator(*direction.split("-"), llm=llm, **loading)
+            translator = Translator(*direction.split("-"), llm=llm, min_quality=0.0, **loading)
             llm = translator.llm
             for row in _rows(translator, pairs, _journal(output, direction), bar):
                 out.write(json.dumps({"direction": direction, **row}, ensure_ascii=False) + "\n")
@@ -76,7 +76,8 @@ def _rows(translator: Translator, pairs: Sequence[Pair], journal: Path, bar: Any
         for pair, text in zip(pairs, texts, strict=True):
             if text.sentences[0].ok:
                 score = chrf.sentence_score(text.text, [pair.target]).score
-                yield {"source": pair.source, "target": text.text, "chrf": round(score, 2)}
+                told = {"logprob": text.sentences[0].logprob} if text.sentences[0].logprob is not None else {}
+                yield {"source": pair.source, "target": text.text, "chrf": round(score, 2), **told}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -39,6 +40,16 @@ class Estimate:
     def below(self, least: float) -> list[Finding]:
         """The finding that the estimate is below a score; none if it is not."""
         return [Finding(QUALITY, "warning", f"quality estimated as {self}")] if self.score < least else []
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the language model `llm` has said of its translations in a direction such as `de-en`: for each the mean of
+    the logarithms of its tokens' probabilities, None where it is not known."""
+
+    llm: str
+    direction: str
+    logprobs: Sequence[float | None]
 
 
 def least_score(text: str | None) -> float | None:

@@ -243,7 +243,8 @@ class Prompt:
     once. `hints` are the hints that it shows, `terms` those of the glossary, and `context` the sentences around the one
     to translate; `notes` say what was left out. Generation ends at any of `stop`. `source` and `target` are language
     codes, where it is about translation; with `coded` the chat template is given them beside the text. `begun` is how
-    the answer begins: the model goes on from there, and the completion has what follows.
+    the answer begins: the model goes on from there, and the completion has what follows. With `scored` the completion
+    shall tell how likely it is.
     """
 
     text: str
@@ -258,17 +259,20 @@ class Prompt:
     terms: tuple[TermMatch, ...] = ()
     begun: str = ""
     context: tuple[Neighbour, ...] = ()
+    scored: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
     """A language model's answer: its text without stop strings and its number of new tokens. `finished`: it ended
-    before the token limit; `stopped`: a stop string ended it (False too where a server does not tell)."""
+    before the token limit; `stopped`: a stop string ended it (False too where a server does not tell). `logprob`: the
+    mean of the logarithms of its tokens' probabilities, if the prompt is `scored` and the engine tells it."""
 
     text: str
     tokens: int
     finished: bool
     stopped: bool = False
+    logprob: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +284,8 @@ class Translation:
     translations that `text` was chosen from, the better supported first; the draft may be among them. Where context is
     shown, `draft` is the translation without it, which the sentences around this one were shown. `terms` are the
     glossary's terms of the sentence, with where their translations stand in `text`. `estimate` says how good the
-    translation is thought to be, where that was asked for."""
+    translation is thought to be, where that was asked for, and `logprob` how likely the model found its answer, as far
+    as the text is all of it (see `Completion`)."""
 
     source: Sentence
     text: str
@@ -294,6 +299,7 @@ class Translation:
     alternatives: tuple[str, ...] = ()
     terms: tuple[Usage, ...] = ()
     estimate: Estimate | None = None
+    logprob: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

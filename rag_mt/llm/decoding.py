@@ -29,6 +29,8 @@ free: together they take much less time than one by one."""
 PADDING = 32
 """Prompts are computed together on a CPU as long as they have at most so much padding, in tokens: each part of them
 costs about as much more as so many tokens do. Other devices compute all together."""
+ROWS = 16
+"""Rows of scores whose probabilities are computed at once."""
 BLOCK = 1024
 """Columns of the vocabulary among which the highest score is looked for at once."""
 
@@ -209,7 +211,11 @@ def _next_tokens(
     for row, generation in enumerate(generations):
         if generation.barred is not None and not generation.done:
             scores[row, list(generation.forbidden_tokens)] = -torch.inf
-    return likeliest(scores).to(tokens.device)
+    chosen = likeliest(scores)
+    rows = [row for row, generation in enumerate(generations) if generation.scored and not generation.done]
+    for row, logprob in zip(rows, logprobs(scores, chosen, rows), strict=True):
+        generations[row].logprobs.append(logprob)
+    return chosen.to(tokens.device)
 
 
 def likeliest(scores: Tensor) -> Tensor:
@@ -223,6 +229,17 @@ def likeliest(scores: Tensor) -> Tensor:
     rows = torch.arange(len(scores), device=scores.device)
     columns: Tensor = best * BLOCK + blocks[rows, best].float().argmax(dim=-1)
     return columns
+
+
+def logprobs(scores: Tensor, chosen: Tensor, rows: Sequence[int]) -> list[float]:
+    """The logarithms of the probabilities of the columns `chosen` (rows,) of scores (rows, columns), of some rows. As
+    float32, ROWS of them at once, all the scores would take twice their memory again."""
+    found: list[float] = []
+    for begin in range(0, len(rows), ROWS):
+        some = torch.tensor(rows[begin : begin + ROWS], device=scores.device)
+        own = scores[some].float()
+        found += (own.gather(1, chosen[some, None])[:, 0] - own.logsumexp(dim=1)).tolist()
+    return found
 
 
 def lay_out_states(model: Any) -> None:

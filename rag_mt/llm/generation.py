@@ -119,6 +119,8 @@ class Generation:
 
     A generation that leaves a loop begins with the `new_tokens` of the one that looped, up to the end of the loop's
     first round (`prompt_ids` ends with them too). Its next token may be any but `barred`, which began the second round.
+
+    If it is `scored`, `logprobs` are the logarithms of the probabilities of the tokens that it was told of.
     """
 
     prompt_ids: tuple[int, ...]
@@ -127,6 +129,8 @@ class Generation:
     new_tokens: list[int] = field(default_factory=list)
     barred: int | None = None
     text: str = ""
+    scored: bool = False
+    logprobs: list[float] = field(default_factory=list)
     ended: bool = False
     unwanted: bool = False
     done: bool = False
@@ -174,7 +178,8 @@ class Generation:
 
     def completion(self) -> Completion:
         """The answer as it is."""
-        return Completion(self.answer.text, len(self.new_tokens), self.finished, self.answer.stopped)
+        logprob = sum(self.logprobs) / len(self.logprobs) if self.logprobs else None
+        return Completion(self.answer.text, len(self.new_tokens), self.finished, self.answer.stopped, logprob)
 
     def _settle(self) -> None:
         self._text_lengths.append(len(self.answer.text))

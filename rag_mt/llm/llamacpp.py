@@ -195,7 +195,8 @@ class _Answers:
         encoded = self.llm.prompts.take(prompt, self.llm.encode_prompt)
         if prompt_fits(self.llm, number, encoded):
             limit = min(self.max_new_tokens, self.llm.context_length - len(encoded.ids))
-            generation = Generation(encoded.ids, limit, AnswerText(str, prompt.stop), text=prompt.text)
+            answer = AnswerText(str, prompt.stop)
+            generation = Generation(encoded.ids, limit, answer, text=prompt.text, scored=prompt.scored)
             self.waiting.append(_Answer(number, prompt, encoded, generation))
         else:
             self.queue.finish(number, NO_ANSWER)
@@ -247,6 +248,7 @@ class _Answers:
             return
         if isinstance(event, Exception):
             raise LlamaError(str(event)) if isinstance(event, OSError) else event
+        generation.logprobs += [token["logprob"] for token in event.get("completion_probabilities", ())]
         if answer.leaving:
             self._take_few(answer, event["tokens"], event["stop_type"] == "eos")
             return
@@ -286,6 +288,8 @@ class _Answers:
         if answer.leaving:  # not streamed, so that all tokens are told
             limit = 1 if forbidden else min(limit, LOOK_EVERY)
             more = {"stream": False, "logit_bias": [[token, False] for token in sorted(forbidden)]}
+        if generation.scored:
+            more["n_probs"] = 1
         request = slot.server.completion(ids, slot.number, limit, **more)
         prefix = answer.encoded.prefix if fresh else ()
 
@@ -310,7 +314,9 @@ class _Answers:
         text = AnswerText(self.llm.server.text, answer.prompt.stop)
         for token in begun:
             text.push(token)
-        answer.generation = Generation(old.prompt_ids, old.max_new_tokens, text, begun, barred, answer.prompt.text)
+        answer.generation = Generation(
+            old.prompt_ids, old.max_new_tokens, text, begun, barred, answer.prompt.text, old.scored
+        )
         answer.leaving = True
         self._begin(answer)
         return True

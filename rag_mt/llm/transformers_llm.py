@@ -192,6 +192,7 @@ class _Request:
     prompt: EncodedPrompt
     text: str
     stop: tuple[str, ...]
+    scored: bool = False
     looped: Generation | None = None
     generation: Generation = field(init=False)
 
@@ -247,7 +248,7 @@ class _Requests:
             number, self._taken = self._taken, self._taken + 1
             encoded = self.llm.prompts.take(prompt, self.llm.encode_prompt)
             if prompt_fits(self.llm, number, encoded):
-                requests.append(_Request(number, encoded, prompt.text, prompt.stop))
+                requests.append(_Request(number, encoded, prompt.text, prompt.stop, prompt.scored))
             else:
                 self.queue.finish(number, NO_ANSWER)
         return requests
@@ -260,7 +261,7 @@ class _Requests:
             answer.push(token)
         ids = request.prompt.ids
         max_new_tokens = min(self.max_new_tokens, self.llm.context_length - len(ids))
-        return Generation((*ids, *begun), max_new_tokens, answer, begun, barred, request.text)
+        return Generation((*ids, *begun), max_new_tokens, answer, begun, barred, request.text, request.scored)
 
 
 def _is_lack_of_memory(error: RuntimeError) -> bool:

@@ -11,10 +11,11 @@ import torch
 
 from prompts.safety import encodable
 from rag_mt.base.files import remembered_sha256, settings_hash
-from rag_mt.base.quality import Estimate
+from rag_mt.base.quality import Estimate, Said
 from rag_mt.base.types import Floats
 from rag_mt.models.loading import LoadedEncoder
 from rag_mt.quality.model import HEAD, MIDDLE, SPREAD, EstimatorHead, EstimatorSettings, Pair, tokenise_pairs
+from rag_mt.quality.probability import Probability
 from retrievers.ccpr.model import ENCODER
 from retrievers.encoders.encoder import batches
 
@@ -36,10 +37,13 @@ class Estimator:
         """The number format that it computes in."""
         return self._loaded.dtype
 
-    def estimate(self, pairs: Sequence[Pair]) -> list[Estimate]:
-        """The estimate of each translation; what is empty, or cannot be encoded, counts as it is."""
+    def estimate(self, pairs: Sequence[Pair], said: Said | None = None) -> list[Estimate]:
+        """The estimate of each translation; what is empty, or cannot be encoded, counts as it is. What the language
+        model has `said` of them counts too, if it is the one that this was fitted for (`settings.probability`)."""
         settings = self.settings
         scores = np.interp(self.measured(pairs), settings.measured, settings.expected)
+        if said is not None and settings.probability:
+            scores = Probability(**settings.probability).added(scores, said)
         return [Estimate(round(float(score), 1)) for score in scores]
 
     def measured(self, pairs: Sequence[Pair]) -> Floats:

@@ -6,8 +6,8 @@ much of it is lost (the scale of MLQE-PE, Fomicheva et al. 2022, section 3.1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ Pair = tuple[str, str]
 @dataclass(frozen=True)
 class EstimatorSettings(ModelSettings):
     """What makes an estimator beside its weights: `encoder` is read to its last layer, a pair has up to `max_tokens`
-    tokens, and `measured` and `expected`, both rising, are scores of the model and what people gave in their place."""
+    tokens, and `measured` and `expected`, both rising, are scores of the model and what people gave in their place.
+    `probability` are the settings of `rag_mt.quality.probability.Probability`, empty if it was not fitted."""
 
     FILE, KIND, COMMAND = "quality.json", "quality estimator", "python -m finetune.quality"
 
@@ -36,6 +37,7 @@ class EstimatorSettings(ModelSettings):
     max_tokens: int = 256
     measured: Sequence[float] = (0.0, 100.0)
     expected: Sequence[float] = (0.0, 100.0)
+    probability: Mapping[str, Any] = field(default_factory=dict)
 
 
 class EstimatorHead(nn.Module):

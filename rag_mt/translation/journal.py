@@ -171,6 +171,8 @@ def pack(t: Translation) -> dict[str, Any]:
         record |= {"recalled": {"hints": hints, "shown": t.recalled.shown}, "alternatives": t.alternatives}
     if t.draft:
         record["draft"] = t.draft
+    if t.logprob is not None:
+        record["logprob"] = t.logprob
     if t.terms:
         record["terms"] = USAGES.dump_python(t.terms, mode="json")
     return record
@@ -193,6 +195,7 @@ def unpack(record: Mapping[str, Any], source: Sentence) -> Translation:
         recalled,
         tuple(record.get("alternatives", ())),
         USAGES.validate_python(record.get("terms", ())),
+        logprob=record.get("logprob"),
     )
 
 

@@ -107,6 +107,7 @@ class Repair:
         new = replace(
             best.translation,
             text=made.text,
+            logprob=None,
             used=tuple(takes_up(made.text, hint) for hint in best.translation.hints),
             terms=self.keeper.usages([usage.match for usage in best.translation.terms], made.text),
         )

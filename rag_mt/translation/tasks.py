@@ -383,7 +383,7 @@ class TaskQueue(Generic[T]):
                 if task.wanted:
                     self.running[self._taken], self._prompts[self._taken] = task, prompt
                     self._taken += 1
-                    taken.append(prompt)
+                    taken.append(task.translator.asked(prompt))
         return taken
 
     @property

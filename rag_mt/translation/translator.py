@@ -26,6 +26,7 @@ from rag_mt.base.defaults import (
 )
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import direction_group, language
+from rag_mt.base.quality import Said
 from rag_mt.base.types import (
     NOWHERE,
     Completion,
@@ -357,7 +358,8 @@ class Translator:
         if self.min_quality is None or not rows:
             return list(translations)
         pairs = [(translations[n].source.text, translations[n].text) for n in rows]
-        estimates = dict(zip(rows, self._open_estimator().estimate(pairs), strict=True))
+        said = Said(self.llm.id, f"{self.source}-{self.target}", [translations[n].logprob for n in rows])
+        estimates = dict(zip(rows, self._open_estimator().estimate(pairs, said), strict=True))
         return [replace(t, estimate=estimates.get(n, t.estimate)) for n, t in enumerate(translations)]
 
     def joined(self, text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> TranslatedText:
@@ -431,6 +433,10 @@ class Translator:
         """Let the language model answer the prompts of a queue (see `LanguageModel.answer`)."""
         return self.llm.answer(queue, self.max_new_tokens)
 
+    def asked(self, prompt: Prompt) -> Prompt:
+        """The prompt as the language model is asked, which tells how likely its answer is where estimates need that."""
+        return prompt if self.min_quality is None else replace(prompt, scored=True)
+
     def read(self, sentence: Sentence, prompt: Prompt, completion: Completion) -> Translation:
         """The translation in the language model's answer to a prepared prompt."""
         whole = replace(completion, text=prompt.begun + completion.text) if prompt.begun else completion
@@ -438,7 +444,8 @@ class Translator:
         notes = (*prompt.notes, *answer.notes)
         text = answer.text if answer.ok else sentence.text
         used = tuple(answer.ok and takes_up(text, hint) for hint in prompt.hints)
-        return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok)
+        logprob = completion.logprob if answer.ok and not prompt.begun else None
+        return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok, logprob=logprob)
 
 
 def _opened_glossary(glossary: Glossary | Sequence[str | Path], source: str, target: str) -> Glossary:

@@ -1,0 +1,44 @@
+"""What the language model's own probability of a translation adds to the estimate of its quality.
+
+With s the estimate of a pair alone and g = exp(mean log-probability of a token of the translation), which is a
+geometric mean,
+
+    estimate = s + per_probability * (g - mean g) + per_score * (s - mean s)
+
+where the means are those of the direction. `finetune.quality.probability` fits the two factors on the chrF of
+translations: so much chrF is expected from the estimate as from s alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rag_mt.base.quality import BEST, Said
+from rag_mt.base.types import Floats
+
+
+@dataclass(frozen=True)
+class Probability:
+    """The factors for translations by the language model `llm`; `means` has the mean estimate and the mean probability
+    of a token by direction (`de-en`)."""
+
+    llm: str
+    per_probability: float
+    per_score: float
+    means: Mapping[str, Sequence[float]]
+
+    def added(self, scores: Floats, said: Said) -> Floats:
+        """Estimates (pairs,) from 0 to 100 with what the model has said; those as they are of which it has not, and of
+        other models and directions."""
+        means = self.means.get(said.direction)
+        if said.llm != self.llm or means is None:
+            return scores
+        known = [n for n, logprob in enumerate(said.logprobs) if logprob is not None]
+        probabilities = np.exp([said.logprobs[n] for n in known])
+        own = scores[known]
+        result = scores.copy()
+        result[known] = own + self.per_probability * (probabilities - means[1]) + self.per_score * (own - means[0])
+        return np.clip(result, 0, BEST)
