@@ -30,7 +30,8 @@ from eval.outputs import check_outputs, write_outputs
 from eval.report.blocks import Block, Code, Heading, Table, Text, as_markdown
 from eval.significance import LEVEL, Comparison, compare, holm
 from rag_mt.base.console import OK, Parser, add_model_options, progress, run
-from rag_mt.base.quality import GRADES, LEAST, Estimate
+from rag_mt.base.defaults import DEFAULT_LLM
+from rag_mt.base.quality import GRADES, LEAST, Estimate, Said
 from rag_mt.base.types import Skips
 from rag_mt.quality.estimator import DEFAULT_ESTIMATOR, Estimator, open_estimator
 from retrievers.encoders.encoder import TransformerEncoder, open_encoder
@@ -40,6 +41,8 @@ DAMAGED = 300
 FIFTH = 0.2
 """The share of translations that is looked at first, and the share that counts as bad."""
 WAYS = ("estimator", "cosine", "lengths")
+WITH_PROBABILITY = "with probability"
+"""The way of estimates that count what the language model says of its own translations."""
 
 
 def pearson(sums: Rows) -> Rows:
@@ -54,7 +57,8 @@ PEARSON = Formula(pearson, pearson)
 
 
 class Scored(NamedTuple):
-    """A set with what people gave (translations,) and what each of WAYS says (translations,), the higher the better."""
+    """A set with what people gave (translations,) and what each of WAYS says (translations,), the higher the better; of
+    translations of our own also WITH_PROBABILITY."""
 
     judged: JudgedSet
     truth: NDArray[np.float64]
@@ -89,6 +93,9 @@ def scored(judged: JudgedSet, estimator: Estimator, encoder: TransformerEncoder)
         "cosine": np.einsum("ij,ij->i", sources, targets).astype(np.float64),
         "lengths": -np.abs(ratios - np.median(ratios)),
     }
+    if any(row.logprob is not None for row in judged.rows):
+        said = Said(DEFAULT_LLM, judged.direction, [row.logprob for row in judged.rows])
+        ways[WITH_PROBABILITY] = np.array([estimate.score for estimate in estimator.estimate(pairs, said)])
     return Scored(judged, np.array([row.score for row in judged.rows]), ways)
 
 
@@ -139,22 +146,30 @@ def speed(estimator: Estimator, own: Scored) -> float:
 
 
 def against(sets: Sequence[Scored], way: str) -> dict[str, Comparison]:
-    """Pearson's r of the estimator less that of another way, of each set; translations of one source are exchanged
-    together."""
-    return {
-        own.judged.name: compare(
-            [own.statistics("estimator")],
-            [own.statistics(way)],
-            PEARSON,
-            [np.unique([row.source for row in own.judged.rows], return_inverse=True)[1]],
-        )
-        for own in sets
-    }
+    """Pearson's r of the estimator less that of another way, of each set."""
+    return {own.judged.name: between([own], "estimator", way) for own in sets}
 
 
-def _cells(sets: Sequence[Scored], measure: Callable[[Scored, str], float], form: str) -> list[str]:
-    """The mean of a measure over sets, for each of WAYS."""
-    return [format(np.mean([measure(own, way) for own in sets]), form) for way in WAYS]
+def between(sets: Sequence[Scored], way: str, other: str) -> Comparison:
+    """Pearson's r of a way less that of another, over sets that are standardised each; translations of one source are
+    exchanged together."""
+    return compare(
+        [own.statistics(way) for own in sets],
+        [own.statistics(other) for own in sets],
+        PEARSON,
+        [np.unique([row.source for row in own.judged.rows], return_inverse=True)[1] for own in sets],
+    )
+
+
+def _with_interval(c: Comparison) -> str:
+    return f"{c.value:+.3f} [{c.low:+.3f}, {c.high:+.3f}]"
+
+
+def _cells(
+    sets: Sequence[Scored], measure: Callable[[Scored, str], float], form: str, ways: Sequence[str] = WAYS
+) -> list[str]:
+    """The mean of a measure over sets, for each way."""
+    return [format(np.mean([measure(own, way) for own in sets]), form) for way in ways]
 
 
 def _worst(own: Scored, way: str) -> float:
@@ -173,7 +188,7 @@ def _of_people(sets: Sequence[Scored]) -> tuple[list[Block], dict[str, Any]]:
                 name,
                 str(len(own.truth)),
                 *_cells([own], Scored.correlation, ".3f"),
-                *(f"{c.value:+.3f} [{c.low:+.3f}, {c.high:+.3f}]" for c in gains),
+                *map(_with_interval, gains),
                 *_cells([own], Scored.kendall, ".3f"),
                 *_cells([own], _worst, ".0f"),
             ]
@@ -221,21 +236,16 @@ def _of_people(sets: Sequence[Scored]) -> tuple[list[Block], dict[str, Any]]:
 
 
 def _of_outputs(sets: Sequence[Scored]) -> tuple[list[Block], dict[str, Any]]:
+    told = all(WITH_PROBABILITY in own.ways for own in sets)
+    ways = (WITH_PROBABILITY, *WAYS) if told else WAYS
     rows = [
-        [
-            own.judged.direction,
-            str(len(own.truth)),
-            *_cells([own], Scored.correlation, ".3f"),
-            *_cells([own], _worst, ".0f"),
+        [name, count, *_cells(some, Scored.correlation, ".3f", ways), *_cells(some, _worst, ".0f", ways)]
+        for name, count, some in [
+            *((own.judged.direction, str(len(own.truth)), [own]) for own in sets),
+            ("average", "", sets),
         ]
-        for own in sets
     ]
-    average = [
-        "average",
-        "",
-        *_cells(sets, Scored.correlation, ".3f"),
-        *_cells(sets, _worst, ".0f"),
-    ]
+    gain = between(sets, WITH_PROBABILITY, "estimator") if told else None
     blocks: list[Block] = [
         Heading("Against chrF, where nobody judged"),
         Text(
@@ -243,12 +253,21 @@ def _of_outputs(sets: Sequence[Scored]) -> tuple[list[Block], dict[str, Any]]:
             "reference, which is a poor judge of a single sentence; the estimator has learned from others like them."
         ),
         Table(
-            ["direction", "translations", *(f"r {way}" for way in WAYS), *(f"worst fifth, % {way}" for way in WAYS)],
-            [*rows, average],
+            ["direction", "translations", *(f"r {way}" for way in ways), *(f"worst fifth, % {way}" for way in ways)],
+            rows,
         ),
+        *([Text(_about(gain))] if gain else []),
     ]
-    facts = {own.judged.name: {way: round(own.correlation(way), 4) for way in WAYS} for own in sets}
+    facts = {own.judged.name: {way: round(own.correlation(way), 4) for way in ways} for own in sets}
     return blocks, facts
+
+
+def _about(gain: Comparison) -> str:
+    return (
+        f"`{WITH_PROBABILITY}`: estimates that count how likely the language model found its own translation. Mean r "
+        f"less that of `estimator`: {_with_interval(gain)}, p {gain.p:.4f} (bootstrap and randomization test over "
+        "sources)."
+    )
 
 
 def _grades(sets: Sequence[Scored]) -> list[Block]:

@@ -3,8 +3,8 @@
     python -m finetune.quality.outputs --config lora-memory --data DIR --pairs 400 --output OUTPUTS.jsonl
 
 The pairs (so many in each of the twelve directions) are drawn as those that the language model is tuned on, without the
-blocks that suites of domains hold out, and translated without hints. `chrf` is that of a single sentence, `logprob` what
-the model says of its answer (see `rag_mt.base.types.Completion`). A stopped run goes on where it was.
+blocks that suites of domains hold out, and translated without hints. `chrf` is that of a single sentence, `logprob`
+what the model says of its answer (see `rag_mt.base.types.Completion`). A stopped run goes on where it was.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,18 @@ from finetune.training.settings import read_config, settings_parser
 from rag_mt.base.console import OK, add_engine_option, add_model_options, note, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.files import whole_file
-from rag_mt.base.types import LanguageModel, Skips, Span
+from rag_mt.base.types import LanguageModel, Prompt, Skips, Span
 from rag_mt.formats.format import Segment
 from rag_mt.translation.jobs import Counts, SplitSegment, translate_segments
 from rag_mt.translation.journal import Journal
 from rag_mt.translation.translator import Translator
+
+
+class _Scored(Translator):
+    """Asks how likely each answer is."""
+
+    def asked(self, prompt: Prompt) -> Prompt:
+        return replace(prompt, scored=True)
 
 
 def make_outputs(options: argparse.Namespace) -> int:
@@ -53,7 +61,7 @@ def make_outputs(options: argparse.Namespace) -> int:
         llm: LanguageModel | str = DEFAULT_LLM
         loading = {name: getattr(options, name) for name in ("device", "dtype", "engine", "batch_size")}
         for direction, pairs in sorted(by_direction.items()):
-            translator = Translator(*direction.split("-"), llm=llm, min_quality=0.0, **loading)
+            translator = _Scored(*direction.split("-"), llm=llm, **loading)
             llm = translator.llm
             for row in _rows(translator, pairs, _journal(output, direction), bar):
                 out.write(json.dumps({"direction": direction, **row}, ensure_ascii=False) + "\n")

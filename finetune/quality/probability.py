@@ -9,8 +9,7 @@ token, all less their means in the direction, there are two regressions:
 
     c = a s    and    c = b s + d g,    so that    per_score = b / a - 1    and    per_probability = d / a
 
-and as much chrF is expected from an estimate as from s alone. They are of the part of the outputs that nothing else is
-chosen or measured on; the means are of all of it.
+and as much chrF is expected from an estimate as from s alone. Only the training part of the outputs is read.
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eval.data.judgements import JudgedSet, read_outputs
 from rag_mt.base.console import OK, Parser, add_model_options, note, run
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import whole_folder
-from rag_mt.base.types import Floats, Skips
+from rag_mt.base.types import Skips
 from rag_mt.quality.estimator import DEFAULT_ESTIMATOR, Estimator, open_estimator
 from rag_mt.quality.model import EstimatorSettings
 from rag_mt.quality.probability import Probability
@@ -40,15 +40,15 @@ FEWEST = 20
 
 def fitted(sets: Sequence[JudgedSet], estimator: Estimator) -> Probability:
     """The factors and means by translations with their chrF; raises UserError if there are too few."""
-    centred: list[Floats] = []
+    centred: list[NDArray[np.float64]] = []
     means: dict[str, tuple[float, float]] = {}
     for own in sets:
-        rows = [row for row in own.rows if row.logprob is not None]
-        if len(rows) < FEWEST:
+        known = [row for row in own.rows if row.logprob is not None]
+        if len(known) < FEWEST:
             continue
-        scores = [estimate.score for estimate in estimator.estimate([row.pair for row in rows])]
-        probabilities = np.exp([row.logprob or 0.0 for row in rows])
-        columns = np.stack([np.array(scores), probabilities, np.array([row.score for row in rows])], axis=1)
+        scores = [estimate.score for estimate in estimator.estimate([row.pair for row in known])]
+        probabilities = np.exp([row.logprob or 0.0 for row in known])
+        columns = np.stack([np.array(scores), probabilities, np.array([row.score for row in known])], axis=1)
         centred.append(columns - columns.mean(axis=0))
         means[own.direction] = (round(float(columns[:, 0].mean()), 2), round(float(columns[:, 1].mean()), 4))
     if not centred:

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rag_mt.base.quality import BEST, Said
-from rag_mt.base.types import Floats
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,12 @@ class Probability:
     per_score: float
     means: Mapping[str, Sequence[float]]
 
-    def added(self, scores: Floats, said: Said) -> Floats:
+    def added(self, scores: NDArray[np.float64], said: Said) -> NDArray[np.float64]:
         """Estimates (pairs,) from 0 to 100 with what the model has said; those as they are of which it has not, and of
         other models and directions."""
         means = self.means.get(said.direction)
         if said.llm != self.llm or means is None:
             return scores
-        known = [n for n, logprob in enumerate(said.logprobs) if logprob is not None]
-        probabilities = np.exp([said.logprobs[n] for n in known])
-        own = scores[known]
-        result = scores.copy()
-        result[known] = own + self.per_probability * (probabilities - means[1]) + self.per_score * (own - means[0])
-        return np.clip(result, 0, BEST)
+        probabilities = np.exp([np.nan if logprob is None else logprob for logprob in said.logprobs])
+        added = self.per_probability * (probabilities - means[1]) + self.per_score * (scores - means[0])
+        return np.clip(scores + np.nan_to_num(added), 0, BEST)

@@ -168,6 +168,16 @@ def test_answers_are_those_of_transformers(
         assert {(c.finished, c.stopped) for c in expected} == {(True, True), (True, False), (False, False)}
 
 
+def test_answers_tell_how_likely_they_are_as_those_of_transformers(
+    one: LlamaCppLLM, three: LlamaCppLLM, local: TransformersLLM
+) -> None:
+    prompts = [Prompt(p.text, p.chat, p.shared, p.stop, scored=True) for p in (*prompts_of(HEAD), *prompts_of()[:3])]
+    expected = [completion.logprob for completion in complete(local, prompts, 17)]
+    for llm in (one, three):
+        assert [completion.logprob for completion in complete(llm, prompts, 17)] == pytest.approx(expected, abs=1e-3)
+        assert all(completion.logprob is None for completion in complete(llm, prompts_of(), 2))
+
+
 def test_answers_leave_their_loops_as_those_of_transformers(tmp_path: Path) -> None:
     """The likeliest tokens alone are a loop; the answer has its first round, and then no run of tokens again."""
     one, left = LlamaCppLLM("tiny", save_tiny(tmp_path, spread=0.15), batch_size=1), 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,23 @@ def test_equal_to_generate_one_by_one(tiny: Tiny, family: str) -> None:
         assert {c.finished for c in expected} == {True, False}
         for size in (1, 5):
             assert complete(TransformersLLM(loaded, size), prompts, 20) == expected
+
+
+def test_answers_tell_how_likely_they_are(llama: LoadedLLM) -> None:
+    """The mean of the tokens' log-probabilities by a forward pass, the end of the text among them; others tell none."""
+    prompts = [replace(prompt, scored=number % 3 > 0) for number, prompt in enumerate(prompts_of(HEAD))]
+    answers = complete(TransformersLLM(llama, 4), prompts, 20)
+    assert [a.logprob is None for a in answers] == [not prompt.scored for prompt in prompts]
+    assert [replace(a, logprob=None) for a in answers] == one_by_one(llama, prompts, 20)
+    model: Any = llama.model
+    for prompt, answer in zip(prompts, answers, strict=True):
+        if answer.logprob is not None:
+            ids = llama.tokenizer(prompt.text, return_tensors="pt").input_ids
+            whole = model.generate(ids, max_new_tokens=20)
+            with torch.no_grad():
+                likely = model(whole).logits[0, ids.shape[1] - 1 : -1].log_softmax(-1)
+            told = likely.gather(1, whole[0, ids.shape[1] :, None]).mean()
+            assert answer.logprob == pytest.approx(float(told), abs=1e-4)
 
 
 def test_gemma_equals_generate_one_by_one(gemma: LoadedLLM) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.quality import Estimate
+from rag_mt.base.quality import Estimate, Said
 from rag_mt.models.loading import load_encoder
 from rag_mt.quality.estimator import Estimator, open_estimator
 from rag_mt.quality.model import EstimatorHead, EstimatorSettings, tokenise_pairs
@@ -37,6 +38,18 @@ def test_a_translation_is_judged_alike_in_any_company(estimator: Estimator) -> N
 def test_scores_are_calibrated(estimator: Estimator) -> None:
     expected = np.interp(estimator.measured(PAIRS), [0, 50, 100], [20, 50, 95])
     assert [estimate.score for estimate in estimator.estimate(PAIRS)] == pytest.approx(expected.round(1).tolist())
+
+
+def test_what_the_model_says_counts_if_it_was_fitted(estimator: Estimator) -> None:
+    said = Said("ours", "de-en", [0.0] * len(PAIRS))
+    alone = [estimate.score for estimate in estimator.estimate(PAIRS)]
+    assert [estimate.score for estimate in estimator.estimate(PAIRS, said)] == alone
+    added = {"llm": "ours", "per_probability": 10.0, "per_score": 0.0, "means": {"de-en": [50.0, 0.5]}}
+    settings = replace(estimator.settings, probability=added)
+    other = Estimator(settings, estimator._loaded, estimator._head, "")
+    assert other.fingerprint != estimator.fingerprint
+    scores = [estimate.score for estimate in other.estimate(PAIRS, said)]
+    assert scores == pytest.approx([score + 5 for score in alone], abs=0.11)
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ def test_the_quality_is_estimated_where_it_is_asked_for(
     service: Service, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Known:
-        def estimate(self, pairs: list[tuple[str, str]]) -> list[Estimate]:
+        def estimate(self, pairs: list[tuple[str, str]], said: object) -> list[Estimate]:
             return [Estimate(55.0 if "Zug" in source else 90.0) for source, _ in pairs]
 
     monkeypatch.setattr("rag_mt.quality.estimator.shared_estimator", lambda device, dtype: Known())

@@ -615,7 +615,7 @@ def test_findings_are_told_with_hints_and_terms(api: Any) -> None:
 
 def test_quality_is_estimated_where_it_is_asked_for(api: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     class Known:
-        def estimate(self, pairs: list[tuple[str, str]]) -> list[Estimate]:
+        def estimate(self, pairs: list[tuple[str, str]], said: object) -> list[Estimate]:
             return [Estimate(40.0 if "Haus" in source else 80.0) for source, _ in pairs]
 
     monkeypatch.setattr("rag_mt.quality.estimator.shared_estimator", lambda device, dtype: Known())
