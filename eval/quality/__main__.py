@@ -93,7 +93,7 @@ def scored(judged: JudgedSet, estimator: Estimator, encoder: TransformerEncoder)
         "cosine": np.einsum("ij,ij->i", sources, targets).astype(np.float64),
         "lengths": -np.abs(ratios - np.median(ratios)),
     }
-    if any(row.logprob is not None for row in judged.rows):
+    if estimator.settings.probability and any(row.logprob is not None for row in judged.rows):
         said = Said(DEFAULT_LLM, judged.direction, [row.logprob for row in judged.rows])
         ways[WITH_PROBABILITY] = np.array([estimate.score for estimate in estimator.estimate(pairs, said)])
     return Scored(judged, np.array([row.score for row in judged.rows]), ways)

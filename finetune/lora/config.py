@@ -105,7 +105,7 @@ class DataConfig:
 @dataclass(frozen=True)
 class TrainingConfig(settings.Optimisation):
     """The optimisation. A step computes its examples `micro` at a time or, if `micro_tokens` is given, as many as have
-    so many tokens together. Examples of more than `cutoff` tokens are left out. `checkpointing`
+    so many tokens together, without padding. Examples of more than `cutoff` tokens are left out. `checkpointing`
     computes the layers again for the backward pass, which saves memory and costs time. With `vocabulary` the loss takes
     only so many tokens of the answers as they are, and a sample of all others (see `finetune.lora.vocabulary`)."""
 

@@ -62,13 +62,14 @@ class Responses:
     def states(self, batch: Batch) -> torch.Tensor:
         """The states that predict the tokens of the responses, (tokens, hidden)."""
         device = self.head.weight.device
-        hidden = self.hidden(batch.input_ids.to(device), batch.positions.to(device))
+        positions = batch.positions.to(device) if (batch.positions[:, 1:] == 0).any() else None
+        hidden = self.hidden(batch.input_ids.to(device), positions)
         return hidden[batch.rows.to(device), batch.columns.to(device)]
 
-    def hidden(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def hidden(self, ids: torch.Tensor, positions: torch.Tensor | None = None) -> torch.Tensor:
         """All states (rows, tokens, hidden). Without a mask, position 0 begins another text for models of transformers,
         and what follows a text changes nothing in it."""
-        packed = {"position_ids": positions} if (positions[:, 1:] == 0).any() else {}
+        packed = {} if positions is None else {"position_ids": positions}
         states: torch.Tensor = self.body(input_ids=ids, use_cache=False, **packed).last_hidden_state
         return states
 
@@ -124,13 +125,12 @@ def packs(causal: Any) -> bool:
     it has alone, and not those of the end of a longer text."""
     responses, training = Responses(causal), causal.training
     causal.eval()
-    ids = torch.arange(1, 9, device=responses.head.weight.device)[None] % responses.head.weight.shape[0]
-    place = torch.arange(8, device=ids.device)[None]
+    ids = torch.arange(1, 9, device=responses.head.weight.device).expand(2, -1) % responses.head.weight.shape[0]
+    place = torch.arange(8, device=ids.device).expand(2, -1) % 4
     with torch.no_grad():
-        alone = responses.hidden(ids[:, 4:], place[:, :4])
-        longer = responses.hidden(ids, place)[:, 4:]
+        alone, longer = responses.hidden(ids[:, 4:]), responses.hidden(ids)[:, 4:]
         try:
-            beside = responses.hidden(ids, place % 4)[:, 4:]
+            beside = responses.hidden(ids, place)[:, 4:]
         except TypeError:  # it takes no positions
             beside = longer
     causal.train(training)

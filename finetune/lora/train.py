@@ -7,7 +7,6 @@ import hashlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -124,14 +123,15 @@ def micro_batches(examples: Iterable[Tokens], most: int, budget: int) -> list[li
 
 
 def places(lengths: Sequence[int], width: int) -> list[tuple[int, int]]:
-    """The row of each example and where in it the example begins, so that rows are alike in length: about `width`
-    tokens, more where an example has more. With a width of 0 each example has a row of its own."""
+    """The row of each example and where in it the example begins: the longest first, each in the first row that has
+    room. Rows have up to `width` tokens, or as many as the longest example; with a width of 0 one example each."""
     if not width:
         return [(row, 0) for row in range(len(lengths))]
-    filled = [0] * ceil(sum(lengths) / max(width, *lengths))
-    found = [(0, 0)] * len(lengths)
+    limit, filled, found = max(width, *lengths), list[int](), [(0, 0)] * len(lengths)
     for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
-        row = filled.index(min(filled))
+        fits = (row for row, end in enumerate(filled) if end + lengths[number] <= limit)
+        row = next(fits, len(filled))
+        filled += [0] * (row == len(filled))
         found[number] = row, filled[row]
         filled[row] += lengths[number]
     return found

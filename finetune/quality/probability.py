@@ -1,15 +1,17 @@
-"""Fit what the language model's own probability adds to the estimates of quality.
+"""Fit how much it counts in estimates of quality what the language model says of its own translations.
 
     python -m finetune.quality.outputs --config lora-memory --data DIR --pairs 400 --output OUTPUTS.jsonl
-    python -m finetune.quality.probability --outputs OUTPUTS.jsonl [--estimator FOLDER] --output FOLDER2
+    python -m finetune.quality.probability --data DIR --outputs OUTPUTS.jsonl [--estimator FOLDER] --output FOLDER2
 
 FOLDER2 has the estimator with the factors of `rag_mt.quality.probability`, for translations by the language model that
-comes with rag_mt. With c the chrF of a translation, s the estimate of the pair alone and g the mean probability of a
-token, all less their means in the direction, there are two regressions:
+comes with rag_mt. They are fitted on the direct assessments of DIR/quality that nothing was trained on (`dev`), of
+translations by others that the language model is given: with y what people gave, s the estimate of the pair alone and g
+the mean probability of a token, all less their means in the set, there are two regressions:
 
-    c = a s    and    c = b s + d g,    so that    per_score = b / a - 1    and    per_probability = d / a
+    y = a s    and    y = b s + d g,    so that    per_score = b / a - 1    and    per_probability = d / a
 
-and as much chrF is expected from an estimate as from s alone. Only the training part of the outputs is read.
+and estimates stay as far apart as they were. Their means in a direction are those of the model's own translations
+(the training part of the outputs). Printed is the correlation with people of s and of the estimate.
 """
 
 from __future__ import annotations
@@ -17,74 +19,124 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from array import array
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from eval.data.judgements import JudgedSet, read_outputs
-from rag_mt.base.console import OK, Parser, add_model_options, note, run
+from eval.data.judgements import Judged, JudgedSet, read_judgements, read_outputs
+from finetune.lora.model import Responses
+from finetune.lora.train import Tokens, collated, micro_batches
+from prompts.safety import Guard, one_line
+from rag_mt.base.console import OK, Parser, add_model_options, note, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import whole_folder
-from rag_mt.base.types import Skips
+from rag_mt.base.types import Sentence, Skips
+from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.quality.estimator import DEFAULT_ESTIMATOR, Estimator, open_estimator
 from rag_mt.quality.model import EstimatorSettings
 from rag_mt.quality.probability import Probability
+from rag_mt.translation.translator import Translator
 
-FEWEST = 20
-"""Translations of a direction from which its means are taken."""
+FEWEST = 50
+"""Translations that the factors, or the means of a direction, are taken from."""
+TOKENS = 1800
+"""Tokens that the language model is given at once."""
+Columns = NDArray[np.float64]
+"""Estimate, mean probability of a token, and what was given, (translations, 3)."""
 
 
-def fitted(sets: Sequence[JudgedSet], estimator: Estimator) -> Probability:
-    """The factors and means by translations with their chrF; raises UserError if there are too few."""
-    centred: list[NDArray[np.float64]] = []
-    means: dict[str, tuple[float, float]] = {}
-    for own in sets:
-        known = [row for row in own.rows if row.logprob is not None]
-        if len(known) < FEWEST:
-            continue
-        scores = [estimate.score for estimate in estimator.estimate([row.pair for row in known])]
-        probabilities = np.exp([row.logprob or 0.0 for row in known])
-        columns = np.stack([np.array(scores), probabilities, np.array([row.score for row in known])], axis=1)
-        centred.append(columns - columns.mean(axis=0))
-        means[own.direction] = (round(float(columns[:, 0].mean()), 2), round(float(columns[:, 1].mean()), 4))
-    if not centred:
-        raise UserError(f"no direction has {FEWEST} translations with a logprob: make the outputs with this version")
-    rows = np.concatenate(centred)
-    alone = float(rows[:, 0] @ rows[:, 2] / (rows[:, 0] @ rows[:, 0]))
-    score, probability = np.linalg.lstsq(rows[:, :2], rows[:, 2], rcond=None)[0].tolist()
+def given(translator: Translator, rows: Sequence[Judged]) -> list[float]:
+    """The mean log-probability of the tokens of translations by others, each as the answer to the plain prompt."""
+    llm = translator.llm
+    assert isinstance(llm, TransformersLLM)
+    responses, guard, tokens = Responses(llm.model), Guard(llm.reserved), []
+    for number, row in enumerate(rows):
+        prompt = translator.prompts.build(Sentence(row.source, translator.source), ())
+        asked, answer = llm.encode(prompt), llm.encode(prompt, guard.neutral(one_line(row.target)))
+        tokens.append(Tokens(array("i", answer), min(len(asked), len(answer) - 1), str(number)))
+    found = [0.0] * len(rows)
+    with torch.inference_mode():
+        for part in micro_batches(tokens, 1, TOKENS):
+            batch = collated(part, 0)
+            losses = responses.losses(responses.states(batch), batch.wanted)
+            for own, loss in zip(part, losses.split([own.answers for own in part]), strict=True):
+                found[int(own.direction)] = -float(loss.mean())
+    return found
+
+
+def columns_of(own: JudgedSet, estimator: Estimator, logprobs: Sequence[float]) -> Columns:
+    """The columns of a set."""
+    scores = [estimate.score for estimate in estimator.estimate([row.pair for row in own.rows])]
+    means = [row.score if row.mean is None else row.mean for row in own.rows]
+    return np.stack([np.array(scores), np.exp(logprobs), np.array(means)], axis=1)
+
+
+def fitted(assessed: Sequence[Columns], means: dict[str, tuple[float, float]]) -> Probability:
+    """The factors by what people gave; raises UserError if there is too little of it."""
+    rows = np.concatenate([own - own.mean(axis=0) for own in assessed] or [np.zeros((0, 3))])
+    if len(rows) < FEWEST or not means:
+        raise UserError(
+            f"there are {len(rows)} assessments and {len(means)} directions of {FEWEST} outputs with a logprob: give "
+            "DIR with quality/, and make the outputs with this version"
+        )
+    alone = float(rows[:, 0] @ rows[:, 2] / max(rows[:, 0] @ rows[:, 0], 1e-9))
     if alone <= 0:
-        raise UserError("the estimates of these translations do not rise with their chrF: train the estimator first")
-    return Probability(DEFAULT_LLM, round(probability / alone, 3), round(score / alone - 1, 4), means)
+        raise UserError("the estimates do not rise with what people gave: train the estimator first")
+    score, probability = np.linalg.lstsq(rows[:, :2], rows[:, 2], rcond=None)[0].tolist()
+    return Probability(DEFAULT_LLM, round(probability / alone, 2), round(score / alone - 1, 3), means)
 
 
 def fit(options: argparse.Namespace) -> int:
     """Run the command."""
-    folder, output = EstimatorSettings.folder(options.estimator), Path(options.output)
+    folder, output, skips = EstimatorSettings.folder(options.estimator), Path(options.output), Skips()
     if output.exists():
         raise UserError(f"{output} is there already: give another folder")
-    settings = EstimatorSettings.load(folder)
-    probability = fitted(
-        read_outputs(Path(options.outputs), "train", Skips()),
-        open_estimator(options.estimator, options.device, options.dtype),
-    )
+    estimator = open_estimator(options.estimator, options.device, options.dtype)
+    means = {}
+    for own in read_outputs(Path(options.outputs), "train", skips):
+        known = [row for row in own.rows if row.logprob is not None]
+        if len(known) >= FEWEST:
+            columns = columns_of(replace(own, rows=known), estimator, [row.logprob or 0.0 for row in known])
+            score, probability, _ = columns.mean(axis=0).tolist()
+            means[own.direction] = (round(score, 2), round(probability, 4))
+    sets = [own for own in read_judgements(Path(options.data), "dev", skips) if own.kind == "da"]
+    translator, assessed = None, []
+    with closing(progress(len(sets), "sets", "reading translations")) as bar:
+        for own in sets:
+            some = replace(own, rows=own.rows[: options.limit])
+            llm = translator.llm if translator else DEFAULT_LLM
+            loading = {"device": options.device, "dtype": options.dtype, "engine": "transformers"}
+            translator = Translator(*own.direction.split("-"), retriever="none", llm=llm, **loading)
+            assessed.append(columns_of(some, estimator, given(translator, some.rows)))
+            bar.update()
+    probability = fitted(assessed, means)
+    for own, columns in zip(sets, assessed, strict=True):
+        s, g, y = columns.T
+        both = s * (1 + probability.per_score) + g * probability.per_probability
+        alone, together = (np.corrcoef(side, y)[0, 1] for side in (s, both))
+        sys.stdout.write(f"{own.name}: {len(y)} translations, r {alone:.3f} alone, {together:.3f} with probability\n")
     with whole_folder(output) as part:
         shutil.copytree(folder, part, dirs_exist_ok=True)
-        replace(settings, probability=asdict(probability)).save(part)
-    sys.stdout.write(f"{probability.per_probability} a probability, {probability.per_score} a score\n")
-    note(f"the estimator is in {output}")
+        replace(EstimatorSettings.load(folder), probability=asdict(probability)).save(part)
+    note(f"{probability.per_probability} a probability, {probability.per_score} a score: the estimator is in {output}")
     return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
-    example = "--outputs OUTPUTS.jsonl --output FOLDER"
+    example = "--data DIR --outputs OUTPUTS.jsonl --output FOLDER"
     parser = Parser(prog="python -m finetune.quality.probability", description=__doc__, examples=[example])
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder with quality/")
     parser.add_argument("--outputs", required=True, metavar="FILE", help="what finetune.quality.outputs wrote")
     parser.add_argument("--estimator", default=DEFAULT_ESTIMATOR, metavar="NAME", help="ours or a folder")
+    parser.add_argument("--limit", type=positive, metavar="N", help="translations of each set (default: all)")
     parser.add_argument("--output", required=True, metavar="FOLDER", help="folder to write")
     add_model_options(parser)
     return run(fit, parser.parse_args(arguments))

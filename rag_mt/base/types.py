@@ -266,7 +266,8 @@ class Prompt:
 class Completion:
     """A language model's answer: its text without stop strings and its number of new tokens. `finished`: it ended
     before the token limit; `stopped`: a stop string ended it (False too where a server does not tell). `logprob`: the
-    mean of the logarithms of its tokens' probabilities, if the prompt is `scored` and the engine tells it."""
+    mean of the logarithms of its tokens' probabilities, if the prompt is `scored` and the engine tells it; none of an
+    answer that left a loop."""
 
     text: str
     tokens: int
@@ -284,8 +285,8 @@ class Translation:
     translations that `text` was chosen from, the better supported first; the draft may be among them. Where context is
     shown, `draft` is the translation without it, which the sentences around this one were shown. `terms` are the
     glossary's terms of the sentence, with where their translations stand in `text`. `estimate` says how good the
-    translation is thought to be, where that was asked for, and `logprob` how likely the model found its answer, as far
-    as the text is all of it (see `Completion`)."""
+    translation is thought to be, where that was asked for, and `logprob` how likely the model found it, where
+    that was asked for too, the prompt is a plain one, and the text is its answer as it was (see `Completion`)."""
 
     source: Sentence
     text: str

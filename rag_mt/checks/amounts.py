@@ -18,8 +18,8 @@ UNKNOWN_ALLOWED = 0.3
 """How much more the length may be off where it is not known how long translations into a language are."""
 SENTENCES_APART, PER_SENTENCE, PER_MARK = 0.17, 0.1, 0.2
 """How far the length must be off, in the same direction, for a sentence more or less to count: more where a sentence is
-a larger part of the text, less where a question mark or exclamation mark is lost or added too (two at most)."""
-_MARKS = re.compile(r"\?+|!+")
+a larger part of the text, less where question marks or exclamation marks are lost or added too (two at most)."""
+_MARKS = re.compile(r"[?!？！؟]+")
 
 
 def length_off(source: str, target: str, source_language: str, target_language: str) -> float:
@@ -48,7 +48,7 @@ def sentences_off(source: str, target: str, source_language: str, target_languag
     marks = len(_MARKS.findall(target)) - len(_MARKS.findall(source))
     off = length_off(source, target, source_language, target_language)
     needed = SENTENCES_APART + PER_SENTENCE / max(1, min(own, other)) - PER_MARK * max(-2, min(2, sign * marks))
-    return other - own if sign * off > needed else 0
+    return other - own if sign * off > max(0.0, needed) else 0
 
 
 @lru_cache(1)

@@ -49,5 +49,5 @@ def month_stems(language: str) -> Mapping[str, tuple[str, ...]]:
 def _stem(name: str, names: Sequence[str]) -> str:
     if len(name) > LONG:
         return name[:-2]
-    is_short = any(other != name and other.startswith(name) for other in names)
+    is_short = any(len(other) > LONG and other.startswith(name) for other in names)
     return f"{name}." if is_short else f"{name}-"

@@ -33,7 +33,7 @@ _ALSO = {
 }
 """Further names, of all languages."""
 COUNTRY = 3
-"""Letters of an abbreviated country in the name of a currency: `US dollars`."""
+"""Letters of an abbreviated country in the name of a currency: `US dollars`, `ABD doları`."""
 _SYMBOL = "|".join(re.escape(unit) for unit in sorted((*_UNITS, *_CURRENCIES), key=len, reverse=True))
 _MEASURE = re.compile(rf"\d\s?({_SYMBOL})(?![A-Za-z])|([{''.join(map(re.escape, _CURRENCIES))}])\s?\d")
 
@@ -57,7 +57,7 @@ def lost_months(source: str, target: str, source_language: str, target_language:
 def _month_beside_number(name: str) -> re.Pattern[str]:
     """Finds the name of a month after a day or before a day or year."""
     whole = rf"(?<!\w){re.escape(name)}(?!\w)"
-    return re.compile(rf"(?<!\w)\d{{1,4}}(?:[.ºª]|[^\W\d_]{{2}})?\s+({whole})|({whole})\.?\s+\d")
+    return re.compile(rf"(?<!\w)\d{{1,4}}(?:[.,ºª]|-?[^\W\d_]{{1,2}})?\s+({whole})|({whole})\.?\s+\d")
 
 
 def measures(text: str) -> list[str]:
@@ -85,7 +85,7 @@ def _names(symbol: str, code: str) -> tuple[str, ...]:
         names |= {currency, get_currency_symbol(currency, locale)}
         for count in (1, 2, 5):
             words = get_currency_name(currency, count, locale).split()
-            names |= {word for word in (words[0], words[-1]) if len(word) > COUNTRY}
+            names |= {word for word in (words[0], words[-1]) if len(word) > COUNTRY or not word.isupper()}
     else:
         for width, count in product(WIDTHS, (1, 2, 5)):
             try:

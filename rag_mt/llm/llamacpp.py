@@ -314,9 +314,7 @@ class _Answers:
         text = AnswerText(self.llm.server.text, answer.prompt.stop)
         for token in begun:
             text.push(token)
-        answer.generation = Generation(
-            old.prompt_ids, old.max_new_tokens, text, begun, barred, answer.prompt.text, old.scored
-        )
+        answer.generation = Generation(old.prompt_ids, old.max_new_tokens, text, begun, barred, answer.prompt.text)
         answer.leaving = True
         self._begin(answer)
         return True

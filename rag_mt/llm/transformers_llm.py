@@ -261,7 +261,8 @@ class _Requests:
             answer.push(token)
         ids = request.prompt.ids
         max_new_tokens = min(self.max_new_tokens, self.llm.context_length - len(ids))
-        return Generation((*ids, *begun), max_new_tokens, answer, begun, barred, request.text, request.scored)
+        scored = request.scored and request.looped is None
+        return Generation((*ids, *begun), max_new_tokens, answer, begun, barred, request.text, scored)
 
 
 def _is_lack_of_memory(error: RuntimeError) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -60,7 +60,8 @@ class ModelSettings:
         if not path.is_file():
             raise UserError(f"{folder} is no {cls.KIND}: it lacks {cls.FILE} (`{cls.COMMAND}` makes one)")
         stored = read_json(path)
-        unexpected = stored.keys() ^ {field.name for field in fields(cls)}
+        optional = {field.name for field in fields(cls) if field.default_factory is not MISSING}
+        unexpected = stored.keys() ^ ({field.name for field in fields(cls)} - (optional - stored.keys()))
         if unexpected:
             names = ", ".join(sorted(unexpected))
             raise UserError(f"{path} does not fit this version of rag_mt ({names}): train the model again")

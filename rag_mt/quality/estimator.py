@@ -28,6 +28,7 @@ class Estimator:
     def __init__(self, settings: EstimatorSettings, loaded: LoadedEncoder, head: EstimatorHead, weights: str) -> None:
         """`weights` is a hash of the head's."""
         self.settings = settings
+        self._probability = Probability.of(settings.probability) if settings.probability else None
         self.fingerprint = settings_hash([vars(settings), loaded.fingerprint, weights])
         self._loaded, self._head = loaded, head.to(loaded.device).eval()
         self._lock = threading.Lock()
@@ -42,8 +43,8 @@ class Estimator:
         model has `said` of them counts too, if it is the one that this was fitted for (`settings.probability`)."""
         settings = self.settings
         scores = np.interp(self.measured(pairs), settings.measured, settings.expected)
-        if said is not None and settings.probability:
-            scores = Probability(**settings.probability).added(scores, said)
+        if said is not None and self._probability is not None:
+            scores = self._probability.added(scores, said)
         return [Estimate(round(float(score), 1)) for score in scores]
 
     def measured(self, pairs: Sequence[Pair]) -> Floats:

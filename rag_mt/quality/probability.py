@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_mt.base.errors import UserError
 from rag_mt.base.quality import BEST, Said
 
 
@@ -29,6 +31,16 @@ class Probability:
     per_probability: float
     per_score: float
     means: Mapping[str, Sequence[float]]
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Probability:
+        """The factors that are stored in the settings of an estimator; raises UserError if they do not fit."""
+        try:
+            return cls(**stored)
+        except TypeError as error:
+            raise UserError(
+                f"the estimator's settings do not fit this version of rag_mt ({error}): fit it again"
+            ) from error
 
     def added(self, scores: NDArray[np.float64], said: Said) -> NDArray[np.float64]:
         """Estimates (pairs,) from 0 to 100 with what the model has said; those as they are of which it has not, and of

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -435,7 +435,15 @@ class Translator:
 
     def asked(self, prompt: Prompt) -> Prompt:
         """The prompt as the language model is asked, which tells how likely its answer is where estimates need that."""
-        return prompt if self.min_quality is None else replace(prompt, scored=True)
+        scored = self.min_quality is not None and not prompt.begun and self._known_to_estimator
+        return replace(prompt, scored=True) if scored else prompt
+
+    @cached_property
+    def _known_to_estimator(self) -> bool:
+        """Whether the language model is the one whose probabilities the estimator knows: ours, with our adapter."""
+        adapter = getattr(self.llm, "adapter", None)
+        ours = chosen_adapter("auto", DEFAULT_LLM, self.source, self.target)
+        return self.llm.id == DEFAULT_LLM and adapter is not None and adapter == ours
 
     def read(self, sentence: Sentence, prompt: Prompt, completion: Completion) -> Translation:
         """The translation in the language model's answer to a prepared prompt."""
@@ -444,7 +452,8 @@ class Translator:
         notes = (*prompt.notes, *answer.notes)
         text = answer.text if answer.ok else sentence.text
         used = tuple(answer.ok and takes_up(text, hint) for hint in prompt.hints)
-        logprob = completion.logprob if answer.ok and not prompt.begun else None
+        plain = not (prompt.hints or prompt.terms or prompt.context or prompt.begun)  # what the estimator knows
+        logprob = completion.logprob if answer.ok and plain else None
         return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok, logprob=logprob)
 
 

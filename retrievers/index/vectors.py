@@ -56,7 +56,7 @@ GROUPED_FROM = 1024
 GROUPS_SEARCHED = 16
 BLOCK_BYTES = 1 << 25
 """Vectors in memory as float32. Blocks begin at multiples of their size, whatever the shards were, so that FAISS
-computes the same with the same bytes."""
+computes the same with the same bytes; of the block that an index ends in which grows, the new rows are a part alone."""
 
 RECALL = 0.99
 QUERIES = 1024

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.quality import Estimate, Said
-from rag_mt.base.types import Completion, Prompt, PromptQueue, Sentence
+from rag_mt.base.types import Completion, Neighbour, Prompt, PromptQueue, Sentence
 from rag_mt.quality.probability import Probability
 from rag_mt.translation.journal import pack, unpack
-from rag_mt.translation.translator import Translator
+from rag_mt.translation.translator import Translator, chosen_adapter
 from tests.ui.conftest import RuleLLM
 
 PROBABILITY = Probability("ours", 50.0, -0.5, {"de-en": [70.0, 0.8]})
 HALF = math.log(0.5)
+OURS = chosen_adapter("auto", DEFAULT_LLM, "de", "en")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,10 @@ def test_likely_translations_are_better_than_the_estimate_alone(
 
 class LikelyLLM(RuleLLM):
     """Says of each answer that it is likely by half, where that is wanted."""
+
+    def __init__(self, id: str = DEFAULT_LLM, adapter: str | None = OURS) -> None:
+        super().__init__()
+        self.id, self.adapter = id, adapter
 
     def round(self, queue: PromptQueue, prompts: Sequence[Prompt], first: int, max_new_tokens: int) -> Iterator[None]:
         likely = Likely(queue, {first + n for n, prompt in enumerate(prompts) if prompt.scored})
@@ -78,29 +85,32 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Listening:
     return known
 
 
-def translator_of(min_quality: float | None) -> Translator:
-    return Translator("de", retriever="none", llm=LikelyLLM(), wrapper="compact", min_quality=min_quality)
+def translator_of(min_quality: float | None, *llm: str | None) -> Translator:
+    return Translator("de", retriever="none", llm=LikelyLLM(*llm), wrapper="compact", min_quality=min_quality)
 
 
 def test_the_estimator_hears_what_the_model_says(listening: Listening) -> None:
     (text,) = translator_of(50.0).translate_batch(["das haus . und der see ."])
     assert [t.logprob for t in text.sentences] == [HALF] * len(text.sentences)
-    assert listening.said == [Said("rule", "de-en", [HALF] * len(text.sentences))]
+    assert listening.said == [Said(DEFAULT_LLM, "de-en", [HALF] * len(text.sentences))]
     kept = text.sentences[0]
     assert unpack(pack(kept), kept.source).logprob == HALF
 
 
-def test_nothing_is_asked_where_nothing_is_estimated(listening: Listening) -> None:
-    (text,) = translator_of(None).translate_batch(["das haus ."])
-    assert text.sentences[0].logprob is None and not listening.said
+@pytest.mark.parametrize("llm", [(None,), (50.0, "other"), (50.0, DEFAULT_LLM, None), (50.0, DEFAULT_LLM, "mine")])
+def test_nothing_is_asked_where_it_would_not_count(listening: Listening, llm: tuple[Any, ...]) -> None:
+    (text,) = translator_of(*llm).translate_batch(["das haus ."])
+    assert text.sentences[0].logprob is None and bool(listening.said) == (len(llm) > 1)
     assert "logprob" not in pack(text.sentences[0])
 
 
-def test_a_forced_beginning_and_a_failed_answer_say_nothing(listening: Listening) -> None:
+def test_other_than_plain_prompts_and_failed_answers_say_nothing(listening: Listening) -> None:
     translator = translator_of(50.0)
     sentence = Sentence("das haus .", "de")
     prompt = translator.prompts.build(sentence, ())
     begun = translator.prompts.begun(prompt, "the")
-    answers = [(prompt, " the house ."), (begun, " house ."), (prompt, "")]
+    around = replace(prompt, context=(Neighbour(-1, "der see .", "the lake ."),))
+    answers = [(prompt, " the house ."), (begun, " house ."), (around, " the house ."), (prompt, "")]
     read = [translator.read(sentence, asked, Completion(text, 3, True, logprob=HALF)) for asked, text in answers]
-    assert [translation.logprob for translation in read] == [HALF, None, None]
+    assert [translation.logprob for translation in read] == [HALF, None, None, None]
+    assert [translator.asked(asked).scored for asked in (prompt, begun)] == [True, False]
