@@ -264,9 +264,9 @@ def _of_outputs(sets: Sequence[Scored]) -> tuple[list[Block], dict[str, Any]]:
 
 def _about(gain: Comparison) -> str:
     return (
-        f"`{WITH_PROBABILITY}`: estimates that count how likely the language model found its own translation. Mean r "
-        f"less that of `estimator`: {_with_interval(gain)}, p {gain.p:.4f} (bootstrap and randomization test over "
-        "sources)."
+        f"{WITH_PROBABILITY.capitalize()}: estimates that count how likely the language model found its own "
+        f"translation. Mean r less that of the estimator alone: {_with_interval(gain)}, p {gain.p:.4f} (bootstrap "
+        "and randomization test over sources)."
     )
 
 
