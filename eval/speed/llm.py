@@ -65,7 +65,7 @@ def engine_names(value: str) -> list[str]:
 def adapter_of(name: str | None, llm: str) -> str | None:
     """The folder of an adapter: the path, or for `auto` the one that ships. Raises UserError if none ships for the
     model."""
-    from rag_mt.translation.translator import chosen_adapter
+    from rag_mt.translation.opening import chosen_adapter
 
     folder = chosen_adapter(name, llm, SOURCE, TARGET)
     if name == DEFAULT_ADAPTER and folder is None:

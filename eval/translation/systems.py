@@ -42,7 +42,7 @@ from rag_mt.base.settings import folder_of_paths
 from rag_mt.llm.opening import is_gguf
 from rag_mt.models.adapter_files import checked_adapter
 from rag_mt.models.loading import DTYPES, Quantization
-from rag_mt.translation.translator import NONE, chosen_adapter
+from rag_mt.translation.opening import NONE, chosen_adapter
 from retrievers.ccpr.retriever import Segmentation
 from retrievers.index.manifest import read_manifest
 from retrievers.registry import retriever_spec

@@ -13,7 +13,8 @@ from rag_mt.base.types import Retriever
 from rag_mt.llm.opening import is_gguf
 from rag_mt.llm.server_names import PREFIX as SERVER
 from rag_mt.models.offline.embedded import PREFIX as EMBEDDED
-from rag_mt.translation.translator import Translator, chosen_adapter
+from rag_mt.translation.opening import chosen_adapter
+from rag_mt.translation.translator import Translator
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import Manifest
 from retrievers.registry import encoder_for, open_retriever, sentence_encoder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from copy import copy
@@ -18,20 +17,17 @@ from prompts.context import check_context
 from prompts.style import Style
 from rag_mt.base.defaults import (
     DEFAULT_ADAPTER,
-    DEFAULT_ENCODER,
     DEFAULT_LLM,
     LLM_CONCURRENCY,
     LLM_TIMEOUT,
-    WITHOUT_INDEX,
 )
 from rag_mt.base.errors import UserError
-from rag_mt.base.languages import direction_group, language
+from rag_mt.base.languages import language
 from rag_mt.base.quality import Said
 from rag_mt.base.types import (
     NOWHERE,
     Completion,
     DraftRetriever,
-    Encoder,
     LanguageModel,
     Origin,
     Prompt,
@@ -39,7 +35,6 @@ from rag_mt.base.types import (
     Retriever,
     Returning,
     Sentence,
-    Skips,
     Span,
     TranslatedText,
     Translation,
@@ -49,26 +44,25 @@ from rag_mt.glossary.glossary import Glossary
 from rag_mt.glossary.rule import terms_rule
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.options import Options
-from rag_mt.models.offline.embedded import PREFIX
-from rag_mt.models.weights import FOLDER, tell_if_left_out
 from rag_mt.text.answers import takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
 from rag_mt.translation.consistency import DocumentTerms
 from rag_mt.translation.context import checked_size, finished_pair, surround, translate_together
-from rag_mt.translation.index_adapters import adapter_beside
+from rag_mt.translation.opening import (
+    aligning_encoder,
+    chosen_adapter,
+    estimator_for,
+    index_folder,
+    opened_glossary,
+    opened_retriever,
+)
 from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
 from rag_mt.translation.terms import ALIGN_LAYER, TermKeeper
-from retrievers.no_hints import NoHints
 
 if TYPE_CHECKING:  # what searches is imported when something is searched
-    from rag_mt.quality.estimator import Estimator
     from rag_mt.translation.index import Index
     from retrievers.registry import EncoderOpener
 
-log = logging.getLogger("rag_mt")
-
-NONE = "none"
-"""No adapter."""
 HELD_BACK = 8
 """Characters at the end of a streamed answer that wait, because a mark or a label may still begin there."""
 
@@ -154,7 +148,9 @@ class Translator:
         style, self.context = Style(formality, instruction), checked_size(context)
         folder = index_folder(index)
         if isinstance(retriever, str | None):
-            retriever = self._opened(retriever, index, encoder, device, dtype, show, encoders)
+            retriever = opened_retriever(
+                self.source, self.target, retriever, index, encoder, device, dtype, show, encoders
+            )
         elif index is not None or encoder is not None:
             raise UserError(f"the retriever {retriever.name} is open already: leave index and encoder out, or name it")
         if isinstance(llm, str):
@@ -184,7 +180,7 @@ class Translator:
         ).with_style(style)
         if context:
             check_context(self.prompts.wrapper, llm.id)
-        self._open_aligner = cache(partial(_aligning_encoder, encoders, device, dtype))
+        self._open_aligner = cache(partial(aligning_encoder, encoders, device, dtype))
         self.consistent = consistent
         modes = {
             "consensus": consensus and self.memory is not None,
@@ -194,47 +190,7 @@ class Translator:
         self.more_settings: dict[str, Any] = {name: True for name, wanted in modes.items() if wanted}
         self._keep_to(glossary if glossary is not None else Glossary(self.source, self.target))
         self.min_quality = min_quality
-        self._open_estimator = partial(_estimator, device, dtype)
-
-    def _opened(
-        self,
-        name: str | None,
-        index: str | Path | Index | None,
-        encoder: str | None,
-        device: str,
-        dtype: str,
-        show: bool,
-        encoders: EncoderOpener | None,
-    ) -> Retriever:
-        """The retriever of that name, or that of the index, over the index or the sample index."""
-        if not index and name in (None, WITHOUT_INDEX):
-            if encoder is not None:
-                raise UserError(f"encoder {encoder} is given, but nothing that searches: name a retriever or an index")
-            if name is None:
-                log.info(
-                    'translating without hints: retriever="ccpr" (--retriever ccpr) shows those of the sample index, '
-                    "and index (--index DIR) those of your own text"
-                )
-            return NoHints()
-        from rag_mt.translation.index import Index
-        from retrievers.calibration import default_index
-        from retrievers.index.manifest import read_manifest
-        from retrievers.registry import encoder_for, open_retriever, retriever_spec
-
-        folder = index_folder(index)
-        if folder and name is not None and not retriever_spec(name).needs_index:
-            raise UserError(f"the retriever {name} searches no index, but {folder} is given: leave one of them out")
-        manifest = read_manifest(folder) if folder else None
-        if isinstance(index, Index) and name in (None, index.retriever) and encoder in (None, index.encoder):
-            return index.open_retriever(self.source, self.target)
-        if manifest and name in (None, manifest.retriever):
-            name, encoder = manifest.retriever, encoder or manifest.encoder
-        assert name is not None  # without an index there is a name
-        opened = (encoders or encoder_for)(name, encoder, device, dtype)
-        folder = folder or default_index(name, self.target, opened, show=show)
-        return open_retriever(
-            name, folder, opened, source_language=self.source, target_language=self.target, manifest=manifest
-        )
+        self._open_estimator = partial(estimator_for, device, dtype)
 
     def with_glossary(self, glossary: Glossary) -> Translator:
         """A translator that keeps to a glossary and shares all else with this one; raises UserError for a glossary of
@@ -267,7 +223,7 @@ class Translator:
         return other
 
     def _keep_to(self, glossary: Glossary | Sequence[str | Path]) -> None:
-        opened = _opened_glossary(glossary, self.source, self.target)
+        opened = opened_glossary(glossary, self.source, self.target)
         self.terms = TermKeeper(opened, self.prompts, self.llm, self._open_aligner)
         self.rules = (*RULES.values(), *([terms_rule(opened)] if opened.terms else []))
 
@@ -455,57 +411,3 @@ class Translator:
         plain = not (prompt.hints or prompt.terms or prompt.context or prompt.begun)  # what the estimator knows
         logprob = completion.logprob if answer.ok and plain else None
         return Translation(sentence, text, prompt.hints, prompt.text, used, notes, answer.ok, logprob=logprob)
-
-
-def _opened_glossary(glossary: Glossary | Sequence[str | Path], source: str, target: str) -> Glossary:
-    """The glossary in files, or the open one; raises UserError if it is of other languages."""
-    from rag_mt.glossary.reading import read_glossary
-
-    if isinstance(glossary, str | Path):
-        glossary = [glossary]
-    if not isinstance(glossary, Glossary):
-        return read_glossary(glossary, source, target, Skips())
-    if (glossary.source, glossary.target) != (source, target):
-        raise UserError(
-            f"the glossary is from {glossary.source} into {glossary.target}: give one from {source} into {target}"
-        )
-    return glossary
-
-
-def _aligning_encoder(encoders: EncoderOpener | None, device: str, dtype: str) -> Encoder:
-    """The encoder that aligns words."""
-    from retrievers.registry import encoder_for
-
-    return (encoders or encoder_for)("sentence", DEFAULT_ENCODER, device, dtype)
-
-
-def _estimator(device: str, dtype: str) -> Estimator:
-    """What estimates the quality of translations."""
-    from rag_mt.quality.estimator import shared_estimator
-
-    return shared_estimator(device, dtype)
-
-
-def index_folder(index: str | Path | Index | None) -> Path | None:
-    """The folder of an index that is named or open."""
-    return None if not index else Path(index) if isinstance(index, str | Path) else index.folder
-
-
-def chosen_adapter(adapter: str | None, llm: str, source: str, target: str, index: Path | None = None) -> str | None:
-    """The folder of the adapter for a language model and direction (language codes), None for none.
-
-    `adapter` is a folder, `none`, or `auto`: for the one that was tuned on the text of the index in the folder `index`
-    (see `rag_mt.translation.index_adapters`), or else for the one that ships, which an embedded language model has for
-    directions to or from English.
-    """
-    if adapter in (None, NONE):
-        return None
-    if adapter != DEFAULT_ADAPTER:
-        return adapter
-    if index and (beside := adapter_beside(index, llm, source)):
-        return beside
-    if not llm.startswith(PREFIX) or direction_group(source, target) == "other":
-        return None
-    tell_if_left_out(llm)
-    shipped = FOLDER / llm.removeprefix(PREFIX)
-    return str(shipped) if shipped.is_dir() else None

@@ -12,7 +12,7 @@ from prompts.style import NO_INSTRUCTIONS, Instructions, Style, read_instruction
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder
-from rag_mt.translation.translator import NONE
+from rag_mt.translation.opening import NONE
 from retrievers.registry import retriever_spec
 from ui.server.documents import Documents
 from ui.server.engine import TO_STOP, BatchReport, Engine

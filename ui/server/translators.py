@@ -22,7 +22,8 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import LanguageModel
 from rag_mt.llm.opening import open_llm
-from rag_mt.translation.translator import Translator, chosen_adapter
+from rag_mt.translation.opening import chosen_adapter
+from rag_mt.translation.translator import Translator
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.registry import encoder_for, encoder_key
 from ui.server.limits import Limits

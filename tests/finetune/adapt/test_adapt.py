@@ -20,7 +20,7 @@ from rag_mt.cli.main import main
 from rag_mt.translation.index import Index
 from rag_mt.translation.index_adapters import REPORT
 from rag_mt.translation.journal import RecordJournal
-from rag_mt.translation.translator import chosen_adapter
+from rag_mt.translation.opening import chosen_adapter
 from tests.rag_mt.llm_server import Handler, serving
 
 LINES, HELD_OUT, USED = 80, 14, 60

@@ -15,7 +15,8 @@ from rag_mt.base.quality import Estimate, Said
 from rag_mt.base.types import Completion, Neighbour, Prompt, PromptQueue, Sentence
 from rag_mt.quality.probability import Probability
 from rag_mt.translation.journal import pack, unpack
-from rag_mt.translation.translator import Translator, chosen_adapter
+from rag_mt.translation.opening import chosen_adapter
+from rag_mt.translation.translator import Translator
 from tests.ui.conftest import RuleLLM
 
 PROBABILITY = Probability("ours", 50.0, -0.5, {"de-en": [70.0, 0.8]})

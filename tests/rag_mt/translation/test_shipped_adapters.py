@@ -10,7 +10,8 @@ import pytest
 from rag_mt.models.adapter_files import checked_adapter, trained_wrapper
 from rag_mt.models.weights import FOLDER, shipped_models
 from rag_mt.translation import translator
-from rag_mt.translation.translator import Translator, chosen_adapter
+from rag_mt.translation.opening import chosen_adapter
+from rag_mt.translation.translator import Translator
 from retrievers.no_hints import NoHints
 from tests.ui.conftest import RuleLLM
 
@@ -48,7 +49,7 @@ def test_all_retrievers_have_the_shipped_adapter(name: str, monkeypatch: pytest.
         return RuleLLM()
 
     monkeypatch.setattr(translator, "open_llm", opened)
-    monkeypatch.setattr(Translator, "_opened", lambda self, retriever, *options: NoHints())
+    monkeypatch.setattr(translator, "opened_retriever", lambda *options: NoHints())
     for source, target in (("de", "en"), ("en", "cs"), ("de", "cs")):
         Translator(source, target, retriever=name)
     assert adapters == ["gemma-3-270m", "gemma-3-270m", None]
