@@ -43,7 +43,8 @@ from rag_mt.glossary.forms import forms_in
 from rag_mt.text.words import word_spans
 from rag_mt.translation.consistency import ASKED_AGAIN, LEAST, SCORE, SHARE, DocumentTerms
 from rag_mt.translation.context import translate_together
-from rag_mt.translation.tasks import SentenceTask, TaskQueue
+from rag_mt.translation.queue import TaskQueue
+from rag_mt.translation.tasks import SentenceTask
 from rag_mt.translation.terms import ALIGN_LAYER
 from rag_mt.translation.translator import Translator
 from retrievers.encoders.alignment import EncoderAligner

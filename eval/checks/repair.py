@@ -29,7 +29,8 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import LanguageModel, Sentence
 from rag_mt.checks.literals import has_literals, wrong_literals
 from rag_mt.checks.rules import Pair
-from rag_mt.translation.tasks import SentenceTask, translate_all
+from rag_mt.translation.queue import translate_all
+from rag_mt.translation.tasks import SentenceTask
 from rag_mt.translation.translator import Translator
 
 CHRF = open_chrf()

@@ -44,7 +44,8 @@ from rag_mt.base.files import read_json, settings_hash, write_json
 from rag_mt.base.types import Completion, Origin, Prompt, Sentence
 from rag_mt.llm.transformers_llm import ALGORITHM
 from rag_mt.translation.journal import RecordJournal, check_settings
-from rag_mt.translation.tasks import SentenceTask, TaskQueue, longest_first, prepare
+from rag_mt.translation.queue import TaskQueue, longest_first
+from rag_mt.translation.tasks import SentenceTask, prepare
 from rag_mt.translation.translator import Translator
 
 JOURNAL = ".rag-mt-journal"

@@ -26,7 +26,8 @@ from rag_mt.text.splitting import split
 from rag_mt.translation.consistency import DocumentTerms
 from rag_mt.translation.context import finished_pair, translate_together
 from rag_mt.translation.journal import Journal
-from rag_mt.translation.tasks import SentenceTask, translate_all
+from rag_mt.translation.queue import translate_all
+from rag_mt.translation.tasks import SentenceTask
 
 if TYPE_CHECKING:  # files are read before what loads models is imported
     from rag_mt.translation.translator import Translator

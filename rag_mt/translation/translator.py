@@ -56,7 +56,8 @@ from rag_mt.translation.opening import (
     opened_glossary,
     opened_retriever,
 )
-from rag_mt.translation.tasks import SentenceTask, TaskQueue, translate_all
+from rag_mt.translation.queue import TaskQueue, translate_all
+from rag_mt.translation.tasks import SentenceTask
 from rag_mt.translation.terms import ALIGN_LAYER, TermKeeper
 
 if TYPE_CHECKING:  # what searches is imported when something is searched

@@ -18,7 +18,7 @@ from itertools import zip_longest
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Completion, LanguageModel, Prompt
-from rag_mt.translation.tasks import TaskQueue
+from rag_mt.translation.queue import TaskQueue
 from rag_mt.translation.translator import Translator
 from ui.server.limits import BusyError, LimitError, Limits, StoppedError
 from ui.server.translators import Translators

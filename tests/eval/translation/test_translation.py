@@ -38,7 +38,7 @@ from rag_mt.base.types import Prompt
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.translation.journal import pack
-from rag_mt.translation.tasks import TaskQueue
+from rag_mt.translation.queue import TaskQueue
 from retrievers.dense import DenseRetriever
 from tests.rag_mt.llama_server import llama_server, save_tiny
 

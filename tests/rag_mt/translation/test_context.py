@@ -16,7 +16,8 @@ from rag_mt.llm.opening import open_llm
 from rag_mt.translation import jobs
 from rag_mt.translation.jobs import Counts, Echo, split_segments, stream_segments, translate_segments
 from rag_mt.translation.journal import Journal
-from rag_mt.translation.tasks import DRAFT_STANDS, SentenceTask, TaskQueue
+from rag_mt.translation.queue import TaskQueue
+from rag_mt.translation.tasks import DRAFT_STANDS, SentenceTask
 from rag_mt.translation.translator import Translator
 from tests.rag_mt.translation.test_terms import glossary_of
 from tests.ui.conftest import RuleLLM, RuleMemory, RuleRetriever

@@ -21,7 +21,8 @@ from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import LoadedLLM, load_llm
 from rag_mt.translation.jobs import Counts, split_segments, translate_segments
 from rag_mt.translation.journal import Journal
-from rag_mt.translation.tasks import DRAFT_STANDS, RECALLED_TOGETHER, SentenceTask, TaskQueue
+from rag_mt.translation.queue import RECALLED_TOGETHER, TaskQueue
+from rag_mt.translation.tasks import DRAFT_STANDS, SentenceTask
 from rag_mt.translation.translator import Translator
 from tests.ui.conftest import HintedLLM, RuleLLM, RuleMemory
 

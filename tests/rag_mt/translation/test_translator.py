@@ -13,7 +13,8 @@ from rag_mt.cli.translate import _closing_lines
 from rag_mt.formats.format import Segment
 from rag_mt.glossary.glossary import Glossary
 from rag_mt.translation.jobs import MOST_NAMED, Counts, split_segments, translate_segments
-from rag_mt.translation.tasks import SentenceTask, longest_first, translate_all
+from rag_mt.translation.queue import longest_first, translate_all
+from rag_mt.translation.tasks import SentenceTask
 from rag_mt.translation.translator import Translator
 from tests.ui.conftest import RuleLLM, RuleRetriever
 
