@@ -137,12 +137,16 @@ def packs(causal: Any) -> bool:
     return bool((beside - alone).abs().max() < 0.1 * (longer - alone).abs().max())
 
 
+def autocast(loaded: LoadedLLM) -> torch.autocast:
+    """The context in which the model computes in its number format, with weights of float32 beside its own."""
+    return torch.autocast(loaded.device.type, dtype=loaded.dtype, enabled=loaded.dtype != torch.float32)
+
+
 @dataclass(frozen=True)
 class Trainable:
     """A model to tune: as loaded, with PEFT's wrapper `adapted`, its prompts' side `llm` and its losses `responses`;
     `packs` tells whether it keeps several texts of a row apart, `before` is what is recorded of the adapter that it
-    starts from. The adapter's weights are float32, `loaded.dtype`
-    is the number format to compute in."""
+    starts from. The adapter's weights are float32, `loaded.dtype` is the number format to compute in."""
 
     loaded: LoadedLLM
     adapted: Any
@@ -158,8 +162,7 @@ class Trainable:
 
     def autocast(self) -> torch.autocast:
         """The context to compute in."""
-        dtype = self.loaded.dtype
-        return torch.autocast(self.loaded.device.type, dtype=dtype, enabled=dtype != torch.float32)
+        return autocast(self.loaded)
 
     def backward(self, batch: Batch, answers: int, candidates: Candidates | None = None) -> torch.Tensor:
         """The sum of the losses of all response tokens; adds the gradients of this sum divided by `answers`."""
@@ -216,7 +219,7 @@ def open_trainable(config: Config, device: str) -> Trainable:
     adapted = with_adapter(causal, lora)
     before = _start(model.start, adapted) if model.start else None
     base = adapted.get_base_model()
-    with torch.autocast(loaded.device.type, dtype=loaded.dtype, enabled=loaded.dtype != torch.float32):
+    with autocast(loaded):
         check_head(base, model.llm)
         keeps_apart = packs(base)
     return Trainable(loaded, adapted, llm, Responses(base), keeps_apart, before)

@@ -20,13 +20,23 @@ import torch
 
 from finetune.lora.config import Config
 from finetune.lora.data import data_of
-from finetune.lora.train import LoraTrainer, collated
+from finetune.lora.train import LoraTrainer, Tokens, collated
 from finetune.training.sampling import rows_of
 from finetune.training.settings import read_config, settings_parser
 from rag_mt.base.console import OK, positive, progress, run
 
 IGNORED = -100
 """The label of tokens without a loss (transformers)."""
+
+
+def padded(tokens: Sequence[Tokens], pad: int) -> dict[str, torch.Tensor]:
+    """The examples as most scripts have them, an example a row: `input_ids`, `attention_mask` and `labels` (rows,
+    tokens)."""
+    batch = collated(tokens, pad, width=0)
+    labels = torch.full_like(batch.input_ids, IGNORED)
+    labels[batch.rows, batch.columns + 1] = batch.wanted
+    mask = batch.positions < torch.tensor([len(example) for example in tokens])[:, None]
+    return {"input_ids": batch.input_ids, "attention_mask": mask, "labels": labels}
 
 
 def plain_step(trainer: LoraTrainer) -> float:
@@ -40,14 +50,10 @@ def plain_step(trainer: LoraTrainer) -> float:
     answers, total = sum(trainer.tokens[row].answers for row in rows), 0.0
     model.adapted.train()
     for begin in range(0, len(rows), training.micro):
-        batch = collated([trainer.tokens[row] for row in rows[begin : begin + training.micro]], trainer.pad, width=0)
-        labels = torch.full_like(batch.input_ids, IGNORED)
-        labels[batch.rows, batch.columns + 1] = batch.wanted
-        lengths = [len(trainer.tokens[row]) for row in rows[begin : begin + training.micro]]
-        mask = batch.positions < torch.tensor(lengths)[:, None]
-        ids, mask, labels = (tensor.to(model.loaded.device) for tensor in (batch.input_ids, mask, labels))
+        batch = padded([trainer.tokens[row] for row in rows[begin : begin + training.micro]], trainer.pad)
+        batch = {name: tensor.to(model.loaded.device) for name, tensor in batch.items()}
         with model.autocast():
-            output = model.adapted(input_ids=ids, attention_mask=mask, labels=labels, num_items_in_batch=answers)
+            output = model.adapted(**batch, num_items_in_batch=answers)
         output.loss.backward()
         total += float(output.loss.detach())
     trainer.update()

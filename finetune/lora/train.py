@@ -75,6 +75,14 @@ class ExamplePrompts:
         return {"-".join(key): builder.settings for key, builder in sorted(self._builders.items())}
 
 
+def answered(llm: TransformersLLM, prompt: Prompt, answer: str) -> tuple[Sequence[int], int]:
+    """The token ids of a prompt with its answer, and how many are the prompt's."""
+    asked, whole = llm.encode(prompt), llm.encode(prompt, answer)
+    if whole[: len(asked)] != asked:  # the first word of the answer joined the prompt's last token
+        whole = (*asked, *llm.tokenizer(answer, add_special_tokens=False)["input_ids"])
+    return whole, len(asked)
+
+
 def tokens_of(
     prompts: ExamplePrompts, examples: Sequence[Example], cutoff: int, show: bool = True
 ) -> tuple[list[Tokens], int]:
@@ -89,14 +97,12 @@ def tokens_of(
     bar = progress(len(examples), "examples", "reading examples", show=show)
     for example in examples:
         prompt, answer = prompts.prompt(example), guard.neutral(one_line(example.pair.target))
-        asked, whole = llm.encode(prompt), llm.encode(prompt, answer)
-        if whole[: len(asked)] != asked:  # the first word of the answer joined the prompt's last token
-            whole = (*asked, *llm.tokenizer(answer, add_special_tokens=False)["input_ids"])
+        ids, response = answered(llm, prompt, answer)
         end = end_of_turn(llm.tokenizer) if prompt.chat else llm.tokenizer.eos_token_id
         if end is None:
             raise UserError(f"the tokenizer of {llm.id} has no end-of-text token, which answers must end with")
-        if len(whole) < longest:
-            tokens.append(Tokens(array("i", (*whole, end)), len(asked), example.pair.direction))
+        if len(ids) < longest:
+            tokens.append(Tokens(array("i", (*ids, end)), response, example.pair.direction))
         bar.update()
     bar.close()
     if not tokens:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from eval.data.judgements import Judged, JudgedSet, read_judgements, read_outputs
 from finetune.lora.model import Responses
-from finetune.lora.train import Tokens, collated, micro_batches
+from finetune.lora.train import Tokens, answered, collated, micro_batches
 from prompts.safety import Guard, one_line
 from rag_mt.base.console import OK, Parser, add_model_options, note, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_LLM
@@ -59,8 +59,8 @@ def given(translator: Translator, rows: Sequence[Judged]) -> list[float]:
     responses, guard, tokens = Responses(llm.model), Guard(llm.reserved), []
     for number, row in enumerate(rows):
         prompt = translator.prompts.build(Sentence(row.source, translator.source), ())
-        asked, answer = llm.encode(prompt), llm.encode(prompt, guard.neutral(one_line(row.target)))
-        tokens.append(Tokens(array("i", answer), min(len(asked), len(answer) - 1), str(number)))
+        ids, response = answered(llm, prompt, guard.neutral(one_line(row.target)))
+        tokens.append(Tokens(array("i", ids), min(response, len(ids) - 1), str(number)))
     found = [0.0] * len(rows)
     with torch.inference_mode():
         for part in micro_batches(tokens, 1, TOKENS):

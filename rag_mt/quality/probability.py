@@ -5,8 +5,8 @@ geometric mean,
 
     estimate = s + per_probability * (g - mean g) + per_score * (s - mean s)
 
-where the means are those of the direction. `finetune.quality.probability` fits the two factors on the chrF of
-translations: so much chrF is expected from the estimate as from s alone.
+where the means are those of the model's own translations in a direction. `finetune.quality.probability` fits the two
+factors on people's assessments of others' translations: as much is expected from people by the estimate as by s alone.
 """
 
 from __future__ import annotations

@@ -8,19 +8,11 @@ from transformers import AutoModelForCausalLM, BloomConfig, GraniteConfig
 
 from finetune.lora import model as lora_model
 from finetune.lora.model import Responses, check_head, packs
+from finetune.lora.speed import padded
 from finetune.lora.train import ExamplePrompts, collated, tokens_of
 from rag_mt.base.errors import UserError
 from rag_mt.llm.transformers_llm import TransformersLLM
 from rag_mt.models.loading import load_llm
-
-
-def full_loss(model, tokens):
-    """The mean loss by the model's own forward pass of padded examples, logits of all positions and labels."""
-    batch = collated(tokens, 0, width=0)
-    labels = torch.full_like(batch.input_ids, -100)
-    labels[batch.rows, batch.columns + 1] = batch.wanted
-    mask = batch.positions < torch.tensor([len(example) for example in tokens])[:, None]
-    return model(input_ids=batch.input_ids, attention_mask=mask, labels=labels).loss
 
 
 @pytest.mark.parametrize(("family", "width"), [("llama", 300), ("gemma3", 300), ("gemma3", 0)])
@@ -35,7 +27,7 @@ def test_loss_and_gradients_are_those_of_padded_examples_and_full_logits(
     responses = Responses(model)
     assert (responses.cap is not None) == (family == "gemma3")
     weights = [p for name, p in model.named_parameters() if "_proj" in name]
-    wanted = full_loss(model, tokens)
+    wanted = model(**padded(tokens, 0)).loss
     expected = torch.autograd.grad(wanted, weights)
     states = responses.states(batch)
     loss, gradient = responses.loss_and_gradient(states, batch.wanted)
