@@ -134,6 +134,11 @@ def maker_for(name: str, encoder: Encoder) -> UnitMaker:
     return maker(encoder)
 
 
+def open_maker(name: str, encoder: str | None = None, device: str = "auto", dtype: str = "auto") -> UnitMaker:
+    """The unit maker of a system with its encoder, which is opened for it."""
+    return maker_for(name, encoder_for(name, encoder, device, dtype))
+
+
 def build_for(
     name: str,
     folder: Path,

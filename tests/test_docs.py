@@ -34,6 +34,7 @@ MANUAL = [
     "tuning",
     "evaluation",
     "index-format",
+    "scale",
     "architecture",
     "offline",
     "licences",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rag_mt.base.cluster import Cluster
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, DEFAULT_LLM, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code, language
@@ -28,10 +29,10 @@ class Request:
     """An adaptation of `llm` to translate from `source` into the language of the index in the folder `index`.
 
     `adapter` is what is trained further and compared with (a folder, `none`, or `auto` for the one that ships);
-    `back_llm` with `back_adapter` translates the index's sentences into `source`. `minutes` bound the time as far as it
-    can be told before, `sentences` the sentences of the index. `pairs` are files of the user's own translations,
-    `replay` files of general ones. `restart` forgets an interrupted adaptation, `replace` allows one where there is an
-    adapter already.
+    `back_llm` with `back_adapter` translates the index's sentences into `source`, on the machines of a `cluster` if
+    there is one. `minutes` bound the time as far as it can be told before, `sentences` the sentences of the index.
+    `pairs` are files of the user's own translations, `replay` files of general ones. `restart` forgets an interrupted
+    adaptation, `replace` allows one where there is an adapter already.
     """
 
     index: Path
@@ -47,6 +48,7 @@ class Request:
     device: str = "auto"
     dtype: str = "auto"
     engine: str = "auto"
+    cluster: Cluster | None = None
     restart: bool = False
     replace: bool = False
 
@@ -78,21 +80,22 @@ class Models:
         """The folder of the adapter that is trained further, or an empty string."""
         return chosen_adapter(self.request.adapter, self.request.llm, self.source, self.target) or ""
 
+    @property
+    def back_arguments(self) -> tuple[str, ...]:
+        """What `open_translator` takes for `back`."""
+        request = self.request
+        settings = request.device, request.dtype, request.engine
+        return (self.target, self.source, request.back_llm, request.back_adapter, *settings)
+
     def back(self) -> Translator:
         """Translates sentences of the index into the source language."""
-        request = self.request
-        return self._translator(self.target, self.source, WITHOUT_INDEX, request.back_llm, request.back_adapter)
+        return open_translator(*self.back_arguments)
 
     def forward(self, retriever: Retriever, adapter: str) -> Translator:
         """Translates from the source language, as `rag-mt translate` does with an adapter."""
-        return self._translator(self.source, self.target, retriever, self.request.llm, adapter)
-
-    def _translator(self, source: str, target: str, retriever: str | Retriever, llm: str, adapter: str) -> Translator:
         request = self.request
-        options: dict[str, Any] = {"device": request.device}
-        if not (llm.startswith(SERVER) or is_gguf(llm)):
-            options |= {"dtype": request.dtype, "engine": request.engine, "batch_size": BATCH}
-        return Translator(source, target, retriever=retriever, llm=llm, adapter=adapter, **options)
+        settings = request.device, request.dtype, request.engine
+        return open_translator(self.source, self.target, request.llm, adapter, *settings, retriever)
 
     def retriever(self) -> Retriever:
         """The index's own retriever for sentences in the source language."""
@@ -103,3 +106,20 @@ class Models:
     def sentence_encoder(self) -> ModelEncoder:
         """What compares both sides of a pair."""
         return sentence_encoder(DEFAULT_ENCODER, self.request.device, self.request.dtype)
+
+
+def open_translator(
+    source: str,
+    target: str,
+    llm: str,
+    adapter: str,
+    device: str,
+    dtype: str,
+    engine: str,
+    retriever: str | Retriever = WITHOUT_INDEX,
+) -> Translator:
+    """A translator for many sentences; `dtype` and `engine` are for models that are loaded here."""
+    options: dict[str, Any] = {"device": device}
+    if not (llm.startswith(SERVER) or is_gguf(llm)):
+        options |= {"dtype": dtype, "engine": engine, "batch_size": BATCH}
+    return Translator(source, target, retriever=retriever, llm=llm, adapter=adapter, **options)

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from finetune.adapt.check import Scores, scores
 from finetune.adapt.config import AdaptConfig
+from finetune.adapt.far import translate_far
 from finetune.adapt.hints import OtherBlocks, other_blocks, with_hints, without_hints
 from finetune.adapt.pairs import PairFilter, answered, general_pairs, own_pairs, replayed
 from finetune.adapt.plan import Plan, Speeds, planned
@@ -54,6 +55,7 @@ MOST_SENTENCES = 100_000
 """Of an index, if no other number is asked for."""
 PROBE = 16
 """Sentences that the speeds are measured on."""
+BACK = "back-translation"
 TRAIN, HELD_OUT, FACTS = "train.jsonl", "held-out.jsonl", "pairs.json"
 
 
@@ -104,7 +106,7 @@ class Adaptation:
             "replay": [file_sha256(Path(name)) for name in request.replay],
             "llm": request.llm,
             "adapter": adapter_fingerprint(start) if start else "none",
-            "back-translation": [request.back_llm, request.back_adapter],
+            BACK: [request.back_llm, request.back_adapter],
             "computing": [request.device, request.dtype, request.engine],
             "config": self.config.as_dict(),
         }
@@ -202,17 +204,23 @@ class Adaptation:
         if (self.work.folder / FACTS).is_file():
             return None
         sentences = [Sentence(target.text, self.target, target.origin) for target in self.targets]
-        return self.translated(self.models.back, sentences, "back-translation")
+        if self.request.cluster is not None and not (self.work.folder / f"{BACK}.json").is_file():
+            with self.work.timed(BACK), closing(Journal(self._journal(BACK), {"part": BACK})) as journal:
+                translate_far(self.request.cluster, self.models.back_arguments, sentences, journal)
+        return self.translated(self.models.back, sentences, BACK)
+
+    def _journal(self, part: str) -> Path:
+        return self.work.folder / f"{part}.rag-mt-journal"
 
     def translated(
         self, opened: Callable[[], Translator], sentences: Sequence[Sentence], part: str
     ) -> list[Translation]:
         """The translations of sentences, which a journal keeps; the model is not opened where it has all."""
-        path, done = self.work.folder / f"{part}.rag-mt-journal", self.work.folder / f"{part}.json"
+        done = self.work.folder / f"{part}.json"
         if done.is_file():
             return [Translation(s, text, ok=ok) for s, (text, ok) in zip(sentences, read_json(done), strict=True)]
         segments = [SplitSegment(Segment(s.text, s.source), (Span(0, len(s.text)),)) for s in sentences]
-        with self.work.timed(part), closing(Journal(path, {"part": part})) as journal:
+        with self.work.timed(part), closing(Journal(self._journal(part), {"part": part})) as journal:
             bar = progress(len(sentences), "sentences", part)
             texts = translate_segments(opened(), segments, Counts(), journal, bar.update)
             translations = [text.sentences[0] for text in texts]

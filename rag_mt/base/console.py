@@ -163,6 +163,17 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", default="auto", help="auto, float32, bfloat16, float16; int8 for encoders on CPUs")
 
 
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """`--ray`, `--workers` and `--threads` (see `rag_mt.base.cluster.cluster_of`)."""
+    add = parser.add_argument
+    ray_help = (
+        "spread the work over a Ray cluster: HOST:PORT, `auto` for the one of this machine, `local` for its cores"
+    )
+    add("--ray", metavar="ADDRESS", help=ray_help)
+    add("--workers", type=positive, default=0, metavar="N", help="tasks at once in the cluster (default: all it has)")
+    add("--threads", type=positive, default=1, metavar="N", help="cores of each of these tasks")
+
+
 def add_engine_option(parser: argparse.ArgumentParser) -> None:
     """`--engine`."""
     engines = f"what computes the language model: {', '.join(get_args(Engine))}"

@@ -25,5 +25,7 @@ SEARCHING = "sentence, memory, phrases, ccpr, xpr, passage, bm25 or hybrid"
 LLM_TIMEOUT, LLM_CONCURRENCY = 600.0, 8
 """Of a model server: the seconds in which an answer must come, and the number of requests at once."""
 
+SHARD = 1024
+"""Sentences of an index that are encoded and stored as one: what a process that is killed may lose."""
 INT8 = "int8"
 """The number format of encoders alone, on CPUs with VNNI and without bfloat16 (see `retrievers.encoders.int8`)."""

@@ -115,10 +115,7 @@ def alone_in(folder: Path, job: str, wait: bool = False) -> Iterator[None]:
     path = folder.with_name(f".{folder.name}.lock")
     lock = locked(path, wait)
     if lock is None:
-        holder = ""
-        with suppress(OSError):  # it has just ended, or the system lets nobody read a locked file
-            holder = path.read_text(encoding="ascii")
-        raise UserError(f"{job} is running already (process {holder or 'unknown'}): wait for it or stop it first")
+        raise UserError(f"{job} is running already (process {holder_of(path)}): wait for it or stop it first")
     try:
         folder.mkdir(exist_ok=True)  # its last holder may have removed it
         yield
@@ -134,6 +131,13 @@ def locked(path: Path, wait: bool = False) -> FileLock | None:
     except Timeout:
         return None
     return lock
+
+
+def holder_of(path: Path) -> str:
+    """The number of the process that holds the lock of a file, or `unknown`."""
+    with suppress(OSError):  # it has just ended, or the system lets nobody read a locked file
+        return path.read_text(encoding="ascii") or "unknown"
+    return "unknown"
 
 
 def release(lock: FileLock) -> None:

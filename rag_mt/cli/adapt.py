@@ -5,7 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rag_mt.base.console import INTERRUPTED, OK, PARTLY, add_engine_option, add_model_options, note, positive
+from rag_mt.base.cluster import cluster_of
+from rag_mt.base.console import (
+    INTERRUPTED,
+    OK,
+    PARTLY,
+    add_cluster_options,
+    add_engine_option,
+    add_model_options,
+    note,
+    positive,
+)
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
 from rag_mt.base.errors import UserError
 
@@ -14,7 +24,8 @@ DESCRIPTION = """Tune a language model on the language and the terms of an index
 Sentences of the index are translated back into the source language, and the adapter of that direction is trained
 further on the pairs, with hints of the index. A part of the text is held out. If its translation gets better, the
 adapter is kept beside the index with a report, and `rag-mt translate --index` uses it from then on; if not, nothing is
-kept. How long it takes is told before it begins; what is interrupted goes on with the same command."""
+kept. How long it takes is told before it begins, for this machine alone; what is interrupted goes on with the same
+command."""
 EXAMPLES = ("my-index --src en", "my-index --src en --minutes 30 --pairs memory.tmx")
 
 
@@ -40,6 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting")
     add("--replace", action="store_true", help="tune another adapter in the place of an existing one")
     add("--restart", action="store_true", help="forget what an interrupted run had finished")
+    add_cluster_options(parser)
     add_model_options(parser)
     add_engine_option(parser)
 
@@ -62,6 +74,7 @@ def adapt(options: argparse.Namespace) -> int:
         options.src,
         pairs=tuple(options.pairs),
         replay=tuple(options.replay),
+        cluster=cluster_of(options),
         **{name: getattr(options, name) for name in names.split()},
     )
     try:

@@ -10,8 +10,18 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rag_mt.base.console import OK, PARTLY, add_model_options, add_reading_options, note, positive, share
-from rag_mt.base.defaults import INDEX_RETRIEVER, SEARCHING
+from rag_mt.base.cluster import cluster_of
+from rag_mt.base.console import (
+    OK,
+    PARTLY,
+    add_cluster_options,
+    add_model_options,
+    add_reading_options,
+    note,
+    positive,
+    share,
+)
+from rag_mt.base.defaults import INDEX_RETRIEVER, SEARCHING, SHARD
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import NO_LETTERS, Skips
@@ -60,12 +70,42 @@ def build(options: argparse.Namespace) -> int:
     names = ("retriever", "encoder", "device", "dtype", "format", "column", "replace", "restart", "form")
     settings: dict[str, Any] = {name: getattr(options, name) for name in names}
     settings |= {key: getattr(options, key) for key in ("k1", "b", "alpha") if getattr(options, key) is not None}
-    split, show = not options.no_split, not options.quiet
-    index = Index.build(options.folder, options.files, language=options.lang, split=split, show=show, **settings)
+    settings |= {"split": not options.no_split, "show": not options.quiet, "language": options.lang}
+    if options.shard is not None:
+        return _build_part(options, settings)
+    settings |= {"cluster": cluster_of(options), "shard": options.shard_size}
+    index = Index.build(options.folder, options.files, **settings)
     note(index.describe())
     if index.skips.counts:
         note(index.skips.summary())
     return PARTLY if set(index.skips.counts) - {NO_LETTERS} else OK
+
+
+def _build_part(options: argparse.Namespace, settings: dict[str, Any]) -> int:
+    """Encode a part of the text of an index."""
+    from rag_mt.translation.index import Index
+
+    for name in ("replace", "restart"):
+        if settings.pop(name):
+            raise UserError(f"--shard makes a part of a new index: give --{name} when the parts are put together")
+    if options.ray:
+        raise UserError("--shard is for processes that share the work without --ray: give one of the two")
+    settings.pop("form")
+    number, of = options.shard
+    part = Index.build_part(options.folder, options.files, (number, of), shard=options.shard_size, **settings)
+    note(
+        f"part {number} of {of}: {part[0]} sentences are encoded, {part[1]} of them before; the same command without "
+        "--shard puts the parts together"
+    )
+    return OK
+
+
+def share_of(text: str) -> tuple[int, int]:
+    """An argparse type: a part of several, such as 2/8."""
+    number, slash, of = text.partition("/")
+    if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part such as 2/8")
+    return int(number), int(of)
 
 
 def grow(options: argparse.Namespace) -> int:
@@ -182,6 +222,11 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.add_argument("--quiet", action="store_true", help="no progress bar")
     form_help = "search every vector (exact) or the nearest lists of them (ivf); auto goes by their number"
     add.add_argument("--form", choices=("auto", "exact", "ivf"), default="auto", help=form_help)
+    shard_help = "encode only the n-th of m parts; the command without --shard puts them together"
+    add.add_argument("--shard", type=share_of, metavar="N/M", help=shard_help)
+    size_help = "sentences that are encoded and stored at once (default: %(default)s)"
+    add.add_argument("--shard-size", type=positive, default=SHARD, metavar="N", help=size_help)
+    add_cluster_options(add)
     add.add_argument("--k1", type=float, metavar="X", help="worth of repeated terms (memory, bm25, hybrid)")
     add.add_argument("--b", type=float, metavar="X", help="discount of long texts (memory, bm25, hybrid)")
     add.add_argument("--alpha", type=float, metavar="X", help="weight of BM25 (hybrid)")

@@ -8,9 +8,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rag_mt.base.console import OK, PARTLY, add_model_options, note, positive, progress
+from rag_mt.base.cluster import cluster_of
+from rag_mt.base.console import OK, PARTLY, add_cluster_options, add_model_options, note, positive, progress
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in, read_json, write_whole
@@ -58,6 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--work", metavar="DIR", help="keep the vectors here for another run (default: beside FILE, until it is done)")
     add("--restart", action="store_true", help="forget what an interrupted run had finished")
     add("--quiet", action="store_true", help="no progress bar")
+    add_cluster_options(parser)
     add_model_options(parser)
 
 
@@ -159,11 +161,15 @@ def _encoded(
     Raises UserError if the folder holds those of a run with other settings, unless `--restart` forgets them.
     """
     from rag_mt.formats.reading import input_stamp
+    from retrievers.index.far import dtype_for_all, far_writer
     from retrievers.index.manifest import differences
-    from retrievers.mining.sides import encoded_side
-    from retrievers.registry import sentence_encoder
+    from retrievers.mining.sides import encoded_side, open_mined
 
-    encoder = sentence_encoder(options.encoder, options.device, options.dtype)
+    maker, writer = open_mined(options.encoder, options.device, options.dtype), None
+    encoder = maker.encoder
+    if cluster := cluster_of(options):
+        arguments = (options.encoder, options.device, dtype_for_all(options.dtype, encoder))
+        writer = far_writer(cluster, open_mined, arguments, maker.settings)
     plan = {
         "encoder": [encoder.id, encoder.fingerprint],
         "languages": list(codes),
@@ -188,5 +194,6 @@ def _encoded(
         sides = []
         for side, (folder, code, choice) in enumerate(zip(folders, codes, choices, strict=True)):
             chosen = choice.of(_read(options, side, code, Skips(shown=0)))
-            sides.append(encoded_side(folder, chosen, encoder, code, total=choice.count, show=not options.quiet))
+            shown: dict[str, Any] = {"total": choice.count, "show": not options.quiet}
+            sides.append(encoded_side(folder, chosen, maker, code, writer=writer, **shown))
         return sides

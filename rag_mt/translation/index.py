@@ -12,7 +12,8 @@ from typing import Any, overload
 import pyarrow.compute as pc
 
 from prompts.safety import encodable
-from rag_mt.base.defaults import INDEX_RETRIEVER
+from rag_mt.base.cluster import Cluster
+from rag_mt.base.defaults import INDEX_RETRIEVER, SHARD
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Hint, Origin, Retriever, Sentence, Skips, TranslatedSentence
@@ -21,11 +22,21 @@ from rag_mt.formats.reading import files_of, input_stamp, place_of, segments_of,
 from rag_mt.translation.index_adapters import describe, index_adapters
 from retrievers.calibration import DROP, calibrate_for, set_confidence
 from retrievers.encoders.encoder import ModelEncoder
-from retrievers.index.build import restore
+from retrievers.index.build import build_part, restore
+from retrievers.index.far import dtype_for_all, far_writer
 from retrievers.index.manifest import Manifest, read_manifest
 from retrievers.index.search import open_index
 from retrievers.index.vectors import form_for
-from retrievers.registry import build_for, confidence_for, encoder_for, open_retriever, retriever_spec, terms_for
+from retrievers.registry import (
+    build_for,
+    confidence_for,
+    encoder_for,
+    maker_for,
+    open_maker,
+    open_retriever,
+    retriever_spec,
+    terms_for,
+)
 from retrievers.units.passages import passages_of
 
 log = logging.getLogger("rag_mt")
@@ -72,6 +83,8 @@ class Index:
         restart: bool = False,
         form: str = "auto",
         show: bool = False,
+        shard: int = SHARD,
+        cluster: Cluster | None = None,
         **terms: float,
     ) -> Index:
         """Index text in `language` for a retriever: `files`, folders and `hf:` data sets, or `texts` in memory.
@@ -80,18 +93,52 @@ class Index:
         among the texts keeps its origin. `format` and `column` say how files are read. `replace` puts the new index in
         the place of an existing one; a build that was interrupted goes on where it stopped unless `restart` is true.
         `form` is how vectors are searched (`exact`, `ivf`, `auto`), `terms` are the settings `k1`, `b` and `alpha` of
-        bm25 and hybrid, `show` shows a progress bar. Lines that cannot be used are logged and counted in `skips`.
+        bm25 and hybrid, `show` shows a progress bar. Lines that cannot be used are logged and counted in `skips`. With
+        a `cluster` its machines encode the text, `shard` sentences at a time; the index is the same.
         Raises UserError for what cannot be read, found or written, and where nothing could be indexed.
         """
         terms_for(retriever, **terms)  # a wrong one is refused before an encoder is loaded
         folder, code = Path(folder), language_of(language).code
         sentences, plan, skips = _read(folder, files, texts, code, retriever, format, column, split)
         opened = encoder_for(retriever, encoder, device, dtype)
-        options: dict[str, Any] = {"replace": replace, "restart": restart, "form": form, "show": show}
+        options: dict[str, Any] = {"replace": replace, "restart": restart, "form": form, "show": show, "shard": shard}
+        if cluster is not None:
+            arguments = (retriever, encoder, device, dtype_for_all(dtype, opened))
+            options["writer"] = far_writer(cluster, open_maker, arguments, maker_for(retriever, opened).settings)
         manifest = build_for(retriever, folder, sentences, opened, code, terms, plan=plan, **options)
         index = cls(folder, manifest, encoder or manifest.encoder, device, dtype)
         index.skips, index._encoder = skips, opened
         return index
+
+    @staticmethod
+    def build_part(
+        folder: str | Path,
+        files: str | Path | Sequence[str | Path],
+        part: tuple[int, int],
+        *,
+        language: str,
+        retriever: str = INDEX_RETRIEVER,
+        encoder: str | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        format: str = "auto",
+        column: str = "",
+        split: bool = True,
+        show: bool = False,
+        shard: int = SHARD,
+        **terms: float,
+    ) -> tuple[int, int]:
+        """Encode the part `part` (n, of) of the text of an index: every `of`-th shard from the n-th on, n from 1.
+
+        Processes that share a disk may each encode a part; `build` with the same arguments then makes the index.
+        Returns the number of sentences in the part, and of those that had been encoded before. Raises UserError as
+        `build` does.
+        """
+        folder, code = Path(folder), language_of(language).code
+        settings = terms_for(retriever, **terms)
+        sentences, plan, _ = _read(folder, files, None, code, retriever, format, column, split)
+        maker, named = open_maker(retriever, encoder, device, dtype), {"retriever": retriever, "language": code}
+        return build_part(folder, sentences, maker, part, plan=plan, terms=settings, shard=shard, show=show, **named)
 
     @classmethod
     def open(

@@ -1,65 +1,49 @@
 """Building an index: sentences in, a folder that appears whole out; a killed build goes on where it stopped.
 
-`FOLDER.building` holds `plan.json` (the settings of the build), a folder per finished shard and, for the IVF form, one
-with its centroids and lists as far as they are known. Resuming reads the input again from the start but computes only
-what is missing.
+Resuming reads the input again from the start but computes only what is missing. Several processes can each make a part
+of the index, which is put together at the end.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rag_mt.base.console import progress
+from rag_mt.base.defaults import SHARD
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import alone_in, file_sha256, read_json, sync, write_whole
+from rag_mt.base.files import alone_in, file_sha256, sync
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Sentence
 from rag_mt.models.adapter_files import ADAPTERS
 from retrievers.bm25 import Bm25, Bm25Settings
-from retrievers.index.manifest import (
-    FORMAT,
-    MANIFEST,
-    VECTORS,
-    Manifest,
-    differences,
-    read_manifest,
-    write_manifest,
-)
+from retrievers.index.manifest import MANIFEST, VECTORS, Manifest, read_manifest, write_manifest
 from retrievers.index.search import Index, map_sentences, map_spans, open_index
 from retrievers.index.shards import (
     BODY,
+    COUNTS,
     LISTS,
     Seen,
     Shard,
+    Writer,
     batches_of,
     distinct_blocks,
     merge_texts,
-    read_shard,
-    texts_digest,
     write_kept,
-    write_shard,
+    writer_of,
 )
+from retrievers.index.unfinished import KEPT, LISTS_OF, REPLACED, SHARDS, Unfinished, place_of
 from retrievers.index.vectors import Rows, form_for, seed_lists, with_ivf, write_vectors
 from retrievers.units.unit import UnitMaker
 
 log = logging.getLogger("rag_mt")
-
-PLAN = "plan.json"
-SHARDS = "shard-*"
-KEPT, REPLACED = "kept", "replaced"
-SHARD_SECONDS = 5.0
-"""What a build that is killed may lose, beside one block of the maker."""
 
 
 def build_index(
@@ -70,7 +54,8 @@ def build_index(
     retriever: str,
     language: str,
     plan: Mapping[str, Any] | None = None,
-    shard_seconds: float = SHARD_SECONDS,
+    shard: int = SHARD,
+    writer: Writer | None = None,
     replace: bool = False,
     restart: bool = False,
     total: int | None = None,
@@ -84,13 +69,13 @@ def build_index(
 
     `plan` tells the input from another one (names and sizes, say): an interrupted build is only resumed with the same
     plan and settings. `restart` forgets an interrupted build. `form` is `exact`, `ivf` or, by the number of units,
-    `auto`; it may differ from that of the interrupted build. A shard takes whole blocks of the maker until
-    `shard_seconds` have passed; the index does not depend on where shards end. With `terms` BM25 searches the units
-    too, or alone if the vectors of the maker have no dimension. With `replace` an existing index gives way when the new
-    one is complete. With `without` it goes on in the new one: what it has stays, save the sentences of files of these
-    names, so that only what it does not have is computed; its cut-offs and models stay too. `total` is the number of
-    sentences, for the progress bar; `advance` is told of every block that is encoded, and an error that it raises ends
-    the build.
+    `auto`; it may differ from that of the interrupted build. A shard has `shard` sentences in whole blocks of the
+    maker, and at least one block; the index does not depend on where shards end, nor on the `writer` that makes them
+    (default: this process). With `terms` BM25 searches the units too, or alone if the vectors of the maker have no
+    dimension. With `replace` an existing index gives way when the new one is complete. With `without` it goes on in the
+    new one: what it has stays, save the sentences of files of these names, so that only what it does not have is
+    computed; its cut-offs and models stay too. `total` is the number of sentences, for the progress bar; `advance` is
+    told of what is encoded, and an error that it raises ends the build.
     Memory use does not grow with the input, save eight bytes per sentence to know duplicates by, eight bytes per unit
     while the lists of the IVF form are written and tuned and, with `terms`, some 40 bytes per word of the units (see
     `Bm25.build`). The disk holds up to three copies of the vectors meanwhile.
@@ -103,33 +88,24 @@ def build_index(
         replace = True
     _check_target(folder, replace)
     form_for(form, 0, maker.unit)  # an unknown one is refused now
-    building = folder.with_name(folder.name + ".building")
-    block = int(getattr(maker, "pooled", maker.block))
-    term_settings = None if terms is None else asdict(terms)
-    settings = {
-        "format": FORMAT,
-        "retriever": retriever,
-        "language": language,
-        "settings": dict(maker.settings),
-        "block": block,
-        "input": dict(plan or {}),
-        **({"terms": term_settings} if term_settings else {}),
-    }
-    with _disk_errors(folder, building), alone_in(building, f"the build of index {folder}"):
+    build = Unfinished(folder, maker, retriever=retriever, language=language, plan=plan, terms=terms, shard=shard)
+    building, term_settings = build.place, build.settings.get("terms")
+    with _disk_errors(folder, building), _alone(building, folder):
         _restore(building, folder)  # it was killed between the two renames at its end
+        build.check_alone()
         try:
             _check_target(folder, replace)  # again: it may have come back
             base = None if without is None else _going_on(folder, maker, retriever, language, term_settings)
             if base is not None:
                 files = {name: file["sha256"] for name, file in base.manifest.files.items()}
-                settings["index"] = {"files": files, "without": sorted(without or ())}
-            _begin(building, folder, settings, restart)
-            counts, seen, kept = {"read": 0, "kept": 0, "duplicates": 0, "unusable": 0}, Seen(), list[Shard]()
+                build.settings["index"] = {"files": files, "without": sorted(without or ())}
+            build.begin(restart)
+            counts, seen, kept = dict.fromkeys(COUNTS, 0), Seen(), list[Shard]()
             if base is not None:
-                kept, counts = _kept(building, base, without or (), block, seen)
-            blocks = distinct_blocks(sentences, block, counts, seen)
-            with closing(progress(total, "sentences", f"indexing {language_of(language).name}", show=show)) as bar:
-                shards, resumed = _shards(building, folder, kept, blocks, maker, shard_seconds, bar, advance)
+                kept, counts = _kept(building, base, without or (), build.block, seen)
+            blocks = distinct_blocks(sentences, build.block, counts, seen)
+            writer = writer or writer_of(maker)
+            shards, resumed = build.shards(kept, blocks, writer, total=total, show=show, advance=advance)
             manifest = Manifest(
                 retriever=retriever,
                 unit=maker.unit,
@@ -148,6 +124,42 @@ def build_index(
             if not any(building.glob(SHARDS)):  # nothing to go on from: leave no trace
                 shutil.rmtree(building, ignore_errors=True)
             raise
+
+
+def build_part(
+    folder: Path,
+    sentences: Iterable[Sentence],
+    maker: UnitMaker,
+    part: tuple[int, int],
+    *,
+    retriever: str,
+    language: str,
+    plan: Mapping[str, Any] | None = None,
+    shard: int = SHARD,
+    terms: Bm25Settings | None = None,
+    show: bool = True,
+) -> tuple[int, int]:
+    """Make the part `part` (n, of) of the shards of an index, n from 1 on; returns the number of their sentences, and
+    of those that had been made before.
+
+    Each of several processes, on machines that share a disk, makes a part, for which it reads all of the input;
+    `build_index` with the same settings then puts the shards together, and makes those that are missing. Raises
+    UserError as `build_index` does.
+    """
+    _check_target(folder, replace=False)
+    settings: dict[str, Any] = {"retriever": retriever, "language": language, "plan": plan, "terms": terms}
+    build = Unfinished(folder, maker, shard=shard, part=part, **settings)
+    with _disk_errors(folder, build.place), ExitStack() as stack:
+        with _alone(build.place, folder, wait=True):  # not while the index is put together
+            _check_target(folder, replace=False)
+            stack.enter_context(build.begun_part())
+        blocks = distinct_blocks(sentences, build.block, dict.fromkeys(COUNTS, 0), Seen())
+        shards, resumed = build.shards((), blocks, writer_of(maker), total=None, show=show)
+        return sum(shard.sentences for shard in shards), resumed
+
+
+def _alone(building: Path, folder: Path, wait: bool = False) -> AbstractContextManager[None]:
+    return alone_in(building, f"the build of index {folder}", wait)
 
 
 def _going_on(folder: Path, maker: UnitMaker, retriever: str, language: str, terms: Mapping[str, Any] | None) -> Index:
@@ -188,27 +200,6 @@ def _disk_errors(folder: Path, building: Path) -> Iterator[None]:
         ) from error
 
 
-def _begin(building: Path, folder: Path, settings: Mapping[str, Any], restart: bool) -> None:
-    """Clear what a killed build left unfinished, and compare its settings with those of this one."""
-    finished = (building / REPLACED).is_dir()  # all but tidied up
-    restart = restart or finished or not any(building.glob(SHARDS))
-    for path in building.iterdir():
-        if path.is_dir() and (restart or not path.name.startswith(("shard-", "lists-"))):
-            shutil.rmtree(path)
-    wanted = json.loads(json.dumps(settings, default=str))
-    if any(building.glob(SHARDS)):
-        try:
-            interrupted = read_json(building / PLAN)
-        except (OSError, ValueError):
-            interrupted = {"plan": "unreadable"}
-        if different := differences(interrupted, wanted):
-            raise UserError(
-                f"an interrupted build of index {folder} had other settings ({'; '.join(different)}): "
-                "build with those to go on, or give --restart to start over"
-            )
-    write_whole(building / PLAN, json.dumps(wanted, ensure_ascii=False, indent=2))
-
-
 def _kept(
     building: Path, base: Index, without: Collection[str], block: int, seen: Seen
 ) -> tuple[list[Shard], dict[str, int]]:
@@ -224,7 +215,7 @@ def _kept(
 
 def restore(folder: Path) -> None:
     """Put an index back that a killed build had moved aside for the one that replaces it."""
-    building = folder.with_name(folder.name + ".building")
+    building = place_of(folder)
     if not folder.exists() and (building / REPLACED).is_dir():
         with alone_in(building, f"the build of index {folder}", wait=True):
             _restore(building, folder)
@@ -233,49 +224,6 @@ def restore(folder: Path) -> None:
 def _restore(building: Path, folder: Path) -> None:
     if (building / REPLACED).is_dir() and not folder.exists():
         (building / REPLACED).rename(folder)
-
-
-def _shards(
-    building: Path,
-    folder: Path,
-    kept: Sequence[Shard],
-    blocks: Iterator[list[Sentence]],
-    maker: UnitMaker,
-    seconds: float,
-    bar: Any,
-    advance: Callable[[int], object],
-) -> tuple[list[Shard], int]:
-    """All shards, those of the index that goes on first, and the number of sentences in those of an interrupted
-    build."""
-    shards = list(kept)
-    resumed = 0
-
-    def encoded(sentences: int) -> None:
-        bar.update(sentences)
-        advance(sentences)
-
-    for first in blocks:
-        place = building / f"shard-{len(shards):06d}"
-        shard = read_shard(place)
-        if shard is None:
-            shards.append(write_shard(place, first, blocks, maker, seconds, encoded))
-            continue
-        taken, size = [first], len(first)
-        while size < shard.sentences and (block := next(blocks, None)):
-            taken.append(block)
-            size += len(block)
-        if texts_digest(taken) != shard.digest:
-            raise UserError(
-                f"the text has changed since the build of index {folder} was interrupted (near {first[0].source}): "
-                "give --restart to start over"
-            )
-        resumed += size
-        bar.initial = resumed  # so that the rate is that of the encoder
-        encoded(size)
-        shards.append(shard)
-    if resumed:
-        log.info("%s: %d sentences were kept from the interrupted build", folder, resumed)
-    return shards, resumed
 
 
 def _finish(
@@ -302,7 +250,7 @@ def _finish(
     if manifest.dimension:
         rows = Rows([(shard.place / BODY, shard.units) for shard in shards], manifest.dimension)
         form = form_for(wanted_form, manifest.units, manifest.unit)
-        work = building / f"lists-{manifest.units}"
+        work = building / f"{LISTS_OF}{manifest.units}"
         if form == "ivf" and base is not None and base.manifest.ivf is not None:
             seeded = seed_lists(work, base.centroids, np.load(shards[0].place / LISTS, allow_pickle=False), rows)
         lists = write_vectors(merged / VECTORS, rows, form, work)

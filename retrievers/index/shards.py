@@ -1,4 +1,8 @@
-"""The sentences of an index that is being built, in shards: finished parts that appear whole or not at all."""
+"""The sentences of an index that is being built, in shards: finished parts that appear whole or not at all.
+
+A shard has the units of so many of the index's sentences, which its number tells. It does not depend on other shards,
+nor on who makes it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,9 @@ import json
 import logging
 import re
 import shutil
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +33,20 @@ NOTE = "shard.json"
 BODY, LISTS = "vectors.f16", "lists.npy"
 """A shard's vectors: rows of fp16 without a header; and, where they come from an IVF index, int32 with their lists."""
 
+COUNTS = ("read", "kept", "duplicates", "unusable")
+"""What became of the sentences that were read."""
 BLOCK = 65536
 """Units of an index that are copied at once."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # cannot be stored
 _STRINGS, _NUMBERS = ("text", "file", "original"), ("line", "start")
 _TEXTS = pa.schema([*((name, pa.string()) for name in _STRINGS), *((name, pa.int64()) for name in _NUMBERS)])
+
+
+Blocks = Sequence[Sequence[Sentence]]
+"""Sentences in the portions that a unit maker takes at once."""
+Writer = Callable[[Iterable[tuple[Path, Blocks]], Callable[[int], object]], Iterator["Shard"]]
+"""Makes shards of these places and sentences, in any order; the function is told of sentences that are done."""
 
 
 class Seen:
@@ -66,7 +77,7 @@ def distinct_blocks(
     sentences: Iterable[Sentence], size: int, counts: dict[str, int], seen: Seen
 ) -> Iterator[list[Sentence]]:
     """The sentences to keep, in lists of `size` (the last one shorter): those with a text that was not `seen`.
-    `counts` tells what became of each."""
+    `counts` tells what became of each (see COUNTS)."""
     stream = iter(sentences)
     waiting: list[Sentence] = []
     while chunk := list(islice(stream, size)):
@@ -97,7 +108,7 @@ class Shard:
     files: Mapping[str, str]
 
 
-def texts_digest(blocks: Sequence[Sequence[Sentence]]) -> str:
+def texts_digest(blocks: Blocks) -> str:
     """A hash of the texts of some blocks and where they came from."""
     digest = hashlib.sha256()
     for block in blocks:
@@ -127,23 +138,21 @@ def read_shard(place: Path) -> Shard | None:
     return None
 
 
+def writer_of(maker: UnitMaker) -> Writer:
+    """Makes shards one after the other in this process."""
+    return lambda wanted, advance: (write_shard(place, blocks, maker, advance) for place, blocks in wanted)
+
+
 def write_shard(
-    place: Path,
-    first: Sequence[Sentence],
-    blocks: Iterator[Sequence[Sentence]],
-    maker: UnitMaker,
-    seconds: float,
-    advance: Callable[[int], object],
+    place: Path, blocks: Blocks, maker: UnitMaker, advance: Callable[[int], object] = lambda sentences: None
 ) -> Shard:
-    """Make the units of the first block and of those that follow until `seconds` have passed; the folder `place`
-    appears when they are complete. `advance` is told of the sentences of each block."""
-    begin = time.monotonic()
-    taken: list[Sequence[Sentence]] = []
+    """Make the units of some blocks; the folder `place` appears when they are complete. `advance` is told of the
+    sentences of each block."""
     spans: list[NDArray[np.int32]] = []
     with whole_folder(place) as part:
         with (part / BODY).open("wb") as body, pa.ipc.new_file(str(part / SENTENCES), _TEXTS) as table:
             sentences = 0
-            for block in chain([first], blocks):
+            for block in blocks:
                 vectors, block_spans = maker.units([s.text for s in block], "passage")
                 spans.append(block_spans + np.array([sentences, 0, 0], dtype=np.int32))
                 body.write(np.ascontiguousarray(vectors, dtype="<f2").data)
@@ -151,14 +160,11 @@ def write_shard(
                 arrays = [pa.array(column, kind) for column, kind in zip(columns, _TEXTS.types, strict=True)]
                 table.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_TEXTS))
                 sentences += len(block)
-                taken.append(block)
                 advance(len(block))
-                if time.monotonic() - begin >= seconds:
-                    break
         rows = np.concatenate(spans)
         np.save(part / SPANS, rows, allow_pickle=False)
-        origins = list(dict.fromkeys(s.source.file for block in taken for s in block))
-        return _noted(Shard(place, texts_digest(taken), sentences, len(rows), origins, {}), part)
+        origins = list(dict.fromkeys(s.source.file for block in blocks for s in block))
+        return _noted(Shard(place, texts_digest(blocks), sentences, len(rows), origins, {}), part)
 
 
 def write_kept(place: Path, index: Index, without: Collection[str], block: int) -> Shard:

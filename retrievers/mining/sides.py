@@ -24,7 +24,9 @@ from rag_mt.formats.parallel import letters_and_digits
 from retrievers.index.build import build_index
 from retrievers.index.manifest import MANIFEST
 from retrievers.index.search import Index, open_index
-from retrievers.units.unit import SentenceUnits
+from retrievers.index.shards import Writer
+from retrievers.registry import sentence_encoder
+from retrievers.units.unit import SentenceUnits, UnitMaker
 
 LINE = np.dtype([("hash", np.uint64), ("foreign", np.bool_)])
 """A hash of a line's letters and digits, and whether it is rather in the other language."""
@@ -123,14 +125,26 @@ class MinedUnits(SentenceUnits):
         return super().units(texts, KIND)
 
 
+def open_mined(name: str, device: str = "auto", dtype: str = "auto") -> MinedUnits:
+    """The unit maker with the encoder of that name."""
+    return MinedUnits(sentence_encoder(name, device, dtype))
+
+
 def encoded_side(
-    folder: Path, sentences: Iterable[Sentence], encoder: Encoder, language: str, *, total: int, show: bool
+    folder: Path,
+    sentences: Iterable[Sentence],
+    maker: UnitMaker,
+    language: str,
+    *,
+    total: int,
+    show: bool,
+    writer: Writer | None = None,
 ) -> Index:
     """The index of a side in `folder`, built in shards as far as an earlier run did not.
 
     Raises UserError for what `build_index` and `open_index` do.
     """
-    maker = MinedUnits(encoder)
     if not (folder / MANIFEST).is_file():
-        build_index(folder, sentences, maker, retriever="sentence", language=language, total=total, show=show)
+        options: dict[str, Any] = {"total": total, "show": show, "writer": writer}
+        build_index(folder, sentences, maker, retriever="sentence", language=language, **options)
     return open_index(folder, maker.settings)

@@ -41,7 +41,7 @@ def indexes(tmp_path_factory, parallel, dual):
     for name, terms in TERMS.items():
         maker = PassageUnits(NoEncoder() if name == "bm25" else dual)
         maker.block = 5
-        options = {"retriever": name, "language": "en", "shard_seconds": 0, "show": False, "terms": terms}
+        options = {"retriever": name, "language": "en", "show": False, "terms": terms}
         build_index(folder / name, passages, maker, **options)
     return folder
 

@@ -7,16 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from finetune.adapt import far
 from finetune.adapt.check import scores
 from finetune.adapt.config import AdaptConfig, TextConfig
+from finetune.adapt.far import translate_far
 from finetune.adapt.pairs import PairFilter, answered, general_pairs, own_pairs, replayed
 from finetune.adapt.plan import FIXED, Plan, Speeds, planned
 from finetune.adapt.sentences import IndexText, Target, blocks_of, chosen
 from finetune.lora.examples import Pair
+from rag_mt.base.cluster import Cluster
 from rag_mt.base.errors import UserError
 from rag_mt.base.settings import config_file
 from rag_mt.base.types import Floats, Origin, Sentence, Skips, Translation
 from rag_mt.translation.index import Index
+from rag_mt.translation.journal import Journal
 
 FEW = TextConfig(block=4, fewest_held_out=8, most_held_out=8, fewest_pairs=4, fewest_words=2)
 
@@ -123,3 +127,27 @@ def test_only_a_significant_gain_of_chrf_is_better() -> None:
     assert not scores(poor, poor, references).better
     assert not scores(poor, [references[0], *poor[1:]], references).better
     assert "chrF" in scores(poor, references, references).describe()
+
+
+def test_a_cluster_translates_what_the_journal_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences = [Sentence(f"Satz {n}", "de", Origin("t.txt", n)) for n in range(300)]
+    asked: list[int] = []
+
+    class Here(Cluster):
+        def spread(self, task, jobs):  # type: ignore[no-untyped-def]
+            for key, (arguments, part) in reversed(list(jobs)):
+                assert arguments == ("de", "en")
+                asked.append(len(part))
+                yield key, [Translation(sentence, sentence.text.upper()) for sentence in part]
+
+    journal = Journal(tmp_path / "journal", {})
+    journal.add([1, 3], [Translation(sentences[n], "known") for n in (1, 3)])
+    journal.close()
+    journal = Journal(tmp_path / "journal", {})
+    translate_far(Here("here"), ("de", "en"), sentences, journal)
+    journal.close()
+    assert asked == [298 - 2 * far.BATCH, far.BATCH, far.BATCH]
+    journal = Journal(tmp_path / "journal", {})
+    texts = [journal.take(n, sentence).text for n, sentence in enumerate(sentences)]  # type: ignore[union-attr]
+    assert texts == ["known" if n in (1, 3) else f"SATZ {n}" for n in range(300)]
+    journal.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -76,6 +77,25 @@ def test_an_index_grows_and_shrinks(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["index", "remove", folder, one, "--quiet"]) == 0
     assert main(["index", "verify", folder]) == 0 and main(["index", "info", folder, "--files"]) == 0
     assert capsys.readouterr().out.endswith(f"1\t{other}\n")
+
+
+def test_parts_of_an_index_are_made_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(f"Line number {n} of the text." for n in range(1500)), encoding="utf-8")
+    command = ["index", "build", str(tmp_path / "index"), str(text), "--lang", "en", "--retriever", "bm25"]
+    command += ["--quiet", "--no-split"]
+    for options, reason in (
+        (["--shard", "3/2"], "is no part such as 2/8"),
+        (["--shard", "1/2", "--replace"], "give --replace when the parts are put together"),
+        (["--shard", "1/2", "--ray", "local"], "give one of the two"),
+    ):
+        with contextlib.suppress(SystemExit):
+            assert main([*command, *options]) == 2
+        assert reason in capsys.readouterr().err
+    assert main([*command, "--shard", "2/2"]) == 0
+    assert "part 2 of 2: 476 sentences are encoded, 0 of them before" in capsys.readouterr().err
+    assert main(command) == 0
+    assert "1500 passages (1500 read" in capsys.readouterr().err
 
 
 def test_search_and_calibrate(index: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in
 from rag_mt.base.types import Origin, Sentence
-from retrievers.index.build import SHARD_SECONDS, build_index
+from retrievers.index.build import build_index, build_part
 from retrievers.index.search import open_index, verify_index
 from retrievers.index.shards import Seen
 from retrievers.units.unit import NgramUnits, SentenceUnits
@@ -26,8 +26,13 @@ CORPUS = [Sentence(f"sentence {n} of {n % 7}", "en", Origin("c.txt", n + 1)) for
 def build(folder, encoder, sentences=CORPUS, **options):
     maker = SentenceUnits(encoder)
     maker.block = options.pop("block", 10)
-    options = {"retriever": "sentence", "language": "en", "shard_seconds": 0, "show": False, **options}
-    return build_index(folder, sentences, maker, **options)
+    options = {"retriever": "sentence", "language": "en", "shard": 10, "show": False, **options}
+    part = options.pop("part", None)
+    return (
+        build_part(folder, sentences, maker, part, **options)
+        if part
+        else build_index(folder, sentences, maker, **options)
+    )
 
 
 def contents(folder):
@@ -60,9 +65,9 @@ def test_counts(tmp_path, fake):
 
 
 def test_contents_do_not_depend_on_the_shards(tmp_path, fake):
-    for seconds in (0, 0.001, 1000):
-        build(tmp_path / f"{seconds}", fake(), shard_seconds=seconds)
-    one, *others = (contents(tmp_path / f"{seconds}") for seconds in (0, 0.001, 1000))
+    for size in (1, 30, 1000):
+        build(tmp_path / f"{size}", fake(), shard=size)
+    one, *others = (contents(tmp_path / f"{size}") for size in (1, 30, 1000))
     assert others == [one, one]
 
 
@@ -76,30 +81,61 @@ def test_vectors_do_not_depend_on_the_blocks(tmp_path, fake):
 
 
 def test_interruptions_anywhere_give_the_same_bytes(tmp_path, fake):
-    """Shards of different lengths, each begun where the last run happened to end."""
     build(tmp_path / "whole", fake())
-    for after, seconds in ((15, 0), (48, 1000), (61, 0), (99, 1000)):
+    for after in (15, 48, 61, 99):
         with pytest.raises(StopHereError):
-            build(tmp_path / "i", fake(), stopping(CORPUS, after), shard_seconds=seconds)
-    assert build(tmp_path / "i", fake(), shard_seconds=1000).resumed == 60
+            build(tmp_path / "i", fake(), stopping(CORPUS, after), shard=20)
+    assert build(tmp_path / "i", fake(), shard=20).resumed == 80
     assert contents(tmp_path / "i") == contents(tmp_path / "whole")
 
 
 def test_a_shorter_text_is_not_taken_for_the_interrupted_one(tmp_path, fake):
-    with pytest.raises(StopHereError):
-        build(tmp_path / "i", fake(), stopping(CORPUS * 2, 150), shard_seconds=1000)
     with pytest.raises(StopHereError):
         build(tmp_path / "i", fake(), stopping(CORPUS, 25))
     with pytest.raises(UserError, match=r"text has changed .*--restart"):
         build(tmp_path / "i", fake(), CORPUS[:15])
 
 
-def test_a_sentence_is_lost_to_a_kill_for_seconds_at_most(tmp_path, fake):
-    """Every block ends a shard whose time is over."""
+def test_shards_of_another_size_are_not_mixed(tmp_path, fake):
     with pytest.raises(StopHereError):
-        build(tmp_path / "i", fake(), stopping(CORPUS, 75))
-    assert len(list((tmp_path / "i.building").glob("shard-*"))) == 7
-    assert SHARD_SECONDS <= 30
+        build(tmp_path / "i", fake(), stopping(CORPUS, 45), shard=20)
+    with pytest.raises(UserError, match=r"\(shard: 20, now 10\)"):
+        build(tmp_path / "i", fake())
+
+
+def test_parts_that_processes_share_are_put_together(tmp_path, fake):
+    build(tmp_path / "whole", fake())
+    assert build(tmp_path / "i", fake(), part=(1, 3)) == (40, 0)  # shards 1, 4, 7 and 10 of 10
+    assert build(tmp_path / "i", fake(), part=(3, 3)) == (30, 0)
+    assert build(tmp_path / "i", fake(), part=(3, 3)) == (30, 30)
+    assert not (tmp_path / "i").exists()
+    with pytest.raises(UserError, match=r"other settings \(settings.fingerprint: f1, now f2\)"):
+        build(tmp_path / "i", fake("f2"), part=(2, 3))
+    encoder = fake()
+    assert build(tmp_path / "i", encoder).resumed == 70 and encoder.encoded == 30
+    assert contents(tmp_path / "i") == contents(tmp_path / "whole")
+    assert not (tmp_path / "i.building").exists()
+    with pytest.raises(UserError, match="exists already"):
+        build(tmp_path / "i", fake(), part=(2, 3))
+
+
+def test_a_part_is_built_once_at_a_time_and_not_beside_the_whole(tmp_path, fake):
+    refused = []
+
+    def sentences():
+        yield from CORPUS[:5]  # nothing is finished yet
+        for part, settings in (((1, 2), {}), (None, {}), ((2, 2), {"language": "de"})):
+            with pytest.raises(UserError) as error:
+                build(tmp_path / "i", fake(), part=part, **settings)
+            refused.append(str(error.value))
+        assert build(tmp_path / "i", fake(), part=(2, 2)) == (50, 0)
+        yield from CORPUS[5:]
+
+    assert build(tmp_path / "i", fake(), sentences(), part=(1, 2)) == (50, 0)
+    assert "part 1/2 of index" in refused[0] and "is being built already" in refused[0]
+    assert f"is being built (process {os.getpid()}): wait for it" in refused[1]
+    assert "language: en, now de" in refused[2]
+    assert build(tmp_path / "i", fake()).resumed == 100
 
 
 def test_a_crash_is_resumed_without_encoding_again(tmp_path, fake):

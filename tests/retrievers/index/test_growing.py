@@ -25,7 +25,7 @@ NEW = [Sentence(f"text {n} of {n % 5}", "en", Origin("new.txt", n + 1)) for n in
 
 def build_units(folder, maker, sentences, **options):
     maker.block = 10
-    return build_index(folder, sentences, maker, retriever="any", language="en", shard_seconds=0, show=False, **options)
+    return build_index(folder, sentences, maker, retriever="any", language="en", show=False, **options)
 
 
 def rows(folder):

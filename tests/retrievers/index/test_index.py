@@ -47,7 +47,7 @@ class FixedUnits:
 
 def build_fixed(folder, vectors):
     sentences = [Sentence(str(n), "en") for n in range(len(vectors))]
-    build_index(folder, sentences, FixedUnits(vectors), retriever="x", language="en", shard_seconds=0, show=False)
+    build_index(folder, sentences, FixedUnits(vectors), retriever="x", language="en", show=False)
     return folder
 
 
@@ -69,7 +69,7 @@ def built(tmp_path_factory, fake):
     ]
     maker = NgramUnits(fake())
     maker.block = 25
-    build_index(folder, sentences, maker, retriever="phrases", language="en", shard_seconds=0, show=False)
+    build_index(folder, sentences, maker, retriever="phrases", language="en", show=False)
     return folder, maker
 
 
@@ -111,7 +111,7 @@ def test_round_trip(fake, kind, rows, size):
             with pytest.raises(UserError, match="nothing to index"):
                 build_index(place, sentences, maker, retriever="r", language="fi", show=False)
             return
-        made = build_index(place, sentences, maker, retriever="r", language="fi", shard_seconds=0, show=False)
+        made = build_index(place, sentences, maker, retriever="r", language="fi", show=False)
         index = open_index(place, maker.settings)
         assert index.manifest == made
         assert len(index) == len(spans)

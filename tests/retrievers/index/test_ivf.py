@@ -51,7 +51,7 @@ def build_fixed(folder, vectors, form="ivf", shard=64, per_text=1, sentences=Non
     sentences = sentences or [Sentence(str(n), "en") for n in range(len(vectors) // per_text)]
     maker = FixedUnits(vectors, per_text, **maker_settings)
     maker.block = shard
-    options = {"retriever": "x", "language": "en", "shard_seconds": 0, "show": False, "form": form}
+    options = {"retriever": "x", "language": "en", "show": False, "form": form}
     build_index(folder, sentences, maker, **options)
     return open_index(folder)
 

@@ -237,14 +237,14 @@ def test_an_unknown_output_is_refused(tmp_path: Path) -> None:
 def test_an_index_serves_as_a_side(tmp_path: Path, fake: Callable[..., Encoder]) -> None:
     encoder = fake()
     texts = [f"sentence number {n}" for n in range(40)]
-    side = encoded_side(tmp_path / "side", sentences(texts), encoder, "de", total=40, show=False)
+    side = encoded_side(tmp_path / "side", sentences(texts), MinedUnits(encoder), "de", total=40, show=False)
     vectors = encoder.encode(texts)
     assert np.allclose(side.reconstruct(np.arange(3, 9)), vectors[3:9], atol=1e-2)
     exact = nearest(vectors, side.reconstruct(np.arange(40)), 5)
     found = nearest(side, side, 5)
     assert (found.ids[:, 0] == np.arange(40)).all()
     assert (found.ids[:, 0] == exact.ids[:, 0]).all()
-    again = encoded_side(tmp_path / "side", iter(()), encoder, "de", total=40, show=False)
+    again = encoded_side(tmp_path / "side", iter(()), MinedUnits(encoder), "de", total=40, show=False)
     assert len(again) == 40, "a finished side is not read again"
 
 
