@@ -211,7 +211,9 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add = actions.add_parser("build", help="index target-language text", description=BUILD, examples=BUILD_EXAMPLES)
     add.set_defaults(run=build)
     add.add_argument("folder", metavar="DIR", help="folder of the new index")
-    add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
+    add.add_argument(
+        "files", nargs="+", metavar="FILE", help="files, folders, URLs or hf: data sets of target-language text"
+    )
     add.add_argument("--lang", required=True, metavar="LANG", help="language of the text")
     add.add_argument("--retriever", default=INDEX_RETRIEVER, metavar="NAME", help=SEARCHING)
     encoder_help = "encoder or phrase model: a name, a hub id or a folder (default: the retriever's)"
@@ -237,7 +239,9 @@ def add_actions(index: argparse.ArgumentParser) -> None:
         "add", help="add files to an index", description=ADD, examples=("my-index letters/2027/", "my-index new.tmx")
     )
     add.add_argument("folder", metavar="DIR", help="folder of the index")
-    add.add_argument("files", nargs="+", metavar="FILE", help="files, folders or hf: data sets of target-language text")
+    add.add_argument(
+        "files", nargs="+", metavar="FILE", help="files, folders, URLs or hf: data sets of target-language text"
+    )
     add.add_argument("--no-split", action="store_true", help="every line or cell is one sentence already")
     _add_changing_options(add)
     add_reading_options(add)

@@ -39,7 +39,7 @@ STRATEGIES = ("max", "intersection", "forward", "backward")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """All options of the command."""
     add = parser.add_argument
-    add("first", metavar="A", help="file, folder or hf: data set of text in the source language")
+    add("first", metavar="A", help="file, folder, URL or hf: data set of text in the source language")
     add("second", metavar="B", help="the same in the target language")
     add("--src", required=True, metavar="LANG", help="language of A")
     add("--tgt", required=True, metavar="LANG", help="language of B")

@@ -24,6 +24,7 @@ import zstandard
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Skips
+from rag_mt.formats.remote import RemoteBytes
 
 log = logging.getLogger("rag_mt")
 
@@ -80,12 +81,7 @@ def open_bytes(path: Path) -> BinaryIO:
     """A buffered stream of the file's bytes, decompressed if it is a .gz, .xz or .zst whatever its name. Raises
     UserError if there is no such regular file, if it cannot be opened, and from reads where it is damaged."""
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise UserError(f"{path} is a folder: expected a file, give one in it")
-        if not stat.S_ISREG(mode):
-            raise UserError(f"{path} is a pipe or device: expected a file that can be read twice, save it to one")
-        file = io.BufferedReader(io.FileIO(path), _CHUNK)
+        file = io.BufferedReader(_regular(path) if isinstance(path, Path) else RemoteBytes(path), _CHUNK)
     except FileNotFoundError:
         raise UserError(f"file {path} does not exist: check its name") from None
     except PermissionError:
@@ -97,6 +93,15 @@ def open_bytes(path: Path) -> BinaryIO:
         if head.startswith(magic):
             return cast(BinaryIO, io.BufferedReader(_Decompressed(file, kind, new_member, path), _CHUNK))
     return file
+
+
+def _regular(path: Path) -> io.FileIO:
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise UserError(f"{path} is a folder: expected a file, give one in it")
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{path} is a pipe or device: expected a file that can be read twice, save it to one")
+    return io.FileIO(path)
 
 
 def read_whole(path: Path, advice: str) -> bytes:

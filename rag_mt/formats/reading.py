@@ -1,6 +1,7 @@
 """Segments and sentences of files, folders and data sets of the Hugging Face hub, with where they came from.
 
-Data sets are named `hf:wmt16/de-en`, `hf:ORG/NAME/CONFIG@SPLIT` or `hf:./FOLDER`, and streamed.
+Data sets are named `hf:wmt16/de-en`, `hf:ORG/NAME/CONFIG@SPLIT` or `hf:./FOLDER`, and streamed. Files and folders may
+also be URLs of any storage that fsspec knows, such as `s3://bucket/folder` or `https://host/text.gz`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rag_mt.formats.format import Segment, Side
 from rag_mt.formats.lines import text_of
 from rag_mt.formats.opening import open_bytes
 from rag_mt.formats.registry import FORMATS, format_by_suffix, format_named, format_of
+from rag_mt.formats.remote import files_in, is_folder, is_remote, path_of, stamp
 from rag_mt.text.splitting import MAX_CHARS
 from rag_mt.text.splitting import split as sentence_spans
 
@@ -68,16 +70,14 @@ def files_of(names: Sequence[str], format: str = "auto") -> list[str]:
 
 def place_of(name: str) -> str:
     """What all names of a file, seen from the current folder, have in common; data sets have one name."""
-    return name if name.startswith(PREFIX) else str(Path(name).resolve())
+    return name if name.startswith(PREFIX) or is_remote(name) else str(Path(name).resolve())
 
 
 def input_stamp(name: str) -> list[object]:
     """What tells an input from a changed one: the name, size and time of each file."""
-    path = Path(name)
-    if name.startswith(PREFIX) or not path.exists():
+    if name.startswith(PREFIX) or not (path := path_of(name)).exists():
         return [name]
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
-    return [[str(p), p.stat().st_size, p.stat().st_mtime_ns] for p in files]
+    return [stamp(file) for file in (files_in(path) if is_folder(path) else [path])]
 
 
 def _paths(name: str, format: str) -> Sequence[Path | str]:
@@ -86,8 +86,8 @@ def _paths(name: str, format: str) -> Sequence[Path | str]:
         return [name]
     if name == "-":
         raise UserError("standard input (-) can be read only once: save it to a file and name that")
-    path = Path(name)
-    if path.is_dir():
+    path = path_of(name)
+    if is_folder(path):
         return _files_in(path, format)
     open_bytes(path).close()
     return [path]
@@ -95,11 +95,9 @@ def _paths(name: str, format: str) -> Sequence[Path | str]:
 
 def _files_in(folder: Path, format: str) -> list[Path]:
     """The folder's files of known (or the given format's) suffixes, at any depth; hidden ones are left out."""
-    files = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
+    files = [
+        path for path in files_in(folder) if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
     wanted = FORMATS.keys() if format == "auto" else {format}
     chosen = [path for path in files if format_by_suffix(path) in wanted]
     kinds = ", ".join(wanted)
@@ -114,11 +112,11 @@ def _segments(
     paths: Sequence[Path | str], side: Side, format: str, skips: Skips
 ) -> Iterator[tuple[bool, Iterable[Segment]]]:
     for path in paths:
-        if isinstance(path, Path):
+        if isinstance(path, str):
+            yield False, hub_segments(path, side, skips)
+        else:
             form = format_of(path, format)
             yield form.name == "text", form.segments(path, side, skips)
-        else:
-            yield False, hub_segments(path, side, skips)
 
 
 def sentences_of(
