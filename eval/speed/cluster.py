@@ -4,7 +4,7 @@
 
 The lines of FILE are the sentences. Each index is built by so many workers of one thread, and once by this process
 with one thread. The rate is that of the shards after the first round, so without the start of workers and models;
-efficiency is the rate of a worker by that of the only one.
+efficiency is the rate of a worker by that of this process.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rag_mt.base.types import Origin, Sentence, Skips
 from rag_mt.formats.opening import read_lines
 from retrievers.index.build import build_index
 from retrievers.index.far import dtype_for_all, far_writer
+from retrievers.index.unfinished import block_of
 from retrievers.registry import encoder_for, maker_for, open_maker, terms_for
 
 
@@ -39,7 +40,7 @@ def report(options: argparse.Namespace) -> int:
     torch.set_num_threads(1)
     encoder = encoder_for(options.retriever)
     maker, dtype = maker_for(options.retriever, encoder), dtype_for_all("auto", encoder)
-    size = max(options.shard_size // maker.block, 1) * maker.block
+    size = max(options.shard_size // block_of(maker), 1) * block_of(maker)
     if len(texts) < 4 * max(options.workers) * size:
         raise UserError(
             f"{options.file} has {len(texts)} lines, too few for {4 * max(options.workers)} shards of {size}"
@@ -68,10 +69,9 @@ def report(options: argparse.Namespace) -> int:
             files[workers] = {path.name: file_sha256(path) for path in place.iterdir()}
     shape_told = f"{len(sentences)} sentences in shards of {size}, {options.retriever} in {dtype}"
     print(f"{shape_told}; this process, 1 thread: {rates[0]:.1f} sentences a second")
-    alone = rates[options.workers[0]] / options.workers[0]
     for workers in options.workers:
         same = "the same bytes" if files[workers] == files[0] else "other bytes than this process"
-        efficiency = 100 * rates[workers] / workers / alone
+        efficiency = 100 * rates[workers] / workers / rates[0]
         print(f"{workers} workers: {rates[workers]:.1f} sentences a second, efficiency {efficiency:.0f} %, {same}")
     return OK
 

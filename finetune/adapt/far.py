@@ -19,11 +19,15 @@ def translate_far(
 ) -> None:
     """Add what is missing in the journal of the translations of the sentences; `arguments` are those of
     `open_translator`."""
+    sent = cluster.everywhere(*arguments)
     missing = [number for number in range(len(sentences)) if number not in journal.earlier]
     parts = [missing[begin : begin + BATCH] for begin in range(0, len(missing), BATCH)]
-    jobs = ((part, (arguments, [sentences[number] for number in part])) for part in parts)
-    with closing(progress(len(missing), "sentences", "translating in the cluster")) as bar:
-        for numbers, translations in cluster.spread(translations_of, jobs):
+    jobs = ((part, (sent, [sentences[number] for number in part])) for part in parts)
+    if not missing:
+        return
+    bar = progress(len(missing), "sentences", "translating in the cluster")
+    with closing(bar), closing(cluster.spread(translations_of, jobs)) as results:
+        for numbers, translations in results:
             journal.add(numbers, translations)
             bar.update(len(numbers))
 

@@ -215,7 +215,7 @@ class Adaptation:
     def translated(
         self, opened: Callable[[], Translator], sentences: Sequence[Sentence], part: str
     ) -> list[Translation]:
-        """The translations of sentences, which a journal keeps; the model is not opened where it has all."""
+        """The translations of sentences, which a journal keeps; the model is not opened where all was finished."""
         done = self.work.folder / f"{part}.json"
         if done.is_file():
             return [Translation(s, text, ok=ok) for s, (text, ok) in zip(sentences, read_json(done), strict=True)]

@@ -170,7 +170,13 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         "spread the work over a Ray cluster: HOST:PORT, `auto` for the one of this machine, `local` for its cores"
     )
     add("--ray", metavar="ADDRESS", help=ray_help)
-    add("--workers", type=positive, default=0, metavar="N", help="tasks at once in the cluster (default: all it has)")
+    add(
+        "--workers",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="tasks at once in the cluster (default: by its cores or GPUs)",
+    )
     add("--threads", type=positive, default=1, metavar="N", help="cores of each of these tasks")
 
 

@@ -85,10 +85,11 @@ def _build_part(options: argparse.Namespace, settings: dict[str, Any]) -> int:
     """Encode a part of the text of an index."""
     from rag_mt.translation.index import Index
 
-    for name in ("replace", "restart"):
-        if settings.pop(name):
-            raise UserError(f"--shard makes a part of a new index: give --{name} when the parts are put together")
-    if options.ray:
+    if settings.pop("restart"):
+        raise UserError(
+            f"--shard makes a part, and --restart would forget those of others: delete {options.folder}.building"
+        )
+    if cluster_of(options):
         raise UserError("--shard is for processes that share the work without --ray: give one of the two")
     settings.pop("form")
     number, of = options.shard
@@ -226,7 +227,7 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.add_argument("--form", choices=("auto", "exact", "ivf"), default="auto", help=form_help)
     shard_help = "encode only the n-th of m parts; the command without --shard puts them together"
     add.add_argument("--shard", type=share_of, metavar="N/M", help=shard_help)
-    size_help = "sentences that are encoded and stored at once (default: %(default)s)"
+    size_help = "sentences that are encoded and stored at once, in whole blocks (default: %(default)s)"
     add.add_argument("--shard-size", type=positive, default=SHARD, metavar="N", help=size_help)
     add_cluster_options(add)
     add.add_argument("--k1", type=float, metavar="X", help="worth of repeated terms (memory, bm25, hybrid)")

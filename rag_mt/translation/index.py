@@ -124,6 +124,7 @@ class Index:
         format: str = "auto",
         column: str = "",
         split: bool = True,
+        replace: bool = False,
         show: bool = False,
         shard: int = SHARD,
         **terms: float,
@@ -137,8 +138,9 @@ class Index:
         folder, code = Path(folder), language_of(language).code
         settings = terms_for(retriever, **terms)
         sentences, plan, _ = _read(folder, files, None, code, retriever, format, column, split)
-        maker, named = open_maker(retriever, encoder, device, dtype), {"retriever": retriever, "language": code}
-        return build_part(folder, sentences, maker, part, plan=plan, terms=settings, shard=shard, show=show, **named)
+        maker = open_maker(retriever, encoder, device, dtype)
+        options: dict[str, Any] = {"plan": plan, "terms": settings, "shard": shard, "replace": replace, "show": show}
+        return build_part(folder, sentences, maker, part, retriever=retriever, language=code, **options)
 
     @classmethod
     def open(

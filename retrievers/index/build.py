@@ -75,7 +75,7 @@ def build_index(
     dimension. With `replace` an existing index gives way when the new one is complete. With `without` it goes on in the
     new one: what it has stays, save the sentences of files of these names, so that only what it does not have is
     computed; its cut-offs and models stay too. `total` is the number of sentences, for the progress bar; `advance` is
-    told of what is encoded, and an error that it raises ends the build.
+    told of sentences that are done, and an error that it raises ends the build.
     Memory use does not grow with the input, save eight bytes per sentence to know duplicates by, eight bytes per unit
     while the lists of the IVF form are written and tuned and, with `terms`, some 40 bytes per word of the units (see
     `Bm25.build`). The disk holds up to three copies of the vectors meanwhile.
@@ -137,22 +137,29 @@ def build_part(
     plan: Mapping[str, Any] | None = None,
     shard: int = SHARD,
     terms: Bm25Settings | None = None,
+    replace: bool = False,
     show: bool = True,
 ) -> tuple[int, int]:
     """Make the part `part` (n, of) of the shards of an index, n from 1 on; returns the number of their sentences, and
     of those that had been made before.
 
     Each of several processes, on machines that share a disk, makes a part, for which it reads all of the input;
-    `build_index` with the same settings then puts the shards together, and makes those that are missing. Raises
-    UserError as `build_index` does.
+    `build_index` with the same settings then puts the shards together, and makes those that are missing. While it does,
+    parts wait for its end. With `replace` there may be an index, which that gives way then. Raises UserError as
+    `build_index` does.
     """
-    _check_target(folder, replace=False)
+    _check_target(folder, replace)
     settings: dict[str, Any] = {"retriever": retriever, "language": language, "plan": plan, "terms": terms}
     build = Unfinished(folder, maker, shard=shard, part=part, **settings)
     with _disk_errors(folder, build.place), ExitStack() as stack:
         with _alone(build.place, folder, wait=True):  # not while the index is put together
-            _check_target(folder, replace=False)
-            stack.enter_context(build.begun_part())
+            try:
+                _check_target(folder, replace)  # again: it may have been finished meanwhile
+                stack.enter_context(build.begun_part())
+            except BaseException:
+                if not any(build.place.iterdir()):
+                    build.place.rmdir()
+                raise
         blocks = distinct_blocks(sentences, build.block, dict.fromkeys(COUNTS, 0), Seen())
         shards, resumed = build.shards((), blocks, writer_of(maker), total=None, show=show)
         return sum(shard.sentences for shard in shards), resumed

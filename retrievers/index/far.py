@@ -4,6 +4,7 @@ they need no disk in common."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rag_mt import __version__
 from rag_mt.base.cluster import Cluster
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import whole_folder
@@ -23,6 +25,8 @@ from retrievers.units.unit import UnitMaker
 Opener = Callable[..., UnitMaker]
 Files = dict[str, NDArray[np.uint8]]
 """The bytes of a shard's files by name."""
+VERSION = "rag_mt"
+"""The setting that is the version of rag_mt."""
 
 
 def far_writer(cluster: Cluster, opener: Opener, arguments: tuple[Any, ...], settings: Mapping[str, Any]) -> Writer:
@@ -30,16 +34,18 @@ def far_writer(cluster: Cluster, opener: Opener, arguments: tuple[Any, ...], set
     values that can be sent; its settings must be `settings` on all machines."""
 
     def write(wanted: Iterable[tuple[Path, Blocks]], advance: Callable[[int], object]) -> Iterator[Shard]:
-        jobs = ((place, (opener, arguments, dict(settings), blocks)) for place, blocks in wanted)
-        for place, files in cluster.spread(shard_files, jobs):
-            with whole_folder(place) as part:
-                for name, contents in files.items():
-                    contents.tofile(part / name)
-            shard = read_shard(place)
-            if shard is None:
-                raise UserError(f"{place} did not arrive as it was sent: give the same command again")
-            advance(shard.sentences)
-            yield shard
+        sent, alike = cluster.everywhere(*arguments), {**settings, VERSION: __version__}
+        jobs = ((place, (opener, sent, alike, blocks)) for place, blocks in wanted)
+        with closing(cluster.spread(shard_files, jobs)) as results:
+            for place, files in results:
+                with whole_folder(place) as part:
+                    for name, contents in files.items():
+                        contents.tofile(part / name)
+                shard = read_shard(place)
+                if shard is None:
+                    raise UserError(f"{place} did not arrive as it was sent: give the same command again")
+                advance(shard.sentences)
+                yield shard
 
     return write
 
@@ -52,10 +58,10 @@ def dtype_for_all(dtype: str, encoder: Encoder) -> str:
 def shard_files(opener: Opener, arguments: tuple[Any, ...], settings: Mapping[str, Any], blocks: Blocks) -> Files:
     """The files of the shard of some sentences."""
     maker = opened(opener, arguments)
-    if different := differences(settings, maker.settings):
+    if different := differences(settings, {**maker.settings, VERSION: __version__}):
         raise UserError(
-            f"the encoder of a machine of the cluster is another one ({'; '.join(different)}): give all machines the "
-            "same files and version"
+            f"a machine of the cluster has another version or encoder ({'; '.join(different)}): give all machines the "
+            "same"
         )
     with TemporaryDirectory() as folder:
         place = Path(folder) / "shard"

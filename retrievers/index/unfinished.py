@@ -31,6 +31,7 @@ log = logging.getLogger("rag_mt")
 PLAN = "plan.json"
 SHARD = "shard-"
 SHARDS = f"{SHARD}*"
+PARTS = ".part-*.lock"
 KEPT, REPLACED = "kept", "replaced"
 LISTS_OF = "lists-"
 
@@ -40,9 +41,23 @@ def place_of(folder: Path) -> Path:
     return folder.with_name(folder.name + ".building")
 
 
+def block_of(maker: UnitMaker) -> int:
+    """The number of sentences whose units depend on each other, or that the maker takes at once."""
+    return int(getattr(maker, "pooled", maker.block))
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a process holds the lock of a file; one that nobody holds is removed."""
+    if (lock := locked(path)) is None:
+        return True
+    release(lock)
+    return False
+
+
 class Unfinished:
-    """The build of an index with its settings; `shard` is the number of sentences in a shard, in whole blocks of the
-    maker. `part` (n, of) says that only every `of`-th shard is wanted, from the n-th on, with n from 1."""
+    """The build of an index with its settings, among them the number format that the encoder computes in; `shard` is
+    the number of sentences in a shard, in whole blocks of the maker. `part` (n, of) says that only every `of`-th shard
+    is wanted, from the n-th on, with n from 1."""
 
     def __init__(
         self,
@@ -57,7 +72,7 @@ class Unfinished:
         part: tuple[int, int] = (1, 1),
     ) -> None:
         self.folder, self.place, self.language, self.part = folder, place_of(folder), language, part
-        self.block = int(getattr(maker, "pooled", maker.block))
+        self.block = block_of(maker)
         self.blocks = max(1, shard // self.block)
         """Blocks in a shard."""
         self.settings: dict[str, Any] = {
@@ -65,6 +80,7 @@ class Unfinished:
             "retriever": retriever,
             "language": language,
             "settings": dict(maker.settings),
+            "dtype": str(getattr(getattr(maker, "encoder", None), "dtype", "")),
             "block": self.block,
             "shard": self.blocks * self.block,
             "input": dict(plan or {}),
@@ -73,14 +89,12 @@ class Unfinished:
 
     def check_alone(self) -> None:
         """Raise UserError while another process makes a part of it."""
-        for path in self.place.glob(".part-*.lock"):
-            lock = locked(path)
-            if lock is None:
+        for path in self.place.glob(PARTS):
+            if _is_held(path):
                 raise UserError(
                     f"a part of index {self.folder} is being built (process {holder_of(path)}): wait for it or stop it "
                     "first"
                 )
-            release(lock)
 
     def begin(self, restart: bool) -> None:
         """Clear what a killed build left unfinished, and compare its settings with those of this one. Raises UserError
@@ -100,14 +114,19 @@ class Unfinished:
         if lock is None:
             raise UserError(f"part {number}/{of} of index {self.folder} is being built already: give another one")
         try:
-            self._compare()
+            self._compare(any(_is_held(path) for path in self.place.glob(PARTS) if path != Path(lock.lock_file)))
             yield
         finally:
             release(lock)
 
-    def _compare(self) -> None:
+    @property
+    def _start_over(self) -> str:
+        """What to do where an interrupted build does not fit."""
+        return "give --restart to start over" if self.part == (1, 1) else f"delete {self.place} to start over"
+
+    def _compare(self, others: bool = False) -> None:
+        """Compare the settings with those of what is there, or of `others` that are at work."""
         wanted = json.loads(json.dumps(self.settings, default=str))
-        others = len(list(self.place.glob(".part-*.lock"))) > 1
         if others or any(self.place.glob(SHARDS)):
             try:
                 interrupted = read_json(self.place / PLAN)
@@ -116,7 +135,7 @@ class Unfinished:
             if different := differences(interrupted, wanted):
                 raise UserError(
                     f"an interrupted build of index {self.folder} had other settings ({'; '.join(different)}): "
-                    "build with those to go on, or give --restart to start over"
+                    f"build with those to go on, or {self._start_over}"
                 )
         write_whole(self.place / PLAN, json.dumps(wanted, ensure_ascii=False, indent=2))
 
@@ -155,7 +174,7 @@ class Unfinished:
                     elif texts_digest(taken) != shard.digest:
                         raise UserError(
                             f"the text has changed since the build of index {self.folder} was interrupted (near "
-                            f"{taken[0][0].source}): give --restart to start over"
+                            f"{taken[0][0].source}): {self._start_over}"
                         )
                     else:
                         found.append(shard)

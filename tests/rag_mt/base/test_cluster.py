@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import signal
 import subprocess
@@ -16,11 +18,13 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster as Machines
 
-from rag_mt.base.cluster import Cluster
+from rag_mt.base.cluster import Cluster, cluster_of
+from rag_mt.base.console import add_cluster_options, add_model_options
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Origin, Sentence
 from retrievers.index.build import build_index
 from retrievers.index.far import far_writer
+from retrievers.index.manifest import Manifest
 from retrievers.index.unfinished import SHARDS
 from retrievers.units.unit import UnitMaker
 
@@ -57,11 +61,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def build(folder: Path, cluster: Cluster | None = None, seconds: float = 0.0, advance: Any = None) -> None:
+def build(folder: Path, cluster: Cluster | None = None, seconds: float = 0.0, advance: Any = None) -> Manifest:
     maker = opened(seconds)
     writer = far_writer(cluster, opened, (seconds,), maker.settings) if cluster else None
     options: dict[str, Any] = {"advance": advance} if advance else {}
-    build_index(folder, CORPUS, maker, retriever="x", language="en", shard=10, writer=writer, show=False, **options)
+    options |= {"writer": writer, "shard": 10, "show": False}
+    return build_index(folder, CORPUS, maker, retriever="x", language="en", **options)
 
 
 @pytest.fixture(scope="module")
@@ -93,20 +98,40 @@ def test_the_machines_make_what_one_process_makes(machines: Machines, whole: dic
 
 
 def test_a_mistake_there_is_told_here(machines: Machines, tmp_path: Path) -> None:
-    cluster, jobs = Cluster(machines.address), [("key", ((), opened, (0.0,)))]
-    with pytest.raises(TypeError):
-        list(cluster.spread(build_index, jobs))
+    cluster = Cluster(machines.address)
+    with pytest.raises(UserError, match=r"a machine of the Ray cluster failed \(Expecting .*\): give all of them"):
+        list(cluster.spread(json.loads, [("key", ("{",))]))
     maker = opened(0.0, "other")
     writer = far_writer(cluster, opened, (0.0,), maker.settings)
-    with pytest.raises(UserError, match=r"machine of the cluster is another one \(fingerprint: other, now f\)"):
+    with pytest.raises(UserError, match=r"another version or encoder \(fingerprint: other, now f\)"):
         build_index(tmp_path / "i", CORPUS, maker, retriever="x", language="en", writer=writer, show=False)
-    with pytest.raises(UserError, match="has no 64 cores: give fewer --threads"):
-        list(Cluster(machines.address, threads=64).spread(opened, [("key", (0.0,))]))
+    with pytest.raises(UserError, match=r"none of 3 machines of the Ray cluster at .* has 2 cores: give fewer"):
+        list(Cluster(machines.address, threads=2).spread(opened, [("key", (0.0,))]))  # all have three together
 
 
 def test_where_no_cluster_is_the_next_command_is_named() -> None:
     with pytest.raises(UserError, match=r"no Ray cluster answers at 127.0.0.1:1 .*`ray start --head`"):
         list(Cluster("127.0.0.1:1").spread(opened, []))
+
+
+def test_arguments_mean_the_same_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    assert Cluster("1.2.3.4:5").everywhere("de", None, "cuda:1", str(tmp_path)) == ("de", None, "cuda", str(tmp_path))
+    assert Cluster("local").everywhere("model") == ("model",)
+    with pytest.raises(UserError, match="folder model means another one on other machines: give its full path"):
+        Cluster("1.2.3.4:5").everywhere("model")
+
+
+def test_the_options_of_commands_make_a_cluster() -> None:
+    parser = argparse.ArgumentParser()
+    add_cluster_options(parser)
+    add_model_options(parser)
+    assert cluster_of(parser.parse_args([])) is None
+    asked = parser.parse_args(["--ray", "auto", "--workers", "3", "--threads", "2", "--device", "cpu"])
+    assert cluster_of(asked) == Cluster("auto", 3, 2, gpu=False)
+    with pytest.raises(UserError, match="give --ray, or leave them out"):
+        cluster_of(parser.parse_args(["--workers", "3"]))
 
 
 def killing(kill: Callable[[], None]) -> Callable[[int], None]:
@@ -162,9 +187,8 @@ def test_a_driver_that_is_killed_goes_on(machines: Machines, whole: dict[str, by
         process.wait()
     there = len(list((tmp_path / "index.building").glob(SHARDS)))
     assert 3 <= there < 12
-    told: list[int] = []
-    build(tmp_path / "index", Cluster(machines.address), SLOW, told.append)
-    assert contents(tmp_path / "index") == whole
+    manifest = build(tmp_path / "index", Cluster(machines.address), SLOW)
+    assert manifest.resumed >= 10 * there and contents(tmp_path / "index") == whole
 
 
 if __name__ == "__main__":

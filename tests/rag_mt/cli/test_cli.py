@@ -86,7 +86,8 @@ def test_parts_of_an_index_are_made_one_by_one(tmp_path: Path, capsys: pytest.Ca
     command += ["--quiet", "--no-split"]
     for options, reason in (
         (["--shard", "3/2"], "is no part such as 2/8"),
-        (["--shard", "1/2", "--replace"], "give --replace when the parts are put together"),
+        (["--shard", "1/2", "--restart"], "index.building"),
+        (["--workers", "2"], "give --ray, or leave them out"),
         (["--shard", "1/2", "--ray", "local"], "give one of the two"),
     ):
         with contextlib.suppress(SystemExit):

@@ -117,6 +117,11 @@ def test_parts_that_processes_share_are_put_together(tmp_path, fake):
     assert not (tmp_path / "i.building").exists()
     with pytest.raises(UserError, match="exists already"):
         build(tmp_path / "i", fake(), part=(2, 3))
+    assert not (tmp_path / "i.building").exists()
+    assert build(tmp_path / "i", fake(), part=(2, 3), replace=True) == (30, 0)
+    with pytest.raises(UserError, match=r"text has changed .*: delete .*i\.building to start over"):
+        build(tmp_path / "i", fake(), CORPUS[1:], part=(2, 3), replace=True)
+    assert build(tmp_path / "i", fake(), replace=True).resumed == 30
 
 
 def test_a_part_is_built_once_at_a_time_and_not_beside_the_whole(tmp_path, fake):

@@ -11,7 +11,10 @@ import pytest
 
 from rag_mt.base.cluster import Cluster
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import EXAMPLES
 from rag_mt.base.types import Sentence
+from rag_mt.cli import mine
+from rag_mt.cli.main import main
 from rag_mt.translation.index import Index
 from retrievers.encoders.encoder import NoEncoder
 from retrievers.index import far
@@ -43,6 +46,23 @@ def test_an_index_of_a_cluster_is_that_of_one_machine(tmp_path: Path) -> None:
     assert contents(tmp_path / "many") == contents(tmp_path / "one")
 
 
+def test_both_sides_of_mined_text_may_be_encoded_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["mine", *(str(EXAMPLES / f"travel.{code}.txt") for code in ("fi", "en")), "--src", "fi", "--tgt", "en"]
+    command += ["--threshold", "0", "--quiet", "--dtype", "float32", "-o"]
+    assert main([*command, str(tmp_path / "here.tsv")]) == 0
+    asked: list[str] = []
+
+    class There(Backwards):
+        def everywhere(self, *arguments: Any) -> tuple[Any, ...]:
+            asked.append(arguments[-1])
+            return arguments
+
+    monkeypatch.setattr(mine, "cluster_of", lambda options: There())
+    assert main([*command, str(tmp_path / "there.tsv")]) == 0
+    assert asked == ["float32"] * 2
+    assert (tmp_path / "there.tsv").read_bytes() == (tmp_path / "here.tsv").read_bytes()
+
+
 def test_what_arrives_damaged_is_not_taken(tmp_path: Path, fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     maker = SentenceUnits(fake())
     monkeypatch.setattr(far, "opened", lambda opener, arguments: maker)
@@ -63,5 +83,5 @@ def test_what_arrives_damaged_is_not_taken(tmp_path: Path, fake: Any, monkeypatc
 
 def test_a_machine_with_another_encoder_is_refused(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(far, "opened", lambda opener, arguments: SentenceUnits(fake("f2")))
-    with pytest.raises(UserError, match=r"another one \(fingerprint: f1, now f2\): give all machines the same files"):
+    with pytest.raises(UserError, match=r"another version or encoder \(fingerprint: f1, now f2.*\): give all"):
         far.shard_files(NoEncoder, (), SentenceUnits(fake()).settings, [])  # type: ignore[arg-type]
