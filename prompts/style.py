@@ -1,4 +1,5 @@
-"""What a user asks of the style of all translations: a form of address, and instructions in words of their own."""
+"""What holds for all sentences of a translation: a form of address, instructions in words of the user's own, and the
+title of the document."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prompts.safety import Guard, encodable
+from prompts.safety import Guard, encodable, one_line
 from prompts.wording import WITH_INSTRUCTION, filled, formality_sentence
 from rag_mt.base.defaults import CHAT_LLM
 from rag_mt.base.errors import UserError
@@ -15,32 +16,37 @@ from rag_mt.base.files import settings_hash
 from rag_mt.base.languages import base_code, language_or_none
 
 FORMALITIES = ("more", "less")
-LONGEST_INSTRUCTION = 2000
+LONGEST_INSTRUCTION, LONGEST_TITLE = 2000, 300
 """Characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """`formality` is `more`, `less` or empty, `instruction` a text that goes along with every prompt, or empty. Raises
-    UserError for another formality, and for a longer instruction than LONGEST_INSTRUCTION."""
+    """`formality` is `more`, `less` or empty, `instruction` a text that goes along with every prompt, or empty, and so
+    is the `title` of the document. Raises UserError for another formality, for a longer instruction than
+    LONGEST_INSTRUCTION and a longer title than LONGEST_TITLE."""
 
     formality: str = ""
     instruction: str = ""
+    title: str = ""
 
     def __post_init__(self) -> None:
         if self.formality and self.formality not in FORMALITIES:
             raise UserError(f"formality is {self.formality!r:.60}: expected {' or '.join(FORMALITIES)}")
-        if len(self.instruction) > LONGEST_INSTRUCTION:
-            raise UserError(
-                f"the instruction has {len(self.instruction)} characters: shorten it to at most {LONGEST_INSTRUCTION}"
-            )
+        for name, text, most in (
+            ("instruction", self.instruction, LONGEST_INSTRUCTION),
+            ("title", self.title, LONGEST_TITLE),
+        ):
+            if len(text) > most:
+                raise UserError(f"the {name} has {len(text)} characters: shorten it to at most {most}")
 
     @property
     def settings(self) -> dict[str, Any]:
         """All that could change a prompt, JSON-able; empty where nothing is asked for."""
         settings = {"formality": self.formality}
-        if self.instruction.strip():
-            settings["instruction"] = settings_hash(encodable(self.instruction))
+        for name, text in (("instruction", self.instruction), ("title", self.title)):
+            if text.strip():
+                settings[name] = settings_hash(encodable(text))
         return {name: value for name, value in settings.items() if value}
 
     def check(self, wrapper: str, llm: str) -> None:
@@ -60,6 +66,8 @@ class Style:
         lines = [f"  {line}" for line in guard.neutral(encodable(self.instruction)).splitlines() if line.strip()]
         if lines:
             parts.append(filled("task.instruction", {"instruction": "\n".join(lines)}))
+        if title := one_line(guard.neutral(encodable(self.title))):
+            parts.append(filled("task.title", {"title": title}))
         return "".join(parts)
 
 

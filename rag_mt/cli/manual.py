@@ -87,7 +87,7 @@ rag-mt translate --src de --tgt en --retriever sentence --show-hints examples/tr
   [beside the index](tuning.md#adapt-to-your-own-documents), or else the one that comes with rag_mt for this model and
   direction, if there is one.
 - `--quantization 8bit` or `4bit` needs CUDA (extra `gpu`).
-- `--formality`, `--instruction` and `--context` add to the prompts ([style and context](style-and-context.md)).
+- `--formality`, `--instruction`, `--title` and `--context` add to prompts ([style and context](style-and-context.md)).
 - `--encoder` is explained in [retrievers](retrievers.md#an-encoder-of-your-own).
 
 `--wrapper` is the kind of prompt:

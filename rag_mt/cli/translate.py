@@ -99,6 +99,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "LANG=FILE; may be given several times"
     )
     add("--instruction", action="append", default=[], metavar="FILE", help=instruction_help)
+    add("--title", default="", metavar="TEXT", help="title of the document, which goes along with every prompt")
     context_help = (
         "sentences before one in its document, and half as many after it, that are shown with their translations so "
         "far; each is then translated twice"
@@ -174,7 +175,7 @@ def _translator(options: argparse.Namespace) -> Translator:
     from rag_mt.translation.translator import Translator
 
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
-    more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary formality context consistent"
+    more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary formality title context consistent"
     settings = {name: getattr(options, name) for name in f"{names} {more}".split()}
     settings["min_quality"] = least_score(options.min_quality)
     retriever = options.retriever

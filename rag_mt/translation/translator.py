@@ -106,6 +106,7 @@ class Translator:
         glossary: Glossary | Sequence[str | Path] | None = None,
         formality: str = "",
         instruction: str = "",
+        title: str = "",
         context: int = 0,
         consistent: bool = False,
         min_quality: float | None = None,
@@ -131,14 +132,14 @@ class Translator:
         draft and these answers the one is taken that the others and the hits support most. With `reuse_known` a
         sentence of which a memory has a translation is not translated anew. The terms of a `glossary`, open or in
         files, are shown in the prompts and asked for again where a translation lacks them (see
-        `rag_mt.translation.terms`). `formality` (`more` or `less`) and `instruction`, a text of up to 2,000 characters,
-        go along with every prompt of models that follow instructions (see `prompts.style`). With `context`, as many
-        sentences before one in its text, and half as many after it, are shown with it, with their translations so far
-        (see `rag_mt.translation.context`). With `consistent` the sentences of a text that lack what the other ones'
-        translations agree on are translated again (see `rag_mt.translation.consistency`), but not those of a stream.
-        With `min_quality`, a score from 0 to 100, the quality of all translations
-        is estimated, and lower ones are among the findings. `encoders` opens encoders instead of `encoder_for`, so that
-        several translators can share one.
+        `rag_mt.translation.terms`). `formality` (`more` or `less`), `instruction`, a text of up to 2,000 characters,
+        and the `title` of the document go along with every prompt of models that follow instructions (see
+        `prompts.style`). With `context`, as many sentences before one in its text, and half as many after it, are
+        shown with it, with their translations so far (see `rag_mt.translation.context`). With `consistent` the
+        sentences of a text that lack what the other ones' translations agree on are translated again (see
+        `rag_mt.translation.consistency`), but not those of a stream. With `min_quality`, a score from 0 to 100, the
+        quality of all translations is estimated, and lower ones are among the findings. `encoders` opens encoders
+        instead of `encoder_for`, so that several translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
         """
@@ -146,7 +147,7 @@ class Translator:
         if self.source == self.target:
             raise UserError(f"source and target are both {language(source).name}: give another source or target")
         resolved_wrapper(wrapper, self.source, self.target, None)  # names are checked before minutes of loading
-        style, self.context = Style(formality, instruction), checked_size(context)
+        style, self.context = Style(formality, instruction, title), checked_size(context)
         folder = index_folder(index)
         if isinstance(retriever, str | None):
             retriever = opened_retriever(

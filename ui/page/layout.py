@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from prompts.style import LONGEST_INSTRUCTION
+from prompts.style import LONGEST_INSTRUCTION, LONGEST_TITLE
 from rag_mt.base.defaults import DEFAULT_LLM
 from ui.page import menus
 from ui.page.markup import escaped, message, sentence_case
@@ -168,6 +168,12 @@ class Layout:
                 max_length=LONGEST_INSTRUCTION,
                 elem_id="instruction",
             )
+            self.title = gr.Textbox(
+                label="Title",
+                info="Of the document that the text is from, for such a model.",
+                max_length=LONGEST_TITLE,
+                elem_id="title",
+            )
         with gr.Row():
             self.hints = gr.Slider(
                 0, ALL_HINTS, ALL_HINTS, step=1, label="Hints per sentence, at most", info=f"{ALL_HINTS} means all."
@@ -185,7 +191,7 @@ class Layout:
     def asked(self) -> list[Any]:
         """The inputs of `asked_from`."""
         named = (self.text, self.source, self.target, self.retriever, self.index, self.llm, self.adapter, self.glossary)
-        style = (self.min_quality, self.formality, self.instruction)
+        style = (self.min_quality, self.formality, self.instruction, self.title)
         return [*named, *style, self.hints, self.score, self.context, self.consistent]
 
     @property
@@ -199,10 +205,10 @@ def asked_from(*values: Any) -> Asked:
     """The request in the values of `Layout.asked`."""
     *names, hints, score, context, consistent = values
     text, source, target, retriever, index, llm, adapter, *further = (name or "" for name in names)
-    glossary, quality, formality, instruction = further
+    glossary, quality, formality, instruction, title = further
     max_hints = None if hints >= ALL_HINTS else int(hints)
     choice = (text, source, target, retriever, index, llm, adapter, max_hints, float(score))
-    return Asked(*choice, glossary, quality, formality, instruction, int(context), bool(consistent))
+    return Asked(*choice, glossary, quality, formality, instruction, title, int(context), bool(consistent))
 
 
 def updates(view: View) -> list[Any]:

@@ -53,6 +53,7 @@ class Asked:
     min_quality: str = ""
     formality: str = ""
     instruction: str = ""
+    title: str = ""
     context: int = 0
     consistent: bool = False
 
@@ -96,7 +97,7 @@ def order_of(service: Service, session: Session, choice: Choice, asked: Asked) -
         asked.max_hints,
         asked.least_score,
         glossary=glossary_of(service, session, choice, asked),
-        style=service.style(choice.target, asked.formality, asked.instruction),
+        style=service.style(choice.target, asked.formality, asked.instruction, asked.title),
         context=asked.context,
         consistent=asked.consistent,
         min_quality=least_score(asked.min_quality),

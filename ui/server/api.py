@@ -250,7 +250,7 @@ def _order(
         return None
     names = (body.retriever, body.index, body.adapter, body.llm)
     choice = service.choice(owner, source, target, *names, with_hints=body.hints is not False)
-    style = service.style(choice.target, body.formality, body.instruction)
+    style = service.style(choice.target, body.formality, body.instruction, body.title)
     order = Order(
         choice,
         text,

@@ -65,7 +65,7 @@ async def translate_file(request: Request, service: ServiceOf) -> DocumentAnswer
         choice = service.choice(owner, source, body.target, body.retriever, body.index, body.adapter, body.llm)
         codes = choice.source, choice.target
         glossary = service.glossaries.opened(owner, body.glossary, *codes) if body.glossary else None
-        style = service.style(choice.target, body.formality, body.instruction)
+        style = service.style(choice.target, body.formality, body.instruction, body.title)
         order = Order(
             choice,
             "",

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
-from prompts.style import LONGEST_INSTRUCTION
+from prompts.style import LONGEST_INSTRUCTION, LONGEST_TITLE
 from rag_mt.base.findings import Severity
 from rag_mt.base.quality import BEST, Grade
 from rag_mt.glossary.entries import LONGEST
@@ -29,7 +29,8 @@ INSTRUCTION = Annotated[
     str,
     Field(max_length=LONGEST_INSTRUCTION, description="What the model is told beside the text: tone, audience, rules"),
 ]
-"""Both need a language model that follows instructions."""
+TITLE = Annotated[str, Field(max_length=LONGEST_TITLE, description="The title of the document that the text is from")]
+"""All three need a language model that follows instructions."""
 
 MIN_QUALITY = Annotated[
     Annotated[float, Field(ge=0, le=BEST)] | Literal["good", "fair", "poor", ""],
@@ -111,6 +112,7 @@ class TranslateBody(KeyedBody):
     ] = ""
     formality: FORMALITY = ""
     instruction: INSTRUCTION = ""
+    title: TITLE = ""
     context: CONTEXT = 0
     consistent: CONSISTENT = False
     min_quality: MIN_QUALITY = ""
@@ -146,6 +148,7 @@ class FileBody(KeyedBody):
     glossary: Annotated[str, Field(description="The id of a glossary of your own")] = ""
     formality: FORMALITY = ""
     instruction: INSTRUCTION = ""
+    title: TITLE = ""
     context: CONTEXT = 0
     consistent: CONSISTENT = False
     min_quality: MIN_QUALITY = ""

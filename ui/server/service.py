@@ -108,9 +108,9 @@ class Service:
             retriever = DEFAULT_RETRIEVER if with_hints and self._retriever == WITHOUT_INDEX else self._retriever
         return Choice(source, target, retriever, folder, adapter, llm)
 
-    def style(self, target: str, formality: str = "", instruction: str = "") -> Style:
+    def style(self, target: str, formality: str = "", instruction: str = "", title: str = "") -> Style:
         """The style of translations into a language, by what a request asks for."""
-        return Style(formality, instruction or self._instructions.of(target))
+        return Style(formality, instruction or self._instructions.of(target), title)
 
     def delete_owner(self, owner: str) -> None:
         self.documents.delete_all(owner)

@@ -106,9 +106,16 @@ def test_an_index_that_nothing_searches_is_refused() -> None:
 def test_a_style_is_part_of_the_settings_and_stays_with_a_glossary() -> None:
     plain = Translator("en", "de", retriever="none", llm=RuleLLM(), wrapper="chat")
     styled = Translator(
-        "en", "de", retriever="none", llm=RuleLLM(), wrapper="chat", formality="more", instruction="Be brief."
+        "en",
+        "de",
+        retriever="none",
+        llm=RuleLLM(),
+        wrapper="chat",
+        formality="more",
+        instruction="Be brief.",
+        title="T",
     )
-    assert plain.settings.keys() | {"formality", "instruction"} == styled.settings.keys()
+    assert plain.settings.keys() | {"formality", "instruction", "title"} == styled.settings.keys()
     with_terms = plain.with_glossary(Glossary("en", "de", (Term("bank", "en", "de", ("Ufer",)),)))
     other = with_terms.with_style(Style("less"))
     assert (other.settings["formality"], other.settings["glossary"]) == ("less", with_terms.settings["glossary"])

@@ -60,21 +60,23 @@ def test_the_style_of_a_request_is_its_own(chat: tuple[Any, httpx.Client]) -> No
         {"formality": "more"},
         {"instruction": "Be brief."},
         {"formality": "", "instruction": ""},
+        {"title": "At the inn"},
     ]
     for style in styles:
         assert client.post("/translate", json=BODY | style).json() == {"translatedText": "ANY QUESTIONS?"}
     texts = [prompt.text for prompt in running.opener.llm.asked]
-    assert [(SIE in text, BRIEF in text) for text in texts] == [(True, False), (False, True), (False, False)]
+    assert [(SIE in text, BRIEF in text) for text in texts] == [(True, False), (False, True), *[(False, False)] * 2]
+    assert ["  At the inn\n" in text for text in texts] == [False, False, False, True]
     assert len(running.service.translators.states()) == 1, "the models are shared"
 
 
 def test_a_document_has_a_style(chat: tuple[Any, httpx.Client]) -> None:
     running, client = chat
-    data = {"source": "en", "target": "de", "formality": "more", "instruction": "Be brief."}
+    data = {"source": "en", "target": "de", "formality": "more", "instruction": "Be brief.", "title": "At the inn"}
     job = client.post("/translate_file", files={"file": ("a.txt", b"Any questions?\n")}, data=data).json()
     assert client.get(job["translatedFileUrl"]).text == "ANY QUESTIONS?\n"
     (prompt,) = running.opener.llm.asked
-    assert SIE in prompt.text and BRIEF in prompt.text
+    assert SIE in prompt.text and BRIEF in prompt.text and "  At the inn\n" in prompt.text
 
 
 @pytest.mark.parametrize(
@@ -82,6 +84,7 @@ def test_a_document_has_a_style(chat: tuple[Any, httpx.Client]) -> None:
     [
         ({"formality": "polite"}, "formality is \"polite\": expected 'more', 'less' or ''"),
         ({"instruction": "x" * 2001}, "instruction is"),
+        ({"title": "x" * 301}, "title is"),
         ({"instruction": HALF}, "unable to parse raw data as a unicode string"),
     ],
 )
