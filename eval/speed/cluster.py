@@ -10,42 +10,44 @@ efficiency is the rate of a worker by that of this process.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 
+from eval.speed.timing import distinct_lines
 from rag_mt.base.cluster import LOCAL, Cluster
 from rag_mt.base.console import OK, Parser, positive, progress, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256
 from rag_mt.base.languages import language
-from rag_mt.base.types import Origin, Sentence, Skips
-from rag_mt.formats.opening import read_lines
+from rag_mt.base.types import Origin, Sentence
 from retrievers.index.build import build_index
 from retrievers.index.far import dtype_for_all, far_writer
-from retrievers.index.unfinished import block_of
+from retrievers.index.unfinished import blocks_of_shard
 from retrievers.registry import encoder_for, maker_for, open_maker, terms_for
 
 
 def report(options: argparse.Namespace) -> int:
     """Build by all numbers of workers, and print rates."""
     code = language(options.lang).code
-    lines = (line.text or "" for line in read_lines(Path(options.file), Skips(shown=0)))
-    texts = list(dict.fromkeys(text for text in lines if text.strip()))
+    texts = distinct_lines(Path(options.file))
     sentences = [Sentence(text, code, Origin(options.file, n)) for n, text in enumerate(texts, 1)]
     torch.set_num_threads(1)
     encoder = encoder_for(options.retriever)
     maker, dtype = maker_for(options.retriever, encoder), dtype_for_all("auto", encoder)
-    size = max(options.shard_size // block_of(maker), 1) * block_of(maker)
+    size = math.prod(blocks_of_shard(maker, options.shard_size))
     if len(texts) < 4 * max(options.workers) * size:
         raise UserError(
             f"{options.file} has {len(texts)} lines, too few for {4 * max(options.workers)} shards of {size}"
         )
-    settings = {"retriever": options.retriever, "language": code, "terms": terms_for(options.retriever)}
+    settings: dict[str, Any] = {"retriever": options.retriever, "language": code, "shard": size, "show": False}
+    settings["terms"] = terms_for(options.retriever)
     rates: dict[int, float] = {}
     files: dict[int, dict[str, str]] = {}
     builds = len(texts) * (1 + len(options.workers))
@@ -61,14 +63,14 @@ def report(options: argparse.Namespace) -> int:
                 arrivals.append((time.perf_counter(), number))
                 bar.update(number)
 
-            place, shape = Path(folder) / str(workers), {"shard": size, "show": False}
-            build_index(place, sentences, maker, writer=writer, advance=arrived, **shape, **settings)
+            place = Path(folder) / str(workers)
+            build_index(place, sentences, maker, writer=writer, advance=arrived, **settings)
             first = max(1, workers)
             span = arrivals[-1][0] - arrivals[first - 1][0]
             rates[workers] = sum(number for _, number in arrivals[first:]) / span
             files[workers] = {path.name: file_sha256(path) for path in place.iterdir()}
-    shape_told = f"{len(sentences)} sentences in shards of {size}, {options.retriever} in {dtype}"
-    print(f"{shape_told}; this process, 1 thread: {rates[0]:.1f} sentences a second")
+    shape = f"{len(sentences)} sentences in shards of {size}, {options.retriever} in {dtype}"
+    print(f"{shape}; this process, 1 thread: {rates[0]:.1f} sentences a second")
     for workers in options.workers:
         same = "the same bytes" if files[workers] == files[0] else "other bytes than this process"
         efficiency = 100 * rates[workers] / workers / rates[0]

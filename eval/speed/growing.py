@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from eval.speed.timing import distinct_lines
 from rag_mt.base.console import OK, Parser, run, share
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.types import Origin, Sentence, Skips
-from rag_mt.formats.opening import read_lines
+from rag_mt.base.types import Origin, Sentence
 from rag_mt.translation.index import Index
 
 
@@ -33,8 +33,7 @@ def seconds(work: Callable[[], object]) -> float:
 def report(options: argparse.Namespace) -> int:
     """Build, add, remove, and print the times."""
     code = language(options.lang).code
-    lines = (line.text or "" for line in read_lines(Path(options.file), Skips(shown=0)))
-    texts = list(dict.fromkeys(text for text in lines if text.strip()))
+    texts = distinct_lines(Path(options.file))
     kept = round(len(texts) * (1 - options.share))
     if not 0 < kept < len(texts):
         raise UserError(f"{options.file} has {len(texts)} lines, too few for a share of {options.share:g}: give more")

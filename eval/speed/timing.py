@@ -16,6 +16,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import write_json
 from rag_mt.base.languages import language
 from rag_mt.base.types import Sentence, Skips
+from rag_mt.formats.opening import read_lines
 from rag_mt.formats.reading import read_sentences
 
 Output = TypeVar("Output")
@@ -100,3 +101,9 @@ def read_text(options: argparse.Namespace, warm_up: int, too_few: str) -> tuple[
     if len(sentences) <= warm_up:
         raise UserError(f"{len(sentences)} sentences are {too_few}")
     return sentences[:warm_up], sentences[warm_up:]
+
+
+def distinct_lines(path: Path) -> list[str]:
+    """The lines of a file that are not blank, each different one once."""
+    lines = (line.text or "" for line in read_lines(path, Skips(shown=0)))
+    return list(dict.fromkeys(text for text in lines if text.strip()))

@@ -204,10 +204,13 @@ class Adaptation:
         if (self.work.folder / FACTS).is_file():
             return None
         sentences = [Sentence(target.text, self.target, target.origin) for target in self.targets]
-        if self.request.cluster is not None and not (self.work.folder / f"{BACK}.json").is_file():
+        if self.request.cluster is not None and not self._done(BACK).is_file():
             with self.work.timed(BACK), closing(Journal(self._journal(BACK), {"part": BACK})) as journal:
                 translate_far(self.request.cluster, self.models.back_arguments, sentences, journal)
         return self.translated(self.models.back, sentences, BACK)
+
+    def _done(self, part: str) -> Path:
+        return self.work.folder / f"{part}.json"
 
     def _journal(self, part: str) -> Path:
         return self.work.folder / f"{part}.rag-mt-journal"
@@ -216,7 +219,7 @@ class Adaptation:
         self, opened: Callable[[], Translator], sentences: Sequence[Sentence], part: str
     ) -> list[Translation]:
         """The translations of sentences, which a journal keeps; the model is not opened where all was finished."""
-        done = self.work.folder / f"{part}.json"
+        done = self._done(part)
         if done.is_file():
             return [Translation(s, text, ok=ok) for s, (text, ok) in zip(sentences, read_json(done), strict=True)]
         segments = [SplitSegment(Segment(s.text, s.source), (Span(0, len(s.text)),)) for s in sentences]

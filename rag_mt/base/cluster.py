@@ -20,8 +20,8 @@ from rag_mt.base.errors import UserError
 
 log = logging.getLogger("rag_mt")
 
-LOCAL, RUNNING = "local", "auto"
-"""Addresses: a cluster of this machine's own, for as long as the command runs, and the one that it belongs to."""
+LOCAL = "local"
+"""The address of a cluster of this machine's own, for as long as the command runs."""
 AHEAD = 2
 """Tasks that are given out at once for each worker of a whole cluster, so that none waits for the next; fewer workers
 get one at a time, since Ray runs all that it is given."""

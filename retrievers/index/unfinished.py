@@ -29,8 +29,8 @@ from retrievers.units.unit import UnitMaker
 log = logging.getLogger("rag_mt")
 
 PLAN = "plan.json"
-SHARD = "shard-"
-SHARDS = f"{SHARD}*"
+PREFIX = "shard-"
+SHARDS = f"{PREFIX}*"
 PARTS = ".part-*.lock"
 KEPT, REPLACED = "kept", "replaced"
 LISTS_OF = "lists-"
@@ -41,9 +41,11 @@ def place_of(folder: Path) -> Path:
     return folder.with_name(folder.name + ".building")
 
 
-def block_of(maker: UnitMaker) -> int:
-    """The number of sentences whose units depend on each other, or that the maker takes at once."""
-    return int(getattr(maker, "pooled", maker.block))
+def blocks_of_shard(maker: UnitMaker, shard: int) -> tuple[int, int]:
+    """How many blocks of the maker have at most `shard` sentences together, at least one, and the sentences of a block:
+    those whose units depend on each other, or that the maker takes at once."""
+    block = int(getattr(maker, "pooled", maker.block))
+    return max(1, shard // block), block
 
 
 def _is_held(path: Path) -> bool:
@@ -72,9 +74,7 @@ class Unfinished:
         part: tuple[int, int] = (1, 1),
     ) -> None:
         self.folder, self.place, self.language, self.part = folder, place_of(folder), language, part
-        self.block = block_of(maker)
-        self.blocks = max(1, shard // self.block)
-        """Blocks in a shard."""
+        self.blocks, self.block = blocks_of_shard(maker, shard)
         self.settings: dict[str, Any] = {
             "format": FORMAT,
             "retriever": retriever,
@@ -102,7 +102,7 @@ class Unfinished:
         finished = (self.place / REPLACED).is_dir()  # all but tidied up
         restart = restart or finished or not any(self.place.glob(SHARDS))
         for path in self.place.iterdir():
-            if path.is_dir() and (restart or not path.name.startswith((SHARD, LISTS_OF))):
+            if path.is_dir() and (restart or not path.name.startswith((PREFIX, LISTS_OF))):
                 shutil.rmtree(path)
         self._compare()
 
@@ -167,7 +167,7 @@ class Unfinished:
                         return
                     if number % self.part[1] != self.part[0] - 1:
                         continue
-                    place = self.place / f"{SHARD}{number:06d}"
+                    place = self.place / f"{PREFIX}{number:06d}"
                     shard = read_shard(place)
                     if shard is None:
                         yield place, taken
@@ -186,4 +186,4 @@ class Unfinished:
                 found.append(shard)
         if resumed:
             log.info("%s: %d sentences were kept from the interrupted build", self.folder, resumed)
-        return [*kept, *sorted(found, key=lambda shard: int(shard.place.name.removeprefix(SHARD)))], resumed
+        return [*kept, *sorted(found, key=lambda shard: int(shard.place.name.removeprefix(PREFIX)))], resumed
