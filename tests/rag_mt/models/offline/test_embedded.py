@@ -133,6 +133,15 @@ def test_interrupted_conversion_leaves_nothing(tiny: Callable[..., Path]) -> Non
     assert list(models.iterdir()) == []
 
 
+def test_tokenizer_of_another_kind_is_no_model(tiny: Callable[..., Path]) -> None:
+    models = tiny(tokens=(7,))  # that of the stand-in gives 0
+    with pytest.raises(UserError, match=r"embedded:tiny: transformers \d.* reads its vocabulary wrongly: pip install"):
+        embedded_folder("embedded:tiny")
+    assert list(models.iterdir()) == []
+    tiny_tokens = tuple(tokenizer_of("smollm2-135m")(embedded.SAMPLE, add_special_tokens=False).input_ids)
+    assert tiny_tokens == EMBEDDED["smollm2-135m"].tokens
+
+
 def test_two_conversions_at_once_give_one_whole_folder(tiny: Callable[..., Path]) -> None:
     both = threading.Barrier(2, timeout=30)
 
