@@ -124,7 +124,7 @@ def glossary_tab(service: Service, sessions: Sessions, layout: Layout) -> list[A
 
     pair = [layout.source, layout.target]
     chosen.input(opened, chosen, [progress, name, terms], **FAST)
-    upload.upload(filled, [upload, *pair], [progress, name, terms], **FAST)
+    upload.upload(filled, [upload, *pair], [progress, name, terms], **{**FAST, "preprocess": True})  # a file's path
     save.click(saved, [name, terms, *pair], [progress, *listed], **FAST)
     use.click(taken, [chosen, layout.target], [progress, layout.glossary], **FAST)
     delete.click(deleted, [chosen, layout.glossary, layout.target], [progress, *listed], **FAST)

@@ -37,8 +37,9 @@ EXPECT = (
 )
 """What to expect of hints, said on the page and when the demo starts."""
 
-FAST: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-"""Events that the server answers at once."""
+FAST: dict[str, Any] = {"queue": False, "preprocess": False, "show_progress": "hidden", "api_visibility": "private"}
+"""Events that the server answers at once, on the values as the page sends them. Gradio would refuse one that a list no
+longer has, but a page may send it before the answer that changed the list has come."""
 LONG: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden", "api_visibility": "private"}
 """Events that follow work until it ends; the engine's queue is the one that counts."""
 

@@ -169,6 +169,35 @@ def test_the_page_is_served_with_a_login_and_without_anything_from_elsewhere(ser
         page.close(verbose=False)
 
 
+def test_a_page_that_does_not_know_yet_that_a_list_has_changed_is_answered(service: Service) -> None:
+    page = build_page(service, Sessions(), DEFAULT_LLM)
+    url = launch(page, service.limits, "127.0.0.1", 0)
+    try:
+        with httpx.Client(base_url=url) as client:
+            config = client.get("/config").json()
+            ids = {part["props"].get("elem_id") or part["type"]: part["id"] for part in config["components"]}
+
+            def answer(part: str, event: str, *values: str) -> list[Any]:
+                number = next(
+                    made["id"]
+                    for made in config["dependencies"]
+                    if [ids[part], event] in made["targets"] and len(made["inputs"]) == len(values)
+                )
+                body = {"data": values, "fn_index": number, "session_hash": "page"}
+                return list(client.post("/gradio_api/run/predict", json=body).raise_for_status().json()["data"])
+
+            source, target = answer("swap", "click", "", "cs", "en")[:2]
+            assert (source["value"], target["value"]) == ("en", "cs")
+            assert "en" not in [code for _, code in target["choices"]]
+            # These were on their way with what the page showed before, a deleted index among it.
+            assert "mt-state" in answer("timer", "tick", "cs", "en", DEFAULT_LLM)[0]
+            assert [drawn["value"] for drawn in answer("to", "change", "en", "deleted", "")] == ["", ""]
+            assert answer("from", "input", "fi", "en")[0]["value"] == "en"
+            assert "Deutsch" in answer("example-news", "click", "de", "cs")[1]
+    finally:
+        page.close(verbose=False)
+
+
 def test_a_page_of_this_machine_is_not_reached_by_a_name_that_some_page_made_up(service: Service) -> None:
     page = build_page(service, Sessions(), DEFAULT_LLM)
     url = launch(page, service.limits, "127.0.0.1", 0, hosts=allowed_hosts("127.0.0.1", ["my.name"]))
