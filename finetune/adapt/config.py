@@ -41,6 +41,15 @@ class TextConfig:
 
 
 @dataclass(frozen=True)
+class AverageConfig:
+    """The weights of the adapter that is checked and kept: those it began with and the share `change` of what the
+    training made of them (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"). Back-translations are not
+    what people write: all of the change reads real text no better than before, most of it does."""
+
+    change: settings.Share = 0.7
+
+
+@dataclass(frozen=True)
 class AdaptConfig(settings.Settings):
     """All settings of an adaptation."""
 
@@ -49,3 +58,4 @@ class AdaptConfig(settings.Settings):
     model: ModelConfig
     text: TextConfig
     training: TrainingConfig
+    average: AverageConfig

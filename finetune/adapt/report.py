@@ -41,7 +41,7 @@ def page(report: Mapping[str, Any]) -> str:
     rows = [
         ("chrF of the held-out sentences", scores["chrf_before"], scores["chrf"]),
         ("BLEU", scores["bleu_before"], scores["bleu"]),
-        ("loss per token of their examples", loss["before"], loss["after"]),
+        ("loss per token of their examples, with all of the change", loss["before"], loss["after"]),
     ]
     dropped = [f"- {count} {reason}" for reason, count in report["dropped"].items()]
     lines = [

@@ -5,7 +5,8 @@
    machine translation models with monolingual data"), and pairs that cannot be trusted are dropped.
 3. The adapter of the direction goes on with (back-translation, sentence of the index), a part of the examples with the
    hints that the index gives without the sentence's own block, and with general pairs, so as not to forget.
-4. The adapter is kept beside the index if it translates the held-out part better than what it began with.
+4. A part of what this changed is taken (see `AverageConfig`), and the adapter is kept beside the index if it translates
+   the held-out part better than what it began with.
 
 Every part goes on where it was interrupted. The work lies in `INDEX/adapt.SRC` until it is done.
 """
@@ -27,9 +28,9 @@ from finetune.adapt.hints import OtherBlocks, other_blocks, with_hints, without_
 from finetune.adapt.pairs import PairFilter, answered, general_pairs, own_pairs, replayed
 from finetune.adapt.plan import Plan, Speeds, planned
 from finetune.adapt.report import place_of, store
-from finetune.adapt.request import Models, Request
+from finetune.adapt.request import BATCH, Models, Request
 from finetune.adapt.sentences import Chosen, IndexText, Target, chosen
-from finetune.adapt.training import seconds_per_example, steps_for, trained, training_config
+from finetune.adapt.training import averaged, seconds_per_example, steps_for, trained, training_config
 from finetune.adapt.work import Work
 from finetune.lora.config import Config
 from finetune.lora.data import Data
@@ -55,6 +56,8 @@ MOST_SENTENCES = 100_000
 """Of an index, if no other number is asked for."""
 PROBE = 16
 """Sentences that the speeds are measured on."""
+WINDOW = 16 * BATCH
+"""Sentences that are planned together: nobody waits for the first of them."""
 BACK = "back-translation"
 TRAIN, HELD_OUT, FACTS = "train.jsonl", "held-out.jsonl", "pairs.json"
 
@@ -141,7 +144,7 @@ class Adaptation:
         report = self.report(facts, training, result, len(held_out))
         folder = None
         if result.better:
-            folder = store(work.folder / "adapter", self.request.index, report, work.folder / "replaced")
+            folder = store(self.averaged, self.request.index, report, work.folder / "replaced")
         work.remove()
         return Outcome(result, report, folder)
 
@@ -209,6 +212,11 @@ class Adaptation:
                 translate_far(self.request.cluster, self.models.back_arguments, sentences, journal)
         return self.translated(self.models.back, sentences, BACK)
 
+    @property
+    def averaged(self) -> Path:
+        """The folder of the adapter that is checked."""
+        return self.work.folder / "averaged"
+
     def _done(self, part: str) -> Path:
         return self.work.folder / f"{part}.json"
 
@@ -225,7 +233,7 @@ class Adaptation:
         segments = [SplitSegment(Segment(s.text, s.source), (Span(0, len(s.text)),)) for s in sentences]
         with self.work.timed(part), closing(Journal(self._journal(part), {"part": part})) as journal:
             bar = progress(len(sentences), "sentences", part)
-            texts = translate_segments(opened(), segments, Counts(), journal, bar.update)
+            texts = translate_segments(opened(), segments, Counts(), journal, bar.update, WINDOW)
             translations = [text.sentences[0] for text in texts]
             bar.close()
         write_json(done, [(t.text, t.ok) for t in translations])
@@ -287,7 +295,10 @@ class Adaptation:
         steps = steps_for(len(data.train), plan.passes, self.config.training.batch)
         config, folder = self.training_config(steps), self.work.folder / "adapter"
         with self.work.timed("training"):
-            return trained(config, data, folder, self.request.device, self.command)
+            training = trained(config, data, folder, self.request.device, self.command)
+        if not self.averaged.is_dir():
+            averaged(self.models.start, folder, self.config.average.change, self.averaged)
+        return training
 
     def check(self, held_out: Sequence[Example]) -> Scores:
         """The held-out part from its back-translation, by what there was before and by the new adapter."""
@@ -299,7 +310,7 @@ class Adaptation:
             return [translation.text for translation in made]
 
         before = texts("check, before", self.request.adapter)
-        after = texts("check, after", str(self.work.folder / "adapter"))
+        after = texts("check, after", str(self.averaged))
         return scores(before, after, [pair.target for pair in pairs])
 
     def report(self, facts: dict[str, Any], training: dict[str, Any], result: Scores, held_out: int) -> dict[str, Any]:

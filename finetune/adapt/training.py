@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,16 +10,21 @@ from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
+from safetensors.torch import load_file, save_file
+
 from finetune.adapt.config import AdaptConfig
 from finetune.lora.config import Config, DataConfig
 from finetune.lora.data import Data
 from finetune.lora.examples import Example
 from finetune.lora.train import LoraTrainer
-from rag_mt.base.files import read_json
-from rag_mt.models.adapter_files import CONFIG, TRAINING, checked_adapter
+from rag_mt.base.files import read_json, whole_folder
+from rag_mt.models.adapter_files import CONFIG, TRAINING, WEIGHTS, checked_adapter
 
 POINTS = 4
 """Measurements of the held-out examples beside that before the training."""
+LORA_A = ".lora_A."
+"""In the names of the factors that are drawn at random, where those of the others are 0 at first (PEFT)."""
 PROBED = 3
 """Steps to tell the speed by, the first of which is not counted."""
 
@@ -61,6 +67,22 @@ def seconds_per_example(config: Config, examples: Sequence[Example], folder: Pat
     for _ in range(PROBED - 1):
         trainer.run_step()
     return (time.monotonic() - begin) / (PROBED - 1) / config.training.batch
+
+
+def averaged(start: str, tuned: Path, change: float, folder: Path) -> None:
+    """Write the adapter `tuned` into `folder`, with weights between those of the adapter `start` (none: of a new one,
+    which changes nothing) and its own: start + change * (tuned - start)."""
+    weights = load_file(tuned / WEIGHTS)
+    before = load_file(checked_adapter(start) / WEIGHTS) if start else {}
+    for name, weight in weights.items():
+        # What a new adapter begins with changes nothing because one factor of each product is 0: A is as it is drawn.
+        began = before[name] if before else weight if LORA_A in name else torch.zeros_like(weight)
+        weights[name] = torch.lerp(began.float(), weight.float(), change).to(weight.dtype)
+    with whole_folder(folder) as part:
+        for file in tuned.iterdir():
+            if file.is_file() and file.name != WEIGHTS:
+                shutil.copyfile(file, part / file.name)
+        save_file(weights, part / WEIGHTS, metadata={"format": "pt"})
 
 
 def trained(config: Config, data: Data, folder: Path, device: str, command: str) -> dict[str, Any]:

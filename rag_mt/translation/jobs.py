@@ -122,15 +122,17 @@ def translate_segments(
     counts: Counts,
     journal: Journal | None = None,
     advance: Callable[[int], object] = lambda n: None,
+    window: int = WINDOW,
 ) -> Iterator[TranslatedText]:
-    """One TranslatedText per segment, in order; `advance` is told of every finished source sentence."""
+    """One TranslatedText per segment, in order; `advance` is told of every finished source sentence. At the end of each
+    `window` the language model waits for the longest answers with few others beside them."""
     stream, checker = iter(segments), Checker(rules=())
     first, before = 0, deque[Translation](maxlen=translator.context)
     terms = DocumentTerms(translator, SentenceTask) if translator.consistent else None
-    while window := list(islice(stream, WINDOW)):
+    while parts := list(islice(stream, window)):
         sentences = [
             Sentence(span.of(part.segment.text), translator.source, part.segment.origin)
-            for part in window
+            for part in parts
             for span in part.spans
         ]
         translations = _translate_window(translator, sentences, first, before, journal, advance)
@@ -139,7 +141,7 @@ def translate_segments(
         first += len(sentences)
         before.extend(translations)
         remaining = iter(translator.estimated(translations))
-        for part in window:
+        for part in parts:
             made = list(islice(remaining, len(part.spans)))
             translated = translator.joined(part.segment.text, part.spans, made)
             yield compared(translated, part.segment.text, part.segment.origin, checker, counts)

@@ -344,13 +344,13 @@ def _finish(name: str, spec: Embedded, part: Path) -> None:
     and let other users of a shared cache read all of it. Raises UserError for a tokenizer that is not the model's."""
     from tokenizers import Tokenizer
 
-    file = str(part / "tokenizer.json")
-    tokenizer = Tokenizer.from_file(file)
+    path = str(part / "tokenizer.json")
+    tokenizer = Tokenizer.from_file(path)
     if spec.tokens and tokenizer.encode(SAMPLE, add_special_tokens=False).ids != list(spec.tokens):
         raise UserError(
             f"{name}: transformers {version('transformers')} reads its vocabulary wrongly: pip install -U transformers"
         )
-    tokenizer.save(file, pretty=False)
+    tokenizer.save(path, pretty=False)
     (part / "LICENCE.md").write_text(f"{spec.purpose}, from the Python package {spec.package}. {spec.licence}.\n")
     for file in part.iterdir():
         if file.is_file():

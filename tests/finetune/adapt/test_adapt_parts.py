@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from finetune.adapt import far
 from finetune.adapt.check import scores
@@ -14,6 +16,7 @@ from finetune.adapt.far import translate_far
 from finetune.adapt.pairs import PairFilter, answered, general_pairs, own_pairs, replayed
 from finetune.adapt.plan import FIXED, Plan, Speeds, planned
 from finetune.adapt.sentences import IndexText, Target, blocks_of, chosen
+from finetune.adapt.training import averaged
 from finetune.lora.examples import Pair
 from rag_mt.base.cluster import Cluster
 from rag_mt.base.errors import UserError
@@ -117,6 +120,25 @@ def test_the_plan_fills_the_time() -> None:
     with pytest.raises(UserError, match="--minutes 2 is too short: 100 sentences"):
         planned(speeds, 2, 100, 1000, 0, settings)
     assert Plan(100, 0, 1).seconds(Speeds(0, 0, 0), 0, settings)["loading"] == FIXED
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_the_adapter_lies_between_what_it_began_with_and_what_it_became(tmp_path: Path, start: bool) -> None:
+    a, b = "base.layers.0.q_proj.lora_A.weight", "base.layers.0.q_proj.lora_B.weight"
+    for name, scale in (("start", 1.0), ("tuned", 3.0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter_config.json").write_text('{"r": 2}', encoding="utf-8")
+        weights = {a: torch.full((2, 3), scale), b: torch.full((3, 2), 2 * scale)}
+        save_file(
+            {key: weight.half() for key, weight in weights.items()}, tmp_path / name / "adapter_model.safetensors"
+        )
+    averaged(str(tmp_path / "start") if start else "", tmp_path / "tuned", 0.5, tmp_path / "averaged")
+    found = load_file(tmp_path / "averaged" / "adapter_model.safetensors")
+    values = {name: set(weight.flatten().tolist()) for name, weight in found.items()}
+    # A new adapter began with B = 0 and with A as it was drawn: half of B is half of the product.
+    assert values == ({a: {2.0}, b: {4.0}} if start else {a: {3.0}, b: {3.0}})
+    assert all(weight.dtype == torch.float16 for weight in found.values())
+    assert (tmp_path / "averaged" / "adapter_config.json").read_text(encoding="utf-8") == '{"r": 2}'
 
 
 def test_only_a_significant_gain_of_chrf_is_better() -> None:
