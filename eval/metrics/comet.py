@@ -17,17 +17,18 @@ from rag_mt.base.files import file_sha256, read_json, settings_hash
 
 Triple = tuple[str, str, str]
 """Source, translation and reference: a score belongs to its three texts, whatever the order of a file."""
+STANDARD = "wmt22-comet-da"
+"""The model whose scores are called COMET alone, as papers do; those of others have the model's name with it."""
 FACTS = ("model", "weights", "references", "version")
 """What a file of scores tells of its model."""
 
 
 class Comet:
-    """The COMET scores of some files in percent (a Metric).
+    """The COMET scores of some files in percent (a Metric); `name` tells of a model other than STANDARD.
 
     Raises UserError for unreadable files and for files of several models.
     """
 
-    name = "COMET"
     formula = "mean"
 
     def __init__(self, files: Sequence[Path]) -> None:
@@ -40,11 +41,13 @@ class Comet:
         for path in files:
             facts, scores = read_scores(path)
             models.add("{model}|weights:{weights}|version:{version}".format(**facts))
+            short = str(facts["model"]).rpartition("/")[2]
             self._scores |= scores
         model, *others = sorted(models)
         if others:
             several = ", ".join([model, *others])
             raise UserError(f"the files of COMET scores are of several models ({several}): give those of one")
+        self.name = "COMET" if short == STANDARD else f"COMET ({short})"
         self.signature = f"model:{model}|scores:{settings_hash(sorted(file_sha256(path) for path in files))}"
 
     def statistics(self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Rows:

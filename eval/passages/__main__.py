@@ -15,10 +15,10 @@ baseline of the others; `--against NAME=OTHER` compares a model with another one
 in TREC's format.
 
 Tables: MRR@100 and Recall@100 for passages in the query's language, for those in the others, and where the passages of
-one other language are searched alone, as in an index for translation; averages of languages with and
-without parallel data (--without), AP, P@20 and nDCG@20 where the passages of all languages are relevant, language bias,
-and differences with p of Fisher's two-sided paired randomization test. What is finished is kept in RUNS, with run and
-qrels files; the same command goes on from there. Without --data this runs in its quick form on the sample corpus, which
+one other language are searched alone, as in an index for translation; averages of languages with and without parallel
+data (--without); Recall@20, AP, P@20 and nDCG@20 where the passages of all languages are relevant, language bias, and
+differences with p of Fisher's two-sided paired randomization test. What is finished is kept in RUNS, with run and qrels
+files; the same command goes on from there. Without --data this runs in its quick form on the sample corpus, which
 measures nothing.
 """
 

@@ -96,7 +96,7 @@ class Report:
             for side in (system, baseline)
         )
         articles = [np.array(self.articles[name], np.str_) for name in names] if self.articles else None
-        return compare(ours, theirs, "mean", articles)
+        return compare(ours, theirs, "mean", articles, other_trainings=True)
 
 
 def cell_names(code: str, kind: str, record: Record) -> list[str]:
@@ -152,7 +152,8 @@ def _tables(report: Report) -> Iterator[str]:
         yield from _section(heading, ["system", "less", *titles], rows)
         yield (
             f"p is by Holm over this table; bold: below {LEVEL}. {TRIALS} random exchanges, of all queries on an "
-            "article together; a query's value is its mean over seeds."
+            "article together; a query's value is its mean over seeds, and where there are several the test is about "
+            "other trainings too (eval/significance.py)."
         )
     for table in tomllib.loads(PAPERS.read_text(encoding="utf-8"))["passages"]:
         rows = [[name, *(f"{value:.3f}" for value in values)] for name, values in table["rows"].items()]

@@ -163,6 +163,10 @@ def test_comet_is_read_from_files(tmp_path: Path) -> None:
     metric = Comet([one, two])
     assert metric.statistics(["s", "s"], ["n", "m"], ["r", "r"]).tolist() == [[50, 1], [25, 1]]
     assert metric.signature.startswith("model:wmt22|weights:ab|version:2.2|scores:")
+    assert metric.name == "COMET (wmt22)"
+    standard = tmp_path / "standard.json"
+    standard.write_text(json.dumps({**facts, "model": "Unbabel/wmt22-comet-da", "scores": {"runs": [row]}}))
+    assert Comet([standard]).name == "COMET"
     with pytest.raises(UserError, match=r"lack 1 of 1 outputs.*comet.score"):
         metric.statistics(["s"], ["x"], ["r"])
     two.write_text(json.dumps({**facts, "weights": "cd", "scores": {"runs": []}}))

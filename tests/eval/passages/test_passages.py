@@ -12,7 +12,7 @@ import pytest
 
 from eval.data.xquad import LANGUAGES, part_of
 from eval.passages.__main__ import main, named
-from eval.passages.report import Report, System, markdown, over_seeds
+from eval.passages.report import CROSS, Report, System, markdown, over_seeds
 from eval.passages.runs import (
     ALPHAS,
     ANY,
@@ -138,7 +138,7 @@ def record(name, value, seed=0):
     rng = np.random.default_rng(seed)
     values = {
         f"{a}-{b}": {"MRR@100": np.clip(value + rng.normal(0, 0.01, 40), 0, 1).tolist()}
-        | {m: [value] * 40 for m in ("Recall@100", "AP@100", "P@20", "nDCG@20")}
+        | {m: [value] * 40 for m in ("Recall@20", "Recall@100", "AP@100", "P@20", "nDCG@20")}
         for a in ("en", "de", "ru")
         for b in ("en", "de", "ru", ANY)
     }
@@ -153,6 +153,17 @@ def test_the_table_averages_languages_with_and_without_parallel_data():
     text = markdown(report)
     assert "| system | en | de | Avg parallel | ru | Avg no parallel | Avg |" in text
     assert "**+0.2" in text and "±" in text and "Mr. TyDi" in text
+
+
+def test_differences_between_trainings_count_in_the_test():
+    """Three seeds on both sides of the baseline are no gain, however sure each is of its own difference."""
+    base = System("A", [record("A", 0.5)])
+    values = [0.54, 0.52, 0.49]
+    mixed = System("B", [record("B", value, n) for n, value in enumerate(values)], ("A",))
+    alone = System("C", [record("C", sum(values) / 3)], ("A",))
+    report = Report({"name": "x", "fingerprint": "f"}, ["en", "de"], [], [base, mixed, alone], [], "command")
+    many, one = (report.gains[CROSS, name, "A"]["Avg"] for name in "BC")
+    assert one.p < 0.001 and many.p > 0.05 and abs(many.value - one.value) < 0.01
 
 
 def test_intervals_over_seeds():

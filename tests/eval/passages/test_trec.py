@@ -18,7 +18,7 @@ PASSAGES = [f"p{n}" for n in range(130)]
 
 
 def slow(ranking, grades):
-    """MRR@100, Recall@100, AP@100, P@20 and nDCG@20 of a list of passages."""
+    """MRR@100, Recall@20, Recall@100, AP@100, P@20 and nDCG@20 of a list of passages."""
     gains = [grades.get(p, 0) for p in ranking[:100]]
     relevant = [g > 0 for g in gains]
     ranks = [n for n, yes in enumerate(relevant, 1) if yes]
@@ -27,6 +27,7 @@ def slow(ranking, grades):
     dcg = sum(g / math.log2(n + 1) for n, g in enumerate(gains[:20], 1))
     return {
         "MRR@100": 1 / ranks[0] if ranks else 0.0,
+        "Recall@20": sum(relevant[:20]) / all_relevant,
         "Recall@100": len(ranks) / all_relevant,
         "AP@100": sum(k / n for k, n in enumerate(ranks, 1)) / all_relevant,
         "P@20": sum(relevant[:20]) / 20,
