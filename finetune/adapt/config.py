@@ -31,7 +31,7 @@ class TextConfig:
     fewest_pairs: settings.Count = 100
     hints: settings.Share = 0.5
     replay: settings.ShareBelowOne = 0.1
-    passes: settings.Count = 2
+    passes: settings.Count = 1
     seed: settings.Seed = 1
 
     @property
