@@ -41,12 +41,12 @@ class Comet:
         for path in files:
             facts, scores = read_scores(path)
             models.add("{model}|weights:{weights}|version:{version}".format(**facts))
-            short = str(facts["model"]).rpartition("/")[2]
             self._scores |= scores
         model, *others = sorted(models)
         if others:
             several = ", ".join([model, *others])
             raise UserError(f"the files of COMET scores are of several models ({several}): give those of one")
+        short = model.partition("|")[0].rpartition("/")[2].rpartition("--")[2]  # hub caches: models--OWNER--NAME
         self.name = "COMET" if short == STANDARD else f"COMET ({short})"
         self.signature = f"model:{model}|scores:{settings_hash(sorted(file_sha256(path) for path in files))}"
 

@@ -21,6 +21,10 @@ from rag_mt.base.files import settings_hash
 
 SAME, CROSS, ALONE, ALL = "same language", "cross-language", "one other language alone", "all languages"
 KINDS = (SAME, CROSS, ALONE)
+SEEDS = (
+    " Where a model was trained with several seeds the test is about other trainings too; two models with equally many "
+    "are paired seed by seed, in the order of their folders."
+)
 BIAS = ("first 20", "own first")
 
 
@@ -126,7 +130,7 @@ def markdown(report: Report) -> str:
 
 
 def _tables(report: Report) -> Iterator[str]:
-    titles = list(report.columns)
+    titles, seeds = list(report.columns), any(len(system.records) > 1 for system in report.systems)
     for kind in report.kinds:
         for measure in ("MRR@100", "Recall@100"):
             rows = [
@@ -152,8 +156,7 @@ def _tables(report: Report) -> Iterator[str]:
         yield from _section(heading, ["system", "less", *titles], rows)
         yield (
             f"p is by Holm over this table; bold: below {LEVEL}. {TRIALS} random exchanges, of all queries on an "
-            "article together; a query's value is its mean over seeds, and where there are several the test is about "
-            "other trainings too (eval/significance.py)."
+            "article together; a query's value is its mean over seeds." + (SEEDS if seeds else "")
         )
     for table in tomllib.loads(PAPERS.read_text(encoding="utf-8"))["passages"]:
         rows = [[name, *(f"{value:.3f}" for value in values)] for name, values in table["rows"].items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from finetune.lora.config import DataConfig, ModelConfig, TrainingConfig
 from finetune.training import settings
@@ -43,10 +44,9 @@ class TextConfig:
 @dataclass(frozen=True)
 class AverageConfig:
     """The weights of the adapter that is checked and kept: those it began with and the share `change` of what the
-    training made of them (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"). Back-translations are not
-    what people write: all of the change reads real text no better than before, most of it does."""
+    training made of them (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"), factor by factor."""
 
-    change: settings.Share = 0.7
+    change: Annotated[float, settings.Rule(lambda value: 0 < value <= 1, "a share above 0, to 1")] = 0.7
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,12 @@ def store(adapter: Path, index: Path, report: Mapping[str, Any], aside: Path) ->
 def page(report: Mapping[str, Any]) -> str:
     """The report for people, in Markdown."""
     scores, loss = report["scores"], report["loss"]
+    change = report["settings"]["config"]["average"]["change"]
     minutes = {name: value / 60 for name, value in report["seconds"].items()}
     rows = [
         ("chrF of the held-out sentences", scores["chrf_before"], scores["chrf"]),
         ("BLEU", scores["bleu_before"], scores["bleu"]),
-        ("loss per token of their examples, with all of the change", loss["before"], loss["after"]),
+        ("loss per token of their examples, at the end of the training", loss["before"], loss["after"]),
     ]
     dropped = [f"- {count} {reason}" for reason, count in report["dropped"].items()]
     lines = [
@@ -53,6 +54,9 @@ def page(report: Mapping[str, Any]) -> str:
         "| | before | after |",
         "|---|---|---|",
         *(f"| {name} | {before:.2f} | {after:.2f} |" for name, before, after in rows),
+        "",
+        f"The adapter has the weights that it began with and {change:g} of what the training changed in them; the loss "
+        "after is that of the training itself.",
         "",
         "The held-out sentences are whole blocks of the index that no example is of. What is translated is their "
         "back-translation, with hints from the other blocks; text that was not written by a translation model can gain "

@@ -57,7 +57,7 @@ MOST_SENTENCES = 100_000
 PROBE = 16
 """Sentences that the speeds are measured on."""
 WINDOW = 16 * BATCH
-"""Sentences that are planned together: nobody waits for the first of them."""
+"""Sentences that are planned together: many, since none is needed before the last."""
 BACK = "back-translation"
 TRAIN, HELD_OUT, FACTS = "train.jsonl", "held-out.jsonl", "pairs.json"
 
@@ -144,7 +144,7 @@ class Adaptation:
         report = self.report(facts, training, result, len(held_out))
         folder = None
         if result.better:
-            folder = store(self.averaged, self.request.index, report, work.folder / "replaced")
+            folder = store(self.candidate, self.request.index, report, work.folder / "replaced")
         work.remove()
         return Outcome(result, report, folder)
 
@@ -213,9 +213,9 @@ class Adaptation:
         return self.translated(self.models.back, sentences, BACK)
 
     @property
-    def averaged(self) -> Path:
-        """The folder of the adapter that is checked."""
-        return self.work.folder / "averaged"
+    def candidate(self) -> Path:
+        """The folder of the adapter that is checked, and kept if it is better."""
+        return self.work.folder / "candidate"
 
     def _done(self, part: str) -> Path:
         return self.work.folder / f"{part}.json"
@@ -291,13 +291,13 @@ class Adaptation:
         return apart
 
     def train(self, plan: Plan, data: Data) -> dict[str, Any]:
-        """The training; its `training.json`."""
+        """The training, and the adapter that comes of it; the `training.json` of the training."""
         steps = steps_for(len(data.train), plan.passes, self.config.training.batch)
         config, folder = self.training_config(steps), self.work.folder / "adapter"
         with self.work.timed("training"):
             training = trained(config, data, folder, self.request.device, self.command)
-        if not self.averaged.is_dir():
-            averaged(self.models.start, folder, self.config.average.change, self.averaged)
+        if not self.candidate.is_dir():
+            averaged(self.models.start, folder, self.config.average.change, self.candidate)
         return training
 
     def check(self, held_out: Sequence[Example]) -> Scores:
@@ -310,7 +310,7 @@ class Adaptation:
             return [translation.text for translation in made]
 
         before = texts("check, before", self.request.adapter)
-        after = texts("check, after", str(self.averaged))
+        after = texts("check, after", str(self.candidate))
         return scores(before, after, [pair.target for pair in pairs])
 
     def report(self, facts: dict[str, Any], training: dict[str, Any], result: Scores, held_out: int) -> dict[str, Any]:

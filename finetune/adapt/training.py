@@ -18,13 +18,13 @@ from finetune.lora.config import Config, DataConfig
 from finetune.lora.data import Data
 from finetune.lora.examples import Example
 from finetune.lora.train import LoraTrainer
-from rag_mt.base.files import read_json, whole_folder
+from rag_mt.base.files import read_json, whole_folder, write_json
 from rag_mt.models.adapter_files import CONFIG, TRAINING, WEIGHTS, checked_adapter
 
 POINTS = 4
 """Measurements of the held-out examples beside that before the training."""
 LORA_A = ".lora_A."
-"""In the names of the factors that are drawn at random, where those of the others are 0 at first (PEFT)."""
+"""In the names of the factors A."""
 PROBED = 3
 """Steps to tell the speed by, the first of which is not counted."""
 
@@ -70,12 +70,11 @@ def seconds_per_example(config: Config, examples: Sequence[Example], folder: Pat
 
 
 def averaged(start: str, tuned: Path, change: float, folder: Path) -> None:
-    """Write the adapter `tuned` into `folder`, with weights between those of the adapter `start` (none: of a new one,
-    which changes nothing) and its own: start + change * (tuned - start)."""
+    """Write the adapter `tuned` into `folder`, each factor of its products B A as start + change * (tuned - start); its
+    `training.json` tells the change. Without a `start` B began with 0 and is multiplied by the change, and A stays."""
     weights = load_file(tuned / WEIGHTS)
     before = load_file(checked_adapter(start) / WEIGHTS) if start else {}
     for name, weight in weights.items():
-        # What a new adapter begins with changes nothing because one factor of each product is 0: A is as it is drawn.
         began = before[name] if before else weight if LORA_A in name else torch.zeros_like(weight)
         weights[name] = torch.lerp(began.float(), weight.float(), change).to(weight.dtype)
     with whole_folder(folder) as part:
@@ -83,6 +82,8 @@ def averaged(start: str, tuned: Path, change: float, folder: Path) -> None:
             if file.is_file() and file.name != WEIGHTS:
                 shutil.copyfile(file, part / file.name)
         save_file(weights, part / WEIGHTS, metadata={"format": "pt"})
+        if (part / TRAINING).is_file():
+            write_json(part / TRAINING, {**read_json(part / TRAINING), "average": {"change": change}})
 
 
 def trained(config: Config, data: Data, folder: Path, device: str, command: str) -> dict[str, Any]:

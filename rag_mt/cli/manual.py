@@ -110,8 +110,8 @@ A translation with `-o` that is interrupted (or killed) goes on with the same co
 and gives the same bytes as an uninterrupted one (save that in 16-bit number formats, and with [large GGUF
 files](engines.md#llamacpp), sentences of the batch that was cut off can differ by rounding). The same command goes on
 with `index build`, `mine`, training and evaluation too; `--restart` begins anew. After it has finished, the same
-command translates again and writes a new output in place of the old one. An index cannot be extended: build it anew
-from all of its text with `--replace`.
+command translates again and writes a new output in place of the old one. An index gets more text
+by `index add`, and is built anew with `--replace`.
 
 ## Exit codes
 

@@ -124,8 +124,8 @@ def translate_segments(
     advance: Callable[[int], object] = lambda n: None,
     window: int = WINDOW,
 ) -> Iterator[TranslatedText]:
-    """One TranslatedText per segment, in order; `advance` is told of every finished source sentence. At the end of each
-    `window` the language model waits for the longest answers with few others beside them."""
+    """One TranslatedText per segment, in order; `advance` is told of every finished source sentence. `window` segments
+    are planned together: many keep a language model busier, few give output earlier."""
     stream, checker = iter(segments), Checker(rules=())
     first, before = 0, deque[Translation](maxlen=translator.context)
     terms = DocumentTerms(translator, SentenceTask) if translator.consistent else None

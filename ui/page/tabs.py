@@ -278,7 +278,8 @@ def indexes_tab(service: Service, sessions: Sessions, layout: Layout) -> list[An
             service.indexes.delete(owner, id or "")
         except UserError as error:
             return [message(str(error), wrong=True), *drawn(owner), gr.skip()]
-        entries = gr.update(choices=index_entries(service, owner, target), value="" if index == id else index)
+        choices = index_entries(service, owner, target)
+        entries = gr.update(choices=choices, value=index if index in [key for _, key in choices] else "")
         return [message("Deleted."), *drawn(owner), entries]
 
     start.click(build, [upload, name, code, retriever, column, layout.target], [progress, stop, *listed, *used], **LONG)

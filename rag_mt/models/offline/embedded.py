@@ -33,8 +33,8 @@ PREFIX = "embedded:"
 CONVERSION = 4  # raised whenever the converters below would write something else
 STALE_SECONDS = 24 * 3600
 SAMPLE = "Das ist ein Test"
-"""What a language model's tokens are compared by: some releases of transformers read a vocabulary as one of another
-kind, with which a model writes nonsense."""
+"""What a language model's tokens are compared by: transformers 5.17, say, reads Gemma's vocabulary as one of another
+kind, with which the model writes nonsense."""
 BLOCK, BIG = 2**22, 5 * 10**8
 """Bytes that are copied at once when parts are joined, and from which on that shows its progress."""
 
@@ -68,9 +68,9 @@ class Embedded:
         return all(find_spec(_split(file)[0]) for file in self.files)
 
     def made(self, short: str) -> list[Path]:
-        """What the cache holds of the model `short`: its joined file and its converted folders."""
+        """What the cache holds of the model `short`: its joined file and its converted folder."""
         start = cache_dir() / "models" / f"{short}-{self.sha256[:8]}"
-        return sorted([*start.parent.glob(f"{start.name}.gguf"), *start.parent.glob(f"{start.name}-*")])
+        return sorted([*start.parent.glob(f"{start.name}.gguf"), *start.parent.glob(f"{start.name}-{CONVERSION}")])
 
 
 def _split(file: str) -> tuple[str, str]:
@@ -348,7 +348,8 @@ def _finish(name: str, spec: Embedded, part: Path) -> None:
     tokenizer = Tokenizer.from_file(path)
     if spec.tokens and tokenizer.encode(SAMPLE, add_special_tokens=False).ids != list(spec.tokens):
         raise UserError(
-            f"{name}: transformers {version('transformers')} reads its vocabulary wrongly: pip install -U transformers"
+            f"{name}: transformers {version('transformers')} reads its vocabulary wrongly: pip install "
+            "'transformers>=5.18'"
         )
     tokenizer.save(path, pretty=False)
     (part / "LICENCE.md").write_text(f"{spec.purpose}, from the Python package {spec.package}. {spec.licence}.\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import sys
+from dataclasses import replace
 from zlib import crc32
 
 import numpy as np
@@ -156,7 +157,8 @@ def test_the_table_averages_languages_with_and_without_parallel_data():
 
 
 def test_differences_between_trainings_count_in_the_test():
-    """Three seeds on both sides of the baseline are no gain, however sure each is of its own difference."""
+    """Three seeds on both sides of the baseline are no gain, however sure each is of its own difference; where the
+    baseline has as many, which vary alike, it is the differences that count."""
     base = System("A", [record("A", 0.5)])
     values = [0.54, 0.52, 0.49]
     mixed = System("B", [record("B", value, n) for n, value in enumerate(values)], ("A",))
@@ -164,6 +166,10 @@ def test_differences_between_trainings_count_in_the_test():
     report = Report({"name": "x", "fingerprint": "f"}, ["en", "de"], [], [base, mixed, alone], [], "command")
     many, one = (report.gains[CROSS, name, "A"]["Avg"] for name in "BC")
     assert one.p < 0.001 and many.p > 0.05 and abs(many.value - one.value) < 0.01
+    lower = System("D", [record("D", value - 0.05, n) for n, value in enumerate(values)])
+    systems = [lower, replace(mixed, baselines=("D",))]
+    paired = Report({"name": "x", "fingerprint": "f"}, ["en", "de"], [], systems, [], "command")
+    assert paired.gains[CROSS, "B", "D"]["Avg"].p < 0.01
 
 
 def test_intervals_over_seeds():

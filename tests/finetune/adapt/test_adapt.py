@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from finetune.adapt import run
 from finetune.adapt.check import Scores
 from finetune.adapt.hints import OtherMemory
 from finetune.adapt.training import AdaptTrainer
@@ -17,6 +20,7 @@ from rag_mt.base.console import INTERRUPTED
 from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.types import Recalled, Sentence
 from rag_mt.cli.main import main
+from rag_mt.models.adapter_files import WEIGHTS
 from rag_mt.translation.index import Index
 from rag_mt.translation.index_adapters import REPORT
 from rag_mt.translation.journal import RecordJournal
@@ -111,8 +115,20 @@ def test_an_adapter_goes_on_after_each_interruption_and_is_used(
     says is no language, so that the check's judgement is not asked here."""
     monkeypatch.setattr(Scores, "better", True)
     shutil.copytree(index, tmp_path / "other")
+    average, trained = run.averaged, []
+
+    def watched(start: str, tuned: Path, change: float, folder: Path) -> None:
+        trained.append((load_file(tuned / WEIGHTS), change))
+        average(start, tuned, change, folder)
+
+    monkeypatch.setattr(run, "averaged", watched)
     assert main(arguments) == 0
     adapter = index / "adapters" / "en"
+    (weights, change), kept = trained[0], load_file(adapter / WEIGHTS)
+    for name, weight in weights.items():  # that of a new adapter: B began with 0
+        expected = weight if "lora_A" in name else change * weight
+        torch.testing.assert_close(kept[name].float(), expected.float(), atol=1e-3, rtol=1e-2)
+    assert change == 0.7 and json.loads((adapter / "training.json").read_text())["average"] == {"change": 0.7}
     report = told(adapter / REPORT)
     assert report["scores"]["chrf"] != report["scores"]["chrf_before"]
     assert report["loss"]["after"] < report["loss"]["before"]

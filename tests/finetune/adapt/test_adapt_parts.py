@@ -28,6 +28,11 @@ from rag_mt.translation.journal import Journal
 FEW = TextConfig(block=4, fewest_held_out=8, most_held_out=8, fewest_pairs=4, fewest_words=2)
 
 
+def test_none_of_the_change_is_no_adapter() -> None:
+    with pytest.raises(UserError, match=r"average.change.*a share above 0, to 1"):
+        AdaptConfig.read(config_file("adapt"), {"average.change": "0.0"})
+
+
 def test_the_shipped_settings_are_read() -> None:
     config = AdaptConfig.read(config_file("adapt"))
     assert config.model.llm.startswith("embedded:")

@@ -138,8 +138,8 @@ def test_tokenizer_of_another_kind_is_no_model(tiny: Callable[..., Path]) -> Non
     with pytest.raises(UserError, match=r"embedded:tiny: transformers \d.* reads its vocabulary wrongly: pip install"):
         embedded_folder("embedded:tiny")
     assert list(models.iterdir()) == []
-    tiny_tokens = tuple(tokenizer_of("smollm2-135m")(embedded.SAMPLE, add_special_tokens=False).input_ids)
-    assert tiny_tokens == EMBEDDED["smollm2-135m"].tokens
+    for name in ("smollm2-135m", "gemma-3-270m"):
+        assert tuple(tokenizer_of(name)(embedded.SAMPLE, add_special_tokens=False).input_ids) == EMBEDDED[name].tokens
 
 
 def test_two_conversions_at_once_give_one_whole_folder(tiny: Callable[..., Path]) -> None:

@@ -37,6 +37,11 @@ QWEN_TOKENS = {
 """What llama.cpp's `/tokenize` gives for texts with the GGUF file."""
 
 
+def test_the_tokens_that_unpacking_expects_begin_the_known_ones() -> None:
+    begin, known = embedded.SAMPLE, next(iter(QWEN_TOKENS.items()))
+    assert known[0].startswith(begin) and tuple(known[1][:4]) == EMBEDDED[QWEN.removeprefix("embedded:")].tokens
+
+
 @pytest.fixture
 def site(tmp_path: Path, tiny: Callable[..., Path]) -> Path:
     """Where the three packages lie that have the parts of the embedded model `tiny`."""
