@@ -141,6 +141,7 @@ def _connect_languages(service: Service, sessions: Sessions, layout: Layout) -> 
         return [*lists, text, *updates(empty_view(target))]
 
     source, target, text, index = layout.source, layout.target, layout.text, layout.index
+    # The last of several quick choices counts, also while the first one is being answered.
     source.input(source_changed, [source, target], target, trigger_mode="always_last", **FAST)
     target.change(target_changed, [target, index, layout.glossary], [index, layout.glossary], **FAST)
     layout.llm.input(service.default_adapter, layout.llm, layout.adapter, **FAST)
