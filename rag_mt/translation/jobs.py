@@ -122,14 +122,14 @@ def translate_segments(
     counts: Counts,
     journal: Journal | None = None,
     advance: Callable[[int], object] = lambda n: None,
-    window: int = WINDOW,
+    window: int | None = None,
 ) -> Iterator[TranslatedText]:
     """One TranslatedText per segment, in order; `advance` is told of every finished source sentence. `window` segments
-    are planned together: many keep a language model busier, few give output earlier."""
+    (WINDOW, if it is not given) are planned together: many keep a language model busier, few give output earlier."""
     stream, checker = iter(segments), Checker(rules=())
     first, before = 0, deque[Translation](maxlen=translator.context)
     terms = DocumentTerms(translator, SentenceTask) if translator.consistent else None
-    while parts := list(islice(stream, window)):
+    while parts := list(islice(stream, window or WINDOW)):
         sentences = [
             Sentence(span.of(part.segment.text), translator.source, part.segment.origin)
             for part in parts
