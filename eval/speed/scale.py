@@ -194,7 +194,7 @@ def queries_of(number: int) -> NDArray[np.float32]:
 
 def told(name: str, seconds: Times) -> str:
     """A line of percentiles, in milliseconds."""
-    values = " ".join(f"{1000 * value:8.1f}" for value in np.percentile(seconds, PERCENTILES))
+    values = " ".join(f"{1000 * value:8.2f}" for value in np.percentile(seconds, PERCENTILES))
     return f"{name:28s}{values}"
 
 

@@ -11,6 +11,7 @@ from prompts.style import LONGEST_INSTRUCTION, LONGEST_TITLE
 from rag_mt.base.defaults import DEFAULT_LLM
 from ui.page import menus
 from ui.page.markup import escaped, message, sentence_case
+from ui.page.menus import Entries
 from ui.page.translating import AUTO, Asked, View, empty_view
 from ui.server.bodies import MOST_CONTEXT
 from ui.server.service import Service
@@ -42,6 +43,11 @@ FAST: dict[str, Any] = {"queue": False, "preprocess": False, "show_progress": "h
 longer has, but a page may send it before the answer that changed the list has come."""
 LONG: dict[str, Any] = {"concurrency_limit": None, "show_progress": "hidden", "api_visibility": "private"}
 """Events that follow work until it ends; the engine's queue is the one that counts."""
+
+
+def still_chosen(entries: Entries, value: str) -> Any:
+    """A list with these entries, titles and values, and the one of that value chosen as long as it is there."""
+    return gr.update(choices=entries, value=value if value in [own for _, own in entries] else "")
 
 
 def html_part(value: str | None, **options: Any) -> Any:

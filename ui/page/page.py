@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from ui.page.glossary_tab import glossary_tab
-from ui.page.layout import FAST, LONG, Layout, asked_from, html_part, updates
+from ui.page.layout import FAST, LONG, Layout, asked_from, html_part, still_chosen, updates
 from ui.page.markup import escaped, message
 from ui.page.menus import (
     example,
@@ -121,10 +121,7 @@ def _connect_languages(service: Service, sessions: Sessions, layout: Layout) -> 
     def target_changed(request: gr.Request, target: str, index: str, glossary: str) -> list[Any]:
         owner = sessions.of(request.session_hash).owner
         lists = index_entries(service, owner, target), glossary_entries(service, owner, target)
-        return [
-            gr.update(choices=entries, value=value if value in [id for _, id in entries] else "")
-            for entries, value in zip(lists, (index, glossary), strict=True)
-        ]
+        return list(map(still_chosen, lists, (index, glossary)))
 
     def detected(text: str) -> Any:
         """The list of source languages, whose first entry names the language of the text as long as it is there."""

@@ -14,7 +14,7 @@ from rag_mt.base.defaults import INDEX_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from retrievers.registry import retriever_spec
-from ui.page.layout import FAST, LONG, Layout, asked_from, html_part
+from ui.page.layout import FAST, LONG, Layout, asked_from, html_part, still_chosen
 from ui.page.markup import escaped, isolated, message, progress_line, table
 from ui.page.menus import first_target, index_entries, retriever_entries, target_entries
 from ui.page.sessions import EXPORTS, Session, Sessions, export, history_table
@@ -278,9 +278,7 @@ def indexes_tab(service: Service, sessions: Sessions, layout: Layout) -> list[An
             service.indexes.delete(owner, id or "")
         except UserError as error:
             return [message(str(error), wrong=True), *drawn(owner), gr.skip()]
-        choices = index_entries(service, owner, target)
-        entries = gr.update(choices=choices, value=index if index in [key for _, key in choices] else "")
-        return [message("Deleted."), *drawn(owner), entries]
+        return [message("Deleted."), *drawn(owner), still_chosen(index_entries(service, owner, target), index)]
 
     start.click(build, [upload, name, code, retriever, column, layout.target], [progress, stop, *listed, *used], **LONG)
     use.click(take, [chosen, layout.target], [progress, *used], **FAST)
