@@ -26,6 +26,7 @@ from retrievers.dense import DenseRetriever, IndexRetriever
 from retrievers.encoders.encoder import NO_ENCODER, ModelEncoder, NoEncoder, TransformerEncoder, open_encoder
 from retrievers.encoders.int8 import in_int8
 from retrievers.index.build import build_index
+from retrievers.index.lance.files import local_files
 from retrievers.index.manifest import CONFIDENCE, Manifest, read_manifest
 from retrievers.index.search import Index, open_index
 from retrievers.mdpr import DualEncoder, is_passage_model, open_mdpr
@@ -171,7 +172,7 @@ def confidence_for(encoder: Encoder, index: Path | None = None) -> Confidence | 
     that of the phrase model; None if there is neither or the encoder is no phrase model."""
     if not isinstance(encoder, PhraseEncoder):
         return None
-    return (confidence_in(index) if index else None) or confidence_in(phrase_model_folder(encoder.id))
+    return (confidence_in(local_files(index)) if index else None) or confidence_in(phrase_model_folder(encoder.id))
 
 
 def searching(
@@ -184,7 +185,7 @@ def searching(
     if isinstance(maker, PassageUnits):
         return PassageRetriever(name, index, maker, source, cut_off)
     if isinstance(maker, MemoryUnits):
-        return MemoryRetriever(name, index, maker, source, similarities.stored(index.folder), cut_off)
+        return MemoryRetriever(name, index, maker, source, similarities.stored(local_files(index.folder)), cut_off)
     if isinstance(maker, CcprUnits) and confidence is not None:
         return CcprRetriever(name, index, maker, confidence, cut_off)
     return DenseRetriever(name, index, maker, cut_off)

@@ -23,6 +23,7 @@ from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import IndexRetriever
 from retrievers.encoders.alignment import EncoderAligner
 from retrievers.encoders.encoder import ModelEncoder
+from retrievers.index.lance.files import local_files
 from retrievers.index.manifest import read_manifest
 from retrievers.index.search import map_sentences
 from retrievers.registry import encoder_for, open_retriever
@@ -52,7 +53,7 @@ class Indexes:
         for code, folder in self.folders.items():
             manifest, confidence = read_manifest(folder), None
             if is_phrase_model(manifest.encoder):
-                confidence = confidence_in(folder) or confidence_in(phrase_model_folder(manifest.encoder))
+                confidence = confidence_in(local_files(folder)) or confidence_in(phrase_model_folder(manifest.encoder))
             facts[code] = {
                 "retriever": manifest.retriever,
                 "encoder": manifest.encoder,

@@ -51,7 +51,10 @@ KINDS = {
         (f"models/*-{8 * HEX}-*", f"models/*-{8 * HEX}.gguf*"),
     ),
     "adapters": Kind("adapters as files for llama.cpp", (f"adapters/{16 * HEX}-{8 * HEX}.gguf",)),
-    "indexes": Kind("sample indexes", (f"indexes/*-{12 * HEX}", f"indexes/*-{12 * HEX}.unfinished")),
+    "indexes": Kind(
+        "sample indexes, small files of indexes in LanceDB",
+        (f"indexes/*-{12 * HEX}", f"indexes/*-{12 * HEX}.unfinished"),
+    ),
     "hashes": Kind("sha256 of files that were read", ("hashes.sqlite*",)),
     "trials": Kind("models of trainings without --output", (f"trials/*-{8 * HEX}",), lock=False),
     "evaluations": Kind(

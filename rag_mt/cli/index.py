@@ -50,6 +50,10 @@ REMOVE = """Take the text of files out of an index; `rag-mt index info DIR --fil
 
 A sentence that several files have is stored once, with the first of them, and goes with that one: add the others again
 to have it back."""
+COPY = """Copy an index into LanceDB, an engine of others for vectors in folders and object stores.
+
+The place, lance:FOLDER or lance:s3://BUCKET/FOLDER, is then given wherever the folder of an index is: translation,
+search, calibrate, add, remove. It needs the package: pip install 'rag-mt[lance]'."""
 INFO = "Show what an index holds: language, retriever, encoder, numbers of sentences and vectors, cut-offs, adapters."
 VERIFY = "Compare every byte of an index with the checksums of its manifest."
 CALIBRATE = """Store the score below which hints for a source language are not shown.
@@ -127,6 +131,15 @@ def shrink(options: argparse.Namespace) -> int:
     before = index.sentences
     index.remove(options.files, restart=options.restart, show=not options.quiet)
     note(f"{index.describe()}; {before} sentences before")
+    return OK
+
+
+def copy(options: argparse.Namespace) -> int:
+    """`rag-mt index copy`: an index into LanceDB."""
+    from rag_mt.translation.index import Index
+
+    index = Index.open(options.folder)
+    note(index.copy(options.target, replace=options.replace, form=options.form, show=not options.quiet).describe())
     return OK
 
 
@@ -255,6 +268,16 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.add_argument("files", nargs="+", metavar="FILE", help="files of the index")
     _add_changing_options(add)
     add.set_defaults(run=shrink)
+
+    add = actions.add_parser(
+        "copy", help="copy an index into LanceDB", description=COPY, examples=("my-index lance:my-index.lance",)
+    )
+    add.add_argument("folder", metavar="DIR", help="folder of the index")
+    add.add_argument("target", metavar="lance:URI", help="where the copy is to be: a folder or an object store")
+    add.add_argument("--replace", action="store_true", help="put the copy in the place of an existing one")
+    add.add_argument("--form", choices=("auto", "exact", "ivf"), default="auto", help=form_help)
+    add.add_argument("--quiet", action="store_true", help="no progress bar")
+    add.set_defaults(run=copy)
 
     add = actions.add_parser(
         "info", help="what an index holds", description=INFO, examples=("my-index", "my-index --json")

@@ -9,8 +9,6 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, overload
 
-import pyarrow.compute as pc
-
 from prompts.safety import encodable
 from rag_mt.base.cluster import Cluster
 from rag_mt.base.defaults import INDEX_RETRIEVER, SHARD
@@ -24,6 +22,7 @@ from retrievers.calibration import DROP, calibrate_for, set_confidence
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.build import build_part, restore
 from retrievers.index.far import dtype_for_all, far_writer
+from retrievers.index.lance.copying import copy_index
 from retrievers.index.manifest import Manifest, read_manifest
 from retrievers.index.search import open_index
 from retrievers.index.vectors import form_for
@@ -197,11 +196,20 @@ class Index:
             raise UserError(f"nothing would be left of index {self.folder}: delete the folder, or name fewer files")
         self._go_on((), gone, plan={"removed": sorted(gone)}, restart=restart, show=show)
 
+    def copy(self, target: str | Path, *, replace: bool = False, form: str = "auto", show: bool = False) -> Index:
+        """Copy the index to `target`, a place in LanceDB (`lance:FOLDER`, `lance:s3://BUCKET/FOLDER`), and return the
+        copy, which is used as the index is. `replace` puts it in the place of an index that is there, `form` is that
+        of `build`. Raises UserError for another place, one that is taken or cannot be written, and where LanceDB is not
+        installed."""
+        manifest = copy_index(self.folder, Path(target), replace=replace, form=form, show=show)
+        copy = Index(Path(target), manifest, *self._named)
+        copy._encoder = self._encoder
+        return copy
+
     @property
     def files(self) -> dict[str, int]:
         """The files that its sentences came from, with the number of sentences of each."""
-        counted = pc.value_counts(open_index(self.folder).sentences.column("file"))
-        return {entry["values"]: entry["counts"] for entry in counted.to_pylist()}
+        return open_index(self.folder).files()
 
     def _go_on(self, sentences: Iterable[Sentence], without: Sequence[str], **options: Any) -> None:
         """Replace the index by one with further sentences, and without those of some files."""

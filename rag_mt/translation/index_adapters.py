@@ -9,6 +9,7 @@ from typing import Any
 from rag_mt.base.files import read_json
 from rag_mt.base.languages import base_code
 from rag_mt.models.adapter_files import ADAPTERS, WEIGHTS
+from retrievers.index.lance.files import local_files
 
 log = logging.getLogger("rag_mt")
 
@@ -20,7 +21,7 @@ def index_adapters(index: Path) -> dict[str, dict[str, Any]]:
     """The reports of an index's adapters by source language."""
     return {
         path.parent.name: read_json(path)
-        for path in sorted((index / ADAPTERS).glob(f"*/{REPORT}"))
+        for path in sorted((local_files(index) / ADAPTERS).glob(f"*/{REPORT}"))
         if (path.parent / WEIGHTS).is_file()
     }
 
@@ -32,7 +33,7 @@ def adapter_beside(index: Path, llm: str, source: str) -> str | None:
     code = next((code for code in (source, base_code(source)) if code in reports), None)
     if code is None:
         return None
-    folder, report = index / ADAPTERS / code, reports[code]
+    folder, report = local_files(index) / ADAPTERS / code, reports[code]
     if report["llm"] != llm:
         log.info("the adapter %s is one of %s and is not used with %s", folder, report["llm"], llm)
         return None

@@ -24,6 +24,8 @@ from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Sentence
 from rag_mt.models.adapter_files import ADAPTERS
 from retrievers.bm25 import Bm25, Bm25Settings
+from retrievers.index.lance.changing import change_index
+from retrievers.index.lance.place import is_lance
 from retrievers.index.manifest import MANIFEST, VECTORS, Manifest, read_manifest, write_manifest
 from retrievers.index.search import Index, map_sentences, map_spans, open_index
 from retrievers.index.shards import (
@@ -82,6 +84,23 @@ def build_index(
     Raises UserError if the folder is taken, another process builds it, the settings differ from those of the
     interrupted build, nothing could be indexed or the disk cannot be written.
     """
+    if is_lance(folder):
+        if without is None:
+            raise UserError(
+                f"an index is not built in LanceDB: build it in a folder, then `rag-mt index copy DIR {folder}`"
+            )
+        return change_index(
+            folder,
+            sentences,
+            maker,
+            retriever=retriever,
+            language=language,
+            terms=terms,
+            without=without,
+            total=total,
+            show=show,
+            advance=advance,
+        )
     if without is not None:
         restore(folder)
         read_manifest(folder)  # it must be there, and of this version

@@ -15,7 +15,7 @@ An index that is searched by BM25 alone has no vectors.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from rag_mt.base.files import alone_in, read_json, settings_hash, write_whole
 from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Unit
 from retrievers.bm25 import TERM_FILES
+from retrievers.index.lance.place import is_lance
 
 FORMAT = 4
 """Formats 1 to 3 were those of development versions."""
@@ -54,11 +55,12 @@ class Manifest:
     sentences read, kept, duplicates of kept ones, and unusable ones (blank or not valid Unicode).
     `thresholds` holds per source language the score under which hits are dropped, with the share dropped and the
     number of development sentences it was chosen on, or the `scale` CONFIDENCE.
-    `files` gives the size and sha256 of each file. `ivf` is None for an exact index, else it holds `nlist`, `nprobe`
-    and `measured`: for the index's own sample and for each calibrated source language the `nprobe` that it needs with
-    the recall@1 and the number of queries (see `retrievers.index.vectors`). `terms` is None where BM25 does not search,
-    else it holds the settings of BM25; without vectors the dimension is 0. `resumed` (not stored) is the number of
-    sentences that an interrupted build had finished before.
+    `files` gives the size and sha256 of each file (of an index in LanceDB the version of each table). `ivf` is None for
+    an exact index, else it holds `nlist`, `nprobe` and `measured`: for the index's own sample and for each calibrated
+    source language the `nprobe` that it needs with the recall@1 and the number of queries (see
+    `retrievers.index.vectors`). `terms` is None where BM25 does not search, else it holds the settings of BM25; without
+    vectors the dimension is 0. `resumed` (not stored) is the number of sentences that an interrupted build had finished
+    before.
     """
 
     retriever: str
@@ -136,13 +138,23 @@ class Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write `manifest.json` with its own hash; an earlier one is replaced at once."""
+    write_whole(folder / MANIFEST, manifest_text(manifest))
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """The manifest as JSON, with its own hash."""
     contents = manifest.as_dict()
     contents["hash"] = settings_hash(contents)
-    write_whole(folder / MANIFEST, json.dumps(contents, ensure_ascii=False, indent=2, sort_keys=True) + "\n")
+    return json.dumps(contents, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index folder; raises UserError if there is none, or one that cannot be trusted."""
+    """The manifest of an index folder, or of an index in LanceDB (see `retrievers.index.lance`); raises UserError if
+    there is none, or one that cannot be trusted."""
+    if is_lance(folder):
+        from retrievers.index.lance.tables import stored_manifest
+
+        return stored_manifest(folder)
     if not (folder / MANIFEST).is_file():
         if folder.with_name(folder.name + ".building").is_dir():
             raise UserError(
@@ -154,6 +166,12 @@ def read_manifest(folder: Path) -> Manifest:
         contents = read_json(folder / MANIFEST)
     except ValueError:
         raise damaged(folder, f"{MANIFEST} is not JSON") from None
+    return manifest_of(folder, contents)
+
+
+def manifest_of(folder: Path, contents: Any, files: Collection[str] | None = None) -> Manifest:
+    """The manifest with these contents; it must tell of `files`, which are those of a folder if none are named. Raises
+    UserError for one that cannot be trusted."""
     if not isinstance(contents, dict):
         raise damaged(folder, f"{MANIFEST} is not a manifest")
     own_hash = contents.pop("hash", None)
@@ -166,7 +184,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise damaged(folder, f"{MANIFEST} does not match its own hash")
     if contents.keys() == {f.name for f in fields(Manifest)} - {"resumed"}:
         manifest = Manifest(**contents)
-        if set(manifest.files) == set(manifest.file_names):
+        if set(manifest.files) == set(manifest.file_names if files is None else files):
             return manifest
     raise damaged(folder, f"{MANIFEST} lacks entries or has unknown ones")
 
@@ -175,6 +193,10 @@ def change_manifest(folder: Path, known: Manifest, job: str, change: Callable[[M
     """Change the manifest of an index as it is by now, one process at a time; returns the new one. `job` is what is
     being done, for errors, as in "calibration". Raises UserError if the index is no longer the one with the manifest
     `known`."""
+    if is_lance(folder):
+        from retrievers.index.lance.tables import change_stored
+
+        return change_stored(folder, known, job, change)
     with alone_in(folder, f"a {job} of index {folder}", wait=True):
         manifest = read_manifest(folder)
         if manifest.files != known.files:
@@ -186,7 +208,11 @@ def change_manifest(folder: Path, known: Manifest, job: str, change: Callable[[M
 
 def damaged(folder: Path, reason: str) -> UserError:
     """The error for an index that is not what its builder wrote."""
-    return UserError(f"index {folder} is damaged: {reason}; build it again with `rag-mt index build --replace`")
+    again = f"copy it again with `rag-mt index copy --replace DIR {folder}`"
+    return UserError(
+        f"index {folder} is damaged: {reason}; "
+        f"{again if is_lance(folder) else 'build it again with `rag-mt index build --replace`'}"
+    )
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:

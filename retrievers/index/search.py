@@ -19,6 +19,8 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, remembered_sha256
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
+from retrievers.index.lance.files import local_files
+from retrievers.index.lance.place import is_lance
 from retrievers.index.manifest import PAIRS, SENTENCES, SPANS, VECTORS, Manifest, damaged, differences, read_manifest
 from retrievers.units.unit import QUERY_THRESHOLD
 
@@ -47,18 +49,26 @@ def map_vectors(folder: Path) -> Any:
 
 def map_spans(folder: Path) -> NDArray[np.int32]:
     """The spans, int32 (units, 3), mapped into memory; raises ValueError for a file that holds no array."""
+    _must_be_a_folder(folder)
     spans: NDArray[np.int32] = np.load(folder / SPANS, mmap_mode="r", allow_pickle=False)
     return spans
 
 
 def map_sentences(folder: Path) -> pa.Table:
-    """The sentences as a table, mapped into memory; raises OSError or ArrowInvalid for another file."""
+    """The sentences as a table, mapped into memory; raises OSError or ArrowInvalid for another file, UserError for an
+    index in LanceDB."""
+    _must_be_a_folder(folder)
     file = pa.memory_map(str(folder / SENTENCES))
     if file.read(len(ARROW_MAGIC)) != ARROW_MAGIC:
         raise pa.ArrowInvalid("it is no Arrow file")
     table = pa.ipc.open_file(file).read_all()
     table.validate()
     return table
+
+
+def _must_be_a_folder(folder: Path) -> None:
+    if is_lance(folder):
+        raise UserError(f"the files of index {folder} cannot be read one by one: give the folder that it is a copy of")
 
 
 def open_index(
@@ -72,6 +82,17 @@ def open_index(
     Raises UserError for a missing or damaged index, one of another format, and one of other settings.
     """
     manifest = manifest or read_manifest(folder)
+    check_settings(folder, manifest, maker_settings)
+    if is_lance(folder):
+        from retrievers.index.lance.search import open_lance
+
+        return open_lance(folder, manifest)
+    _check_files(folder, manifest, remembered_sha256)
+    return map_index(folder, manifest)
+
+
+def check_settings(folder: Path, manifest: Manifest, maker_settings: Mapping[str, Any] | None) -> None:
+    """Raises UserError if vectors that a unit maker with these settings makes cannot be compared with the index's."""
     settings = manifest.settings if maker_settings is None else maker_settings
     # The fingerprint tells encoders apart; the same one may go by different names (hub id, folder). What only queries
     # depend on is recorded and may change.
@@ -82,8 +103,6 @@ def open_index(
             f"index {folder} was built{name} with other settings ({'; '.join(different)}): "
             "use the encoder it was built with, or build it again with `rag-mt index build --replace`"
         )
-    _check_files(folder, manifest, remembered_sha256)
-    return map_index(folder, manifest)
 
 
 def _check_files(folder: Path, manifest: Manifest, sha256: Callable[[Path], str]) -> None:
@@ -141,7 +160,7 @@ class Index:
     def __init__(
         self, folder: Path, manifest: Manifest, vectors: Any, spans: NDArray[np.int32], sentences: pa.Table
     ) -> None:
-        self.folder, self.manifest, self.sentences = folder, manifest, sentences
+        self.folder, self.manifest, self._sentences = folder, manifest, sentences
         self._vectors, self._spans = vectors, spans
         self._on_gpu: Any = None
         self._terms: Bm25 | None = None
@@ -152,6 +171,16 @@ class Index:
         """The number of units."""
         return self.manifest.units
 
+    @property
+    def sentences(self) -> pa.Table:
+        """The sentences by number, with the columns of the manifest's `schema`."""
+        return self._sentences
+
+    def files(self) -> dict[str, int]:
+        """The files that its sentences came from, with the number of sentences of each."""
+        counted = pc.value_counts(self.sentences.column("file"))
+        return {entry["values"]: entry["counts"] for entry in counted.to_pylist()}
+
     def search(self, vectors: Floats, k: int, without: LeftOut | None = None, probes: int | None = None) -> Neighbours:
         """The `k` units of the greatest inner product with each of the `vectors` (queries, dimension).
 
@@ -160,14 +189,7 @@ class Index:
         into the `probes` nearest lists (default: the `nprobe` of its manifest), into more where those hold too little.
         Units of the sentences numbered `without` are left out; where nothing is left the number is -1.
         """
-        if self._vectors is None:
-            raise ValueError(f"index {self.folder} has no vectors: it is searched by its terms")
-        queries = np.ascontiguousarray(vectors, dtype=np.float32)
-        if queries.ndim != 2 or queries.shape[1] != self.manifest.dimension:
-            raise ValueError(f"vectors of shape {queries.shape}: expected (queries, {self.manifest.dimension})")
-        if k < 1:
-            raise ValueError(f"k is {k}: expected at least 1")
-        k = min(k, len(self))
+        queries, k = self._asked(vectors, k)
         if self.manifest.ivf is None:
             return self._best(queries, k, without, None)
         lists = int(self.manifest.ivf["nlist"])
@@ -178,13 +200,24 @@ class Index:
             scores[short], ids[short] = self._best(queries[short], k, without, probes)
         return scores, ids
 
+    def _asked(self, vectors: Floats, k: int) -> tuple[Floats, int]:
+        """The queries and how many units of each there can be; raises ValueError for others than `search` takes."""
+        if not self.manifest.dimension:
+            raise ValueError(f"index {self.folder} has no vectors: it is searched by its terms")
+        queries = np.ascontiguousarray(vectors, dtype=np.float32)
+        if queries.ndim != 2 or queries.shape[1] != self.manifest.dimension:
+            raise ValueError(f"vectors of shape {queries.shape}: expected (queries, {self.manifest.dimension})")
+        if k < 1:
+            raise ValueError(f"k is {k}: expected at least 1")
+        return queries, min(k, len(self))
+
     @property
     def terms(self) -> Bm25:
         """BM25 over the units, which it knows by the same numbers; opened at the first use."""
         if self.manifest.terms is None:
             raise ValueError(f"index {self.folder} has no terms: it is searched by its vectors")
         if self._terms is None:
-            self._terms = Bm25.open(self.folder)
+            self._terms = Bm25.open(local_files(self.folder, self.manifest))
         return self._terms
 
     def _best(self, queries: Floats, k: int, without: LeftOut | None, probes: int | None) -> Neighbours:
@@ -306,8 +339,14 @@ def verify_index(folder: Path) -> list[str]:
     """Check every byte and what the files say about each other; returns one line per check that passed. Raises
     UserError with the first thing that is wrong."""
     manifest = read_manifest(folder)
-    _check_files(folder, manifest, file_sha256)
-    index = map_index(folder, manifest)
+    if is_lance(folder):
+        index = open_index(folder, manifest=manifest)
+        same = [f"table {name}: version {entry['version']}" for name, entry in manifest.files.items()]
+    else:
+        _check_files(folder, manifest, file_sha256)
+        index = map_index(folder, manifest)
+        names = {name: manifest.files[name]["size"] for name in manifest.file_names}
+        same = [f"{name}: {size} bytes, sha256 as in the manifest" for name, size in names.items()]
     normalised = bool(manifest.settings.get("normalised", True))  # a unit maker says so if its vectors are not
     problem = _text_problem(index) or (_rows_problem(index, normalised) if manifest.dimension else "")
     if not problem and manifest.terms is not None:
@@ -316,7 +355,7 @@ def verify_index(folder: Path) -> list[str]:
         raise damaged(folder, problem)
     return [
         f"manifest.json: format {manifest.format}, matches its own hash",
-        *(f"{name}: {manifest.files[name]['size']} bytes, sha256 as in the manifest" for name in manifest.file_names),
+        *same,
         f"{manifest.units} spans lie inside their {manifest.sentences} sentences, in order",
         *([f"{len(index)} vectors {'have length 1' if normalised else 'are finite'}"] if manifest.dimension else []),
         *([] if manifest.terms is None else [f"{manifest.units} units have their terms"]),

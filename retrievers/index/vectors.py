@@ -303,15 +303,21 @@ def tune_nprobe(index: Index, queries: Floats, recall: float = RECALL, source: s
 
 
 def with_ivf(folder: Path, manifest: Manifest, lists: int) -> Manifest:
-    """The manifest of the IVF index in `folder` with `nlist`, and `nprobe` and recall@1 measured on vectors of its own.
-    The queries are OWN_QUERIES of its vectors, each turned in a random direction until its cosine with itself is
-    OWN_COSINE: as far as a phrase is from its translation."""
+    """The manifest of the IVF index in `folder` with `nlist`, and `nprobe` and recall@1 measured on vectors of its
+    own."""
     index = map_index(folder, replace(manifest, ivf={"nlist": lists, "nprobe": lists, "measured": {}}))
+    return replace(manifest, ivf=measured_on_own(index, lists))
+
+
+def measured_on_own(index: Index, lists: int) -> dict[str, Any]:
+    """What the manifest of an index with so many lists says of them, measured on its own vectors: the queries are
+    OWN_QUERIES of them, each turned in a random direction until its cosine with itself is OWN_COSINE, as far as a
+    phrase is from its translation."""
     chosen = np.unique(np.linspace(0, len(index) - 1, OWN_QUERIES).astype(np.int64))
     needed = needed_probes(index, turned(index.reconstruct(chosen), OWN_COSINE, np.random.default_rng(SEED)))
     probes = min(OWN_MARGIN * _enough(needed, RECALL), lists)
     log.info("%d of %d lists are searched", probes, lists)
-    return replace(manifest, ivf={"nlist": lists, "nprobe": probes, "measured": {OWN: _measurement(needed, probes)}})
+    return {"nlist": lists, "nprobe": probes, "measured": {OWN: _measurement(needed, probes)}}
 
 
 def turned(vectors: Floats, cosine: float, rng: np.random.Generator) -> Floats:

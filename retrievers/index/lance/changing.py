@@ -1,0 +1,229 @@
+"""Adding sentences to an index in LanceDB and taking files out of it: rows are added and deleted, nothing is built
+anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rag_mt.base.console import progress
+from rag_mt.base.errors import UserError
+from rag_mt.base.languages import language as language_of
+from rag_mt.base.types import Sentence, TranslatedSentence
+from retrievers.bm25 import TERM_FILES, Bm25, Bm25Settings
+from retrievers.index.lance.copying import unit_batch
+from retrievers.index.lance.files import files_in, local_files, write_files
+from retrievers.index.lance.lists import index_vectors, lists_for, with_lists
+from retrievers.index.lance.numbering import Ids, Numbering, condition, runs_of
+from retrievers.index.lance.place import connected, store_errors
+from retrievers.index.lance.search import LanceIndex, open_lance
+from retrievers.index.lance.tables import (
+    FILES,
+    SENTENCE_SCHEMA,
+    SENTENCES,
+    UNITS,
+    VERSIONED,
+    at_version,
+    commit,
+    compact,
+    finished,
+    one_writer,
+    read_stored,
+    table_of,
+)
+from retrievers.index.manifest import Manifest
+from retrievers.index.search import check_settings
+from retrievers.index.shards import Seen, distinct_blocks
+from retrievers.index.vectors import form_for
+from retrievers.units.unit import UnitMaker
+
+JOB = "change"
+AT_ONCE = 1 << 16
+"""Units that are written at once."""
+DELETED_AT_ONCE = 200
+"""Stretches of ids that one deletion names."""
+
+
+def change_index(
+    folder: Path,
+    sentences: Iterable[Sentence],
+    maker: UnitMaker,
+    *,
+    retriever: str,
+    language: str,
+    terms: Bm25Settings | None,
+    without: Collection[str],
+    total: int | None = None,
+    show: bool = True,
+    advance: Callable[[int], object] = lambda n: None,
+) -> Manifest:
+    """Take the sentences of the files `without` out of an index in LanceDB and add others, as `build_index` does with
+    a folder.
+
+    Only the new sentences are encoded, and only their rows are written; tables are compacted afterwards. Who has the
+    index open goes on with what it was, and a change that is killed has changed nothing.
+    Raises UserError for an index of another kind, one that others change meanwhile, and where nothing would be left.
+    """
+    with one_writer(folder, JOB):
+        database = connected(folder)
+        revision, manifest = finished(folder, read_stored(folder, database))
+        check_settings(folder, manifest, maker.settings)
+        settings = None if terms is None else asdict(terms)
+        if (manifest.retriever, manifest.language, manifest.terms) != (retriever, language, settings):
+            raise UserError(
+                f"index {folder} is a {manifest.retriever} index of {language_of(manifest.language).name} by now: "
+                "open it again"
+            )
+        index = open_lance(folder, manifest)
+        units, rows = (_newest(folder, database, manifest, name) for name in (UNITS, SENTENCES))
+        # 1. What goes, and the texts that stay.
+        counts = dict(manifest.counts)
+        gone = index.sentences_of(sorted(without))
+        numbering = _deleted(index, units, rows, gone)
+        counts |= {name: counts[name] - len(gone) for name in ("read", "kept")}
+        seen = Seen()
+        _see(index, gone, seen)
+        # 2. What is new.
+        blocks = distinct_blocks(sentences, maker.block, counts, seen)
+        with closing(progress(total, "sentences", "encoding", show=show)) as bar:
+
+            def tell(number: int) -> None:
+                bar.update(number)
+                advance(number)
+
+            numbering = _added(folder, (units, rows), numbering, maker, blocks, tell)
+        if not len(numbering[UNITS]):
+            raise UserError(
+                f"there is nothing to index for {folder}: none of its sentences would be left, and of those read none "
+                f"has a {manifest.unit} in it; give files with {language_of(language).name} text"
+            )
+        # 3. Indexes of the tables, terms of the units, and the manifest, which makes it the index.
+        with store_errors(folder):
+            for table in (units, rows):
+                compact(table)
+        sizes = {name: len(numbers) for name, numbers in numbering.items()}
+        manifest = replace(manifest, counts=counts, units=sizes[UNITS], sentences=sizes[SENTENCES])
+        lists = 0
+        if manifest.ivf is None and form_for("auto", manifest.units, manifest.unit) == "ivf":
+            lists = lists_for(manifest.units)
+            index_vectors(folder, units, lists)
+        entries: dict[str, Mapping[str, Any]] = dict(manifest.files)
+        for name, table in ((UNITS, units), (SENTENCES, rows)):
+            entries[name] = {"version": table.version, "numbers": numbering[name].runs}
+            if table.count_rows() != len(numbering[name]):
+                raise UserError(f"index {folder} was changed by others during its {JOB}: start the {JOB} again")
+        manifest = replace(manifest, files=entries)
+        if manifest.terms is not None:
+            _newest(folder, database, index.manifest, FILES)
+            changed = LanceIndex(folder, manifest, units, rows)
+            entries[FILES] = _with_terms(folder, database, index.manifest, changed)
+            manifest = replace(manifest, files=entries)
+        if lists:
+            manifest = with_lists(folder, manifest, units, rows, lists)
+        commit(folder, database, revision, manifest, JOB)
+    return manifest
+
+
+def _newest(folder: Path, database: Any, manifest: Manifest, name: str) -> Any:
+    """A table that can be changed and has what the manifest says: what a killed change left in it is gone."""
+    assert name in VERSIONED
+    table = table_of(folder, database, name)
+    if table is None or table.version != int(manifest.files[name]["version"]):
+        table = at_version(folder, database, manifest, name)
+        with store_errors(folder):
+            table.restore()
+    return table
+
+
+def _deleted(index: LanceIndex, units: Any, rows: Any, gone: Ids) -> dict[str, Numbering]:
+    """Delete sentences with these ids and their units; returns the numbers of what is left."""
+    if not len(gone):
+        return {UNITS: index.unit_ids, SENTENCES: index.sentence_ids}
+    gone_units = index.units_of_sentences(gone)
+    runs = runs_of(gone)
+    with store_errors(index.folder):
+        for begin in range(0, len(runs), DELETED_AT_ONCE):
+            ids = np.concatenate([np.arange(*run) for run in runs[begin : begin + DELETED_AT_ONCE]])
+            for table in (units, rows):
+                table.delete(condition("sentence", ids))
+    return {UNITS: index.unit_ids.without(gone_units), SENTENCES: index.sentence_ids.without(gone)}
+
+
+def _see(index: LanceIndex, gone: Ids, seen: Seen) -> None:
+    """Let the texts that stay be seen."""
+    left = set(index.sentence_ids.numbers(gone).tolist())
+    texts = index.sentences.column("text")
+    for begin in range(0, len(texts), AT_ONCE):
+        part = texts.slice(begin, AT_ONCE).to_pylist()
+        if staying := [text for number, text in enumerate(part, begin) if number not in left]:
+            seen.add(staying)
+
+
+def _added(
+    folder: Path,
+    tables: tuple[Any, Any],
+    numbering: Mapping[str, Numbering],
+    maker: UnitMaker,
+    blocks: Iterable[list[Sentence]],
+    advance: Callable[[int], object],
+) -> dict[str, Numbering]:
+    """Encode and write new sentences, whose ids come after all; returns the numbers of all."""
+    sentences, units = numbering[SENTENCES], numbering[UNITS]
+    next_sentence, next_unit = sentences.next_id, units.next_id
+    waiting: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
+    for block in blocks:
+        vectors, spans = maker.units([sentence.text for sentence in block], "passage")
+        ids = np.arange(next_unit, next_unit + len(spans))
+        waiting[0].append(unit_batch(ids, spans[:, 0].astype(np.int64) + next_sentence, spans, vectors))
+        waiting[1].append(_sentence_batch(block, next_sentence))
+        next_unit, next_sentence = next_unit + len(spans), next_sentence + len(block)
+        if sum(map(len, waiting[0])) >= AT_ONCE:
+            _write(folder, tables, waiting)
+        advance(len(block))
+    _write(folder, tables, waiting)
+    return {
+        UNITS: units.extended(next_unit - units.next_id),
+        SENTENCES: sentences.extended(next_sentence - sentences.next_id),
+    }
+
+
+def _write(folder: Path, tables: tuple[Any, Any], waiting: tuple[list[pa.RecordBatch], list[pa.RecordBatch]]) -> None:
+    with store_errors(folder):
+        for table, batches in zip(tables, waiting, strict=True):
+            if batches:
+                table.add(pa.Table.from_batches(batches))
+                batches.clear()
+
+
+def _sentence_batch(block: Sequence[Sentence], first: int) -> pa.RecordBatch:
+    """Rows of sentences whose ids begin with `first`."""
+    columns: list[list[Any]] = [
+        list(range(first, first + len(block))),
+        [sentence.text for sentence in block],
+        [sentence.source.file for sentence in block],
+        [sentence.source.line for sentence in block],
+        [sentence.source.start for sentence in block],
+        [sentence.original if isinstance(sentence, TranslatedSentence) else "" for sentence in block],
+    ]
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, SENTENCE_SCHEMA.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SENTENCE_SCHEMA)
+
+
+def _with_terms(folder: Path, database: Any, before: Manifest, index: LanceIndex) -> dict[str, Any]:
+    """The files of an index with the terms of its present units."""
+    assert index.manifest.terms is not None
+    texts = index.sentences.column("text")
+    numbers = index.spans(np.arange(len(index)))[:, 0].tolist()
+    settings = Bm25Settings(float(index.manifest.terms["k1"]), float(index.manifest.terms["b"]))
+    with TemporaryDirectory() as place:
+        terms = Path(place)
+        Bm25.build((texts[number].as_py() for number in numbers), index.manifest.language, settings).save(terms)
+        files = files_in(local_files(folder, before))
+        return write_files(folder, database, {**files, **{name: terms / name for name in TERM_FILES}})
