@@ -48,6 +48,7 @@ from rag_mt.translation.jobs import Counts, SplitSegment, translate_segments
 from rag_mt.translation.journal import Journal
 from rag_mt.translation.translator import Translator
 from retrievers.dense import IndexRetriever
+from retrievers.index.lance.place import only_in_folders
 from retrievers.index.manifest import read_manifest
 
 log = logging.getLogger("rag_mt")
@@ -76,6 +77,7 @@ def adapt(request: Request, config: AdaptConfig) -> Outcome | None:
 
     Raises UserError for what cannot be used, and where there is an adapter already.
     """
+    only_in_folders(request.index)
     adaptation = Adaptation(request, config)
     with alone_in(request.index / f"adapt.{adaptation.models.source}", f"the adaptation of index {request.index}"):
         return adaptation.run()

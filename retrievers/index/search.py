@@ -20,7 +20,7 @@ from rag_mt.base.files import file_sha256, remembered_sha256
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
 from retrievers.index.lance.files import local_files
-from retrievers.index.lance.place import is_lance
+from retrievers.index.lance.place import is_lance, only_in_folders
 from retrievers.index.manifest import PAIRS, SENTENCES, SPANS, VECTORS, Manifest, damaged, differences, read_manifest
 from retrievers.units.unit import QUERY_THRESHOLD
 
@@ -49,7 +49,7 @@ def map_vectors(folder: Path) -> Any:
 
 def map_spans(folder: Path) -> NDArray[np.int32]:
     """The spans, int32 (units, 3), mapped into memory; raises ValueError for a file that holds no array."""
-    _must_be_a_folder(folder)
+    only_in_folders(folder)
     spans: NDArray[np.int32] = np.load(folder / SPANS, mmap_mode="r", allow_pickle=False)
     return spans
 
@@ -57,18 +57,13 @@ def map_spans(folder: Path) -> NDArray[np.int32]:
 def map_sentences(folder: Path) -> pa.Table:
     """The sentences as a table, mapped into memory; raises OSError or ArrowInvalid for another file, UserError for an
     index in LanceDB."""
-    _must_be_a_folder(folder)
+    only_in_folders(folder)
     file = pa.memory_map(str(folder / SENTENCES))
     if file.read(len(ARROW_MAGIC)) != ARROW_MAGIC:
         raise pa.ArrowInvalid("it is no Arrow file")
     table = pa.ipc.open_file(file).read_all()
     table.validate()
     return table
-
-
-def _must_be_a_folder(folder: Path) -> None:
-    if is_lance(folder):
-        raise UserError(f"the files of index {folder} cannot be read one by one: give the folder that it is a copy of")
 
 
 def open_index(

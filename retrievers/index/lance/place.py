@@ -25,6 +25,12 @@ def is_lance(folder: str | Path) -> bool:
     return str(folder).startswith(PREFIX)
 
 
+def only_in_folders(folder: Path) -> None:
+    """Raises UserError for a place in LanceDB, where what is to be done needs the files of an index folder."""
+    if is_lance(folder):
+        raise UserError(f"{folder} has no files, which this needs: give the folder that it is a copy of")
+
+
 def uri_of(folder: str | Path) -> str:
     """The URI of the database; a Path has made one slash of the two of `s3://`. Raises UserError where there is none,
     or one of LanceDB's cloud."""

@@ -268,15 +268,15 @@ class LanceIndex(Index):
         return units
 
     def list_ranks(self, vectors: Floats, units: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For each vector (queries, dimension) a number of lists, one below a power of two, such that one more finds
-        the unit with the same position in `units`; one below the number of all where none finds it."""
+        """For each vector (queries, dimension) a number of lists such that one more finds the unit with the same
+        position in `units`, at most half as many again as it takes; one below that of all where none else finds it."""
         lists = int((self.manifest.ivf or {"nlist": 1})["nlist"])
         ranks = np.full(len(vectors), lists - 1, np.int64)
         open_rows, probes = np.arange(len(vectors)), 1
         while len(open_rows) and probes < lists:
             found = self.search(vectors[open_rows], 1, probes=probes)[1][:, 0] == units[open_rows]
             ranks[open_rows[found]] = probes - 1
-            open_rows, probes = open_rows[~found], 2 * probes
+            open_rows, probes = open_rows[~found], max(probes + 1, 3 * probes // 2)
         return ranks
 
     def to_gpu(self) -> bool:

@@ -242,6 +242,7 @@ def test_what_cannot_be_is_refused_with_a_sentence(
         build(lance(tmp_path / "new"), fake(), OLD)
     with pytest.raises(UserError, match="give the folder that it is a copy of"):
         map_sentences(copy)
+    assert main(["adapt", str(copy), "--src", "de"]) == 2
     with pytest.raises(UserError, match="other settings"):
         open_index(copy, {"encoder": "another", "fingerprint": "x"})
     with pytest.raises(UserError, match="by now: open it again"):
