@@ -6,7 +6,8 @@
 
 Both are made in a temporary folder; INDEX itself is only read. The time of a build is without that of making vectors.
 Queries are vectors of the index, each turned at random to a cosine of 0.7 with itself, and of a sentence all (batch)
-or one (single) are searched at once. Recall@1 is measured against exact search of the same vectors.
+or one (single) are searched at once. Recall@1 is measured against exact search of the same vectors. Last a file of 20
+sentences is added to both.
 
 With --readers so many processes open the copy and search it, again and again, while this one appends files to it,
 takes every second one out again, and compacts it each time. A reader looks for units of the copied index, and for the
@@ -55,6 +56,16 @@ KNOWN = 20
 """Units of the copied index that a reader looks for."""
 CLOSE = 0.999
 """Share of the score of a unit with itself that the best hit must have."""
+COLUMNS = (
+    ("", 8, ""),
+    ("build, s", 10, ".1f"),
+    ("bytes/unit", 12, ".0f"),
+    ("ms/query, batch", 17, ".3f"),
+    ("single", 8, ".2f"),
+    ("recall@1", 10, ".4f"),
+    ("append, s", 11, ".2f"),
+)
+"""Of the table: title, width, format."""
 STATE, READY, END = "files", "ready-", "end"
 """Files by which the processes tell each other."""
 
@@ -115,18 +126,28 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     first = rows_of("FAISS", ours, len(ours) / rate, sizes[0], sentences, options.rounds)
     second = rows_of("LanceDB", theirs, copying, sizes[1], sentences, options.rounds)
     second[-1] = recall(theirs, ours, sentences)
+    rows = {"FAISS": [*first, append(source)], "LanceDB": [*second, append(copied)]}
+    rows["ratio"] = [other / one for one, other in zip(*rows.values(), strict=True)]
     print(
         f"{len(ours)} vectors of {ours.manifest.dimension} dimensions, {form} search, batches of "
         f"{statistics.mean(map(len, sentences)):.0f}, median of {options.rounds} rounds"
     )
-    print(f"{'':<10}{'build, s':>10}{'bytes/unit':>12}{'ms/query, batch':>17}{'single':>8}{'recall@1':>10}")
-    for name, (build, size, batch, alone, share) in (("FAISS", first), ("LanceDB", second)):
-        print(f"{name:<10}{build:>10.1f}{size:>12.0f}{batch:>17.3f}{alone:>8.2f}{share:>10.4f}")
-    ratios = [other / one for one, other in zip(first, second, strict=True)]
-    print(f"{'ratio':<10}{ratios[0]:>10.1f}{ratios[1]:>12.1f}{ratios[2]:>17.1f}{ratios[3]:>8.1f}{ratios[4]:>10.4f}")
-    for index in (ours, theirs):
+    print("".join(f"{title:>{width}}" for title, width, _ in COLUMNS))
+    for name, values in rows.items():
+        formats = [".1f" if name == "ratio" else kind for _, _, kind in COLUMNS[1:]]
+        numbers = (f"{v:>{width}{kind}}" for v, (_, width, _), kind in zip(values, COLUMNS[1:], formats, strict=True))
+        print(f"{name:<{COLUMNS[0][1]}}{''.join(numbers)}")
+    for name, index in (("FAISS", ours), ("LanceDB", theirs)):
         if index.manifest.ivf is not None:
-            print(f"{index.folder.name}: {index.manifest.ivf['nprobe']} of {index.manifest.ivf['nlist']} lists")
+            print(f"{name}: {index.manifest.ivf['nprobe']} of {index.manifest.ivf['nlist']} lists")
+
+
+def append(folder: Path) -> float:
+    """The seconds in which a file of PER_FILE sentences is added to an index."""
+    now = read_manifest(folder)
+    options: dict[str, Any] = {"retriever": now.retriever, "language": now.language, "show": False}
+    options |= {"form": "exact" if now.ivf is None else "ivf", "without": []}
+    return seconds(lambda: build_index(folder, added(0, now.language), NumberedUnits(now), **options))
 
 
 def read(source: Path, copied: Path, work: Path, seed: int) -> Counter[str]:

@@ -97,6 +97,7 @@ def build_index(
             language=language,
             terms=terms,
             without=without,
+            form=form,
             total=total,
             show=show,
             advance=advance,

@@ -60,6 +60,7 @@ def change_index(
     language: str,
     terms: Bm25Settings | None,
     without: Collection[str],
+    form: str = "auto",
     total: int | None = None,
     show: bool = True,
     advance: Callable[[int], object] = lambda n: None,
@@ -86,7 +87,7 @@ def change_index(
         # 1. What goes, and the texts that stay.
         counts = dict(manifest.counts)
         gone = index.sentences_of(sorted(without))
-        numbering = _deleted(index, units, rows, gone)
+        staying = _deleted(index, units, rows, gone)
         counts |= {name: counts[name] - len(gone) for name in ("read", "kept")}
         seen = Seen()
         _see(index, gone, seen)
@@ -98,7 +99,7 @@ def change_index(
                 bar.update(number)
                 advance(number)
 
-            numbering = _added(folder, (units, rows), numbering, maker, blocks, tell)
+            numbering = _added(folder, (units, rows), staying, maker, blocks, tell)
         if not len(numbering[UNITS]):
             raise UserError(
                 f"there is nothing to index for {folder}: none of its sentences would be left, and of those read none "
@@ -106,12 +107,12 @@ def change_index(
             )
         # 3. Indexes of the tables, terms of the units, and the manifest, which makes it the index.
         with store_errors(folder):
-            for table in (units, rows):
-                compact(table)
+            for table, name, before in ((units, UNITS, index.unit_ids), (rows, SENTENCES, index.sentence_ids)):
+                compact(table, len(before) - len(staying[name]))
         sizes = {name: len(numbers) for name, numbers in numbering.items()}
         manifest = replace(manifest, counts=counts, units=sizes[UNITS], sentences=sizes[SENTENCES])
         lists = 0
-        if manifest.ivf is None and form_for("auto", manifest.units, manifest.unit) == "ivf":
+        if manifest.ivf is None and form_for(form, manifest.units, manifest.unit) == "ivf":
             lists = lists_for(manifest.units)
             index_vectors(folder, units, lists)
         entries: dict[str, Mapping[str, Any]] = dict(manifest.files)

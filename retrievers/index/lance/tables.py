@@ -45,6 +45,9 @@ INDEX_SCHEMA = pa.schema([("revision", pa.int64()), ("manifest", pa.string())])
 OLD_AFTER = timedelta(days=7)
 """Age of versions that are deleted when they are not the newest: who has one open opens the index again by then."""
 
+LOOSE, LOOSE_SHARE, PIECES = 2048, 0.02, 16
+"""Rows, as a number and as a share, and pieces of a table, from which on it is compacted."""
+
 
 def unit_schema(dimension: int) -> pa.Schema:
     """The columns of the units."""
@@ -147,6 +150,10 @@ def one_writer(folder: Path, job: str) -> Iterator[None]:
         yield
 
 
-def compact(table: Any) -> None:
-    """Join small files, take new rows into the indexes of a table, and delete what is OLD_AFTER."""
-    table.optimize(cleanup_older_than=OLD_AFTER)
+def compact(table: Any, deleted: int) -> None:
+    """Join small files, take new rows into the indexes of a table, and delete what is OLD_AFTER, if there is enough of
+    it: a vector index is then written anew, and new rows beside it are found without. `deleted` rows have just gone."""
+    new = max((index.num_unindexed_rows or 0 for index in table.list_indices()), default=0)
+    enough = max(LOOSE, round(LOOSE_SHARE * table.count_rows()))
+    if max(new, deleted) > enough or table.stats()["fragment_stats"]["num_fragments"] > PIECES:
+        table.optimize(cleanup_older_than=OLD_AFTER)

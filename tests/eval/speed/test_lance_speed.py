@@ -33,7 +33,7 @@ def test_both_are_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> N
     told = capsys.readouterr().out
     assert re.search(r"^40 vectors of \d+ dimensions, exact search", told)
     for name in ("FAISS", "LanceDB"):
-        assert re.search(rf"^{name} +\d+\.\d +\d+ +\d+\.\d+ +\d+\.\d+ +1\.0000$", told, re.MULTILINE)
+        assert re.search(rf"^{name} +\d+\.\d +\d+ +\d+\.\d+ +\d+\.\d+ +1\.0000 +\d+\.\d+$", told, re.MULTILINE)
     assert main([]) == 2
 
 
