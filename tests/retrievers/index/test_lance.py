@@ -23,7 +23,7 @@ from retrievers.bm25 import Bm25Settings
 from retrievers.calibration import set_confidence
 from retrievers.ccpr.confidence import FILE
 from retrievers.index.build import build_index
-from retrievers.index.lance import place
+from retrievers.index.lance import place, tables
 from retrievers.index.lance.copying import copy_index
 from retrievers.index.lance.files import local_files
 from retrievers.index.lance.lists import lists_for
@@ -107,8 +107,11 @@ def test_equal_scores_come_by_number(tmp_path: Path) -> None:
         np.testing.assert_array_equal(theirs, ours)
 
 
-@pytest.mark.parametrize("terms", [None, TERMS])
-def test_added_and_removed_files_give_what_a_folder_gives(pair: tuple[Path, Path], fake: Fake, terms: Any) -> None:
+@pytest.mark.parametrize(("terms", "pieces"), [(None, 0), (None, 16), (TERMS, 16)])
+def test_added_and_removed_files_give_what_a_folder_gives(
+    pair: tuple[Path, Path], fake: Fake, terms: Any, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "PIECES", pieces)  # 0: tables are compacted each time
     if terms:
         build(pair[0], fake(), OLD, terms=terms, replace=True)
         copy_index(pair[0], pair[1], replace=True)
