@@ -151,7 +151,7 @@ def _classifier(options: argparse.Namespace) -> Confidence | None:
     """
     from retrievers.mining.classifier import known_classifier
 
-    only_margin = options.neighbours or (options.threshold or 0) > 1  # no probability is above 1
+    only_margin = options.neighbours or (options.threshold or 0) >= 1  # no probability is that high
     if options.score == "margin" or (options.score == "auto" and only_margin):
         return None
     known = known_classifier(options.encoder)
@@ -160,7 +160,7 @@ def _classifier(options: argparse.Namespace) -> Confidence | None:
     if known is None:
         raise UserError(f"there is no classifier for the encoder {options.encoder}: give --score margin")
     if only_margin:
-        raise UserError("--neighbours, and a --threshold above 1, are for the margin: give --score margin")
+        raise UserError("--neighbours, and a --threshold of 1 or more, are for the margin: give --score margin")
     return known
 
 

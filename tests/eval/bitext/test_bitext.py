@@ -179,11 +179,11 @@ def test_each_length_has_a_threshold_of_its_own() -> None:
 
 
 def test_true_pairs_are_within_reach_or_not() -> None:
-    """Of three true pairs the first is nearest, the second fifth from one side alone, the third nowhere."""
+    """Of three true pairs the first is nearest, the second fifth from either side, the third nowhere."""
     ids = tuple(map(str, range(6)))
     own = BitextSet("de", "test", ids, ids, np.array([[0, 0], [1, 1], [2, 2]]))
     ahead = np.array([[0, 3, 4, 5, 2], [0, 3, 4, 5, 1], [0, 1, 3, 4, 5], *[[0, 1, 2, 3, 4]] * 3])
-    back = np.array([[3, 4, 5, 1, 0]] * 6)
+    back = np.array([[3, 4, 5, 0, 1]] * 6)
     searched = tuple(Neighbours(np.ones(side.shape, np.float32), side) for side in (ahead, back))
     seen = Candidates(np.array([0, 2]), np.array([0, 1]), {})
     found = reach(own, (searched[0], searched[1]), seen)
