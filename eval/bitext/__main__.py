@@ -6,7 +6,8 @@
 With --data the sets are made of `DIR/train/XX-en.tsv` (`eval.bitext.sets` says how): two monolingual sides for training
 and two for the test, in which 2.5 % of the sentences have their translation. With --sets they are read from a folder in
 BUCC's own format (XX-en.training.XX, .en, .gold; XX-en.test.XX, .en, .gold). The threshold with the best F1 and the
-number of neighbours are chosen on the training part; the test part is scored with them.
+number of neighbours are chosen on the training part, and the classifier of `retrievers.mining` is fitted there, on all
+languages together; the test part is scored with them. --fit writes the classifier.
 
 Models are names of encoders: embedded:e5-small, sentence-transformers/LaBSE, folders, and models that were trained here
 (mdpr-e5-small, ccpr-e5-small or a folder). Sets and sentence vectors are kept under --work, so that an interrupted run
@@ -22,10 +23,11 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eval.bitext.runs import COSINE, WAYS, Way, run_model, timed
+from eval.bitext.runs import COSINE, REACH, WAYS, Way, run_model, timed
 from eval.bitext.sets import PARTS, SETTINGS, BitextSet, build_sets, read_corpora, read_set, sample_sets, write_set
 from eval.data.suites import QUICK
 from eval.outputs import check_outputs, write_outputs
@@ -78,7 +80,11 @@ def evaluate(options: argparse.Namespace) -> int:
         if options.data and is_passage_model(name):
             note(f"{name} was trained on sentence pairs: its scores are too good where these sets hold some of them")
         encoder = sentence_encoder(name, options.device, options.dtype)
-        runs.append(run_model(name, encoder, sets, work / "vectors", options.kind))
+        measured, classifier = run_model(name, encoder, sets, work / "vectors", options.kind)
+        runs.append(measured)
+        if options.fit:
+            facts = {**classifier.fitted, "command": options.command}
+            replace(classifier, fitted=facts).save(Path(options.fit))
         note(f"{name}: {runs[-1]['encoded']} sentences encoded, {runs[-1]['seconds']:.0f} s of comparing them")
     facts = {
         "command": options.command,
@@ -142,14 +148,26 @@ def _run_blocks(run: Mapping[str, Any]) -> Iterator[Block]:
         "best threshold's F1: if the threshold had been chosen on the test part. nearest: true pairs whose translation "
         "is the nearest sentence of all."
     )
-    yield Text("By words of the source sentence, with the chosen neighbours and threshold:")
-    rows = []
-    for code, lengths in run["lengths"].items():
-        for row in lengths:
-            percents = (row["right"] / max(1, row["found"]), row["right"] / max(1, row["true"]), row["f1"])
-            counts = (f"{row['least']} to {row['most']}", str(row["sentences"]), str(row["true"]))
-            rows.append((code, *counts, *map(_percent, percents)))
-    yield Table(("test part", "words", "sentences", "true pairs", "P", "R", "F1"), tuple(rows))
+    fitted = run["classifier"]
+    yield Text(
+        f"classifier: the probability of {fitted['fitted']['candidates']} candidates of the training parts, of which "
+        f"{fitted['fitted']['right']} are right; F1 there, on sentences that it was not fitted on: "
+        + ", ".join(f"{code} {_percent(f1)}" for code, f1 in fitted["f1"].items())
+        + ". One threshold for all languages."
+    )
+    yield Text(
+        "By words of the source sentence, with the chosen neighbours and thresholds. near 4, near 16: true pairs "
+        "that are among so many nearest sentences of either side; candidates: those that the classifier sees, whose "
+        "share is the most that its recall can be."
+    )
+    rows: list[tuple[str, ...]] = []
+    for row in run["lengths"]:
+        percents = (row["right"] / max(1, row["found"]), row["right"] / max(1, row["true"]), row["f1"]["value"])
+        counts = (f"{row['least']} to {row['most']}", str(row["sentences"]), str(row["true"]))
+        shown = (*map(_percent, percents), _interval(row["f1"]), *map(_percent, row["reach"]))
+        rows.append((f"{row['language']}: {Way(**row['way']).score}", *counts, *shown))
+    columns = ("P", "R", "F1", "interval", *(f"near {near}" for near in REACH), "candidates")
+    yield Table(("test part", "words", "sentences", "true pairs", *columns), tuple(rows))
     languages = list(dict.fromkeys(trial["language"] for trial in run["trials"]))
     cells = {(t["language"], Way(**t["way"])): f"{_percent(t['f1'])} ({t['threshold']:.4f})" for t in run["trials"]}
     yield Text(f"Training part, F1 at the best threshold (which follows); chosen: {run['neighbours']} neighbours.")
@@ -200,6 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kind_help = "what both sides are encoded as"
     add("--kind", choices=("query", "passage"), default="query", help=kind_help)
     add("--speed", type=positive, metavar="N", help="time the mining of N x N vectors as well")
+    add("--fit", metavar="FILE", help="write the fitted classifier of the last model here, as JSON")
     add("--work", metavar="DIR", help="sets and vectors (default: in the cache folder)")
     add("--output", action="append", default=[], metavar="FILE", help=".md or .json; may be repeated")
     add_model_options(parser)

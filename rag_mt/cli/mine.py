@@ -16,22 +16,26 @@ from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in, read_json, write_whole
 from rag_mt.base.languages import base_code, language
-from rag_mt.base.types import NO_LETTERS, Sentence, Skips
+from rag_mt.base.types import NO_LETTERS, Encoder, Sentence, Skips
 
 if TYPE_CHECKING:
+    from retrievers.ccpr.confidence import Confidence
     from retrievers.index.search import Index
-    from retrievers.mining.margin import Threshold
+    from retrievers.mining.margin import Neighbours, Pairs, Threshold
     from retrievers.mining.sides import Choice
 
 DESCRIPTION = """Find pairs of sentences of two texts that are probably translations of each other.
 
-A pair scores by how far its cosine stands above the mean cosine of both sentences' nearest ones; each sentence is in
-one pair at most, the best ones first. An interrupted run goes on with the same command."""
+A pair scores by the probability that it is a translation, which a classifier gives it by the vectors, tokens, numbers,
+letters and lengths of both sentences, or by how far its cosine stands above the mean cosine of both sentences' nearest
+ones (margin). Each sentence is in one pair at most, the best ones first. An interrupted run goes on with the same
+command."""
 EXAMPLES = (
     "german/ english/ --src de --tgt en -o pairs.tsv",
     "de.txt en.txt --src de --tgt en --check-language -o pairs.tmx.gz",
 )
 PLAN = "mine.json"
+SCORES = ("auto", "classifier", "margin")
 STRATEGIES = ("max", "intersection", "forward", "backward")
 """Those of `retrievers.mining.margin`, for the help text, which loads no libraries."""
 
@@ -44,10 +48,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--src", required=True, metavar="LANG", help="language of A")
     add("--tgt", required=True, metavar="LANG", help="language of B")
     add("-o", "--output", required=True, metavar="FILE", help="pairs.tsv or pairs.tmx (.gz, .xz or .zst may follow)")
-    threshold = "least score of a pair (default: what was tuned for the encoder, else 1.04); 0 keeps all"
+    score = "classifier (fitted for the default encoder), margin, or the former where the encoder has one (auto)"
+    add("--score", choices=SCORES, default="auto", help=score)
+    threshold = "least score of a pair (default: what was tuned for the encoder, else a margin of 1.04); 0 keeps all"
     add("--threshold", type=number, metavar="X", help=threshold)
     add("--encoder", default=DEFAULT_ENCODER, metavar="ID", help="encoder of both sides")
-    neighbours = "neighbours that enter a score (default: as the threshold was tuned)"
+    neighbours = "neighbours that enter a margin (default: as the threshold was tuned)"
     add("--neighbours", type=positive, metavar="K", help=neighbours)
     strategy = "pairs that one side proposes (forward: A), both (intersection) or either, best first"
     add("--strategy", choices=STRATEGIES, default="max", help=strategy)
@@ -77,9 +83,11 @@ def number(text: str) -> float:
 def mine(options: argparse.Namespace) -> int:
     """`rag-mt mine`: pairs of sentences of two texts that are probably translations of each other.
 
-    A pair scores by how far its cosine stands above the mean cosine of both sentences' nearest ones; each sentence
-    is in one pair at most, the best ones first. An interrupted run goes on where it was.
+    A pair scores by the probability that a classifier gives it, or by how far its cosine stands above the mean cosine
+    of both sentences' nearest ones; each sentence is in one pair at most, the best ones first. An interrupted run goes
+    on where it was.
     """
+    from retrievers.mining.candidates import NEAR
     from retrievers.mining.margin import mined, nearest
     from retrievers.mining.output import write_pairs, writer_for
     from retrievers.mining.sides import check_word_lists, choose, survey
@@ -91,7 +99,8 @@ def mine(options: argparse.Namespace) -> int:
     writer_for(output)
     if options.check_language:
         check_word_lists(codes)
-    threshold = _threshold(options, codes)
+    classifier = _classifier(options)
+    threshold = _threshold(options, codes, classifier)
     skips = Skips()
     others = codes[::-1] if options.check_language else ("", "")
     choices = choose(*(survey(_read(options, n, codes[n], skips), codes[n], others[n]) for n in (0, 1)))
@@ -102,11 +111,16 @@ def mine(options: argparse.Namespace) -> int:
     if skips.counts:
         note(skips.summary())
     work = Path(options.work) if options.work else output.with_name(output.name + ".mining")
-    source, target = _encoded(options, work, codes, choices)
+    source, target, encoder = _encoded(options, work, codes, choices)
+    near = max(NEAR, threshold.neighbours) if classifier else threshold.neighbours
     with progress(len(source) + len(target), "sentences", "comparing", show=not options.quiet) as bar:
-        ahead = nearest(source, target, threshold.neighbours, bar.update)
-        back = nearest(target, source, threshold.neighbours, bar.update)
-    pairs = mined(ahead, back, options.strategy).at_least(threshold.score)
+        ahead = nearest(source, target, near, bar.update)
+        back = nearest(target, source, near, bar.update)
+    if classifier:
+        pairs = _judged(options, classifier, (source, target), (ahead, back), encoder)
+    else:
+        pairs = mined(ahead, back, options.strategy)
+    pairs = pairs.at_least(threshold.score)
     rows = zip(pairs.scores.tolist(), pairs.sources.tolist(), pairs.targets.tolist(), strict=True)
     write_pairs(output, ((score, source.sentence(a), target.sentence(b)) for score, a, b in rows), *codes)
     if not options.work:
@@ -130,10 +144,52 @@ def _output(options: argparse.Namespace) -> Path:
     return output
 
 
-def _threshold(options: argparse.Namespace, codes: tuple[str, str]) -> Threshold:
+def _classifier(options: argparse.Namespace) -> Confidence | None:
+    """The classifier, unless the margin is asked for or `auto` finds none that fits the options.
+
+    Raises UserError if there is none for the encoder, or options of the margin are given with it.
+    """
+    from retrievers.mining.classifier import known_classifier
+
+    only_margin = options.neighbours or (options.threshold or 0) >= 1  # no probability is that high
+    if options.score == "margin" or (options.score == "auto" and only_margin):
+        return None
+    known = known_classifier(options.encoder)
+    if options.score == "auto":
+        return known
+    if known is None:
+        raise UserError(f"there is no classifier for the encoder {options.encoder}: give --score margin")
+    if only_margin:
+        raise UserError("--neighbours, and a --threshold of 1 or more, are for the margin: give --score margin")
+    return known
+
+
+def _judged(
+    options: argparse.Namespace,
+    classifier: Confidence,
+    sides: tuple[Index, Index],
+    neighbours: tuple[Neighbours, Neighbours],
+    encoder: Encoder,
+) -> Pairs:
+    """The pairs with the probabilities that the classifier gives them."""
+    from retrievers.mining.candidates import candidates, described
+    from retrievers.mining.classifier import chances
+
+    pairs = candidates(*neighbours, options.strategy)
+    numbers = pairs.sources.tolist(), pairs.targets.tolist()
+    texts = [[side.sentence(n).text for n in own] for side, own in zip(sides, numbers, strict=True)]
+    pairs = described(pairs, texts[0], texts[1], encoder, show=not options.quiet)
+    return pairs.pairs(chances(pairs, classifier))
+
+
+def _threshold(options: argparse.Namespace, codes: tuple[str, str], classifier: Confidence | None) -> Threshold:
     """The score and the neighbours that were asked for, or else those that are known for the encoder."""
     from retrievers.mining.margin import Threshold, known_threshold
 
+    if classifier:
+        asked = options.threshold is not None
+        score = options.threshold if asked else classifier.minimum
+        return Threshold(score, 1, f"{'as given' if asked else 'tuned'}; probabilities of the classifier")
     known = known_threshold(options.encoder, *codes)
     if options.threshold is not None:
         return Threshold(options.threshold, options.neighbours or known.neighbours, "as given")
@@ -155,8 +211,8 @@ def _read(options: argparse.Namespace, side: int, code: str, skips: Skips) -> It
 
 def _encoded(
     options: argparse.Namespace, work: Path, codes: tuple[str, str], choices: tuple[Choice, Choice]
-) -> list[Index]:
-    """The chosen lines of both sides as indexes in the folder `work`.
+) -> tuple[Index, Index, Encoder]:
+    """The chosen lines of both sides as indexes in the folder `work`, and the encoder.
 
     Raises UserError if the folder holds those of a run with other settings, unless `--restart` forgets them.
     """
@@ -196,4 +252,4 @@ def _encoded(
             chosen = choice.of(_read(options, side, code, Skips(shown=0)))
             shown: dict[str, Any] = {"total": choice.count, "show": not options.quiet}
             sides.append(encoded_side(folder, chosen, maker, code, writer=writer, **shown))
-        return sides
+        return sides[0], sides[1], encoder

@@ -165,7 +165,7 @@ def mined(forward: Neighbours, backward: Neighbours, strategy: Strategy = "max",
     `intersection` those that both sides agree on, and `max` all of both; of pairs that share a sentence the one with
     the higher score wins, of equal ones that with the lower numbers.
     """
-    source_means, target_means = _means(forward), _means(backward)
+    source_means, target_means = mean_cosines(forward), mean_cosines(backward)
     ahead = _candidates(forward, source_means, target_means, scoring)
     back = _candidates(backward, target_means, source_means, scoring)
     back = Pairs(back.targets, back.sources, back.scores)
@@ -181,7 +181,7 @@ def mined(forward: Neighbours, backward: Neighbours, strategy: Strategy = "max",
     return one_to_one(Pairs(sources, targets, np.append(ahead.scores, new.scores)))
 
 
-def _means(neighbours: Neighbours) -> Floats:
+def mean_cosines(neighbours: Neighbours) -> Floats:
     """The mean cosine of each sentence's neighbours, of those that were found."""
     there = neighbours.ids >= 0
     counts = np.maximum(there.sum(axis=1), 1).astype(np.float32)

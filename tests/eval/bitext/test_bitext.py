@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.bitext.__main__ import main
-from eval.bitext.runs import F1, best_threshold, scored, statistics
+from eval.bitext.runs import F1, above_cuts, best_threshold, length_thresholds, reach, scored, statistics
 from eval.bitext.sets import (
     PARTS,
     BitextSet,
@@ -27,7 +27,9 @@ from eval.data.vectors import VectorCache
 from eval.significance import Comparison, compare
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats, Kind
-from retrievers.mining.margin import Pairs
+from retrievers.ccpr.confidence import Confidence
+from retrievers.mining.candidates import FEATURES, Candidates
+from retrievers.mining.margin import Neighbours, Pairs
 
 WORDS = ("apple", "river", "stone", "cloud", "garden", "window", "silver", "market", "letter", "winter", "table")
 
@@ -161,6 +163,33 @@ def test_the_best_threshold_lies_behind_the_last_pair_that_is_worth_it() -> None
     assert best_threshold(equal, GOLD[[0, 2]]) == (pytest.approx(1.4), pytest.approx(2 * 2 / (4 + 2)))
 
 
+def test_each_length_has_a_threshold_of_its_own() -> None:
+    """Sentences of one word need 1.4, those of seven 1.2: each pair is measured by its own."""
+    texts = ("one", "one", "one two three four five six seven", "one two three four five six seven")
+    gold = np.array([[0, 0], [2, 2]])
+    own = BitextSet("de", "training", texts, texts, gold)
+    numbers = np.arange(4)
+    scores = np.array([1.5, 1.3, 1.3, 1.1], np.float32)
+    pairs = Pairs(numbers, numbers, scores)
+    cuts = length_thresholds(pairs, own)
+    assert cuts[:2] == [pytest.approx(1.4), pytest.approx(1.2)]
+    assert cuts[2:] == [float("inf")] * 2, "no true pair, no threshold"
+    above = above_cuts(pairs, own, cuts).at_least(1.0)
+    assert sorted(above.sources.tolist()) == [0, 2]
+
+
+def test_true_pairs_are_within_reach_or_not() -> None:
+    """Of three true pairs the first is nearest, the second fifth from either side, the third nowhere."""
+    ids = tuple(map(str, range(6)))
+    own = BitextSet("de", "test", ids, ids, np.array([[0, 0], [1, 1], [2, 2]]))
+    ahead = np.array([[0, 3, 4, 5, 2], [0, 3, 4, 5, 1], [0, 1, 3, 4, 5], *[[0, 1, 2, 3, 4]] * 3])
+    back = np.array([[3, 4, 5, 0, 1]] * 6)
+    searched = tuple(Neighbours(np.ones(side.shape, np.float32), side) for side in (ahead, back))
+    seen = Candidates(np.array([0, 2]), np.array([0, 1]), {})
+    found = reach(own, (searched[0], searched[1]), seen)
+    assert found.astype(int).tolist() == [[1, 1, 1], [0, 1, 0], [0, 0, 0]]
+
+
 def small_set() -> BitextSet:
     ids = tuple(map(str, range(6)))
     return BitextSet("de", "test", ids, ids, GOLD)
@@ -225,6 +254,7 @@ def test_the_sample_sets_hide_lines_of_the_sample_corpus() -> None:
 def test_the_command_measures_the_sample_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = [tmp_path / name for name in ("report.md", "report.json")]
     arguments = ["--languages", "de", "--work", str(tmp_path / "work"), "--speed", "500"]
+    arguments += ["--fit", str(tmp_path / "classifier.json")]
     assert main([*arguments, "--output", str(output[0]), "--output", str(output[1])]) == 0
     printed = capsys.readouterr()
     assert "measures nothing" in printed.err
@@ -235,10 +265,16 @@ def test_the_command_measures_the_sample_corpus(tmp_path: Path, capsys: pytest.C
     assert margin["scores"]["f1"]["value"] > 0.9
     assert margin["threshold"] > 1
     assert found["runs"][0]["encoded"] > 100
-    rows = found["runs"][0]["lengths"]["de"]
-    assert [row["least"] for row in rows] == [0, 6, 11, 21]
-    for name in ("found", "true", "right"):
-        assert sum(row[name] for row in rows) == margin["scores"][name]
+    classifier = found["runs"][0]["results"][4]
+    assert classifier["way"]["score"] == "classifier"
+    for result in (margin, classifier):
+        rows = [row for row in found["runs"][0]["lengths"] if row["way"] == result["way"]]
+        assert [row["least"] for row in rows] == [0, 6, 11, 21]
+        for name in ("found", "true", "right"):
+            assert sum(row[name] for row in rows) == result["scores"][name]
+    fitted = Confidence.load(tmp_path / "classifier.json")
+    assert fitted.features == FEATURES
+    assert fitted.fitted["command"].startswith("python -m eval.bitext --languages de")
     assert str(tmp_path) not in printed.out + output[1].read_text(encoding="utf-8")
     assert main([*arguments, "--output", str(output[1])]) == 0
     assert json.loads(output[1].read_text(encoding="utf-8"))["runs"][0]["encoded"] == 0

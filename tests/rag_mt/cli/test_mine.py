@@ -55,6 +55,23 @@ def test_hidden_pairs_are_found(texts: tuple[Path, Path], tmp_path: Path, capsys
     assert "give --restart to make them anew" in capsys.readouterr().err
 
 
+def test_the_classifier_is_the_default_and_the_margin_can_be_asked_for(
+    texts: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, work = tmp_path / "pairs.tsv", str(tmp_path / "work")
+    told, first = [], []
+    for more in ([], ["--score", "margin"], ["--threshold", "1.01"]):
+        assert main(arguments(texts, output, "--work", work, *more)) == 0
+        told.append(capsys.readouterr().err)
+        rows = [line.split("\t") for line in output.read_text(encoding="utf-8").splitlines()[1:]]
+        first.append(float(rows[0][0]))
+        right = [int(row[4]) == ALONE + HIDDEN + 1 - int(row[6]) for row in rows]
+        assert all(right[: HIDDEN // 2])
+        assert len(right) >= HIDDEN // 2
+    assert ["probabilities of the classifier" in own for own in told] == [True, False, False]
+    assert first[0] <= 1 < first[1] == first[2], "no probability is above 1"
+
+
 def test_an_interrupted_run_leaves_no_output_and_goes_on(
     texts: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +106,8 @@ def test_an_interrupted_run_leaves_no_output_and_goes_on(
         (["-o", "nowhere/pairs.tsv"], "does not exist or cannot be written"),
         (["--second-column", "text"], "has no column 'text'"),
         (["--neighbours", "7"], "neighbours: give --threshold with --neighbours 7"),
+        (["--score", "classifier", "--neighbours", "7"], "are for the margin: give --score margin"),
+        (["--score", "classifier", "--encoder", "other"], "there is no classifier for the encoder other"),
         (["--tgt", "ja", "--check-language", "--threshold", "1"], "there is no word list of Japanese"),
     ],
 )
