@@ -185,7 +185,9 @@ def searching(
     if isinstance(maker, PassageUnits):
         return PassageRetriever(name, index, maker, source, cut_off)
     if isinstance(maker, MemoryUnits):
-        return MemoryRetriever(name, index, maker, source, similarities.stored(local_files(index.folder)), cut_off)
+        return MemoryRetriever(
+            name, index, maker, source, similarities.stored(local_files(index.folder, index.manifest)), cut_off
+        )
     if isinstance(maker, CcprUnits) and confidence is not None:
         return CcprRetriever(name, index, maker, confidence, cut_off)
     return DenseRetriever(name, index, maker, cut_off)

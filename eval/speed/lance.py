@@ -10,7 +10,7 @@ or one (single) are searched at once. Recall@1 is measured against exact search 
 sentences is added to both.
 
 With --readers so many processes open the copy and search it, again and again, while this one appends files to it,
-takes every second one out again, and compacts it each time. A reader looks for units of the copied index, and for the
+takes every second one out again. A reader looks for units of the copied index, and for the
 sentences of the files that were there for certain before it opened the index: answers that are others are wrong,
 errors and missing ones are lost, and a file of which it finds a part is torn.
 """

@@ -55,7 +55,9 @@ COPY = """Copy an index into LanceDB, an engine of others for vectors in folders
 The place, lance:FOLDER or lance:s3://BUCKET/FOLDER, is then given wherever the folder of an index is: translation,
 search, calibrate, add, remove. It needs the package: pip install 'rag-mt[lance]'."""
 INFO = "Show what an index holds: language, retriever, encoder, numbers of sentences and vectors, cut-offs, adapters."
-VERIFY = "Compare every byte of an index with the checksums of its manifest."
+VERIFY = """Compare every byte of an index with the checksums of its manifest.
+
+Of an index in LanceDB, which has none: that its tables have all rows, and that they agree with each other."""
 CALIBRATE = """Store the score below which hints for a source language are not shown.
 
 It is chosen on development text of that language, which needs no translation: so that a share of the best hits of its

@@ -86,9 +86,7 @@ def build_index(
     """
     if is_lance(folder):
         if without is None:
-            raise UserError(
-                f"an index is not built in LanceDB: build it in a folder, then `rag-mt index copy DIR {folder}`"
-            )
+            raise _not_built(folder)
         return change_index(
             folder,
             sentences,
@@ -168,6 +166,8 @@ def build_part(
     parts wait for its end. With `replace` there may be an index, which that gives way then. Raises UserError as
     `build_index` does.
     """
+    if is_lance(folder):
+        raise _not_built(folder)
     _check_target(folder, replace)
     settings: dict[str, Any] = {"retriever": retriever, "language": language, "plan": plan, "terms": terms}
     build = Unfinished(folder, maker, shard=shard, part=part, **settings)
@@ -198,6 +198,10 @@ def _going_on(folder: Path, maker: UnitMaker, retriever: str, language: str, ter
             f"index {folder} is a {now.retriever} index of {language_of(now.language).name} by now: open it again"
         )
     return index
+
+
+def _not_built(folder: Path) -> UserError:
+    return UserError(f"an index is not built in LanceDB: build it in a folder, then `rag-mt index copy DIR {folder}`")
 
 
 def _check_target(folder: Path, replace: bool) -> None:

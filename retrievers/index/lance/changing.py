@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,12 +32,15 @@ from retrievers.index.lance.tables import (
     UNITS,
     VERSIONED,
     at_version,
+    changed_by_others,
     commit,
     compact,
     finished,
     one_writer,
     read_stored,
     table_of,
+    tidy,
+    write,
 )
 from retrievers.index.manifest import Manifest
 from retrievers.index.search import check_settings
@@ -99,7 +103,8 @@ def change_index(
                 bar.update(number)
                 advance(number)
 
-            numbering = _added(folder, (units, rows), staying, maker, blocks, tell)
+            firsts = index.unit_ids.next_id, index.sentence_ids.next_id
+            numbering = _added(folder, (units, rows), staying, firsts, maker, blocks, tell)
         if not len(numbering[UNITS]):
             raise UserError(
                 f"there is nothing to index for {folder}: none of its sentences would be left, and of those read none "
@@ -108,7 +113,7 @@ def change_index(
         # 3. Indexes of the tables, terms of the units, and the manifest, which makes it the index.
         with store_errors(folder):
             for table, name, before in ((units, UNITS, index.unit_ids), (rows, SENTENCES, index.sentence_ids)):
-                compact(table, len(before) - len(staying[name]))
+                compact(table, len(before) - len(staying[name]), int(manifest.files[name]["version"]))
         sizes = {name: len(numbers) for name, numbers in numbering.items()}
         manifest = replace(manifest, counts=counts, units=sizes[UNITS], sentences=sizes[SENTENCES])
         lists = 0
@@ -119,16 +124,16 @@ def change_index(
         for name, table in ((UNITS, units), (SENTENCES, rows)):
             entries[name] = {"version": table.version, "numbers": numbering[name].runs}
             if table.count_rows() != len(numbering[name]):
-                raise UserError(f"index {folder} was changed by others during its {JOB}: start the {JOB} again")
+                raise changed_by_others(folder, JOB)
         manifest = replace(manifest, files=entries)
         if manifest.terms is not None:
-            _newest(folder, database, index.manifest, FILES)
             changed = LanceIndex(folder, manifest, units, rows)
             entries[FILES] = _with_terms(folder, database, index.manifest, changed)
             manifest = replace(manifest, files=entries)
         if lists:
             manifest = with_lists(folder, manifest, units, rows, lists)
         commit(folder, database, revision, manifest, JOB)
+        tidy(folder, database)
     return manifest
 
 
@@ -149,21 +154,20 @@ def _deleted(index: LanceIndex, units: Any, rows: Any, gone: Ids) -> dict[str, N
         return {UNITS: index.unit_ids, SENTENCES: index.sentence_ids}
     gone_units = index.units_of_sentences(gone)
     runs = runs_of(gone)
-    with store_errors(index.folder):
-        for begin in range(0, len(runs), DELETED_AT_ONCE):
-            ids = np.concatenate([np.arange(*run) for run in runs[begin : begin + DELETED_AT_ONCE]])
-            for table in (units, rows):
-                table.delete(condition("sentence", ids))
+    for begin in range(0, len(runs), DELETED_AT_ONCE):
+        ids = np.concatenate([np.arange(*run) for run in runs[begin : begin + DELETED_AT_ONCE]])
+        for table in (units, rows):
+            write(index.folder, table, partial(table.delete, condition("sentence", ids)), JOB)
     return {UNITS: index.unit_ids.without(gone_units), SENTENCES: index.sentence_ids.without(gone)}
 
 
 def _see(index: LanceIndex, gone: Ids, seen: Seen) -> None:
     """Let the texts that stay be seen."""
-    left = set(index.sentence_ids.numbers(gone).tolist())
+    going = set(index.sentence_ids.numbers(gone).tolist())
     texts = index.sentences.column("text")
     for begin in range(0, len(texts), AT_ONCE):
         part = texts.slice(begin, AT_ONCE).to_pylist()
-        if staying := [text for number, text in enumerate(part, begin) if number not in left]:
+        if staying := [text for number, text in enumerate(part, begin) if number not in going]:
             seen.add(staying)
 
 
@@ -171,13 +175,13 @@ def _added(
     folder: Path,
     tables: tuple[Any, Any],
     numbering: Mapping[str, Numbering],
+    firsts: tuple[int, int],
     maker: UnitMaker,
     blocks: Iterable[list[Sentence]],
     advance: Callable[[int], object],
 ) -> dict[str, Numbering]:
-    """Encode and write new sentences, whose ids come after all; returns the numbers of all."""
-    sentences, units = numbering[SENTENCES], numbering[UNITS]
-    next_sentence, next_unit = sentences.next_id, units.next_id
+    """Encode and write new sentences; ids of units and sentences begin with `firsts`. Returns the numbers of all."""
+    next_unit, next_sentence = firsts
     waiting: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
     for block in blocks:
         vectors, spans = maker.units([sentence.text for sentence in block], "passage")
@@ -190,17 +194,16 @@ def _added(
         advance(len(block))
     _write(folder, tables, waiting)
     return {
-        UNITS: units.extended(next_unit - units.next_id),
-        SENTENCES: sentences.extended(next_sentence - sentences.next_id),
+        UNITS: numbering[UNITS].extended(firsts[0], next_unit),
+        SENTENCES: numbering[SENTENCES].extended(firsts[1], next_sentence),
     }
 
 
 def _write(folder: Path, tables: tuple[Any, Any], waiting: tuple[list[pa.RecordBatch], list[pa.RecordBatch]]) -> None:
-    with store_errors(folder):
-        for table, batches in zip(tables, waiting, strict=True):
-            if batches:
-                table.add(pa.Table.from_batches(batches))
-                batches.clear()
+    for table, batches in zip(tables, waiting, strict=True):
+        if batches:
+            write(folder, table, partial(table.add, pa.Table.from_batches(batches)), JOB)
+            batches.clear()
 
 
 def _sentence_batch(block: Sequence[Sentence], first: int) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
 from retrievers.index.lance.files import files_in, local_files, write_files
 from retrievers.index.lance.lists import index_ids, index_vectors, lists_for, with_lists
-from retrievers.index.lance.place import connected, is_lance, local_folder, store_errors
+from retrievers.index.lance.place import connected, engine, is_lance, local_folder, store_errors
 from retrievers.index.lance.tables import (
     FILES,
     INDEX,
@@ -31,6 +31,7 @@ from retrievers.index.lance.tables import (
     one_writer,
     read_stored,
     table_of,
+    tidy,
     unit_schema,
 )
 from retrievers.index.manifest import MANIFEST, Manifest
@@ -66,6 +67,7 @@ def copy_index(
     local = local_folder(target)
     if local is not None and (local / MANIFEST).exists():
         raise UserError(f"{local} is the folder of another index: give a place of its own, such as {target}.lance")
+    engine(target)  # before its folder is made
     with one_writer(target, "copy"):
         database = connected(target, new=True)
         revision = _begun(target, database, replace)
@@ -83,6 +85,7 @@ def copy_index(
         if wanted == "ivf":
             manifest = with_lists(target, manifest, units, sentences, lists_for(manifest.units))
         commit(target, database, revision, manifest, "copy")
+        tidy(target, database)
     return manifest
 
 

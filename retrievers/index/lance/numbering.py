@@ -55,10 +55,9 @@ class Numbering:
         ids = np.setdiff1d(self.ids(np.arange(len(self))), gone)
         return Numbering(runs_of(ids))
 
-    def extended(self, count: int) -> Numbering:
-        """Those and so many new ids after them."""
-        new = [self.next_id, self.next_id + count]
-        return Numbering([*self.runs, new] if count else self.runs)
+    def extended(self, first: int, last: int) -> Numbering:
+        """Those and new ids after them, from `first` (inclusive) to `last` (exclusive)."""
+        return Numbering([*self.runs, [first, last]] if last > first else self.runs)
 
 
 def runs_of(ids: Ids) -> list[list[int]]:

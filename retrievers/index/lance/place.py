@@ -52,10 +52,8 @@ def local_folder(folder: str | Path) -> Path | None:
     return None if _SCHEME.match(uri) else Path(uri).expanduser()
 
 
-def connected(folder: Path, new: bool = False) -> Any:
-    """The connection to the database, whose folder is made if it may be `new`. Raises UserError where LanceDB is not
-    installed, and where there is no folder or no store."""
-    local = local_folder(folder)
+def engine(folder: Path) -> Any:
+    """The package; raises UserError where LanceDB is not installed."""
     os.environ.setdefault("LANCEDB_LOG", "error")  # read when it is imported: warnings of what is as it should be
     try:
         import lancedb
@@ -63,6 +61,13 @@ def connected(folder: Path, new: bool = False) -> Any:
         raise UserError(
             f"{folder} is a place in LanceDB, which is not installed ({error}): pip install 'rag-mt[lance]'"
         ) from error
+    return lancedb
+
+
+def connected(folder: Path, new: bool = False) -> Any:
+    """The connection to the database, whose folder is made if it may be `new`. Raises UserError where LanceDB is not
+    installed, and where there is no folder or no store."""
+    local, lancedb = local_folder(folder), engine(folder)
     if local is not None and not new and not local.is_dir():
         raise no_index(folder, "does not exist")
     with store_errors(folder):

@@ -24,6 +24,8 @@ from retrievers.index.search import MORE_PROBES, Index, LeftOut, Neighbours
 QUERIES_AT_ONCE = 512
 ROWS_AT_ONCE = 4096
 """Rows that are read by their ids at once."""
+FOUND_AT_ONCE = 1 << 17
+"""Units that are found, with their vectors, at once: where many score alike, many are looked at for each query."""
 MORE = 8
 """Units beyond those that are asked for, for the engine computes with queries in fp16: of these the best by exact
 scores are taken."""
@@ -87,7 +89,7 @@ class LanceIndex(Index):
         left_out = self._left_out(without)
         exact = probes is None or probes >= lists
         depth = min(k + MORE, len(self))
-        scores, ids, unsure = self._nearest(queries, k, depth, left_out, None if exact else probes)
+        scores, ids, unsure = self._nearest_of_all(queries, k, depth, left_out, None if exact else probes)
         while len(unsure) and (depth < len(self) or not exact):
             if depth < len(self):
                 depth = min(4 * depth, len(self))
@@ -95,7 +97,7 @@ class LanceIndex(Index):
                 assert probes is not None
                 probes = min(MORE_PROBES * probes, lists)
                 exact = probes >= lists
-            scores[unsure], ids[unsure], rows = self._nearest(
+            scores[unsure], ids[unsure], rows = self._nearest_of_all(
                 queries[unsure], k, depth, left_out, None if exact else probes
             )
             unsure = unsure[rows]
@@ -107,6 +109,14 @@ class LanceIndex(Index):
         if not numbers:
             return ""
         return f"NOT ({condition('sentence', self.sentence_ids.ids(np.unique(numbers)))})"
+
+    def _nearest_of_all(self, queries: Floats, k: int, depth: int, left_out: str, probes: int | None) -> Any:
+        """`_nearest`, for so many queries at once as find FOUND_AT_ONCE."""
+        at_once = max(1, FOUND_AT_ONCE // depth)
+        begins = range(0, len(queries), at_once)
+        parts = [self._nearest(queries[begin : begin + at_once], k, depth, left_out, probes) for begin in begins]
+        scores, ids = (np.concatenate([part[column] for part in parts]) for column in (0, 1))
+        return scores, ids, np.concatenate([part[2] + begin for part, begin in zip(parts, begins, strict=True)])
 
     def _nearest(self, queries: Floats, k: int, depth: int, left_out: str, probes: int | None) -> tuple[Any, Any, Any]:
         """Scores and units (queries, k) of the first `depth` that the engine finds (`probes` None: among all), and the

@@ -7,8 +7,8 @@ index       one row: revision, and the manifest as in a folder
 
 Every change of a table is a new version of it, and LanceDB keeps the old ones for a time. The manifest names a version
 of each table, so that a change of several tables is seen as a whole or not at all: its last step is to replace the
-manifest of the revision that it began with. Ids are never used again; `numbers` in the manifest are those that there
-are (see `Numbering`).
+manifest of the revision that it began with. `numbers` in the manifest are the ids that there are (see `Numbering`); a
+change never gives an id again that it has taken away.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,9 @@ FILE_SCHEMA = pa.schema([("name", pa.string()), ("part", pa.int32()), ("data", p
 INDEX_SCHEMA = pa.schema([("revision", pa.int64()), ("manifest", pa.string())])
 OLD_AFTER = timedelta(days=7)
 """Age of versions that are deleted when they are not the newest: who has one open opens the index again by then."""
+
+MARGIN = timedelta(minutes=1)
+"""By which clocks of a store and of this machine may differ."""
 
 LOOSE, LOOSE_SHARE, PIECES = 2048, 0.02, 16
 """Rows, as a number and as a share, and pieces of a table, from which on it is compacted."""
@@ -127,7 +130,22 @@ def commit(folder: Path, database: Any, revision: int, manifest: Manifest, job: 
         values = {"revision": revision + 1, "manifest": manifest_text(manifest)}
         changed = 0 if table is None else table.update(where=f"revision = {revision}", values=values).rows_updated
     if changed != 1:
-        raise UserError(f"index {folder} was changed by others during its {job}: start the {job} again")
+        raise changed_by_others(folder, job)
+
+
+def changed_by_others(folder: Path, job: str) -> UserError:
+    """The error for a change that is not to be finished, for the index is another one by now."""
+    return UserError(f"index {folder} was changed by others during its {job}: start the {job} again")
+
+
+def write(folder: Path, table: Any, change: Callable[[], Any], job: str) -> None:
+    """Do one change of a table, whose result tells its version. Raises UserError if others have changed the table since
+    it was last read or changed here."""
+    before = table.version
+    with store_errors(folder):
+        after = change().version
+    if after > before + 1:
+        raise changed_by_others(folder, job)
 
 
 def change_stored(folder: Path, known: Manifest, job: str, change: Callable[[Manifest], Manifest]) -> Manifest:
@@ -150,10 +168,22 @@ def one_writer(folder: Path, job: str) -> Iterator[None]:
         yield
 
 
-def compact(table: Any, deleted: int) -> None:
+def compact(table: Any, deleted: int, kept: int) -> None:
     """Join small files, take new rows into the indexes of a table, and delete what is OLD_AFTER, if there is enough of
-    it: a vector index is then written anew, and new rows beside it are found without. `deleted` rows have just gone."""
+    it: a vector index is then written anew, and new rows beside it are found without. `deleted` rows have just gone.
+    The version `kept`, which is the index until the change is committed, and all after it stay."""
     new = max((index.num_unindexed_rows or 0 for index in table.list_indices()), default=0)
     enough = max(LOOSE, round(LOOSE_SHARE * table.count_rows()))
     if max(new, deleted) > enough or table.stats()["fragment_stats"]["num_fragments"] > PIECES:
-        table.optimize(cleanup_older_than=OLD_AFTER)
+        since = next(entry["timestamp"] for entry in table.list_versions() if entry["version"] == kept)
+        age = datetime.now(since.tzinfo) - since
+        table.optimize(cleanup_older_than=max(OLD_AFTER, age + MARGIN))
+
+
+def tidy(folder: Path, database: Any) -> None:
+    """Delete what is OLD_AFTER in the small tables, which every change writes anew."""
+    for name in (FILES, INDEX):
+        table = table_of(folder, database, name)
+        with store_errors(folder):
+            if table is not None:
+                table.optimize(cleanup_older_than=OLD_AFTER)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +26,13 @@ from retrievers.bm25 import Bm25Settings
 from retrievers.calibration import set_confidence
 from retrievers.ccpr.confidence import FILE
 from retrievers.index.build import build_index
-from retrievers.index.lance import place, tables
+from retrievers.index.lance import place, search, tables
 from retrievers.index.lance.copying import copy_index
 from retrievers.index.lance.files import local_files
 from retrievers.index.lance.lists import lists_for
 from retrievers.index.lance.numbering import Numbering, condition, runs_of
 from retrievers.index.lance.place import local_folder, uri_of
+from retrievers.index.lance.search import LanceIndex
 from retrievers.index.manifest import read_manifest
 from retrievers.index.search import map_sentences, open_index, verify_index
 from retrievers.index.vectors import tune_nprobe
@@ -162,6 +166,71 @@ def test_a_change_that_was_killed_has_changed_nothing(pair: tuple[Path, Path], f
     for folder in pair:
         build(folder, fake(), NEW, without=[])
     assert same(*pair)
+
+
+def test_what_is_the_index_stays_until_a_change_is_committed(
+    pair: tuple[Path, Path], fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "OLD_AFTER", timedelta(seconds=0.1))  # instead of days
+    monkeypatch.setattr(tables, "PIECES", 0)
+    time.sleep(0.3)
+
+    def killed(*_: Any) -> None:
+        raise StopHereError
+
+    with monkeypatch.context() as context:
+        context.setattr("retrievers.index.lance.changing.commit", killed)
+        for sentences, without in ((NEW, []), ([], ["f'0.txt"])):
+            with pytest.raises(StopHereError):
+                build(pair[1], fake(), sentences, without=without)
+            assert same(*pair)
+    for folder in pair:
+        build(folder, fake(), NEW, without=["f'0.txt"])
+    assert same(*pair)
+
+
+@pytest.mark.parametrize("file", ["f'0.txt", "f'2.txt"])
+def test_rows_that_others_left_do_not_join_a_change(
+    pair: tuple[Path, Path], fake: Fake, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.setattr("retrievers.index.lance.changing.one_writer", lambda *_: nullcontext())  # an object store
+
+    def killed(*_: Any) -> None:
+        raise StopHereError
+
+    def meanwhile() -> Any:
+        again = [Sentence(f"other {s.text}", "en", s.source) for s in OLD if s.source.file == file]
+        with monkeypatch.context() as context:
+            context.setattr("retrievers.index.lance.changing.commit", killed)
+            with pytest.raises(StopHereError):
+                build(pair[1], fake(), again, without=[file])
+        yield from NEW
+
+    with pytest.raises(UserError, match="changed by others during its change"):
+        build(pair[1], fake(), meanwhile(), without=[])
+    assert same(*pair)
+    for folder in pair:
+        build(folder, fake(), NEW, without=[])
+    assert same(*pair)
+
+
+def test_many_equal_vectors_are_found_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = np.repeat(unit_rows(np.random.default_rng(3), 2, 8), 200, axis=0)
+    build_fixed(tmp_path / "i", vectors)
+    copy_index(tmp_path / "i", lance(tmp_path / "copy"))
+    monkeypatch.setattr(search, "FOUND_AT_ONCE", 900)
+    found, nearest = list[int](), LanceIndex._nearest
+
+    def counted(*options: Any) -> Any:
+        found.append(len(options[1]) * options[3])
+        return nearest(*options)
+
+    monkeypatch.setattr(LanceIndex, "_nearest", counted)
+    queries = vectors[::40]
+    ours, theirs = (open_index(folder).search(queries, 3) for folder in (tmp_path / "i", lance(tmp_path / "copy")))
+    np.testing.assert_allclose(theirs[0], ours[0], atol=1e-6)
+    np.testing.assert_array_equal(theirs[1], ours[1])
+    assert max(found) <= 900
 
 
 def test_vectors_in_lists_are_found_and_lists_are_tuned(tmp_path: Path) -> None:
@@ -348,7 +417,7 @@ def test_numbers_have_no_gaps(there: set[int], gone: set[int], more: int) -> Non
     assert numbering.numbers(np.arange(62)).tolist() == expected
     left = numbering.without(np.array(sorted(gone), np.int64))
     assert left.ids(np.arange(len(left))).tolist() == sorted(there - gone)
-    longer = numbering.extended(more)
+    longer = numbering.extended(numbering.next_id, numbering.next_id + more)
     assert len(longer) == len(ids) + more and longer.ids(np.arange(len(longer)))[len(ids) :].tolist() == [
         *range(numbering.next_id, numbering.next_id + more)
     ]
