@@ -199,7 +199,7 @@ def test_rows_that_others_left_do_not_join_a_change(
         raise StopHereError
 
     def meanwhile() -> Any:
-        again = [Sentence(f"other {s.text}", "en", s.source) for s in OLD if s.source.file == file]
+        again = [Sentence(s.text.replace("here", "there"), "en", s.source) for s in OLD if s.source.file == file]
         with monkeypatch.context() as context:
             context.setattr("retrievers.index.lance.changing.commit", killed)
             with pytest.raises(StopHereError):
