@@ -77,8 +77,9 @@ def test_an_interrupted_run_leaves_no_output_and_goes_on(
 ) -> None:
     from retrievers.encoders.encoder import TransformerEncoder
 
+    margin = "--score", "margin", "--threshold", "0"
     whole = tmp_path / "whole.tsv"
-    assert main(arguments(texts, whole, "--threshold", "0")) == 0
+    assert main(arguments(texts, whole, *margin)) == 0
     encode, calls = TransformerEncoder.encode, []
 
     def interrupted(self: TransformerEncoder, *args: object) -> object:
@@ -89,9 +90,9 @@ def test_an_interrupted_run_leaves_no_output_and_goes_on(
 
     monkeypatch.setattr(TransformerEncoder, "encode", interrupted)
     output = tmp_path / "pairs.tsv"
-    assert main(arguments(texts, output, "--threshold", "0")) == 130
+    assert main(arguments(texts, output, *margin)) == 130
     assert sorted(p.name for p in tmp_path.iterdir()) == ["pairs.tsv.mining", "whole.tsv"]
-    assert main(arguments(texts, output, "--threshold", "0")) == 0
+    assert main(arguments(texts, output, *margin)) == 0
     assert len(calls) == 3, "the first side is not encoded again"
     assert output.read_bytes() == whole.read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["pairs.tsv", "whole.tsv"]
