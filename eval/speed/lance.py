@@ -9,10 +9,10 @@ Queries are vectors of the index, each turned at random to a cosine of 0.7 with 
 or one (single) are searched at once. Recall@1 is measured against exact search of the same vectors. Last a file of 20
 sentences is added to both.
 
-With --readers so many processes open the copy and search it, again and again, while this one appends files to it,
-takes every second one out again. A reader looks for units of the copied index, and for the
-sentences of the files that were there for certain before it opened the index: answers that are others are wrong,
-errors and missing ones are lost, and a file of which it finds a part is torn.
+With --readers so many processes open the copy and search it, again and again, while this one appends files to it and
+takes every second one out again. A reader looks for units of the copied index, and for the sentences of the files that
+were there for certain before it opened the index: answers that are others are wrong, errors and missing ones are lost,
+and a file of which it finds a part is torn.
 """
 
 from __future__ import annotations

@@ -29,11 +29,12 @@ def index_adapters(index: Path) -> dict[str, dict[str, Any]]:
 def adapter_beside(index: Path, llm: str, source: str) -> str | None:
     """The folder of an index's adapter of that language model for a source language, with or without its region; None
     if there is none, which is logged where it is one of another model."""
+    index = local_files(index)
     reports = index_adapters(index)
     code = next((code for code in (source, base_code(source)) if code in reports), None)
     if code is None:
         return None
-    folder, report = local_files(index) / ADAPTERS / code, reports[code]
+    folder, report = index / ADAPTERS / code, reports[code]
     if report["llm"] != llm:
         log.info("the adapter %s is one of %s and is not used with %s", folder, report["llm"], llm)
         return None

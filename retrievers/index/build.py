@@ -26,7 +26,7 @@ from rag_mt.models.adapter_files import ADAPTERS
 from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.index.lance.changing import change_index
 from retrievers.index.lance.place import is_lance
-from retrievers.index.manifest import MANIFEST, VECTORS, Manifest, read_manifest, write_manifest
+from retrievers.index.manifest import MANIFEST, VECTORS, Manifest, check_kind, read_manifest, write_manifest
 from retrievers.index.search import Index, map_sentences, map_spans, open_index
 from retrievers.index.shards import (
     BODY,
@@ -192,11 +192,7 @@ def _alone(building: Path, folder: Path, wait: bool = False) -> AbstractContextM
 def _going_on(folder: Path, maker: UnitMaker, retriever: str, language: str, terms: Mapping[str, Any] | None) -> Index:
     """The index that goes on in the new one; raises UserError if it is of another kind."""
     index = open_index(folder, maker.settings)
-    now = index.manifest
-    if (now.retriever, now.language, now.terms) != (retriever, language, terms):
-        raise UserError(
-            f"index {folder} is a {now.retriever} index of {language_of(now.language).name} by now: open it again"
-        )
+    check_kind(folder, index.manifest, retriever, language, terms)
     return index
 
 

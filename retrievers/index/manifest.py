@@ -24,7 +24,8 @@ import pyarrow as pa
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in, read_json, settings_hash, write_whole
-from rag_mt.base.languages import base_code, language
+from rag_mt.base.languages import base_code
+from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Unit
 from retrievers.bm25 import TERM_FILES
 from retrievers.index.lance.place import is_lance
@@ -126,7 +127,7 @@ class Manifest:
             recalls = ", ".join(f"{m['recall']:.3f} on {name}" for name, m in sorted(self.ivf["measured"].items()))
             search = f"IVF search of {self.ivf['nprobe']} of {self.ivf['nlist']} lists (recall@1 {recalls})"
         parts = [
-            f"{self.retriever} index of {language(self.language).name}",
+            f"{self.retriever} index of {language_of(self.language).name}",
             f"{self.units} {self.unit}{vectors} ({read})",
             *([f"encoder {self.encoder}", search] if self.dimension else []),
             *([f"BM25 {', '.join(f'{key} {value:g}' for key, value in self.terms.items())}"] if self.terms else []),
@@ -204,6 +205,15 @@ def change_manifest(folder: Path, known: Manifest, job: str, change: Callable[[M
         manifest = change(manifest)
         write_manifest(folder, manifest)
     return manifest
+
+
+def check_kind(
+    folder: Path, manifest: Manifest, retriever: str, language: str, terms: Mapping[str, Any] | None
+) -> None:
+    """Raises UserError if an index that is to be changed is by now one of another retriever, language or terms."""
+    if (manifest.retriever, manifest.language, manifest.terms) != (retriever, language, terms):
+        name = language_of(manifest.language).name
+        raise UserError(f"index {folder} is a {manifest.retriever} index of {name} by now: open it again")
 
 
 def damaged(folder: Path, reason: str) -> UserError:

@@ -30,7 +30,6 @@ from retrievers.index.lance.tables import (
     SENTENCE_SCHEMA,
     SENTENCES,
     UNITS,
-    VERSIONED,
     at_version,
     changed_by_others,
     commit,
@@ -42,7 +41,7 @@ from retrievers.index.lance.tables import (
     tidy,
     write,
 )
-from retrievers.index.manifest import Manifest
+from retrievers.index.manifest import Manifest, check_kind
 from retrievers.index.search import check_settings
 from retrievers.index.shards import Seen, distinct_blocks
 from retrievers.index.vectors import form_for
@@ -80,12 +79,7 @@ def change_index(
         database = connected(folder)
         revision, manifest = finished(folder, read_stored(folder, database))
         check_settings(folder, manifest, maker.settings)
-        settings = None if terms is None else asdict(terms)
-        if (manifest.retriever, manifest.language, manifest.terms) != (retriever, language, settings):
-            raise UserError(
-                f"index {folder} is a {manifest.retriever} index of {language_of(manifest.language).name} by now: "
-                "open it again"
-            )
+        check_kind(folder, manifest, retriever, language, None if terms is None else asdict(terms))
         index = open_lance(folder, manifest)
         units, rows = (_newest(folder, database, manifest, name) for name in (UNITS, SENTENCES))
         # 1. What goes, and the texts that stay.
@@ -139,7 +133,6 @@ def change_index(
 
 def _newest(folder: Path, database: Any, manifest: Manifest, name: str) -> Any:
     """A table that can be changed and has what the manifest says: what a killed change left in it is gone."""
-    assert name in VERSIONED
     table = table_of(folder, database, name)
     if table is None or table.version != int(manifest.files[name]["version"]):
         table = at_version(folder, database, manifest, name)
