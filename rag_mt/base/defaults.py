@@ -27,5 +27,8 @@ LLM_TIMEOUT, LLM_CONCURRENCY = 600.0, 8
 
 SHARD = 1024
 """Sentences of an index that are encoded and stored as one: what a process that is killed may lose."""
+FP16 = 16
+BITS = (FP16, 8, 4, 2)
+"""Bits in which each number of a stored vector may be."""
 INT8 = "int8"
 """The number format of encoders alone, on CPUs with VNNI and without bfloat16 (see `retrievers.encoders.int8`)."""

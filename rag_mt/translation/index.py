@@ -21,11 +21,12 @@ from rag_mt.translation.index_adapters import describe, index_adapters
 from retrievers.calibration import DROP, calibrate_for, set_confidence
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.build import build_part, restore
+from retrievers.index.compression import compress_index
 from retrievers.index.far import dtype_for_all, far_writer
 from retrievers.index.lance.copying import copy_index
 from retrievers.index.manifest import Manifest, read_manifest
 from retrievers.index.search import open_index
-from retrievers.index.vectors import form_for
+from retrievers.index.vectors import form_of
 from retrievers.registry import (
     build_for,
     confidence_for,
@@ -206,6 +207,20 @@ class Index:
         copy._encoder = self._encoder
         return copy
 
+    def compress(self, bits: int, *, rerank: bool = False, show: bool = False) -> None:
+        """Store each number of the vectors in 8, 4 or 2 bits instead of the 16 of fp16, or in 16 again where they are
+        there.
+
+        With `rerank` the vectors stay in fp16 as well, beside the compressed ones: search then compares the best hits
+        by them, and finds nearly what it found before. The index is replaced in one step, as by `add`. Raises
+        UserError for another number of bits, one that the vectors cannot be had in any more, an index in LanceDB and
+        one without vectors or with fewer than 256.
+        """
+        manifest = compress_index(self.folder, bits, rerank, terms_for(self.retriever, **self._terms), show)
+        with self._opening:
+            self.manifest = manifest
+            self._retrievers.clear()
+
     @property
     def files(self) -> dict[str, int]:
         """The files that its sentences came from, with the number of sentences of each."""
@@ -213,16 +228,18 @@ class Index:
 
     def _go_on(self, sentences: Iterable[Sentence], without: Sequence[str], **options: Any) -> None:
         """Replace the index by one with further sentences, and without those of some files."""
-        terms = {name: float(value) for name, value in (self.manifest.terms or {}).items()}
-        kept = "exact" if self.manifest.ivf is None else "ivf"
-        form = "auto" if kept == form_for("auto", self.manifest.units, self.manifest.unit) else kept
         manifest = build_for(
-            self.retriever, self.folder, sentences, self.opened_encoder(), self.language, terms,
-            without=without, form=form, **options,
+            self.retriever, self.folder, sentences, self.opened_encoder(), self.language, self._terms,
+            without=without, form=form_of(self.manifest), **options,
         )  # fmt: skip
         with self._opening:
             self.manifest = manifest
             self._retrievers.clear()
+
+    @property
+    def _terms(self) -> dict[str, float]:
+        """The settings of BM25 that it was built with."""
+        return {name: float(value) for name, value in (self.manifest.terms or {}).items()}
 
     @property
     def language(self) -> str:

@@ -17,16 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from rag_mt.base.defaults import SHARD
+from rag_mt.base.defaults import FP16, SHARD
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in, file_sha256, sync
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Sentence
 from rag_mt.models.adapter_files import ADAPTERS
 from retrievers.bm25 import Bm25, Bm25Settings
+from retrievers.index.codes import TOGETHER
 from retrievers.index.lance.changing import change_index
 from retrievers.index.lance.place import is_lance
-from retrievers.index.manifest import MANIFEST, VECTORS, Manifest, check_kind, read_manifest, write_manifest
+from retrievers.index.manifest import MANIFEST, ROWS, VECTORS, Manifest, check_kind, read_manifest, write_manifest
 from retrievers.index.search import Index, map_sentences, map_spans, open_index
 from retrievers.index.shards import (
     BODY,
@@ -65,6 +66,7 @@ def build_index(
     form: str = "auto",
     terms: Bm25Settings | None = None,
     without: Collection[str] | None = None,
+    codes: Mapping[str, Any] | None = None,
     advance: Callable[[int], object] = lambda n: None,
 ) -> Manifest:
     """Index the units that `maker` sees in the sentences; equal texts are kept once, blank ones not at all.
@@ -76,8 +78,10 @@ def build_index(
     (default: this process). With `terms` BM25 searches the units too, or alone if the vectors of the maker have no
     dimension. With `replace` an existing index gives way when the new one is complete. With `without` it goes on in the
     new one: what it has stays, save the sentences of files of these names, so that only what it does not have is
-    computed; its cut-offs and models stay too. `total` is the number of sentences, for the progress bar; `advance` is
-    told of sentences that are done, and an error that it raises ends the build.
+    computed; its cut-offs and models stay too. `codes` are those of the manifest, how vectors are compressed
+    (in 4 and 2 bits in the form `ivf`), for which FEWEST units are needed; an index that goes on keeps its own. `total`
+    is the number of sentences, for the progress bar; `advance` is told of sentences that are done, and an error that it
+    raises ends the build.
     Memory use does not grow with the input, save eight bytes per sentence to know duplicates by, eight bytes per unit
     while the lists of the IVF form are written and tuned and, with `terms`, some 40 bytes per word of the units (see
     `Bm25.build`). The disk holds up to three copies of the vectors meanwhile.
@@ -135,6 +139,7 @@ def build_index(
                 counts=counts,
                 files={},
                 terms=term_settings,
+                codes=codes or (None if base is None else base.manifest.codes),
                 resumed=resumed,
             )
             return _finish(building, folder, shards, manifest, replace, form, base)
@@ -272,15 +277,20 @@ def _finish(
         )
     merged = building / "merged"
     merged.mkdir()
+    if manifest.bits == FP16:
+        manifest = replace_fields(manifest, codes=None)
     lists = 0
     seeded = False
     if manifest.dimension:
         rows = Rows([(shard.place / BODY, shard.units) for shard in shards], manifest.dimension)
-        form = form_for(wanted_form, manifest.units, manifest.unit)
+        form = "ivf" if manifest.bits in TOGETHER else form_for(wanted_form, manifest.units, manifest.unit)
         work = building / f"{LISTS_OF}{manifest.units}"
         if form == "ivf" and base is not None and base.manifest.ivf is not None:
-            seeded = seed_lists(work, base.centroids, np.load(shards[0].place / LISTS, allow_pickle=False), rows)
-        lists = write_vectors(merged / VECTORS, rows, form, work)
+            seeded = seed_lists(work, base, np.load(shards[0].place / LISTS, allow_pickle=False), rows)
+        codec = base.vectors if base is not None and base.manifest.bits == manifest.bits else None
+        lists = write_vectors(merged / VECTORS, rows, form, work, manifest.bits, codec)
+        if manifest.rerank:
+            rows.save(merged / ROWS)
     merge_texts(shards, merged, manifest.schema)
     if manifest.terms is not None:  # of the sentences of the units, titles included
         texts, sentences = map_sentences(merged).column("text"), map_spans(merged)[:, 0].tolist()

@@ -1,8 +1,9 @@
 """The files of an index folder, and what `manifest.json` says about them.
 
 manifest.json     what the index holds, and the size and sha256 of the files below
-vectors.faiss     the vectors of the units (fp16, inner product), as FAISS itself writes them: `SQfp16`, or
-                  `IVFn(SQfp16),SQfp16` in the IVF form
+vectors.faiss     the vectors of the units (inner product), as FAISS itself writes them: `SQfp16`, or in the IVF form
+                  `IVFn(SQfp16),SQfp16`, with `SQ8` or `PQnx8` in the place of the last one where they are compressed
+rows.f16          of a compressed index that is re-ranked: rows of fp16 by number of the unit, without a header
 spans.npy         int32 (units, 3): sentence number, start and end character of each unit, by sentence number
 sentences.arrow   Arrow IPC file: text, name of the file (dictionary-encoded), line and start of each sentence; of a
                   memory also the text that it translates
@@ -22,6 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rag_mt.base.defaults import FP16
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in, read_json, settings_hash, write_whole
 from rag_mt.base.languages import base_code
@@ -33,7 +35,7 @@ from retrievers.index.lance.place import is_lance
 FORMAT = 4
 """Formats 1 to 3 were those of development versions."""
 MANIFEST = "manifest.json"
-VECTORS, SPANS, SENTENCES = "vectors.faiss", "spans.npy", "sentences.arrow"
+VECTORS, ROWS, SPANS, SENTENCES = "vectors.faiss", "rows.f16", "spans.npy", "sentences.arrow"
 SCHEMA = pa.schema(
     [
         ("text", pa.string()),
@@ -60,8 +62,9 @@ class Manifest:
     an exact index, else it holds `nlist`, `nprobe` and `measured`: for the index's own sample and for each calibrated
     source language the `nprobe` that it needs with the recall@1 and the number of queries (see
     `retrievers.index.vectors`). `terms` is None where BM25 does not search, else it holds the settings of BM25; without
-    vectors the dimension is 0. `resumed` (not stored) is the number of sentences that an interrupted build had finished
-    before.
+    vectors the dimension is 0. `codes` is None where vectors are stored in fp16, else it holds `bits`, those of each
+    number, and `rerank`, whether the best hits are compared in fp16. `resumed` (not stored) is the number of sentences
+    that an interrupted build had finished before.
     """
 
     retriever: str
@@ -78,13 +81,24 @@ class Manifest:
     format: int = FORMAT
     ivf: Mapping[str, Any] | None = None
     terms: Mapping[str, Any] | None = None
+    codes: Mapping[str, Any] | None = None
     resumed: int = field(default=0, compare=False)
 
     @property
     def file_names(self) -> tuple[str, ...]:
         """The files of the index beside the manifest."""
-        vectors = (VECTORS,) if self.dimension else ()
+        vectors = (VECTORS, *((ROWS,) if self.rerank else ())) if self.dimension else ()
         return (*vectors, SPANS, SENTENCES, *(() if self.terms is None else TERM_FILES))
+
+    @property
+    def bits(self) -> int:
+        """The bits of each number of the vectors that are searched."""
+        return FP16 if self.codes is None else int(self.codes["bits"])
+
+    @property
+    def rerank(self) -> bool:
+        """Whether the vectors are there in fp16, too, by which the best hits are compared."""
+        return self.codes is not None and bool(self.codes["rerank"])
 
     @property
     def schema(self) -> pa.Schema:
@@ -115,7 +129,8 @@ class Manifest:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able contents, without the hash."""
-        return {name: value for name, value in asdict(self).items() if name != "resumed"}
+        unset = {"resumed", *(() if self.codes else ("codes",))}
+        return {name: value for name, value in asdict(self).items() if name not in unset}
 
     def describe(self) -> str:
         """One line for people."""
@@ -130,6 +145,7 @@ class Manifest:
             f"{self.retriever} index of {language_of(self.language).name}",
             f"{self.units} {self.unit}{vectors} ({read})",
             *([f"encoder {self.encoder}", search] if self.dimension else []),
+            *([] if self.codes is None else [f"{self.bits} bits a number{', re-ranked' if self.rerank else ''}"]),
             *([f"BM25 {', '.join(f'{key} {value:g}' for key, value in self.terms.items())}"] if self.terms else []),
             f"cut-offs {cuts}" if cuts else "no cut-off is calibrated",
             *([f"{self.resumed} sentences were kept from the interrupted build"] if self.resumed else []),
@@ -183,7 +199,7 @@ def manifest_of(folder: Path, contents: Any, files: Collection[str] | None = Non
         )
     if own_hash != settings_hash(contents):
         raise damaged(folder, f"{MANIFEST} does not match its own hash")
-    if contents.keys() == {f.name for f in fields(Manifest)} - {"resumed"}:
+    if contents.keys() | {"codes"} == {f.name for f in fields(Manifest)} - {"resumed"}:
         manifest = Manifest(**contents)
         if set(manifest.files) == set(manifest.file_names if files is None else files):
             return manifest

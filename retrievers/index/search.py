@@ -19,9 +19,20 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, remembered_sha256
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
+from retrievers.index import codes
 from retrievers.index.lance.files import local_files
 from retrievers.index.lance.place import is_lance, only_in_folders
-from retrievers.index.manifest import PAIRS, SENTENCES, SPANS, VECTORS, Manifest, damaged, differences, read_manifest
+from retrievers.index.manifest import (
+    PAIRS,
+    ROWS,
+    SENTENCES,
+    SPANS,
+    VECTORS,
+    Manifest,
+    damaged,
+    differences,
+    read_manifest,
+)
 from retrievers.units.unit import QUERY_THRESHOLD
 
 log = logging.getLogger("rag_mt")
@@ -31,6 +42,10 @@ MORE_PROBES = 4
 GPU_PROBES = 2048
 """FAISS's limit."""
 VERIFIED_AT_ONCE = 65536
+RERANKED = 64
+"""Units of a compressed index whose vectors are compared in fp16, or four times as many as are wanted."""
+RERANKED_AT_ONCE = 256
+"""Queries whose vectors of units are in memory at once."""
 ARROW_MAGIC = b"ARROW1"
 
 LeftOut = int | Sequence[int]
@@ -45,6 +60,11 @@ def map_vectors(folder: Path) -> Any:
     them. (Its type hints lack most of what it has, hence Any.) Raises RuntimeError for what is not FAISS's."""
     faiss.set_deserialization_loop_limit(MOST_LISTS)  # counts that an index of ours cannot have are refused
     return faiss.read_index(str(folder / VECTORS), faiss.IO_FLAG_MMAP_IFC)
+
+
+def map_rows(folder: Path, manifest: Manifest) -> NDArray[np.float16]:
+    """The vectors of a re-ranked index, fp16 (units, dimension), mapped into memory."""
+    return np.memmap(folder / ROWS, "<f2", "r", shape=(manifest.units, manifest.dimension))
 
 
 def map_spans(folder: Path) -> NDArray[np.int32]:
@@ -121,11 +141,12 @@ def map_index(folder: Path, manifest: Manifest) -> Index:
     sentences = _parsed(folder, SENTENCES, map_sentences)
     if vectors is not None and (problem := _vectors_problem(vectors, manifest)):
         raise damaged(folder, f"{VECTORS} {problem}")
+    rows = _parsed(folder, ROWS, lambda place: map_rows(place, manifest)) if manifest.rerank else None
     if spans.dtype != np.int32 or spans.shape != (manifest.units, 3):
         raise damaged(folder, f"{SPANS} is not an int32 array of {manifest.units} rows of 3")
     if sentences.schema != manifest.schema or len(sentences) != manifest.sentences:
         raise damaged(folder, f"{SENTENCES} does not hold {manifest.sentences} sentences")
-    return Index(folder, manifest, vectors, spans, sentences)
+    return Index(folder, manifest, vectors, spans, sentences, rows)
 
 
 def _parsed(folder: Path, name: str, parse: Callable[[Path], Any]) -> Any:
@@ -138,12 +159,12 @@ def _parsed(folder: Path, name: str, parse: Callable[[Path], Any]) -> Any:
 def _vectors_problem(vectors: Any, manifest: Manifest) -> str:
     """What is wrong with a vectors file that FAISS could read, or an empty string."""
     units, lists = manifest.units, 0 if manifest.ivf is None else int(manifest.ivf["nlist"])
-    kind: Any = faiss.IndexIVFScalarQuantizer if lists else faiss.IndexScalarQuantizer
     expected = (manifest.dimension, units, faiss.METRIC_INNER_PRODUCT)
-    if not isinstance(vectors, kind) or (vectors.d, vectors.ntotal, vectors.metric_type) != expected:
+    shape = (vectors.d, vectors.ntotal, vectors.metric_type)
+    if shape != expected or isinstance(vectors, faiss.IndexIVF) != bool(lists):
         return f"does not hold {units} vectors of {manifest.dimension} dimensions"
-    if vectors.sq.qtype != faiss.ScalarQuantizer.QT_fp16:
-        return "does not hold vectors of fp16"
+    if problem := codes.problem(vectors, manifest.bits, bool(lists), manifest.dimension):
+        return problem
     if lists and (vectors.nlist, vectors.quantizer.ntotal, vectors.invlists.compute_ntotal()) != (lists, lists, units):
         return f"does not hold {units} vectors in {lists} lists"
     return ""
@@ -153,10 +174,17 @@ class Index:
     """Units of target-language text with their vectors, memory-mapped from `folder`."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, vectors: Any, spans: NDArray[np.int32], sentences: pa.Table
+        self,
+        folder: Path,
+        manifest: Manifest,
+        vectors: Any,
+        spans: NDArray[np.int32],
+        sentences: pa.Table,
+        rows: NDArray[np.float16] | None = None,
     ) -> None:
+        """`vectors` are FAISS's, `rows` those in fp16 by which the best hits of a compressed index are compared."""
         self.folder, self.manifest, self._sentences = folder, manifest, sentences
-        self._vectors, self._spans = vectors, spans
+        self._vectors, self._spans, self._whole = vectors, spans, rows
         self._on_gpu: Any = None
         self._terms: Bm25 | None = None
         self._mapping = Lock()
@@ -165,6 +193,11 @@ class Index:
     def __len__(self) -> int:
         """The number of units."""
         return self.manifest.units
+
+    @property
+    def vectors(self) -> Any:
+        """FAISS's index of the vectors, None if there are none."""
+        return self._vectors
 
     @property
     def sentences(self) -> pa.Table:
@@ -180,8 +213,10 @@ class Index:
         """The `k` units of the greatest inner product with each of the `vectors` (queries, dimension).
 
         Returns scores and unit numbers, both (queries, min(k, units)), best first, equal scores by lowest number. The
-        scores are exact over the fp16 vectors, and a query's result does not depend on the others. An IVF index looks
+        scores are exact over the stored vectors, and a query's result does not depend on the others. An IVF index looks
         into the `probes` nearest lists (default: the `nprobe` of its manifest), into more where those hold too little.
+        Of a compressed index that is re-ranked scores are those of the fp16 vectors, for RERANKED units of the
+        greatest scores of the compressed ones.
         Units of the sentences numbered `without` are left out; where nothing is left the number is -1.
         """
         queries, k = self._asked(vectors, k)
@@ -225,6 +260,9 @@ class Index:
         parameters = (faiss.SearchParameters if probes is None else faiss.SearchParametersIVF)(**options)
         gpu = self._on_gpu if without is None and (probes is None or probes <= GPU_PROBES) else None
         vectors = self._vectors if gpu is None else gpu  # only the CPU can leave units out
+        if self._whole is not None:
+            ids = vectors.search(queries, min(max(RERANKED, 4 * k), len(self)), params=parameters)[1]
+            return self._reranked(queries, ids, k)
         # An exact index scans by ascending number and keeps the first of equal scores; lists come in any order.
         depth = 1 if k == 1 and probes is None else min(k + 1, len(self))
         scores, ids = vectors.search(queries, depth, params=parameters)
@@ -232,8 +270,17 @@ class Index:
         while k < depth < len(self) and bool(((scores[:, k - 1] == scores[:, -1]) & (ids[:, -1] >= 0)).any()):
             depth = min(2 * depth, len(self))
             scores, ids = vectors.search(queries, depth, params=parameters)
-        order = np.lexsort((ids, -scores), axis=-1)[:, :k]
-        return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
+        return _ordered(scores, ids, k)
+
+    def _reranked(self, queries: Floats, ids: NDArray[np.int64], k: int) -> Neighbours:
+        """The `k` best of units (queries, n) by the vectors in fp16; those of -1 are none."""
+        assert self._whole is not None
+        scores = np.full(ids.shape, -np.inf, np.float32)
+        for begin in range(0, len(ids), RERANKED_AT_ONCE):
+            part = slice(begin, begin + RERANKED_AT_ONCE)
+            rows = self._whole[ids[part]].astype(np.float32)  # of -1 it is the last unit
+            scores[part] = np.where(ids[part] < 0, -np.inf, (rows @ queries[part, :, None])[..., 0])
+        return _ordered(scores, ids, k)
 
     def list_ranks(self, vectors: Floats, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each vector (queries, dimension) how many lists of an IVF index come before that of the unit with the
@@ -314,13 +361,19 @@ class Index:
         return texts
 
     def reconstruct(self, ids: NDArray[np.int64]) -> Floats:
-        """The stored vectors (fp16 precision) of units, float32 (len(ids), dimension)."""
+        """The stored vectors of units, float32 (len(ids), dimension), in fp16 precision, or less in a compressed index
+        that is not re-ranked."""
+        if self._whole is not None:
+            return self._whole[ids].astype(np.float32)
         vectors: Floats = self._located().reconstruct_batch(np.ascontiguousarray(ids, dtype=np.int64))
         return vectors
 
     def to_gpu(self) -> bool:
-        """Search on the first GPU from now on, if this FAISS can and the vectors fit; says whether it does."""
-        if self._vectors is None or not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
+        """Search on the first GPU from now on, if this FAISS can, the vectors fit and are in fp16; says whether it
+        does."""
+        if self._vectors is None or self.manifest.codes is not None:
+            return False
+        if not hasattr(faiss, "StandardGpuResources") or not faiss.get_num_gpus():
             return False
         try:
             self._on_gpu = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, self._vectors)
@@ -343,6 +396,7 @@ def verify_index(folder: Path) -> list[str]:
         names = {name: manifest.files[name]["size"] for name in manifest.file_names}
         same = [f"{name}: {size} bytes, sha256 as in the manifest" for name, size in names.items()]
     normalised = bool(manifest.settings.get("normalised", True))  # a unit maker says so if its vectors are not
+    normalised = normalised and (manifest.codes is None or manifest.rerank)  # compressed ones are of about that length
     problem = _text_problem(index) or (_rows_problem(index, normalised) if manifest.dimension else "")
     if not problem and manifest.terms is not None:
         problem = index.terms.problem(len(index))
@@ -355,6 +409,12 @@ def verify_index(folder: Path) -> list[str]:
         *([f"{len(index)} vectors {'have length 1' if normalised else 'are finite'}"] if manifest.dimension else []),
         *([] if manifest.terms is None else [f"{manifest.units} units have their terms"]),
     ]
+
+
+def _ordered(scores: Floats, ids: NDArray[np.int64], k: int) -> Neighbours:
+    """The `k` best, equal scores by number."""
+    order = np.lexsort((ids, -scores), axis=-1)[:, :k]
+    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
 
 
 def _text_problem(index: Index) -> str:

@@ -25,9 +25,11 @@ import numpy as np
 from faiss.contrib.clustering import two_level_clustering
 from numpy.typing import NDArray
 
+from rag_mt.base.defaults import FP16
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import whole_file
 from rag_mt.base.types import Floats, Unit
+from retrievers.index.codes import SAMPLE, encode, exact_form, in_lists, train
 from retrievers.index.manifest import Manifest, change_manifest
 from retrievers.index.search import MOST_LISTS, Index, map_index
 
@@ -98,6 +100,12 @@ class Rows:
         """Rows `low` to `high` (exclusive), float16 (high - low, dimension)."""
         return self.take(np.arange(low, high))
 
+    def save(self, path: Path) -> None:
+        """Write all rows as one raw file."""
+        with path.open("wb") as file:
+            for low, high in self.blocks():
+                file.write(self.read(low, high).data)
+
 
 def form_for(wanted: str, units: int, unit: Unit) -> str:
     """The form that was asked for, or with `auto` the one that fits the size; raises UserError for an unknown one."""
@@ -107,6 +115,12 @@ def form_for(wanted: str, units: int, unit: Unit) -> str:
     return fitting if wanted == "auto" else wanted
 
 
+def form_of(manifest: Manifest) -> str:
+    """The form that an index keeps when it changes: `auto` where it has the one that fits its size."""
+    kept = "exact" if manifest.ivf is None else "ivf"
+    return "auto" if kept == form_for("auto", manifest.units, manifest.unit) else kept
+
+
 def lists_for(units: int, dimension: int) -> int:
     """The number of lists for that many vectors: a power of two or what the sample can train."""
     wanted = 1 << round(math.log2(LISTS_PER_ROOT * math.sqrt(units)))
@@ -114,22 +128,29 @@ def lists_for(units: int, dimension: int) -> int:
     return max(1, min(wanted, MOST_LISTS, trainable))
 
 
-def write_vectors(path: Path, rows: Rows, form: str, work: Path) -> int:
-    """Write the vectors file of an index; returns the number of lists of the IVF form, else 0. Centroids and the lists
-    of the vectors are kept in the folder `work`, where a later call for the same rows finds them. In memory are the
-    training sample or a block of vectors, and eight bytes per unit of the IVF form."""
+def write_vectors(path: Path, rows: Rows, form: str, work: Path, bits: int = FP16, base: Any = None) -> int:
+    """Write the vectors file of an index with so many bits for each number (see `retrievers.index.codes`); returns the
+    number of lists of the IVF form, else 0. If the vectors of another one, `base`, are of the same form and bits, their
+    codec stays. Centroids and the lists of the vectors are kept in the folder `work`, where a later call for the same
+    rows finds them. In memory are the training sample or a block of vectors, and eight bytes per unit of the IVF
+    form."""
     work.mkdir(exist_ok=True)
-    codes = np.memmap(work / "codes", "<f2", "w+", shape=(rows.units, rows.dimension))
     if form == "exact":
-        index = lib.index_factory(rows.dimension, "SQfp16", lib.METRIC_INNER_PRODUCT)
+        index = exact_form(bits, rows.dimension)
+        _train(index, bits, rows, base)
+        codes = np.memmap(work / "codes", np.uint8, "w+", shape=(rows.units, index.code_size))
         for low, high in rows.blocks():
-            codes[low:high] = rows.read(low, high)
+            codes[low:high] = encode(index, rows.read(low, high).astype(np.float32), None)
         index.codes, index.ntotal = _view(codes), rows.units
         lib.write_index(index, str(path))
         return 0
     index = _trained(rows, work / CENTROIDS)
-    # 1. The list of each vector.
     nearest = _nearest(index)
+    if bits != FP16:
+        index = in_lists(index.quantizer.reconstruct_n(0, index.nlist), bits)
+        _train(index, bits, rows, base)
+    codes = np.memmap(work / "codes", np.uint8, "w+", shape=(rows.units, index.code_size))
+    # 1. The list of each vector.
     files = _list_files(work, rows)
     sizes = np.zeros(index.nlist, dtype=np.int64)
     for file, (low, high) in zip(files, rows.blocks(), strict=True):
@@ -143,7 +164,8 @@ def write_vectors(path: Path, rows: Rows, form: str, work: Path) -> int:
         order = np.argsort(assigned, kind="stable")
         lists = assigned[order]
         places = filled[lists] + np.arange(len(lists)) - np.searchsorted(lists, lists)
-        codes[places], ids[places] = rows.read(low, high)[order], low + order
+        codes[places] = encode(index, rows.read(low, high)[order].astype(np.float32), lists.astype(np.int64))
+        ids[places] = low + order
         filled += np.bincount(assigned, minlength=index.nlist)
     # 3. The same as FAISS's lists: the numbers in memory (the vectors of 0 bytes with them), the vectors as views.
     inverted, views = lib.ArrayInvertedLists(index.nlist, 0), lib.MaybeOwnedVectorUInt8Vector()
@@ -159,14 +181,17 @@ def write_vectors(path: Path, rows: Rows, form: str, work: Path) -> int:
     return int(index.nlist)
 
 
-def seed_lists(work: Path, centroids: Floats, lists: NDArray[np.int32], rows: Rows) -> bool:
-    """Let `write_vectors` go on with the lists of an index: `centroids` (lists, dimension) and the list of each of the
-    first rows (units,), which are its vectors. False if the rows need another number of lists."""
-    if len(centroids) != lists_for(rows.units, rows.dimension):
+def seed_lists(work: Path, base: Index, lists: NDArray[np.int32], rows: Rows) -> bool:
+    """Let `write_vectors` go on with the lists of the index `base`; `lists` (units,) are those of the first rows, which
+    are its vectors. False if the rows need another number of lists; those of an index that has its vectors in few bits
+    alone stay, because vectors would lose more in other ones."""
+    centroids = base.centroids
+    lossy = base.manifest.codes is not None and not base.manifest.rerank
+    if len(centroids) != lists_for(rows.units, rows.dimension) and not lossy:
         return False
     work.mkdir(exist_ok=True)
     if not (work / CENTROIDS).exists():
-        index = _empty(centroids)
+        index = in_lists(centroids, FP16)
         index.train(centroids)
         with whole_file(work / CENTROIDS) as part:
             lib.write_index(index, str(part))
@@ -213,30 +238,33 @@ def _assigned(
 
 def _trained(rows: Rows, path: Path) -> Any:
     """An empty IVF index with its centroids, of length 1, from the file, or made and stored there."""
-    lists = lists_for(rows.units, rows.dimension)
-    try:
+    with suppress(RuntimeError):
         index = lib.read_index(str(path))
-        if (index.d, index.nlist) == (rows.dimension, lists):
+        if index.d == rows.dimension:
             return index
-    except RuntimeError:
-        pass
-    size = min(SAMPLE_PER_LIST * lists, SAMPLE_PER_GROUP * math.isqrt(lists), rows.units)
-    sample = rows.take(np.linspace(0, rows.units - 1, size).astype(np.int64)).astype(np.float32)  # spread evenly
+    lists = lists_for(rows.units, rows.dimension)
+    size = min(SAMPLE_PER_LIST * lists, SAMPLE_PER_GROUP * math.isqrt(lists))
+    sample = rows.take(_evenly(rows, size)).astype(np.float32)
     log.info("centroids of %d lists from %d vectors", lists, len(sample))
-    index = _empty(_centroids(sample, lists))
+    index = in_lists(_centroids(sample, lists), FP16)
     index.train(sample)
     with whole_file(path) as part:
         lib.write_index(index, str(part))
     return index
 
 
-def _empty(centroids: Floats) -> Any:
-    """An IVF index of these centroids (lists, dimension)."""
-    lists, dimension = centroids.shape
-    index = lib.index_factory(dimension, f"IVF{lists}(SQfp16),SQfp16", lib.METRIC_INNER_PRODUCT)
-    index.by_residual = False
-    index.quantizer.add(np.ascontiguousarray(centroids))
-    return index
+def _train(index: Any, bits: int, rows: Rows, base: Any) -> None:
+    """Make the codec of an empty index, if it needs one and `base` has none that fits."""
+    if bits == FP16:
+        return
+    same = type(base) is type(index)
+    sample = rows.read(0, 0) if same else rows.take(_evenly(rows, SAMPLE))
+    train(index, bits, sample.astype(np.float32), base if same else None)
+
+
+def _evenly(rows: Rows, size: int) -> NDArray[np.int64]:
+    """The numbers of so many rows, spread evenly."""
+    return np.linspace(0, rows.units - 1, min(size, rows.units)).astype(np.int64)
 
 
 def _centroids(sample: Floats, lists: int) -> Floats:

@@ -81,7 +81,7 @@ def copy_index(
         numbers = {UNITS: [[0, manifest.units]], SENTENCES: [[0, manifest.sentences]]}
         tables = {name: {"version": table.version} for name, table in ((UNITS, units), (SENTENCES, sentences))}
         entries = {name: {**entry, "numbers": numbers[name]} for name, entry in tables.items()}
-        manifest = with_fields(manifest, files={**entries, FILES: files}, ivf=None)
+        manifest = with_fields(manifest, files={**entries, FILES: files}, ivf=None, codes=None)
         if wanted == "ivf":
             manifest = with_lists(target, manifest, units, sentences, lists_for(manifest.units))
         commit(target, database, revision, manifest, "copy")

@@ -11,11 +11,11 @@ import pyarrow as pa
 from rag_mt.base.files import cache_dir, file_sha256, settings_hash, whole_folder
 from retrievers.index.lance.place import connected, is_lance, store_errors
 from retrievers.index.lance.tables import FILE_SCHEMA, FILES, at_version, stored_manifest
-from retrievers.index.manifest import MANIFEST, SENTENCES, SPANS, VECTORS, Manifest
+from retrievers.index.manifest import MANIFEST, ROWS, SENTENCES, SPANS, VECTORS, Manifest
 
 PART = 1 << 25
 """Bytes of a file in a row."""
-IN_TABLES = (MANIFEST, VECTORS, SPANS, SENTENCES)
+IN_TABLES = (MANIFEST, VECTORS, ROWS, SPANS, SENTENCES)
 
 
 def files_in(folder: Path) -> dict[str, Path]:

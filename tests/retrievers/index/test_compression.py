@@ -1,0 +1,177 @@
+"""Vectors in fewer bits: smaller, nearly the same hits, the same ones where they are re-ranked, and an index in all
+else."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rag_mt.base.errors import UserError
+from rag_mt.base.types import Origin, Sentence
+from retrievers.index.build import build_index
+from retrievers.index.compression import compress_index
+from retrievers.index.manifest import ROWS, VECTORS, read_manifest, write_manifest
+from retrievers.index.search import open_index, verify_index
+from retrievers.index.vectors import turned
+from tests.retrievers.index.test_ivf import DIMENSION, FixedUnits, build_fixed, clustered
+
+BITS = (8, 4, 2)
+
+
+def sentences(rows, start=0):
+    return [Sentence(str(n), "en", Origin(f"{n // 100}.txt", n % 100 + 1)) for n in range(start, start + rows)]
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    return clustered(2000, centres=60)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, vectors):
+    folder = tmp_path_factory.mktemp("built")
+    for form in ("exact", "ivf"):
+        build_fixed(folder / form, vectors, form, sentences=sentences(len(vectors)))
+    return folder
+
+
+@pytest.fixture(params=["exact", "ivf"])
+def folder(request, built, tmp_path):
+    shutil.copytree(built / request.param, tmp_path / "index")
+    return tmp_path / "index"
+
+
+@pytest.fixture(scope="module")
+def queries(vectors):
+    return turned(vectors[::7], 0.8, np.random.default_rng(3))
+
+
+def compressed(folder, bits, rerank=False):
+    compress_index(folder, bits, rerank, None)
+    return open_index(folder)
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_vectors_take_fewer_bytes_and_find_nearly_the_same(folder, vectors, queries, bits):
+    before = open_index(folder)
+    wanted = before.search(queries, 1, probes=10**6)
+    index = compressed(folder, bits)
+    assert verify_index(folder)[-1].endswith("are finite")
+    if (before.manifest.ivf is None) == (index.manifest.ivf is None):
+        saved = before.manifest.files[VECTORS]["size"] - index.manifest.files[VECTORS]["size"]
+        codec = 256 * 4 * DIMENSION + 2000
+        assert saved >= len(vectors) * DIMENSION * (16 - bits) // 8 - codec
+    scores, ids = index.search(queries, 8, probes=10**6)
+    agree, least = {8: (0.95, 0.01), 4: (0.8, 0.1), 2: (0.3, 0.5)}[bits]
+    assert (ids[:, :1] == wanted[1]).mean() >= agree
+    assert np.abs(scores[:, 0] - wanted[0][:, 0]).max() < least
+    products = np.einsum("qkd,qd->qk", index.reconstruct(ids.ravel()).reshape(*ids.shape, -1), queries)
+    np.testing.assert_allclose(scores, products, atol=1e-4)
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_reranked_hits_and_scores_are_those_of_whole_vectors(folder, queries, bits):
+    before = open_index(folder)
+    wanted = before.search(queries, 3, probes=10**6)
+    index = compressed(folder, bits, rerank=True)
+    assert verify_index(folder)[-1].endswith("have length 1")
+    scores, ids = index.search(queries, 3, probes=10**6)
+    assert (ids == wanted[1]).mean() > 0.999
+    np.testing.assert_allclose(scores, wanted[0], atol=2e-3)
+    rows = np.arange(len(index))
+    np.testing.assert_array_equal(index.reconstruct(rows), before.reconstruct(rows))
+    one = index.search(queries[5:6], 3)
+    for alone, together in zip(one, index.search(queries, 3), strict=True):
+        np.testing.assert_array_equal(alone[0], together[5])
+
+
+def test_units_are_left_out_of_reranked_search(folder, queries):
+    index = compressed(folder, 4, rerank=True)
+    first = index.search(queries[:1], 1, probes=10**6)[1][0, 0]
+    assert first not in index.search(queries[:1], 5, without=int(first), probes=10**6)[1]
+    small = index.search(queries[:2], len(index), probes=10**6)
+    assert [sorted(row) for row in small[1].tolist()] == [list(range(len(index)))] * 2
+
+
+def test_whole_vectors_come_back_where_they_are_kept(folder, queries):
+    before = open_index(folder)
+    compressed(folder, 2, rerank=True)
+    again = compressed(folder, 16)
+    assert again.manifest.codes is None
+    rows = np.arange(len(before))
+    np.testing.assert_array_equal(again.reconstruct(rows), before.reconstruct(rows))
+    assert not (folder / ROWS).exists()
+    verify_index(folder)
+
+
+def test_what_is_lost_is_not_claimed_back(folder):
+    compressed(folder, 4)
+    for bits, rerank in ((8, False), (16, False), (4, True), (2, True)):
+        with pytest.raises(UserError, match=r"in 4 bits a number alone.*build --replace"):
+            compress_index(folder, bits, rerank, None)
+    assert compressed(folder, 2).manifest.bits == 2
+
+
+@pytest.mark.parametrize("rerank", [False, True])
+@pytest.mark.parametrize("bits", BITS)
+def test_a_compressed_index_grows_and_shrinks_without_a_further_loss(folder, vectors, bits, rerank):
+    first = compressed(folder, bits, rerank)
+    stored = first.reconstruct(np.arange(len(first)))
+    more = np.concatenate([vectors, clustered(200, seed=5, centres=60)])
+    options = {"retriever": "x", "language": "en", "show": False, "form": "ivf" if first.manifest.ivf else "exact"}
+    build_index(folder, sentences(200, 2000), FixedUnits(more), without=(), **options)
+    grown = open_index(folder)
+    assert grown.manifest.codes == {"bits": bits, "rerank": rerank}
+    assert len(grown) == 2200
+    np.testing.assert_array_equal(grown.reconstruct(np.arange(2000)), stored)
+    found = grown.search(more[2000:], 1, probes=10**6)[1][:, 0]
+    assert (found == np.arange(2000, 2200)).mean() >= (1 if rerank else {8: 0.95, 4: 0.85, 2: 0.3}[bits])
+    build_index(folder, (), FixedUnits(more), without=["3.txt", "20.txt"], **options)
+    shrunk = open_index(folder)
+    verify_index(folder)
+    assert len(shrunk) == 2000
+    np.testing.assert_array_equal(shrunk.reconstruct(np.arange(300)), stored[:300])
+
+
+def test_cut_offs_and_lists_stay(folder):
+    before = read_manifest(folder)
+    write_manifest(folder, replace(before, thresholds={"de": {"score": 0.5}}))
+    after = compressed(folder, 4).manifest
+    assert after.thresholds == {"de": {"score": 0.5}}
+    assert after.ivf == before.ivf or before.ivf is None
+    assert (after.units, after.sentences, after.counts) == (before.units, before.sentences, before.counts)
+    assert "4 bits a number;" in after.describe()
+    assert "8 bits a number, re-ranked" in replace(after, codes={"bits": 8, "rerank": True}).describe()
+
+
+def test_a_compressed_index_stays_one_when_it_becomes_small(folder, vectors):
+    compressed(folder, 4)
+    gone = [f"{n}.txt" for n in range(18)]
+    build_index(folder, (), FixedUnits(vectors), retriever="x", language="en", show=False, without=gone)
+    assert read_manifest(folder).bits == 4
+    verify_index(folder)
+    assert (open_index(folder).search(vectors[1800:], 1, probes=10**6)[1][:, 0] == np.arange(200)).mean() > 0.8
+    with pytest.raises(UserError, match="has 200 phrase vectors: expected 256 or more"):
+        compress_index(folder, 2, False, None)
+
+
+def test_users_mistakes(folder, tmp_path):
+    with pytest.raises(UserError, match="3 bits a number are not possible: choose one of 16, 8, 4, 2"):
+        compress_index(folder, 3, False, None)
+    with pytest.raises(UserError, match="does not exist"):
+        compress_index(tmp_path / "none", 8, False, None)
+    with pytest.raises(UserError, match="LanceDB"):
+        compress_index("lance:somewhere", 8, False, None)
+    odd = build_fixed(tmp_path / "odd", clustered(300)[:, :15] * 1.0, "exact")
+    with pytest.raises(UserError, match=r"15 dimensions do not go into 4 bits a number: choose 8"):
+        compress_index(odd.folder, 4, False, None)
+
+
+def test_another_form_than_the_manifest_tells_of_is_damage(folder):
+    index = compressed(folder, 4)
+    write_manifest(folder, replace(index.manifest, codes={"bits": 8, "rerank": False}))
+    with pytest.raises(UserError, match="does not hold vectors of 8 bits a number"):
+        open_index(folder)
