@@ -24,6 +24,7 @@ COMMANDS = [
     ["index", "build"],
     ["index", "add"],
     ["index", "remove"],
+    ["index", "compress"],
     ["index", "info"],
     ["index", "verify"],
     ["index", "calibrate"],
@@ -77,6 +78,24 @@ def test_an_index_grows_and_shrinks(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["index", "remove", folder, one, "--quiet"]) == 0
     assert main(["index", "verify", folder]) == 0 and main(["index", "info", folder, "--files"]) == 0
     assert capsys.readouterr().out.endswith(f"1\t{other}\n")
+
+
+def test_an_index_is_compressed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, text = str(tmp_path / "index"), tmp_path / "text.txt"
+    lines = [f"Press {key} to open page {n} of the manual." for n in range(90) for key in ("Enter", "Tab", "Escape")]
+    text.write_text("\n".join([*ENGLISH, *lines]), encoding="utf-8")
+    assert main(["index", "build", folder, str(text), "--lang", "en", "--retriever", "memory", "--quiet"]) == 0
+    search = ["search", "--index", folder, "--src", "de", "Das Museum ist montags geschlossen."]
+    assert main(search) == 0
+    best = capsys.readouterr().out.splitlines()[0].split("\t")[1:]
+    for bits, told in ((["2", "--rerank"], "2 bits a number, re-ranked;"), (["8"], "8 bits a number;")):
+        assert main(["index", "compress", folder, "--quiet", "--bits", *bits]) == 0
+        assert told in capsys.readouterr().err
+        assert main(search) == 0
+        assert capsys.readouterr().out.splitlines()[0].split("\t")[1:] == best
+        assert main(["index", "verify", folder]) == 0
+    assert main(["index", "compress", folder, "--bits", "16"]) == 2
+    assert "build it again with `rag-mt index build --replace`" in capsys.readouterr().err
 
 
 def test_parts_of_an_index_are_made_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,6 +159,9 @@ MISTAKES = [
     (["index", "add", "nowhere", "README.md"], "nowhere"),
     (["index", "add", "INDEX", "nothing.txt"], "nothing.txt"),
     (["index", "remove", "INDEX", "other.txt"], "other.txt"),
+    (["index", "compress", "INDEX", "--bits", "3"], "invalid choice: 3"),
+    (["index", "compress", "INDEX", "--bits", "4"], "expected 256 or more"),
+    (["index", "compress", "lance:nowhere", "--bits", "4"], "lance:nowhere"),
     (["index", "calibrate", "INDEX", "README.md", "--src", "de", "--drop", "2"], "'2'"),
     (["search", "--index", "INDEX", "--src", "de", "--encoder", "embedded:nothing", "Hund"], "embedded:nothing"),
     (["index", "build", "NEW", "hf:no/such-data", "--lang", "en"], "hf:no/such-data"),

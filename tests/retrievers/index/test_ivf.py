@@ -47,11 +47,11 @@ class FixedUnits:
         return self.vectors[rows], np.array(spans, np.int32).reshape(-1, 3)
 
 
-def build_fixed(folder, vectors, form="ivf", shard=64, per_text=1, sentences=None, **maker_settings):
+def build_fixed(folder, vectors, form="ivf", shard=64, per_text=1, sentences=None, retriever="x", **maker_settings):
     sentences = sentences or [Sentence(str(n), "en") for n in range(len(vectors) // per_text)]
     maker = FixedUnits(vectors, per_text, **maker_settings)
     maker.block = shard
-    options = {"retriever": "x", "language": "en", "show": False, "form": form}
+    options = {"retriever": retriever, "language": "en", "show": False, "form": form}
     build_index(folder, sentences, maker, **options)
     return open_index(folder)
 
