@@ -71,7 +71,7 @@ def built(folder: Path, form: str, options: argparse.Namespace) -> tuple[Index, 
     else:
         index = open_index(Path(options.index))
         maker, code = StoredUnits(index), index.manifest.language
-        sentences = (index.sentence(n) for n in range(index.manifest.sentences))
+        sentences = (index.sentence(n) for n in islice(range(index.manifest.sentences), options.limit))
     seconds: dict[str, float] = {}
     maker.units = timed(seconds, "units", maker.units)  # type: ignore[method-assign]
     build = timed(seconds, "all", build_index)
@@ -184,6 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("index", nargs="?", metavar="INDEX", help="folder of an index")
     parser.add_argument("--synthetic", type=positive, default=0, help="number of synthetic vectors, instead of INDEX")
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N sentences of INDEX")
     parser.add_argument("--queries", metavar="FILE", help="text to search with, one sentence per line")
     parser.add_argument("--src", metavar="LANG", help="language of that text")
     parser.add_argument("--whole", action="store_true", help="time retrieval as a user sees it, in INDEX as it is")
