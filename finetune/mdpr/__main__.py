@@ -3,7 +3,7 @@
     python -m finetune.mdpr --config mdpr-embedded --prepared PREPARED --output MODEL
 
 PREPARED is made by `python -m finetune.mdpr.data`. A stopped run goes on from its last checkpoint. On several GPUs:
-`accelerate launch -m finetune.mdpr ...`; each process takes its own batches.
+`accelerate launch -m finetune.mdpr ...`; the batches of all processes are one for the losses.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ class MdprBatch(Generic[Item]):
     """Texts, or their token ids: questions and passages, each passage once, and sentences of the contrastive losses.
 
     The relevant passage of question i is `relevant[i]`; `left_out` (questions, passages) marks what is relevant to it
-    as well. Sentences are the first and then the second ones of `pairs` pairs, then others.
+    as well. Sentences are the first and then the second ones of `pairs` pairs, then `others` others. In one of several
+    processes the texts may be a part of those of all, which all else tells of.
     """
 
     queries: Sequence[Item]
@@ -37,6 +38,7 @@ class MdprBatch(Generic[Item]):
     left_out: torch.Tensor
     sentences: Sequence[Item] = ()
     pairs: int = 0
+    others: int = 0
 
 
 class TrainingData:

@@ -1,10 +1,15 @@
-"""The training of a passage model (mDPR)."""
+"""The training of a passage model (mDPR).
+
+Each of several processes reads its part of a step's texts and then has the vectors of all, so that it computes the
+losses of all: passages and sentences of other processes are negatives and third sentences like its own. Apart from
+rounding and dropout, n processes do what one does with batches n times as large.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +23,7 @@ from finetune.mdpr.model import Towers
 from finetune.training.trainer import Group, Trainer
 from rag_mt import __version__
 from rag_mt.base.files import cache_dir, read_json, settings_hash, write_whole
+from rag_mt.base.types import Kind
 
 
 class MdprTrainer(Trainer[MdprBatch[list[int]]]):
@@ -31,27 +37,54 @@ class MdprTrainer(Trainer[MdprBatch[list[int]]]):
     def __init__(self, config: Config, prepared: Path, output: Path, device: str = "auto", command: str = "") -> None:
         super().__init__(output, device, command)
         self.config, self.prepared, training = config, prepared, config.training
-        self.data = TrainingData(prepared, config.data, training)
+        sizes = {name: getattr(training, name) * self.processes for name in ("batch", "pair_batch", "text_batch")}
+        of_all = replace(training, **sizes)
+        self.data = TrainingData(prepared, config.data, of_all)
         self.towers = Towers(config.model, self.device_name, training.dtype, training.seed)
         self.before = self.towers.before
         self.start = self.before and self.before["weights"]
         self.dev = read_dev(prepared / "dev", training.dev_queries)
-        key = settings_hash([config.as_dict(), self.towers.fingerprint, self.data.fingerprint, self.start])
+        settings = replace(config, training=of_all).as_dict()
+        key = settings_hash([settings, self.towers.fingerprint, self.data.fingerprint, self.start])
         groups = [Group(self.towers.parameters, training.learning_rate)]
         self.begin(training, groups, [encoder.model for encoder in self.towers.encoders.values()], key)
 
+    @property
+    def processes(self) -> int:
+        """How many there are."""
+        return int(self.accelerator.num_processes)
+
     def batch(self, step: int) -> MdprBatch[list[int]]:
-        """The tokens of the questions, passages and sentences of a step."""
-        number, data, training = self.number(step), self.config.data, self.config.training
-        asked = self.data.retrieval(number)
-        queries = self.towers.token_ids(asked.queries, "query", data.query_tokens)
-        passages = self.towers.token_ids(asked.passages, "passage", data.passage_tokens)
+        """The tokens of this process's part of the questions, passages and sentences of a step."""
+        data, training = self.config.data, self.config.training
+        asked = self.data.retrieval(step)
+        queries = self.towers.token_ids(self._part(asked.queries), "query", data.query_tokens)
+        passages = self.towers.token_ids(self._part(asked.passages), "passage", data.passage_tokens)
         if not (training.semantic_weight or training.language_weight):
             return MdprBatch(queries, passages, asked.relevant, asked.left_out)
-        pairs, others = self.data.sentences(number)
+        pairs, others = self.data.sentences(step)
         texts = [*(first for first, _ in pairs), *(second for _, second in pairs), *others]
-        sentences = self.towers.token_ids(texts, "passage", data.sentence_tokens)
-        return MdprBatch(queries, passages, asked.relevant, asked.left_out, sentences, len(pairs))
+        sentences = self.towers.token_ids(self._part(texts), "passage", data.sentence_tokens)
+        return MdprBatch(queries, passages, asked.relevant, asked.left_out, sentences, len(pairs), len(others))
+
+    def _part(self, texts: Sequence[str]) -> list[str]:
+        """This process's part of the texts of all: equally many neighbours for each process. Where they do not come out
+        even, the first texts come again at the end."""
+        size = -(-len(texts) // self.processes)
+        first = int(self.accelerator.process_index) * size
+        return [texts[at % len(texts)] for at in range(first, first + size)]
+
+    def _vectors(self, part: Sequence[Sequence[int]], kind: Kind, count: int) -> torch.Tensor:
+        """The vectors (count, dimension) of all processes' texts. Those of this process's `part` have gradients."""
+        own = self.towers.vectors(part, kind)
+        first = int(self.accelerator.process_index) * len(own)
+        of_all = self.accelerator.gather(own.detach())
+        return torch.cat([of_all[:first], own, of_all[first + len(own) :]])[:count]
+
+    def _pass_on(self, loss: torch.Tensor) -> None:
+        """Add the gradients of a loss that every process computes of the vectors of all. Each process has those of its
+        own texts: their sum over the processes is what is wanted, and `update` takes the mean, hence the factor."""
+        (self.processes * loss).backward()
 
     def backward(self, batch: MdprBatch[list[int]]) -> dict[str, float]:
         """Equation 4. Each loss passes its gradients on before the next one is computed, so that the memory is that of
@@ -62,17 +95,18 @@ class MdprTrainer(Trainer[MdprBatch[list[int]]]):
 
     def _retrieval(self, batch: MdprBatch[list[int]]) -> float:
         """L_IR (equation 1)."""
-        queries = self.towers.vectors(batch.queries, "query")
-        passages = self.towers.vectors(batch.passages, "passage")
+        questions, texts = batch.left_out.shape
+        queries = self._vectors(batch.queries, "query", questions)
+        passages = self._vectors(batch.passages, "passage", texts)
         temperature = self.config.training.retrieval_temperature
         loss = retrieval(queries, passages, batch.relevant, batch.left_out.to(passages.device), temperature)
-        loss.backward()
+        self._pass_on(loss)
         return float(loss.detach())
 
     def _contrastive(self, batch: MdprBatch[list[int]]) -> dict[str, float]:
         """L_semaCL and L_langCL (equations 2 and 3), weighted, of the passage encoder; both read the same vectors."""
         training = self.config.training
-        vectors = self.towers.vectors(batch.sentences, "passage")
+        vectors = self._vectors(batch.sentences, "passage", 2 * batch.pairs + batch.others)
         first, second, others = vectors.tensor_split([batch.pairs, 2 * batch.pairs])
         losses, weighted = {}, []
         if training.semantic_weight:
@@ -82,7 +116,7 @@ class MdprTrainer(Trainer[MdprBatch[list[int]]]):
             losses["language"] = language_contrastive(first, second, others)
             weighted.append(training.language_weight * losses["language"])
         if weighted:
-            torch.stack(weighted).sum().backward()
+            self._pass_on(torch.stack(weighted).sum())
         return {name: float(loss.detach()) for name, loss in losses.items()}
 
     def evaluate(self) -> dict[str, float]:

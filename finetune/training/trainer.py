@@ -100,8 +100,8 @@ class Trainer(ABC, Generic[Batch]):
     unit: ClassVar[str] = "sentence pairs"
     """What a batch has `batch` of."""
     shares_batches: ClassVar[bool] = False
-    """Whether all processes share a batch, add their gradients and evaluate together; otherwise each has its batches,
-    gradients are averaged, and the main process evaluates."""
+    """Whether `batch` is that of all processes, which add their gradients and evaluate together; otherwise each has as
+    much, gradients are averaged, and the main process evaluates."""
     measure_first: ClassVar[bool] = False
     """Whether the curve begins with the model before training."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from finetune.losses.passages import language_contrastive
 from finetune.mdpr.__main__ import main
 from finetune.mdpr.config import Config
+from finetune.mdpr.relevance import Example, Passage, write_examples
 from finetune.mdpr.train import MdprTrainer
 from rag_mt.base.errors import UserError
 from retrievers.mdpr import open_mdpr
@@ -96,6 +99,39 @@ def test_weighted_losses_reach_the_passage_encoder(config, prepared, tmp_path, m
         loss = loss + language * language_contrastive(first, second, others)
     loss.backward()
     torch.testing.assert_close(given.grad, again.grad)
+
+
+def test_passages_of_all_processes_are_negatives_where_they_are_not_relevant(config, tmp_path, monkeypatch):
+    """All vectors are the same, so that the loss of a question is the logarithm of the number of passages it is asked
+    among. Of three questions each process reads two: the second one reads the first question again, which counts once.
+    """
+    for name in ("relevance", "dev"):
+        (tmp_path / name).mkdir()
+    one, two, three = (Passage(name, name) for name in ("one", "two", "three"))
+    questions = [Example("1", "first", (one, two)), Example("2", "second", (two,)), Example("3", "third", (three,))]
+    write_examples(tmp_path / "relevance" / "own.jsonl", questions)
+    weights = {"training.semantic_weight": "0", "training.language_weight": "0"}
+    settings = Config.read(config, {**weights, "training.batch": "2"})
+    runs = []
+    for index in (0, 1):
+        process = SimpleNamespace(num_processes=2, process_index=index, gather=lambda own: torch.cat([own, own]))
+        monkeypatch.setattr("finetune.training.trainer.Accelerator", lambda cpu, process=process: process)
+        runs.append(MdprTrainer(settings, tmp_path, tmp_path / "model", "cpu"))
+        monkeypatch.setattr(runs[-1].towers, "vectors", lambda ids, kind: torch.ones(len(ids), 2, requires_grad=True))
+    asked = set()
+    for step in range(8):
+        here, there = (run.batch(step) for run in runs)
+        assert here.queries + there.queries[:1] == runs[0].towers.token_ids(
+            runs[0].data.retrieval(step).queries, "query", settings.data.query_tokens
+        )
+        assert there.queries[1] == here.queries[0]
+        count = here.left_out.shape[1]  # three, or two where the first question is asked for the second one's passage
+        wanted = (math.log(2) + 2 * math.log(3)) / 3 if count == 3 else math.log(2)
+        for run, batch in zip(runs, (here, there), strict=True):
+            assert (len(batch.queries), len(batch.passages)) == (2, count - 1)
+            assert run._retrieval(batch) == pytest.approx(wanted)
+        asked.add(count)
+    assert asked == {2, 3}
 
 
 @pytest.mark.parametrize("shared", ["false", "true"])

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+import torch
+from torch.nn.functional import normalize
 
+from finetune.losses.passages import language_contrastive, retrieval, semantic_contrastive
 from finetune.mdpr import runs as mdpr_runs
 from finetune.mdpr.config import Config
 from finetune.mdpr.runs import main, read_plan, score_table
@@ -167,3 +170,29 @@ def test_the_plan_of_the_report():
             assert settings.data == paper.data
             assert settings.training.learning_rate == paper.training.learning_rate
             assert settings.training.steps == paper.training.steps
+
+
+def test_the_weights_of_the_papers_settings_act():
+    """Gradients of the weighted losses for the vectors of a batch of all processes: those of L_semaCL and L_langCL are
+    felt beside those of L_IR and are not larger; with the paper's weight L_langCL would do nothing."""
+    training, count, generator = Config.read(config_file("mdpr-paper")).training, 48, torch.Generator().manual_seed(1)
+    common, texts = torch.randn(1, 768, generator=generator), torch.randn(count, 768, generator=generator)
+
+    def vectors() -> torch.Tensor:
+        """Of length 1: 0.5 is the cosine of any two texts, 0.8 that of two that say the same."""
+        own = torch.randn(count, 768, generator=generator)
+        parts = zip((0.5, 0.3, 0.2), (common, texts, own), strict=True)
+        return sum(share**0.5 * normalize(part, dim=1) for share, part in parts).requires_grad_()
+
+    def gradient(loss: torch.Tensor, *inputs: torch.Tensor) -> float:
+        return float(torch.cat(torch.autograd.grad(loss, inputs)).norm())
+
+    first, second, others = vectors(), vectors(), vectors()
+    loss = retrieval(first, second, range(count), temperature=training.retrieval_temperature)
+    asked = gradient(loss, first, second)
+    semantic = gradient(semantic_contrastive(first, second, training.semantic_temperature), first, second)
+    language = gradient(language_contrastive(first, second, others), first, second, others)
+    assert training.batch * 8 == training.pair_batch * 8 == training.text_batch * 8 == count
+    assert 0.01 < training.semantic_weight * semantic / asked < 1
+    assert 0.01 < training.language_weight * language / asked < 1
+    assert 0.001 * language / asked < 1e-4

@@ -12,6 +12,8 @@ from safetensors.torch import load_file
 
 from finetune.lora.__main__ import main as tune
 from finetune.lora.examples import write_examples
+from finetune.mdpr.relevance import Example, Passage
+from finetune.mdpr.relevance import write_examples as write_questions
 from tests.finetune.ccpr.test_ccpr import CONFIG
 from tests.finetune.lora import test_lora
 from tests.finetune.mdpr import test_mdpr
@@ -57,6 +59,76 @@ def test_a_parameter_without_a_gradient_in_one_process_counts_as_zero_there(tmp_
     script.write_text(WITHOUT_GRADIENTS)
     made = subprocess.run([*LAUNCH, str(script)], capture_output=True, text=True, timeout=300)
     assert made.returncode == 0, made.stderr[-2000:]
+
+
+SAME_AS_ONE = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from finetune.mdpr.config import Config
+from finetune.mdpr.train import MdprTrainer
+from finetune.training import trainer
+from finetune.training.gradients import share_gradients
+
+CONFIG, PREPARED, OUTPUT = map(Path, sys.argv[1:])
+
+
+def course(shared, batch):
+    changes = {"model.shared": shared, "model.tuning": "full", "training.hard_negatives": "1"}
+    changes |= {f"training.{name}": str(batch) for name in ("batch", "pair_batch", "text_batch")}
+    changes |= {"training.language_weight": "50", "data.pairs": '["xa-en"]', "training.clip": "1000"}
+    run = MdprTrainer(Config.read(CONFIG, changes), PREPARED, OUTPUT, "cpu")
+    run.optimizer.param_groups[0]["eps"] = 1.0  # a gradient that is rounding alone shall not move a weight
+    losses = [run.backward(run.batch(0))]
+    share_gradients(run.accelerator, run.parameters)
+    gradients = {name: p.grad.clone() for name, p in run.parameters.items() if p.grad is not None}
+    run.optimizer.zero_grad()
+    losses += [run.run_step() for _ in range(3)]
+    return run, losses, gradients
+
+
+accelerator = trainer.Accelerator
+alone = SimpleNamespace(num_processes=1, process_index=0, gather=lambda tensor: tensor)
+for shared in ("true", "false"):
+    trainer.Accelerator = accelerator
+    two, losses, gradients = course(shared, 3)
+    trainer.Accelerator = lambda cpu: alone
+    one, wanted, whole = course(shared, 6)
+    assert two.accelerator.num_processes == 2 and two.key == one.key
+    batch = one.batch(0)
+    assert batch.left_out.any() and len(batch.queries) == 5 and len(batch.sentences) == 7
+    for found, right in zip(losses, wanted, strict=True):
+        assert found.keys() == right.keys() == {"retrieval", "semantic", "language"}
+        assert all(abs(found[name] - right[name]) < 1e-5 for name in right), (losses, wanted)
+    for name, gradient in whole.items():  # of all but the pooler, which nothing reads
+        torch.testing.assert_close(gradients[name], gradient, atol=1e-5, rtol=1e-4, msg=name)
+        torch.testing.assert_close(two.parameters[name], one.parameters[name], atol=1e-6, rtol=1e-4, msg=name)
+"""
+
+
+def test_two_processes_do_what_one_does_with_their_batches_together(tmp_path, quick_encoder):
+    """Losses, gradients and weights. Each question has two relevant passages, so that some are in the other process's
+    part of the batch; of the five questions and seven sentences one process has more than the other."""
+    for name in ("relevance", "dev", "pairs", "texts"):
+        (tmp_path / name).mkdir()
+    words = ["stone", "river bed", "garden", "window pane", "doctor", "market", "winter day"]
+    passages = [Passage(str(n), f"the {word} in the {words[n - 3]}") for n, word in enumerate(words)]
+    questions = [
+        Example(str(n), f"which {words[n]}?", (passages[n], passages[n + 1]), (passages[(n + 4) % 7],))
+        for n in range(5)
+    ]
+    write_questions(tmp_path / "relevance" / "own.jsonl", questions)
+    pairs = ["one\teno", "two things\towt", "again two\towt", "three\teerht"]  # the third one has a sentence again
+    (tmp_path / "pairs" / "xa-en.tsv").write_text("".join(f"{pair}\n" for pair in pairs))
+    (tmp_path / "texts" / "xc.txt").write_text("a third sentence\n")
+    config, script = tmp_path / "config.toml", tmp_path / "same_as_one.py"
+    config.write_text(test_mdpr.CONFIG.format(encoder=quick_encoder))
+    script.write_text(SAME_AS_ONE)
+    run = [*LAUNCH, str(script), str(config), str(tmp_path), str(tmp_path / "model")]
+    made = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr
 
 
 @pytest.mark.slow
