@@ -33,6 +33,7 @@ MANUAL = [
     "mining",
     "tuning",
     "evaluation",
+    "papers",
     "index-format",
     "scale",
     "architecture",
