@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -61,7 +60,7 @@ class IndexRetriever(ABC):
         encoder's fingerprint), what the encoder computes in and on, and the cut-off."""
         encoder = getattr(self.maker, "encoder", None)
         return {
-            "index": asdict(self.index.manifest),
+            "index": self.index.manifest.as_dict() | {"resumed": self.index.manifest.resumed},
             "units": dict(self.maker.settings),
             "dtype": str(getattr(encoder, "dtype", "")),
             "device": str(getattr(encoder, "device", "")),

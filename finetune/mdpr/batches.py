@@ -29,7 +29,7 @@ class MdprBatch(Generic[Item]):
 
     The relevant passage of question i is `relevant[i]`; `left_out` (questions, passages) marks what is relevant to it
     as well. Sentences are the first and then the second ones of `pairs` pairs, then `others` others. In one of several
-    processes the texts may be a part of those of all, which all else tells of.
+    processes the texts are a part of those of all; `relevant`, `left_out` and `pairs` are those of all.
     """
 
     queries: Sequence[Item]

@@ -57,7 +57,8 @@ search, calibrate, add, remove. It needs the package: pip install 'rag-mt[lance]
 COMPRESS = """Store the numbers of vectors in fewer bits than the 16 that they have at first.
 
 With 8 bits search finds nearly the same, with 4 and 2 less and less. With --rerank the best hits are compared as
-before; the vectors then stay in 16 bits as well. Sentences, cut-offs and adapters stay as they are."""
+before; the vectors then stay in 16 bits as well. With 4 and 2 bits only the nearest lists of vectors are searched.
+Sentences, cut-offs and adapters stay as they are."""
 INFO = "Show what an index holds: language, retriever, encoder, numbers of sentences and vectors, cut-offs, adapters."
 VERIFY = """Compare every byte of an index with the checksums of its manifest.
 
@@ -154,8 +155,11 @@ def compress(options: argparse.Namespace) -> int:
     from rag_mt.translation.index import Index
 
     index = Index.open(options.folder)
-    index.compress(options.bits, rerank=options.rerank, show=not options.quiet)
+    note(f"{index.folder}: {index.manifest.units} vectors into {options.bits} bits a number")
+    index.compress(options.bits, rerank=options.rerank)
     note(index.describe())
+    if index.manifest.lossy and index.manifest.thresholds:
+        note("cut-offs were chosen with whole vectors: `rag-mt index calibrate` chooses them anew")
     return OK
 
 
@@ -301,7 +305,6 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.add_argument("folder", metavar="DIR", help="folder of the index")
     add.add_argument("--bits", type=int, choices=BITS, required=True, help="bits of each number of a vector")
     add.add_argument("--rerank", action="store_true", help="keep the vectors in 16 bits, too, to compare the best hits")
-    add.add_argument("--quiet", action="store_true", help="no progress bar")
     add.set_defaults(run=compress)
 
     add = actions.add_parser(

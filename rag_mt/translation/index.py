@@ -207,16 +207,16 @@ class Index:
         copy._encoder = self._encoder
         return copy
 
-    def compress(self, bits: int, *, rerank: bool = False, show: bool = False) -> None:
+    def compress(self, bits: int, *, rerank: bool = False) -> None:
         """Store each number of the vectors in 8, 4 or 2 bits instead of the 16 of fp16, or in 16 again where they are
         there.
 
         With `rerank` the vectors stay in fp16 as well, beside the compressed ones: search then compares the best hits
         by them, and finds nearly what it found before. The index is replaced in one step, as by `add`. Raises
-        UserError for another number of bits, one that the vectors cannot be had in any more, an index in LanceDB and
-        one without vectors or with fewer than 256.
+        UserError for another number of bits, one that the vectors cannot be had in (any more, or 4 and 2 bits of fewer
+        than 256), an index in LanceDB and one without vectors.
         """
-        manifest = compress_index(self.folder, bits, rerank, terms_for(self.retriever, **self._terms), show)
+        manifest = compress_index(self.folder, bits, rerank, terms_for(self.retriever, **self._terms))
         with self._opening:
             self.manifest = manifest
             self._retrievers.clear()

@@ -27,7 +27,16 @@ from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.index.codes import TOGETHER
 from retrievers.index.lance.changing import change_index
 from retrievers.index.lance.place import is_lance
-from retrievers.index.manifest import MANIFEST, ROWS, VECTORS, Manifest, check_kind, read_manifest, write_manifest
+from retrievers.index.manifest import (
+    MANIFEST,
+    ROWS,
+    VECTORS,
+    Manifest,
+    check_codes,
+    check_kind,
+    read_manifest,
+    write_manifest,
+)
 from retrievers.index.search import Index, map_sentences, map_spans, open_index
 from retrievers.index.shards import (
     BODY,
@@ -43,7 +52,7 @@ from retrievers.index.shards import (
     writer_of,
 )
 from retrievers.index.unfinished import KEPT, LISTS_OF, REPLACED, SHARDS, Unfinished, place_of
-from retrievers.index.vectors import Rows, form_for, seed_lists, with_ivf, write_vectors
+from retrievers.index.vectors import Rows, fitting, form_for, seed_lists, with_ivf, write_vectors
 from retrievers.units.unit import UnitMaker
 
 log = logging.getLogger("rag_mt")
@@ -78,10 +87,9 @@ def build_index(
     (default: this process). With `terms` BM25 searches the units too, or alone if the vectors of the maker have no
     dimension. With `replace` an existing index gives way when the new one is complete. With `without` it goes on in the
     new one: what it has stays, save the sentences of files of these names, so that only what it does not have is
-    computed; its cut-offs and models stay too. `codes` are those of the manifest, how vectors are compressed
-    (in 4 and 2 bits in the form `ivf`), for which FEWEST units are needed; an index that goes on keeps its own. `total`
-    is the number of sentences, for the progress bar; `advance` is told of sentences that are done, and an error that it
-    raises ends the build.
+    computed; its cut-offs and models stay too, and how vectors are compressed, unless there are other `codes`
+    (see the manifest; `compress_index` says what they need). `total` is the number of sentences, for the progress bar;
+    `advance` is told of sentences that are done, and an error that it raises ends the build.
     Memory use does not grow with the input, save eight bytes per sentence to know duplicates by, eight bytes per unit
     while the lists of the IVF form are written and tuned and, with `terms`, some 40 bytes per word of the units (see
     `Bm25.build`). The disk holds up to three copies of the vectors meanwhile.
@@ -118,6 +126,8 @@ def build_index(
         try:
             _check_target(folder, replace)  # again: it may have come back
             base = None if without is None else _going_on(folder, maker, retriever, language, term_settings)
+            if base is not None and codes is not None:
+                check_codes(folder, base.manifest, codes)
             if base is not None:
                 files = {name: file["sha256"] for name, file in base.manifest.files.items()}
                 build.settings["index"] = {"files": files, "without": sorted(without or ())}
@@ -283,12 +293,18 @@ def _finish(
     seeded = False
     if manifest.dimension:
         rows = Rows([(shard.place / BODY, shard.units) for shard in shards], manifest.dimension)
-        form = "ivf" if manifest.bits in TOGETHER else form_for(wanted_form, manifest.units, manifest.unit)
+        form = form_for(wanted_form, manifest.units, manifest.unit)
+        if manifest.bits in TOGETHER:
+            form = "ivf"
+        elif base is not None and base.manifest.lossy:  # other codes would lose more
+            form = "exact" if base.manifest.ivf is None else "ivf"
         work = building / f"{LISTS_OF}{manifest.units}"
         if form == "ivf" and base is not None and base.manifest.ivf is not None:
             seeded = seed_lists(work, base, np.load(shards[0].place / LISTS, allow_pickle=False), rows)
-        codec = base.vectors if base is not None and base.manifest.bits == manifest.bits else None
+        same = base is not None and base.manifest.bits == manifest.bits and (seeded or base.manifest.lossy)
+        codec = base.vectors if base is not None and same else None
         lists = write_vectors(merged / VECTORS, rows, form, work, manifest.bits, codec)
+        seeded = seeded and fitting(lists, rows)
         if manifest.rerank:
             rows.save(merged / ROWS)
     merge_texts(shards, merged, manifest.schema)

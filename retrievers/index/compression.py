@@ -13,10 +13,11 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats, Kind
 from retrievers.bm25 import Bm25Settings
 from retrievers.index.build import build_index, restore
-from retrievers.index.codes import FEWEST, possible
+from retrievers.index.codes import FEWEST, TOGETHER, possible
 from retrievers.index.lance.place import is_lance
 from retrievers.index.manifest import Manifest
 from retrievers.index.search import open_index
+from retrievers.index.unfinished import SHARDS, place_of
 from retrievers.index.vectors import form_of
 
 
@@ -33,37 +34,43 @@ class _NoUnits:
         return np.empty((0, self.dimension), np.float32), np.empty((0, 3), np.int32)
 
 
-def compress_index(folder: Path, bits: int, rerank: bool, terms: Bm25Settings | None, show: bool = False) -> Manifest:
+def compress_index(folder: Path, bits: int, rerank: bool, terms: Bm25Settings | None) -> Manifest:
     """Store each number of the vectors in so many bits, with `rerank` the vectors in fp16 beside them; returns the new
-    manifest. Cut-offs, models, adapters and lists stay; `terms` are the settings that the index has for BM25. Raises
-    UserError where that cannot be done."""
+    manifest. Cut-offs, models, adapters and lists stay; 4 and 2 bits are searched in lists. `terms` are the settings
+    that the index has for BM25. Raises UserError where that cannot be done."""
     if is_lance(folder):
         raise UserError(f"{folder} is in LanceDB, which stores vectors in its own way: compress the folder of an index")
     restore(folder)
-    now = open_index(folder).manifest
+    now, codes = open_index(folder).manifest, {"bits": bits, "rerank": rerank and bits != FP16}
     if bits not in BITS:
         raise UserError(f"{bits} bits a number are not possible: choose one of {', '.join(map(str, BITS))}")
     if not now.dimension:
         raise UserError(f"index {folder} is one of {now.retriever} without vectors: there is nothing to compress")
     if not possible(bits, now.dimension):
-        raise UserError(f"vectors of {now.dimension} dimensions do not go into {bits} bits a number: choose 8")
-    if now.units < FEWEST:
-        raise UserError(f"index {folder} has {now.units} {now.unit} vectors: expected {FEWEST} or more to compress")
-    if now.codes is not None and not now.rerank and (bits > now.bits or rerank):
+        fewest = min(few for few in BITS if possible(few, now.dimension))
+        raise UserError(f"vectors of {now.dimension} dimensions do not go into {bits} bits a number: choose {fewest}")
+    if bits in TOGETHER and now.units < FEWEST:
         raise UserError(
-            f"index {folder} has its vectors in {now.bits} bits a number alone, and not in fp16: build it again with "
-            "`rag-mt index build --replace`"
+            f"index {folder} has {now.units} {now.unit} vectors, of which {bits} bits a number cannot be made: choose "
+            f"8, or give an index of {FEWEST} or more"
         )
+    if any(place_of(folder).glob(SHARDS)):
+        raise UserError(
+            f"index {folder} has a change that was interrupted: give that `rag-mt index add` or `build` command again, "
+            f"or delete {place_of(folder)}"
+        )
+    if codes == (now.codes or {"bits": FP16, "rerank": False}):
+        return now
     return build_index(
         folder,
         (),
         _NoUnits(now),
         retriever=now.retriever,
         language=now.language,
-        plan={"bits": bits, "rerank": rerank},
+        plan=codes,
         terms=terms,
         without=(),
-        form=form_of(now),
-        codes={"bits": bits, "rerank": rerank and bits != FP16},
-        show=show,
+        form="auto" if now.bits in TOGETHER else form_of(now),
+        codes=codes,
+        show=False,
     )

@@ -101,6 +101,11 @@ class Manifest:
         return self.codes is not None and bool(self.codes["rerank"])
 
     @property
+    def lossy(self) -> bool:
+        """Whether the vectors are there in fewer bits than those of fp16 alone."""
+        return self.codes is not None and not self.rerank
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns of the sentences."""
         return PAIRS if self.unit == "memory" else SCHEMA
@@ -230,6 +235,15 @@ def check_kind(
     if (manifest.retriever, manifest.language, manifest.terms) != (retriever, language, terms):
         name = language_of(manifest.language).name
         raise UserError(f"index {folder} is a {manifest.retriever} index of {name} by now: open it again")
+
+
+def check_codes(folder: Path, manifest: Manifest, codes: Mapping[str, Any]) -> None:
+    """Raises UserError if the vectors of an index cannot be had in these codes."""
+    if manifest.lossy and (codes["bits"] > manifest.bits or codes["rerank"]):
+        raise UserError(
+            f"index {folder} has its vectors in {manifest.bits} bits a number alone, and not in fp16: build it again "
+            "with `rag-mt index build --replace`"
+        )
 
 
 def damaged(folder: Path, reason: str) -> UserError:

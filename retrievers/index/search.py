@@ -43,9 +43,11 @@ GPU_PROBES = 2048
 """FAISS's limit."""
 VERIFIED_AT_ONCE = 65536
 RERANKED = 64
-"""Units of a compressed index whose vectors are compared in fp16, or four times as many as are wanted."""
-RERANKED_AT_ONCE = 256
-"""Queries whose vectors of units are in memory at once."""
+"""Units of a compressed index whose vectors are compared in fp16, or twice as many as are wanted."""
+RERANKED_BYTES = 1 << 26
+"""Vectors of units that are in memory at once as float32."""
+FAR = 0.75
+"""Share of the length of vectors that compressed ones may be away from them on average."""
 ARROW_MAGIC = b"ARROW1"
 
 LeftOut = int | Sequence[int]
@@ -216,7 +218,7 @@ class Index:
         scores are exact over the stored vectors, and a query's result does not depend on the others. An IVF index looks
         into the `probes` nearest lists (default: the `nprobe` of its manifest), into more where those hold too little.
         Of a compressed index that is re-ranked scores are those of the fp16 vectors, for RERANKED units of the
-        greatest scores of the compressed ones.
+        greatest scores of the compressed ones; of units with equal scores at the end of these any may be left out.
         Units of the sentences numbered `without` are left out; where nothing is left the number is -1.
         """
         queries, k = self._asked(vectors, k)
@@ -261,7 +263,7 @@ class Index:
         gpu = self._on_gpu if without is None and (probes is None or probes <= GPU_PROBES) else None
         vectors = self._vectors if gpu is None else gpu  # only the CPU can leave units out
         if self._whole is not None:
-            ids = vectors.search(queries, min(max(RERANKED, 4 * k), len(self)), params=parameters)[1]
+            ids = vectors.search(queries, min(max(RERANKED, 2 * k), len(self)), params=parameters)[1]
             return self._reranked(queries, ids, k)
         # An exact index scans by ascending number and keeps the first of equal scores; lists come in any order.
         depth = 1 if k == 1 and probes is None else min(k + 1, len(self))
@@ -275,11 +277,13 @@ class Index:
     def _reranked(self, queries: Floats, ids: NDArray[np.int64], k: int) -> Neighbours:
         """The `k` best of units (queries, n) by the vectors in fp16; those of -1 are none."""
         assert self._whole is not None
-        scores = np.full(ids.shape, -np.inf, np.float32)
-        for begin in range(0, len(ids), RERANKED_AT_ONCE):
-            part = slice(begin, begin + RERANKED_AT_ONCE)
+        none = np.finfo(np.float32).min  # as FAISS has it
+        scores = np.empty(ids.shape, np.float32)
+        at_once = max(1, RERANKED_BYTES // (4 * ids.shape[1] * queries.shape[1]))
+        for begin in range(0, len(ids), at_once):
+            part = slice(begin, begin + at_once)
             rows = self._whole[ids[part]].astype(np.float32)  # of -1 it is the last unit
-            scores[part] = np.where(ids[part] < 0, -np.inf, (rows @ queries[part, :, None])[..., 0])
+            scores[part] = np.where(ids[part] < 0, none, (rows @ queries[part, :, None])[..., 0])
         return _ordered(scores, ids, k)
 
     def list_ranks(self, vectors: Floats, units: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -365,6 +369,11 @@ class Index:
         that is not re-ranked."""
         if self._whole is not None:
             return self._whole[ids].astype(np.float32)
+        return self.reconstruct_codes(ids)
+
+    def reconstruct_codes(self, ids: NDArray[np.int64]) -> Floats:
+        """The vectors of units that are searched, float32 (len(ids), dimension), compressed ones as what they stand
+        for."""
         vectors: Floats = self._located().reconstruct_batch(np.ascontiguousarray(ids, dtype=np.int64))
         return vectors
 
@@ -396,7 +405,7 @@ def verify_index(folder: Path) -> list[str]:
         names = {name: manifest.files[name]["size"] for name in manifest.file_names}
         same = [f"{name}: {size} bytes, sha256 as in the manifest" for name, size in names.items()]
     normalised = bool(manifest.settings.get("normalised", True))  # a unit maker says so if its vectors are not
-    normalised = normalised and (manifest.codes is None or manifest.rerank)  # compressed ones are of about that length
+    normalised = normalised and not manifest.lossy  # compressed ones are of about that length
     problem = _text_problem(index) or (_rows_problem(index, normalised) if manifest.dimension else "")
     if not problem and manifest.terms is not None:
         problem = index.terms.problem(len(index))
@@ -445,10 +454,14 @@ def _rows_problem(index: Index, normalised: bool) -> str:
         units = np.arange(begin, min(begin + VERIFIED_AT_ONCE // 16, len(index)))
         try:
             rows = index.reconstruct(units)
+            searched = index.reconstruct_codes(units) if index.manifest.rerank else rows
         except RuntimeError:
             return f"{VECTORS} does not hold every unit once"
+        lengths, name = np.linalg.norm(rows, axis=1), ROWS if index.manifest.rerank else VECTORS
         if not normalised and not np.isfinite(rows).all():
-            return f"{VECTORS} has vectors that are not finite"
-        if normalised and not np.allclose(np.linalg.norm(rows, axis=1), 1, atol=0.01):  # NaN is not close either
-            return f"{VECTORS} has vectors whose length is not 1"
+            return f"{name} has vectors that are not finite"
+        if normalised and not np.allclose(lengths, 1, atol=0.01):  # NaN is not close either
+            return f"{name} has vectors whose length is not 1"
+        if np.linalg.norm(rows - searched, axis=1).sum() > FAR * lengths.sum():
+            return f"{VECTORS} does not hold the vectors of {ROWS}"
     return ""

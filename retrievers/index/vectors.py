@@ -60,6 +60,9 @@ BLOCK_BYTES = 1 << 25
 """Vectors in memory as float32. Blocks begin at multiples of their size, whatever the shards were, so that FAISS
 computes the same with the same bytes; of the block that an index ends in which grows, the new rows are a part alone."""
 
+MUCH_MORE = 4
+"""Times the lists."""
+
 RECALL = 0.99
 QUERIES = 1024
 """Real queries that are enough to tune with."""
@@ -128,6 +131,11 @@ def lists_for(units: int, dimension: int) -> int:
     return max(1, min(wanted, MOST_LISTS, trainable))
 
 
+def fitting(lists: int, rows: Rows) -> bool:
+    """Whether an index of these rows would be given so many lists."""
+    return lists == lists_for(rows.units, rows.dimension)
+
+
 def write_vectors(path: Path, rows: Rows, form: str, work: Path, bits: int = FP16, base: Any = None) -> int:
     """Write the vectors file of an index with so many bits for each number (see `retrievers.index.codes`); returns the
     number of lists of the IVF form, else 0. If the vectors of another one, `base`, are of the same form and bits, their
@@ -184,10 +192,9 @@ def write_vectors(path: Path, rows: Rows, form: str, work: Path, bits: int = FP1
 def seed_lists(work: Path, base: Index, lists: NDArray[np.int32], rows: Rows) -> bool:
     """Let `write_vectors` go on with the lists of the index `base`; `lists` (units,) are those of the first rows, which
     are its vectors. False if the rows need another number of lists; those of an index that has its vectors in few bits
-    alone stay, because vectors would lose more in other ones."""
-    centroids = base.centroids
-    lossy = base.manifest.codes is not None and not base.manifest.rerank
-    if len(centroids) != lists_for(rows.units, rows.dimension) and not lossy:
+    alone stay until it is MUCH_MORE, because vectors lose more in other ones."""
+    centroids, wanted = base.centroids, lists_for(rows.units, rows.dimension)
+    if not (wanted == len(centroids) or (base.manifest.lossy and wanted < MUCH_MORE * len(centroids))):
         return False
     work.mkdir(exist_ok=True)
     if not (work / CENTROIDS).exists():

@@ -49,7 +49,8 @@ def copy_index(
 ) -> Manifest:
     """Copy the index in the folder `source` to `target`, a place in LanceDB; returns the manifest of the copy.
 
-    Units and sentences keep their numbers, cut-offs and models are the same, and adapters go with it. `form` is as for
+    Units and sentences keep their numbers, cut-offs and models are the same, and adapters go with it. Vectors that are
+    there in few bits alone are copied as they are, and the copy's manifest tells of it. `form` is as for
     `build_index`: the vectors are put into lists or searched exactly. With `replace` an index that is there gives way
     when the new one is complete, and who has it open goes on with it.
     Raises UserError for a source that is no index or has no vectors, and a target that is taken or cannot be written.
@@ -81,7 +82,9 @@ def copy_index(
         numbers = {UNITS: [[0, manifest.units]], SENTENCES: [[0, manifest.sentences]]}
         tables = {name: {"version": table.version} for name, table in ((UNITS, units), (SENTENCES, sentences))}
         entries = {name: {**entry, "numbers": numbers[name]} for name, entry in tables.items()}
-        manifest = with_fields(manifest, files={**entries, FILES: files}, ivf=None, codes=None)
+        manifest = with_fields(manifest, files={**entries, FILES: files}, ivf=None)
+        if manifest.rerank:  # these are copied whole
+            manifest = with_fields(manifest, codes=None)
         if wanted == "ivf":
             manifest = with_lists(target, manifest, units, sentences, lists_for(manifest.units))
         commit(target, database, revision, manifest, "copy")

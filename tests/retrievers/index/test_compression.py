@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import file_sha256
 from rag_mt.base.types import Origin, Sentence
 from retrievers.index.build import build_index
 from retrievers.index.compression import compress_index
+from retrievers.index.lance.copying import copy_index
 from retrievers.index.manifest import ROWS, VECTORS, read_manifest, write_manifest
 from retrievers.index.search import open_index, verify_index
 from retrievers.index.vectors import turned
@@ -54,6 +57,13 @@ def compressed(folder, bits, rerank=False):
     return open_index(folder)
 
 
+def grow(folder, made, **options):
+    """Let an index go on with these sentences of all `made` vectors, or without files."""
+    options = {"sentences": (), "without": (), "form": "auto", **options}
+    build_index(folder, maker=FixedUnits(made), retriever="x", language="en", show=False, **options)
+    return open_index(folder)
+
+
 @pytest.mark.parametrize("bits", BITS)
 def test_vectors_take_fewer_bytes_and_find_nearly_the_same(folder, vectors, queries, bits):
     before = open_index(folder)
@@ -92,6 +102,9 @@ def test_units_are_left_out_of_reranked_search(folder, queries):
     index = compressed(folder, 4, rerank=True)
     first = index.search(queries[:1], 1, probes=10**6)[1][0, 0]
     assert first not in index.search(queries[:1], 5, without=int(first), probes=10**6)[1]
+    few = index.search(queries[:3], 60, without=list(range(1990)), probes=10**6)[1]
+    assert [sorted(set(row)) for row in few.tolist()] == [[-1, *range(1990, 2000)]] * 3
+    assert (few[:, 10:] == -1).all()
     small = index.search(queries[:2], len(index), probes=10**6)
     assert [sorted(row) for row in small[1].tolist()] == [list(range(len(index)))] * 2
 
@@ -121,16 +134,14 @@ def test_a_compressed_index_grows_and_shrinks_without_a_further_loss(folder, vec
     first = compressed(folder, bits, rerank)
     stored = first.reconstruct(np.arange(len(first)))
     more = np.concatenate([vectors, clustered(200, seed=5, centres=60)])
-    options = {"retriever": "x", "language": "en", "show": False, "form": "ivf" if first.manifest.ivf else "exact"}
-    build_index(folder, sentences(200, 2000), FixedUnits(more), without=(), **options)
-    grown = open_index(folder)
+    form = "ivf" if first.manifest.ivf else "exact"
+    grown = grow(folder, more, sentences=sentences(200, 2000), form=form)
     assert grown.manifest.codes == {"bits": bits, "rerank": rerank}
     assert len(grown) == 2200
     np.testing.assert_array_equal(grown.reconstruct(np.arange(2000)), stored)
     found = grown.search(more[2000:], 1, probes=10**6)[1][:, 0]
     assert (found == np.arange(2000, 2200)).mean() >= (1 if rerank else {8: 0.95, 4: 0.85, 2: 0.3}[bits])
-    build_index(folder, (), FixedUnits(more), without=["3.txt", "20.txt"], **options)
-    shrunk = open_index(folder)
+    shrunk = grow(folder, more, without=["3.txt", "20.txt"], form=form)
     verify_index(folder)
     assert len(shrunk) == 2000
     np.testing.assert_array_equal(shrunk.reconstruct(np.arange(300)), stored[:300])
@@ -150,12 +161,73 @@ def test_cut_offs_and_lists_stay(folder):
 def test_a_compressed_index_stays_one_when_it_becomes_small(folder, vectors):
     compressed(folder, 4)
     gone = [f"{n}.txt" for n in range(18)]
-    build_index(folder, (), FixedUnits(vectors), retriever="x", language="en", show=False, without=gone)
-    assert read_manifest(folder).bits == 4
+    index = grow(folder, vectors, without=gone)
+    assert index.manifest.bits == 4
     verify_index(folder)
-    assert (open_index(folder).search(vectors[1800:], 1, probes=10**6)[1][:, 0] == np.arange(200)).mean() > 0.8
-    with pytest.raises(UserError, match="has 200 phrase vectors: expected 256 or more"):
+    assert (index.search(vectors[1800:], 1, probes=10**6)[1][:, 0] == np.arange(200)).mean() > 0.8
+    with pytest.raises(UserError, match="has 200 phrase vectors, of which 2 bits a number cannot be made: choose 8"):
         compress_index(folder, 2, False, None)
+
+
+def recall(index, vectors):
+    """The share of vectors that are found by themselves."""
+    return (index.search(vectors, 1)[1][:, 0] == np.arange(len(vectors))).mean()
+
+
+@pytest.mark.parametrize("rerank", [False, True])
+def test_an_index_that_has_become_much_larger_has_new_lists_and_codes(tmp_path, rerank):
+    made = clustered(9000, seed=9, centres=400)
+    small, large = tmp_path / "small", tmp_path / "large"
+    build_fixed(small, made[:300], "ivf", sentences=sentences(300))
+    before = len(compressed(small, 4, rerank).centroids)
+    grown = grow(small, made, sentences=sentences(8700, 300), form="ivf")
+    build_fixed(large, made, "ivf", sentences=sentences(9000))
+    anew = compressed(large, 4, rerank)
+    assert before < len(grown.centroids) == len(anew.centroids)
+    assert grown.manifest.ivf["measured"] and recall(grown, made) > recall(anew, made) - 0.03
+    verify_index(small)
+
+
+def test_an_interrupted_change_comes_first(folder, vectors):
+    maker = FixedUnits(np.concatenate([vectors, vectors]))
+    maker.block = 50
+    stream = sentences(200, 2000)
+    stream[120] = None  # what reading a file may come to
+    options = {"retriever": "x", "language": "en", "show": False, "shard": 50, "without": ()}
+    with pytest.raises(AttributeError):
+        build_index(folder, stream, maker, **options)
+    with pytest.raises(UserError, match=r"has a change that was interrupted: give that `rag-mt index add`"):
+        compress_index(folder, 8, False, None)
+
+
+@pytest.mark.parametrize("rerank", [False, True])
+def test_a_copy_in_lancedb_has_the_vectors_that_are_there(folder, tmp_path, rerank):
+    pytest.importorskip("lancedb")
+    index = compressed(folder, 4, rerank)
+    target = Path(f"lance:{tmp_path / 'copy'}")
+    copy = copy_index(folder, target, form="exact")
+    assert copy.codes == (None if rerank else {"bits": 4, "rerank": False})
+    verify_index(target)
+    rows = np.arange(50)
+    np.testing.assert_allclose(open_index(target).reconstruct(rows), index.reconstruct(rows), atol=1e-3)
+
+
+def test_whole_and_compressed_vectors_must_belong_together(folder):
+    index = compressed(folder, 8, rerank=True)
+    rows = np.fromfile(folder / ROWS, "<f2").reshape(len(index), -1)
+    for wrong, told in ((rows[::-1], "does not hold the vectors of rows.f16"), (rows * np.nan, "rows.f16 has vectors")):
+        wrong.tofile(folder / ROWS)
+        files = dict(index.manifest.files) | {ROWS: {"size": rows.nbytes, "sha256": file_sha256(folder / ROWS)}}
+        write_manifest(folder, replace(index.manifest, files=files))
+        with pytest.raises(UserError, match=told):
+            verify_index(folder)
+
+
+def test_what_is_there_already_is_not_made_again(folder):
+    compressed(folder, 8)
+    before = (folder / VECTORS).stat().st_ino
+    assert compressed(folder, 8).manifest.bits == 8
+    assert (folder / VECTORS).stat().st_ino == before
 
 
 def test_users_mistakes(folder, tmp_path):
@@ -165,9 +237,10 @@ def test_users_mistakes(folder, tmp_path):
         compress_index(tmp_path / "none", 8, False, None)
     with pytest.raises(UserError, match="LanceDB"):
         compress_index("lance:somewhere", 8, False, None)
-    odd = build_fixed(tmp_path / "odd", clustered(300)[:, :15] * 1.0, "exact")
-    with pytest.raises(UserError, match=r"15 dimensions do not go into 4 bits a number: choose 8"):
-        compress_index(odd.folder, 4, False, None)
+    for dimension, bits, fewest in ((15, 4, 8), (14, 2, 4)):
+        odd = build_fixed(tmp_path / f"odd.{dimension}", clustered(300)[:, :dimension] * 1.0, "exact")
+        with pytest.raises(UserError, match=f"{dimension} dimensions do not go into {bits} .*: choose {fewest}"):
+            compress_index(odd.folder, bits, False, None)
 
 
 def test_another_form_than_the_manifest_tells_of_is_damage(folder):
