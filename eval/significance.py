@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from eval.metrics.formulas import FORMULAS, Formula, Rows
 
@@ -127,6 +128,15 @@ def interval(
     formula = FORMULAS[formula] if isinstance(formula, str) else formula
     sums = _summed(system, clusters)
     return Interval(_score(sums, formula), *_ends(resampled(sums, formula, resamples, seed, 1)))
+
+
+def over_seeds(values: Sequence[float]) -> tuple[float, float | None]:
+    """The mean and half the width of its 95 % interval (Student's t over seeds), None for one seed."""
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, None
+    width = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return mean, float(width)
 
 
 def holm(family: Mapping[Key, float]) -> dict[Key, float]:

@@ -9,13 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from eval.metrics.formulas import mean_rows
 from eval.passages.runs import ANY, MEASURES, Record
 from eval.report.blocks import markdown_table
 from eval.report.tables import PAPERS
-from eval.significance import LEVEL, TRIALS, Comparison, compare, holm
+from eval.significance import LEVEL, TRIALS, Comparison, compare, holm, over_seeds
 from rag_mt import __version__
 from rag_mt.base.files import settings_hash
 
@@ -111,15 +110,6 @@ def cell_names(code: str, kind: str, record: Record) -> list[str]:
         return [name for name in record.values if name.startswith(f"{code}>")]
     names = [name for name in record.values if name.startswith(f"{code}-") and not name.endswith(f"-{ANY}")]
     return [name for name in names if (name == f"{code}-{code}") == (kind == SAME)]
-
-
-def over_seeds(values: Sequence[float]) -> tuple[float, float | None]:
-    """The mean and half the width of its 95 % interval (Student's t over seeds), None for one seed."""
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return mean, None
-    width = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return mean, float(width)
 
 
 def markdown(report: Report) -> str:

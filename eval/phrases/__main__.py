@@ -11,11 +11,13 @@ A phrase is searched among every span of up to six words of its set's own Englis
 
 Models: `untrained:ENCODER` (all layers in one pass; `untrained:ENCODER@7` for one), where ENCODER is a hub id such as
 xlm-roberta-base, bert-base-multilingual-cased or sentence-transformers/LaBSE, a folder or embedded:e5-small; and phrase
-models, such as ccpr-e5-small or a folder of `finetune.ccpr`. The first model is the baseline of the others.
+models, such as ccpr-e5-small or a folder of `finetune.ccpr`; NAME=FOLDER,FOLDER are the trainings of one that was
+trained several times. The first model is the baseline of the others.
 
 Scores: accuracy@1 of the surface (casefolded, white space as single blanks) and of the very instance, mean reciprocal
 rank of the surface among the first ten different ones, and the share of queries whose best hit lies in the true
-sentence and overlaps the true span. Differences: interval and p-value over sentences (`eval.significance`).
+sentence and overlaps the true span. Differences: interval and p-value over sentences (`eval.significance`), of several
+trainings over these, too.
 
 Without --data this runs in its quick form: the sample corpus, aligned by an encoder alone. No measurement.
 
@@ -34,24 +36,28 @@ import argparse
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from eval.data.phrase_sets import QUERIES, QUICK, PhraseSet, gold_sets, sample_sets, silver_set
 from eval.outputs import check_outputs, write_outputs
 from eval.phrases.runs import (
+    UNTRAINED,
     Distractors,
     Outcomes,
     PhraseModel,
+    Row,
+    accuracies,
     average,
     difference,
+    of_trainings,
     open_phrase_model,
     run_model,
     scores,
 )
 from eval.report.blocks import markdown_table
-from eval.significance import LEVEL, holm
+from eval.significance import LEVEL, holm, over_seeds
 from eval.xpr.report import OPTIONS as XPR_OPTIONS
 from eval.xpr.report import add_options, evaluate_xpr
 from rag_mt import __version__
@@ -71,6 +77,11 @@ SAMPLE_QUERIES = 200
 FEW_DISTRACTORS = 1_000_000
 PHRASE_OPTIONS = ("pairs", "index", "distractors", "model", "layers", "queries", "dev_report")
 """Those that the suite xpr does not read; the other suites do not read `XPR_OPTIONS`."""
+
+SEVERAL = (
+    " A model that was trained several times counts by its mean; ± is half the 95 % interval (Student's t) over its "
+    "trainings, and its p and interval are about other trainings, too."
+)
 
 PAPER = (
     ("XLM-R", 1.5, 0.0, 4.0, 1.8),
@@ -137,14 +148,33 @@ def evaluate(options: argparse.Namespace) -> int:
     facts = _facts(suite, sets, index, _notes(options, distractors))
     baseline: Sequence[Outcomes] | None = None
     for name in options.model or MODELS:
-        model = open_phrase_model(name, options.layers, options.device, options.dtype)
-        outcomes = run_model(model, sets, distractors)
+        model, outcomes = _run(name, sets, distractors, options)
         chosen = _chosen(model, outcomes, marked, options.suite)
         _add_rows(facts, model, outcomes, chosen, baseline)
         baseline = baseline or outcomes[chosen]
     print(_table(facts), end="")
     write_outputs(options.output, _table(facts), facts)
     return OK
+
+
+def _run(
+    name: str, sets: Sequence[PhraseSet], distractors: Distractors | None, options: argparse.Namespace
+) -> tuple[PhraseModel, list[list[Outcomes]]]:
+    """The rows of a model, or the one row of the trainings of NAME=A,B, with their outcomes on each set."""
+    title, several, folders = name.partition("=")
+    if not several:
+        model = open_phrase_model(name, options.layers, options.device, options.dtype)
+        return model, run_model(model, sets, distractors)
+    trainings, prints = [], []
+    for folder in folders.split(","):
+        if not title or not folder or folder.startswith(UNTRAINED):
+            raise UserError(f"--model {name!r} is not of the form NAME=FOLDER,FOLDER with folders of trained models")
+        model = open_phrase_model(folder, options.layers, options.device, options.dtype)
+        trainings.append(run_model(model, sets, distractors)[0])
+        prints.append(model.rows[0].fingerprint)
+    row = Row(title, settings_hash(prints) if len(prints) > 1 else prints[0])
+    by_set = [of_trainings(parts) for parts in zip(*trainings, strict=True)]
+    return replace(model, name=title, rows=(row,)), [by_set]
 
 
 def _chosen(model: PhraseModel, outcomes: Sequence[Sequence[Outcomes]], marked: frozenset[str], suite: str) -> int:
@@ -250,6 +280,7 @@ def _add_rows(
                     for name, score, outcome in zip(names, scored, by_set, strict=True)
                 },
                 "average": asdict(average(scored)),
+                "trainings": accuracies(by_set),
                 "difference": None if is_baseline else asdict(difference(by_set, baseline or outcomes[chosen])),
                 # All that could change the row's numbers.
                 "signature": f"suite:{facts['suite']}|sets:{facts['sets_hash']}|queries:{queries}|"
@@ -266,13 +297,17 @@ def _table(facts: Mapping[str, Any]) -> str:
     corrected = holm({n: row["difference"]["p"] for n, row in enumerate(facts["rows"]) if row["difference"]})
     rows = []
     for number, row in enumerate(facts["rows"]):
-        values = [*(scored["accuracy"] for scored in row["sets"].values()), *row["average"].values()]
+        values = [scored["accuracy"] for scored in row["sets"].values()]
+        mean, width = over_seeds(row["trainings"])
+        middle = f"{100 * mean:.1f}" + ("" if width is None else f" ± {100 * width:.1f}")
+        others = [row["average"][name] for name in ("instance", "mrr", "overlap")]
         last = "baseline"
         if gain := row["difference"]:
             interval = f"[{100 * gain['low']:+.1f}, {100 * gain['high']:+.1f}]"
             last = f"{100 * gain['value']:+.1f} {interval} {corrected[number]:.4f}"
         name = row["name"] + (" *" if row["chosen"] else "")
-        rows.append([name, *(f"{100 * value:.1f}" for value in values), last])
+        percent = [[f"{100 * value:.1f}" for value in part] for part in (values, others)]
+        rows.append([name, *percent[0], middle, *percent[1], last])
     sets = [
         f"{own['name']}: {own['queries']} of {own['available']} queries in {own['sentences']} sentences, alignment: "
         f"{own['alignment']}, sha256 {own['sha256'][:16]}"
@@ -285,7 +320,7 @@ def _table(facts: Mapping[str, Any]) -> str:
         markdown_table(head, rows),
         "The chosen row of each model is marked *; the baseline is that of the first model. Averages count sets alike. "
         "p is that of a two-sided randomization test that exchanges sentences, by Holm over the rows of this table: "
-        f"below {LEVEL} is significant.",
+        f"below {LEVEL} is significant." + (SEVERAL if any(len(row["trainings"]) > 1 for row in facts["rows"]) else ""),
         "The paper's accuracy@1 (other queries, index of 9.6 M phrases):",
         markdown_table(["model", "De-En", "Ro-En", "Cs-En", "avg"], paper),
         "Signatures:",

@@ -160,6 +160,7 @@ class Distractors:
 class Outcomes:
     """What happened to each query of a set, parallel arrays of its length.
 
+    Of several trainings all but `sentences` have a row for each training (trainings, queries).
     `ranks` is the rank of the true surface among the retrieved distinct surfaces, from 1, 0 where it is not among them;
     `instances` whether the first hit is the true span of the true sentence; `overlaps` whether the first hit lies in
     the true sentence and shares a word with the true span; `sentences` the sentence of the query. `candidates` is how
@@ -171,6 +172,23 @@ class Outcomes:
     overlaps: NDArray[np.bool_]
     sentences: NDArray[np.int64]
     candidates: int
+
+
+def of_trainings(parts: Sequence[Outcomes]) -> Outcomes:
+    """What happened to the queries of a set with each of several trainings of a model."""
+    if len(parts) == 1:
+        return parts[0]
+    ranks, instances, overlaps = (
+        np.stack([getattr(part, name) for part in parts]) for name in ("ranks", "instances", "overlaps")
+    )
+    return Outcomes(ranks, instances, overlaps, parts[0].sentences, parts[0].candidates)
+
+
+def accuracies(by_set: Sequence[Outcomes]) -> list[float]:
+    """Accuracy@1 by surface of each training, averaged over sets."""
+    rows = [np.atleast_2d(outcomes.ranks == 1).mean(axis=1) for outcomes in by_set]
+    values: list[float] = np.mean(rows, axis=0).tolist()
+    return values
 
 
 def outcomes(
@@ -218,7 +236,7 @@ def average(parts: Sequence[Scores]) -> Scores:
 
 def difference(system: Sequence[Outcomes], baseline: Sequence[Outcomes]) -> Comparison:
     """The difference in accuracy@1 by surface, averaged over sets; sentences are the clusters, since the queries of a
-    sentence overlap.
+    sentence overlap. Where a system was trained several times, p is about other trainings too.
 
     `system[i]` and `baseline[i]` are outcomes of the same queries; raises ValueError for others.
     """
@@ -228,7 +246,8 @@ def difference(system: Sequence[Outcomes], baseline: Sequence[Outcomes]) -> Comp
             raise ValueError("the outcomes to compare are not those of the same queries")
         clusters.append(np.array([f"{number} {sentence}" for sentence in ours.sentences.tolist()], dtype=np.str_))
     right = [[mean_rows(own.ranks == 1) for own in side] for side in (system, baseline)]
-    return compare(right[0], right[1], "mean", clusters)
+    several = any(outcome.ranks.ndim > 1 for outcome in (*system, *baseline))
+    return compare(right[0], right[1], "mean", clusters, other_trainings=several)
 
 
 def run_model(

@@ -13,7 +13,7 @@ import pytest
 
 from eval.data.xquad import LANGUAGES, part_of
 from eval.passages.__main__ import main, named
-from eval.passages.report import CROSS, Report, System, markdown, over_seeds
+from eval.passages.report import CROSS, Report, System, markdown
 from eval.passages.runs import (
     ALPHAS,
     ANY,
@@ -27,6 +27,7 @@ from eval.passages.runs import (
     term_scorers,
 )
 from eval.passages.sets import Collection, Query, cached_collection, own_collection, read_run, xquad_collection
+from eval.significance import over_seeds
 from rag_mt.base.errors import UserError
 from retrievers.bm25 import Bm25Settings
 from retrievers.passage import Rankings, weighted

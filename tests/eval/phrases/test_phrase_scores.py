@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eval.phrases.runs import Outcomes, Scores, average, difference, outcomes, scores
+from eval.phrases.runs import Outcomes, Scores, accuracies, average, difference, of_trainings, outcomes, scores
 
 
 def made(right: list[bool], sentences: list[int] | None = None) -> Outcomes:
@@ -63,6 +63,22 @@ def test_the_interval_is_that_of_the_normal_approximation() -> None:
     found = difference([made(gain.tolist())], [made([False] * 2000)])
     half = 1.96 * np.sqrt(gain.mean() * (1 - gain.mean()) / 2000)
     assert found.high - found.low == pytest.approx(2 * half, rel=0.1)
+
+
+def test_trainings_count_by_their_mean_and_widen_the_interval() -> None:
+    rng = np.random.default_rng(3)
+    base = made((rng.random(400) < 0.4).tolist())
+    parts = [made((rng.random(400) < share).tolist()) for share in (0.5, 0.6, 0.7)]
+    together = of_trainings(parts)
+    assert accuracies([together]) == pytest.approx([(part.ranks == 1).mean() for part in parts])
+    assert accuracies([base]) == pytest.approx([(base.ranks == 1).mean()])
+    assert scores(together).accuracy == pytest.approx(np.mean([scores(part).accuracy for part in parts]))
+    assert scores(together).mrr == pytest.approx(np.mean([scores(part).mrr for part in parts]))
+    one, several = difference([parts[1]], [base]), difference([together], [base])
+    assert several.value == pytest.approx(np.mean([difference([part], [base]).value for part in parts]))
+    assert several.high - several.low > one.high - one.low
+    assert several.p > one.p
+    assert of_trainings([base]) is base
 
 
 def test_queries_of_a_sentence_are_drawn_together() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -195,6 +197,27 @@ def test_models_are_compared_with_the_first(tiny, phrase_model, data, capsys, tm
     assert "no index" in text
     assert "which flatters" in text
     assert "sha256" in notes
+
+
+def test_trainings_of_a_model_are_one_row(phrase_model, data, capsys, tmp_path) -> None:
+    torch.manual_seed(3)
+    other = tmp_path / "other"
+    shutil.copytree(phrase_model, other)
+    PhraseHeads(PhraseSettings(str(phrase_model.parent / "ccpr-tiny/encoder"), layer=1, hidden=32, dimension=24)).save(
+        other
+    )
+    options = ["--data", str(data), "--languages", "ro", "--output", str(tmp_path / "r.json"), "--model"]
+    code, text, notes = run(capsys, *options, f"first={phrase_model}", f"both={phrase_model},{other}", str(other))
+    assert code == 0, notes
+    first, both, second = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert [row["name"] for row in (first, both)] == ["first", "both"]
+    assert both["trainings"] == [first["average"]["accuracy"], second["average"]["accuracy"]]
+    assert both["average"]["mrr"] == pytest.approx((first["average"]["mrr"] + second["average"]["mrr"]) / 2)
+    assert len({row["fingerprint"] for row in (first, both, second)}) == 3
+    assert len(re.findall(r"\d ± \d", text)) == 1 and "over its trainings" in text
+    for wrong in ("=x", "name=", "name=untrained:x"):
+        code, _, notes = run(capsys, *options, wrong)
+        assert code == 2 and "is not of the form NAME=FOLDER,FOLDER" in notes
 
 
 def test_the_layer_chosen_on_dev_is_taken(tiny, data, capsys, tmp_path) -> None:
