@@ -155,8 +155,7 @@ def compress(options: argparse.Namespace) -> int:
     from rag_mt.translation.index import Index
 
     index = Index.open(options.folder)
-    note(f"{index.folder}: {index.manifest.units} vectors into {options.bits} bits a number")
-    index.compress(options.bits, rerank=options.rerank)
+    index.compress(options.bits, rerank=options.rerank, show=not options.quiet)
     note(index.describe())
     if index.manifest.lossy and index.manifest.thresholds:
         note("cut-offs were chosen with whole vectors: `rag-mt index calibrate` chooses them anew")
@@ -305,6 +304,7 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.add_argument("folder", metavar="DIR", help="folder of the index")
     add.add_argument("--bits", type=int, choices=BITS, required=True, help="bits of each number of a vector")
     add.add_argument("--rerank", action="store_true", help="keep the vectors in 16 bits, too, to compare the best hits")
+    add.add_argument("--quiet", action="store_true", help="no progress bar")
     add.set_defaults(run=compress)
 
     add = actions.add_parser(

@@ -207,7 +207,7 @@ class Index:
         copy._encoder = self._encoder
         return copy
 
-    def compress(self, bits: int, *, rerank: bool = False) -> None:
+    def compress(self, bits: int, *, rerank: bool = False, show: bool = False) -> None:
         """Store each number of the vectors in 8, 4 or 2 bits instead of the 16 of fp16, or in 16 again where they are
         there.
 
@@ -216,7 +216,7 @@ class Index:
         UserError for another number of bits, one that the vectors cannot be had in (any more, or 4 and 2 bits of fewer
         than 256), an index in LanceDB and one without vectors.
         """
-        manifest = compress_index(self.folder, bits, rerank, terms_for(self.retriever, **self._terms))
+        manifest = compress_index(self.folder, bits, rerank, terms_for(self.retriever, **self._terms), show)
         with self._opening:
             self.manifest = manifest
             self._retrievers.clear()

@@ -137,7 +137,7 @@ def build_index(
                 kept, counts = _kept(building, base, without or (), build.block, seen)
             blocks = distinct_blocks(sentences, build.block, counts, seen)
             writer = writer or writer_of(maker)
-            shards, resumed = build.shards(kept, blocks, writer, total=total, show=show, advance=advance)
+            shards, resumed = build.shards(kept, blocks, writer, total=total, show=show and total != 0, advance=advance)
             manifest = Manifest(
                 retriever=retriever,
                 unit=maker.unit,
@@ -152,7 +152,7 @@ def build_index(
                 codes=codes or (None if base is None else base.manifest.codes),
                 resumed=resumed,
             )
-            return _finish(building, folder, shards, manifest, replace, form, base)
+            return _finish(building, folder, shards, manifest, replace, form, base, show)
         except BaseException:
             if not any(building.glob(SHARDS)):  # nothing to go on from: leave no trace
                 shutil.rmtree(building, ignore_errors=True)
@@ -276,6 +276,7 @@ def _finish(
     replace: bool,
     wanted_form: str,
     base: Index | None,
+    show: bool,
 ) -> Manifest:
     """Make one index of the shards and put it in its place. If the index `base` goes on in it, which is the first
     shard, so do its lists, unless the new one needs another number of them, and its models."""
@@ -303,7 +304,7 @@ def _finish(
             seeded = seed_lists(work, base, np.load(shards[0].place / LISTS, allow_pickle=False), rows)
         same = base is not None and base.manifest.bits == manifest.bits and (seeded or base.manifest.lossy)
         codec = base.vectors if base is not None and same else None
-        lists = write_vectors(merged / VECTORS, rows, form, work, manifest.bits, codec)
+        lists = write_vectors(merged / VECTORS, rows, form, work, manifest.bits, codec, show)
         seeded = seeded and fitting(lists, rows)
         if manifest.rerank:
             rows.save(merged / ROWS)

@@ -34,7 +34,7 @@ class _NoUnits:
         return np.empty((0, self.dimension), np.float32), np.empty((0, 3), np.int32)
 
 
-def compress_index(folder: Path, bits: int, rerank: bool, terms: Bm25Settings | None) -> Manifest:
+def compress_index(folder: Path, bits: int, rerank: bool, terms: Bm25Settings | None, show: bool = False) -> Manifest:
     """Store each number of the vectors in so many bits, with `rerank` the vectors in fp16 beside them; returns the new
     manifest. Cut-offs, models, adapters and lists stay; 4 and 2 bits are searched in lists. `terms` are the settings
     that the index has for BM25. Raises UserError where that cannot be done."""
@@ -72,5 +72,6 @@ def compress_index(folder: Path, bits: int, rerank: bool, terms: Bm25Settings | 
         without=(),
         form="auto" if now.bits in TOGETHER else form_of(now),
         codes=codes,
-        show=False,
+        total=0,
+        show=show,
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import numpy as np
 from faiss.contrib.clustering import two_level_clustering
 from numpy.typing import NDArray
 
+from rag_mt.base.console import progress
 from rag_mt.base.defaults import FP16
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import whole_file
@@ -136,12 +137,14 @@ def fitting(lists: int, rows: Rows) -> bool:
     return lists == lists_for(rows.units, rows.dimension)
 
 
-def write_vectors(path: Path, rows: Rows, form: str, work: Path, bits: int = FP16, base: Any = None) -> int:
+def write_vectors(
+    path: Path, rows: Rows, form: str, work: Path, bits: int = FP16, base: Any = None, show: bool = False
+) -> int:
     """Write the vectors file of an index with so many bits for each number (see `retrievers.index.codes`); returns the
     number of lists of the IVF form, else 0. If the vectors of another one, `base`, are of the same form and bits, their
     codec stays. Centroids and the lists of the vectors are kept in the folder `work`, where a later call for the same
     rows finds them. In memory are the training sample or a block of vectors, and eight bytes per unit of the IVF
-    form."""
+    form. `show` shows progress."""
     work.mkdir(exist_ok=True)
     if form == "exact":
         index = exact_form(bits, rows.dimension)
@@ -161,20 +164,24 @@ def write_vectors(path: Path, rows: Rows, form: str, work: Path, bits: int = FP1
     # 1. The list of each vector.
     files = _list_files(work, rows)
     sizes = np.zeros(index.nlist, dtype=np.int64)
-    for file, (low, high) in zip(files, rows.blocks(), strict=True):
-        sizes += np.bincount(_assigned(file, rows, low, high, nearest), minlength=index.nlist)
+    with closing(progress(rows.units, "vectors", "looking for their lists", show=show)) as bar:
+        for file, (low, high) in zip(files, rows.blocks(), strict=True):
+            sizes += np.bincount(_assigned(file, rows, low, high, nearest), minlength=index.nlist)
+            bar.update(high - low)
     # 2. Vectors and numbers of the units list by list, in a list by number.
     ids = np.memmap(work / "ids", "<i8", "w+", shape=(rows.units,))
     bounds = np.concatenate([[0], np.cumsum(sizes)])
     filled = bounds[:-1].copy()
-    for file, (low, high) in zip(files, rows.blocks(), strict=True):
-        assigned = np.load(file, allow_pickle=False)
-        order = np.argsort(assigned, kind="stable")
-        lists = assigned[order]
-        places = filled[lists] + np.arange(len(lists)) - np.searchsorted(lists, lists)
-        codes[places] = encode(index, rows.read(low, high)[order].astype(np.float32), lists.astype(np.int64))
-        ids[places] = low + order
-        filled += np.bincount(assigned, minlength=index.nlist)
+    with closing(progress(rows.units, "vectors", "storing them in lists", show=show)) as bar:
+        for file, (low, high) in zip(files, rows.blocks(), strict=True):
+            assigned = np.load(file, allow_pickle=False)
+            order = np.argsort(assigned, kind="stable")
+            lists = assigned[order]
+            places = filled[lists] + np.arange(len(lists)) - np.searchsorted(lists, lists)
+            codes[places] = encode(index, rows.read(low, high)[order].astype(np.float32), lists.astype(np.int64))
+            ids[places] = low + order
+            filled += np.bincount(assigned, minlength=index.nlist)
+            bar.update(high - low)
     # 3. The same as FAISS's lists: the numbers in memory (the vectors of 0 bytes with them), the vectors as views.
     inverted, views = lib.ArrayInvertedLists(index.nlist, 0), lib.MaybeOwnedVectorUInt8Vector()
     no_codes = np.zeros(1, dtype=np.uint8)

@@ -89,7 +89,7 @@ def test_an_index_is_compressed(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(search) == 0
     best = capsys.readouterr().out.splitlines()[0].split("\t")[1:]
     for bits, told in ((["2", "--rerank"], "2 bits a number, re-ranked;"), (["8"], "8 bits a number;")):
-        assert main(["index", "compress", folder, "--bits", *bits]) == 0
+        assert main(["index", "compress", folder, "--quiet", "--bits", *bits]) == 0
         assert told in capsys.readouterr().err
         assert main(search) == 0
         assert capsys.readouterr().out.splitlines()[0].split("\t")[1:] == best
