@@ -54,7 +54,7 @@ class TrainingConfig(settings.Optimisation):
 
     steps: settings.Count = 24_540
     batch: settings.Count = 48
-    hard_negatives: settings.CountOrZero = 1
+    hard_negatives: settings.CountOrZero = 0
     pair_batch: settings.CountOrZero = 48
     text_batch: settings.CountOrZero = 48
     semantic_weight: LossWeight = 0.01
