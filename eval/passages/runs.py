@@ -41,7 +41,7 @@ MEASURES = {
 ALPHAS = tuple(round(0.1 * n, 1) for n in range(11))
 FOLDS = 5
 BIAS_DEPTH = 20
-VERSION = 4
+VERSION = 5
 """Raise it when code changes what records hold."""
 
 Scores = NDArray[np.floating[Any]]
@@ -260,32 +260,46 @@ def measured(
     return {name: by_query.round(6).tolist() for name, by_query in values.items()}
 
 
-def cross_validated(terms: Rankings, dense: Rankings, cell: Cell) -> tuple[Rankings, list[float]]:
-    """The hybrid of two rankings with, for the queries of each fold, the alpha that is best on the other folds (mean
-    average precision; of equals that nearest to 0.5), and the alphas. Queries on the same article are in one fold."""
+def cross_validated(sides: Sequence[Rankings], dense: Rankings, cell: Cell) -> tuple[Rankings, list[float]]:
+    """The hybrid of a ranking by terms and a dense one, and the alphas of its folds. For the queries of each fold the
+    one of the `sides` is taken that is best on the other folds (P@20; of equals the first), and of it the alpha that is
+    best there (mean average precision; of equals that nearest to 0.5). Queries on the same article are in one fold."""
     groups = {group: n for n, group in enumerate(dict.fromkeys(q.group for q in cell.queries))}
     fold = np.array([groups[q.group] % FOLDS for q in cell.queries])
-    hybrids = [weighted(terms, dense, alpha, CANDIDATES) for alpha in ALPHAS]
     passages = [str(n) for n in range(cell.relevant.shape[1])]
     relevant = {
         query: {passages[n]: 1 for n in np.flatnonzero(row)} for query, row in zip(cell.ids, cell.relevant, strict=True)
     }
-    precision = np.array([measured(hybrid, cell.ids, passages, relevant, ["AP@100"])["AP@100"] for hybrid in hybrids])
-    scores, ids, chosen = np.zeros_like(hybrids[0].scores), np.zeros_like(hybrids[0].ids), []
+
+    def values(rankings: Sequence[Rankings], measure: str) -> Scores:
+        return np.array([measured(ranking, cell.ids, passages, relevant, [measure])[measure] for ranking in rankings])
+
+    @cache
+    def hybrids_of(side: int) -> tuple[list[Rankings], Scores]:
+        hybrids = [weighted(sides[side], dense, alpha, CANDIDATES) for alpha in ALPHAS]
+        return hybrids, values(hybrids, "AP@100")
+
+    first = values(sides, "P@20") if len(sides) > 1 else np.zeros((1, len(fold)))
+    scores, ids, chosen = list[Scores](), list[NDArray[np.int64]](), list[float]()
+    order = np.argsort(fold, kind="stable")
     for number in np.unique(fold).tolist():
         inside = fold == number
-        means = (precision[:, ~inside] if not inside.all() else precision).mean(axis=1)
+        others = ~inside if not inside.all() else inside
+        hybrids, precision = hybrids_of(int(first[:, others].mean(axis=1).argmax()))
+        means = precision[:, others].mean(axis=1)
         best = min(np.flatnonzero(means >= means.max() - 1e-12).tolist(), key=lambda n: abs(ALPHAS[n] - 0.5))
         chosen.append(ALPHAS[best])
-        scores[inside], ids[inside] = hybrids[best].scores[inside], hybrids[best].ids[inside]
-    return Rankings(scores, ids), chosen
+        scores.append(hybrids[best].scores[inside])
+        ids.append(hybrids[best].ids[inside])
+    back = np.argsort(order)
+    return Rankings(np.concatenate(scores)[back], np.concatenate(ids)[back]), chosen
 
 
 def evaluated(
     collection: Collection, scorers: Mapping[str, Scorer], runs: Path | None, label: str = "", alone: bool = True
 ) -> list[Record]:
-    """A record for each scorer. The scorer named `dense` comes with BM25, and gets the records of its hybrid and of RRF
-    with it in BM25's place.
+    """A record for each scorer. The scorer named `dense` comes with BM25, and RM3 if the hybrid may take that in its
+    place, and gets the records of its hybrid and of RRF with BM25 in their places.
 
     Run files of the cells (A, any) go to the folder `runs`, if there is one; without `alone` no language is searched
     alone.
@@ -303,9 +317,9 @@ def evaluated(
             scores = scorer(cell.asked, cell.wanted if cell.alone else "")[rows]
             rankings[name] = ranked(scores, cell.out, 0.0 if name in (BM25, RM3) else -np.inf)
         if DENSE in rankings:
-            terms = rankings.pop(BM25)
-            rankings[HYBRID], alphas = cross_validated(terms, rankings[DENSE], cell)
-            rankings[RRF] = reciprocal_rank_fusion([terms, rankings[DENSE]], CANDIDATES)
+            sides = [rankings.pop(name) for name in (BM25, RM3) if name in rankings]
+            rankings[HYBRID], alphas = cross_validated(sides, rankings[DENSE], cell)
+            rankings[RRF] = reciprocal_rank_fusion([sides[0], rankings[DENSE]], CANDIDATES)
         judged = {
             query: {p: g for p, g in collection.qrels[query].items() if cell.wanted in (ANY, language_of[p])}
             for query in cell.ids

@@ -106,7 +106,7 @@ def test_alpha_is_chosen_on_the_other_folds(collection):
     cell = type(cell)("en", "en", queries, relevant, np.zeros_like(relevant))
     terms = Rankings(np.array([[2.0, 1.0]] * 5, np.float32), ids)
     dense = Rankings(np.array([[0.9, 0.8]] * 5, np.float32), ids[:, ::-1])
-    found, chosen = cross_validated(terms, dense, cell)
+    found, chosen = cross_validated([terms], dense, cell)
     assert len(chosen) == 5 and set(chosen) <= set(ALPHAS)
     assert all(alpha < 0.5 for alpha in chosen)
     assert found.ids[:, :2].tolist() == weighted(terms, dense, 0.4, 2).ids.tolist()
@@ -120,7 +120,7 @@ def test_alpha_is_not_chosen_on_the_own_fold(collection):
     cell = type(cells_of(collection)[0])("en", "en", queries, relevant, np.zeros_like(relevant))
     ids = np.array([[0, 1]] * 3)
     terms = Rankings(np.array([[2.0, 1.0]] * 3, np.float32), ids)
-    _, (first, second) = cross_validated(terms, Rankings(np.array([[0.9, 0.8]] * 3, np.float32), ids[:, ::-1]), cell)
+    _, (first, second) = cross_validated([terms], Rankings(np.array([[0.9, 0.8]] * 3, np.float32), ids[:, ::-1]), cell)
     assert first < 0.5 <= second
 
 
@@ -132,8 +132,25 @@ def test_alpha_is_chosen_by_all_answers_of_a_query(collection):
     cell = type(cells_of(collection)[0])("en", ANY, queries, relevant, np.zeros_like(relevant))
     scores = np.array([[3.0, 2.0, 1.0]] * 2, np.float32)
     terms, dense = Rankings(scores, np.array([[0, 1, 5]] * 2)), Rankings(scores, np.array([[0, 5, 1]] * 2))
-    found, chosen = cross_validated(terms, dense, cell)
+    found, chosen = cross_validated([terms], dense, cell)
     assert all(alpha < 0.5 for alpha in chosen) and found.ids[:, :2].tolist() == [[0, 5]] * 2
+
+
+def test_the_side_of_terms_is_chosen_on_the_other_folds(collection):
+    """The second side finds what the first 20 of the first one lack, but for the query of fold 0."""
+    queries = [Query(str(n), "", "en", str(n)) for n in range(5)]
+    relevant = np.zeros((5, 60), dtype=bool)
+    relevant[np.arange(1, 5), 40] = relevant[0, 0] = True
+    cell = type(cells_of(collection)[0])("en", "en", queries, relevant, np.zeros_like(relevant))
+    scores = np.linspace(3, 1, 30, dtype=np.float32)[None].repeat(5, axis=0)
+    first, second = (Rankings(scores, np.arange(low, low + 30)[None].repeat(5, axis=0)) for low in (0, 30))
+    dense = Rankings(scores[:, :1], np.full((5, 1), 59))
+    found, chosen = cross_validated([first, second], dense, cell)
+    alone, alphas = cross_validated([second], dense, cell)
+    assert chosen == alphas and len(chosen) == 5
+    np.testing.assert_array_equal(found.ids, alone.ids)
+    relevant[2:, 40], relevant[2:, 0] = False, True  # the first side is better for most
+    assert cross_validated([first, second], dense, cell)[0].ids[1].tolist() != alone.ids[1].tolist()
 
 
 def record(name, value, seed=0):
