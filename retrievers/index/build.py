@@ -302,8 +302,10 @@ def _finish(
         work = building / f"{LISTS_OF}{manifest.units}"
         if form == "ivf" and base is not None and base.manifest.ivf is not None:
             seeded = seed_lists(work, base, np.load(shards[0].place / LISTS, allow_pickle=False), rows)
-        same = base is not None and base.manifest.bits == manifest.bits and (seeded or base.manifest.lossy)
-        codec = base.vectors if base is not None and same else None
+        codec = None
+        if base is not None and base.manifest.bits == manifest.bits:
+            stays = seeded or (form == "exact" and base.manifest.lossy)
+            codec = base.vectors if stays else None
         lists = write_vectors(merged / VECTORS, rows, form, work, manifest.bits, codec, show)
         seeded = seeded and fitting(lists, rows)
         if manifest.rerank:
