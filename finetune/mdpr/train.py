@@ -142,7 +142,7 @@ class MdprTrainer(Trainer[MdprBatch[list[int]]]):
         manifest = self.prepared / "manifest.json"
         return {
             "settings": self.config.as_dict(),
-            "processes": int(self.accelerator.num_processes),
+            "processes": self.processes,
             "encoder_fingerprint": self.towers.fingerprint,
             "data_fingerprint": self.data.fingerprint,
             "prepared": read_json(manifest) if manifest.is_file() else {},

@@ -303,7 +303,7 @@ def _finish(
         if form == "ivf" and base is not None and base.manifest.ivf is not None:
             seeded = seed_lists(work, base, np.load(shards[0].place / LISTS, allow_pickle=False), rows)
         codec = None
-        if base is not None and base.manifest.bits == manifest.bits:
+        if base is not None and base.manifest.bits == manifest.bits != FP16:
             stays = seeded or (form == "exact" and base.manifest.lossy)
             codec = base.vectors if stays else None
         lists = write_vectors(merged / VECTORS, rows, form, work, manifest.bits, codec, show)

@@ -55,12 +55,8 @@ def in_lists(centroids: Floats, bits: int) -> Any:
     return index
 
 
-def train(index: Any, bits: int, sample: Floats, base: Any = None) -> None:
-    """Make the codec of an empty index from a sample (n, dimension), or take that of the index `base` of the same form:
-    what `base` has is then stored as it is there."""
-    if base is None:
-        index.train(sample)
-        return
+def take_codec(index: Any, bits: int, base: Any) -> None:
+    """Give an empty index the codec of the index `base` of the same form: what that has is stored as it is there."""
     if bits in TOGETHER:
         index.pq = base.pq
     else:
@@ -68,12 +64,14 @@ def train(index: Any, bits: int, sample: Floats, base: Any = None) -> None:
     index.is_trained = True
 
 
-def encode(index: Any, vectors: Floats, lists: NDArray[np.int64] | None) -> NDArray[np.uint8]:
+def encode(index: Any, bits: int, rows: NDArray[np.float16], lists: NDArray[np.int64] | None) -> NDArray[np.uint8]:
     """The codes (n, bytes) of vectors (n, dimension) in these lists of the index (n,); None if it has no lists."""
+    if bits == FP16:
+        return rows.view(np.uint8)
+    vectors = np.ascontiguousarray(rows, dtype=np.float32)
     if lists is None:
         return np.asarray(index.sa_encode(vectors))
-    codes = np.empty((len(vectors), index.code_size), np.uint8)
-    vectors, lists = np.ascontiguousarray(vectors), np.ascontiguousarray(lists)
+    codes, lists = np.empty((len(vectors), index.code_size), np.uint8), np.ascontiguousarray(lists)
     index.encode_vectors(len(vectors), lib.swig_ptr(vectors), lib.swig_ptr(lists), lib.swig_ptr(codes))
     return codes
 

@@ -30,7 +30,7 @@ from rag_mt.base.defaults import FP16
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import whole_file
 from rag_mt.base.types import Floats, Unit
-from retrievers.index.codes import SAMPLE, encode, exact_form, in_lists, train
+from retrievers.index.codes import SAMPLE, encode, exact_form, in_lists, take_codec
 from retrievers.index.manifest import Manifest, change_manifest
 from retrievers.index.search import MOST_LISTS, Index, map_index
 
@@ -141,9 +141,9 @@ def write_vectors(
     path: Path, rows: Rows, form: str, work: Path, bits: int = FP16, base: Any = None, show: bool = False
 ) -> int:
     """Write the vectors file of an index with so many bits for each number (see `retrievers.index.codes`); returns the
-    number of lists of the IVF form, else 0. If the vectors of another one, `base`, are of the same form and bits, their
-    codec stays. Centroids and the lists of the vectors are kept in the folder `work`, where a later call for the same
-    rows finds them. In memory are the training sample or a block of vectors, and eight bytes per unit of the IVF
+    number of lists of the IVF form, else 0. `base` are the vectors of another one of the same form and bits, whose
+    codec is taken. Centroids and the lists of the vectors are kept in the folder `work`, where a later call for the
+    same rows finds them. In memory are the training sample or a block of vectors, and eight bytes per unit of the IVF
     form. `show` shows progress."""
     work.mkdir(exist_ok=True)
     if form == "exact":
@@ -151,7 +151,7 @@ def write_vectors(
         _train(index, bits, rows, base)
         codes = np.memmap(work / "codes", np.uint8, "w+", shape=(rows.units, index.code_size))
         for low, high in rows.blocks():
-            codes[low:high] = encode(index, rows.read(low, high).astype(np.float32), None)
+            codes[low:high] = encode(index, bits, rows.read(low, high), None)
         index.codes, index.ntotal = _view(codes), rows.units
         lib.write_index(index, str(path))
         return 0
@@ -178,7 +178,7 @@ def write_vectors(
             order = np.argsort(assigned, kind="stable")
             lists = assigned[order]
             places = filled[lists] + np.arange(len(lists)) - np.searchsorted(lists, lists)
-            codes[places] = encode(index, rows.read(low, high)[order].astype(np.float32), lists.astype(np.int64))
+            codes[places] = encode(index, bits, rows.read(low, high)[order], lists.astype(np.int64))
             ids[places] = low + order
             filled += np.bincount(assigned, minlength=index.nlist)
             bar.update(high - low)
@@ -268,12 +268,11 @@ def _trained(rows: Rows, path: Path) -> Any:
 
 
 def _train(index: Any, bits: int, rows: Rows, base: Any) -> None:
-    """Make the codec of an empty index, if it needs one and `base` has none that fits."""
-    if bits == FP16:
-        return
-    same = type(base) is type(index)
-    sample = rows.read(0, 0) if same else rows.take(_evenly(rows, SAMPLE))
-    train(index, bits, sample.astype(np.float32), base if same else None)
+    """Make the codec of an empty index, if it needs one, or take that of `base`."""
+    if base is not None:
+        take_codec(index, bits, base)
+    elif bits != FP16:
+        index.train(rows.take(_evenly(rows, SAMPLE)).astype(np.float32))
 
 
 def _evenly(rows: Rows, size: int) -> NDArray[np.int64]:
