@@ -40,7 +40,13 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig(settings.Optimisation):
-    """The optimisation. `batch` sentence pairs a step and process, encoded in `chunks` with cached gradients."""
+    """The optimisation. `batch` sentence pairs a step and process, encoded in `chunks` with cached gradients.
+
+    Negatives of a phrase are the phrases of the other side, with `own_phrases` those of its own side, and with
+    `span_negatives` spans that are no phrases: of the other side and, with `own_spans`, of its own. The paper's text
+    has all phrases of both sides. Its code has none of the own side that is in a pair of the batch, and on both sides
+    further phrases of the same sentences; spans that are no phrases stand for those here.
+    """
 
     steps: settings.Count = 20_000
     batch: settings.Count = 64
@@ -51,8 +57,9 @@ class TrainingConfig(settings.Optimisation):
     weight_decay: settings.NotNegative = 0.01
     temperature: settings.Positive = 1.0
     segmentation_weight: float = 1.0
-    both_sides: bool = True
+    own_phrases: bool = True
     span_negatives: bool = False
+    own_spans: bool = True
     evaluate_every: settings.Count = 500
     checkpoint_every: settings.Count = 250
 

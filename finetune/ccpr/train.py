@@ -112,7 +112,14 @@ class CcprTrainer(Trainer[PhraseBatch]):
         negatives = self._negatives(0, vectors, surfaces), self._negatives(1, vectors, surfaces)
         (source, target, *_), (source_surfaces, target_surfaces, *_) = vectors, surfaces
         contrastive = phrase_contrastive(
-            source, target, source_surfaces, target_surfaces, training.temperature, training.both_sides, *negatives
+            source,
+            target,
+            source_surfaces,
+            target_surfaces,
+            training.temperature,
+            training.own_phrases,
+            training.own_spans,
+            *negatives,
         )
         segmentation = binary_cross_entropy_with_logits(self.heads.logits(projected), labels, reduction="sum")
         segmentation = segmentation / max(1, len(projected))  # a mean of no spans would be NaN

@@ -23,6 +23,12 @@ class Negatives:
     surfaces: torch.Tensor = field(repr=False)
     translations: torch.Tensor | None = field(default=None, repr=False)
 
+    def unpaired(self) -> torch.Tensor:
+        """Which vectors (n,) have no translation."""
+        if self.translations is None:
+            return torch.ones_like(self.surfaces, dtype=torch.bool)
+        return self.translations == NO_TRANSLATION
+
 
 Side = tuple[torch.Tensor, torch.Tensor, Negatives | None]
 """Vectors of phrases (pairs, dimension), hashes of what they say (pairs,), further negatives."""
@@ -34,7 +40,8 @@ def phrase_contrastive(
     source_surfaces: torch.Tensor,
     target_surfaces: torch.Tensor,
     temperature: float = 1.0,
-    both_sides: bool = True,
+    own_phrases: bool = True,
+    own_spans: bool = True,
     source_negatives: Negatives | None = None,
     target_negatives: Negatives | None = None,
 ) -> torch.Tensor:
@@ -45,22 +52,26 @@ def phrase_contrastive(
 
         L = -mean_i log( exp(s(x_i, y_i) / t) / sum_c exp(s(x_i, c) / t) )
 
-    where s is the inner product and c runs over y_i and the negatives: all other y_j, with `both_sides` all other x_j,
-    and the further negatives of the side that is searched (and, with `both_sides`, of the own side). Left out is every
-    pair j of which either side says the same as that of pair i (y_j like y_i, or x_j like x_i), with both its vectors:
-    y_j is a translation of x_i as well, and x_j has the translation that x_i has, also in another language.
+    where s is the inner product and c runs over y_i and the negatives: all other y_j and the further negatives of the
+    side that is searched; of the own side with `own_phrases` all other x_j and the further negatives with a
+    translation, with `own_spans` those without. Left out is every pair j of which either side says the same as that of
+    pair i (y_j like y_i, or x_j like x_i), with both its vectors: y_j is a translation of x_i as well, and x_j has the
+    translation that x_i has, also in another language.
 
-    The loss of no pairs is 0. Source: Cross-lingual Contextualized Phrase Retrieval, section 5.1, which leaves nothing
-    out; the temperature is ours (1 for the paper's inner product of unnormalised vectors).
+    The loss of no pairs is 0. Source: Cross-lingual Contextualized Phrase Retrieval, section 5.1, which has all phrases
+    of both sides as negatives and leaves nothing out; its code has, of the own side, only what is in no pair of the
+    batch (`own_phrases` false). The temperature is ours (1 for the paper's inner product of unnormalised vectors).
     """
     source_side = source, source_surfaces, source_negatives
     target_side = target, target_surfaces, target_negatives
-    there = _direction(source_side, target_side, temperature, both_sides)
-    back = _direction(target_side, source_side, temperature, both_sides)
+    there = _direction(source_side, target_side, temperature, own_phrases, own_spans)
+    back = _direction(target_side, source_side, temperature, own_phrases, own_spans)
     return (there + back) / 2
 
 
-def _direction(query_side: Side, key_side: Side, temperature: float, both_sides: bool) -> torch.Tensor:
+def _direction(
+    query_side: Side, key_side: Side, temperature: float, own_phrases: bool, own_spans: bool
+) -> torch.Tensor:
     queries, query_surfaces, query_negatives = query_side
     keys, key_surfaces, key_negatives = key_side
     own = torch.eye(len(queries), dtype=torch.bool, device=queries.device)
@@ -69,12 +80,13 @@ def _direction(query_side: Side, key_side: Side, temperature: float, both_sides:
     if key_negatives is not None:
         columns.append(key_negatives.vectors)
         left_out.append(_equal_to(key_negatives, key_surfaces, query_surfaces))
-    if both_sides:
+    if own_phrases:
         columns.append(queries)
         left_out.append(equal)
-    if both_sides and query_negatives is not None:
+    if query_negatives is not None:
+        wanted = torch.where(query_negatives.unpaired(), own_spans, own_phrases)
         columns.append(query_negatives.vectors)
-        left_out.append(_equal_to(query_negatives, query_surfaces, key_surfaces))
+        left_out.append(_equal_to(query_negatives, query_surfaces, key_surfaces) | ~wanted)
     scores = queries @ torch.cat(columns).T / temperature
     scores = scores.masked_fill(torch.cat(left_out, dim=1), -torch.inf)
     total = cross_entropy(scores, torch.arange(len(queries), device=queries.device), reduction="sum")

@@ -178,6 +178,20 @@ def test_cached_gradients_are_those_of_the_whole_batch(tmp_path, config, pairs):
         torch.testing.assert_close(cached[name], whole[name], atol=1e-6, rtol=1e-4)
 
 
+def test_negatives_of_the_own_side_are_as_set(tmp_path, config, pairs):
+    """Fewer negatives, smaller losses; without other spans as negatives, those of the own side are none either."""
+
+    def loss(**changes):
+        settings = {f"training.{name}": json.dumps(value) for name, value in changes.items()}
+        trainer = CcprTrainer(Config.read(config, settings), pairs, tmp_path / "m", "cpu")
+        return trainer.backward(trainer.collate(trainer.rows_of(0), np.random.default_rng(1)))["contrastive"]
+
+    neither = loss(own_phrases=False, own_spans=False)
+    phrases, spans = loss(own_spans=False), loss(own_phrases=False)
+    assert neither < min(phrases, spans) and max(phrases, spans) < loss()
+    assert loss(span_negatives=False, own_spans=False) == loss(span_negatives=False)
+
+
 def test_a_batch_without_phrases_leaves_the_weights_finite(tmp_path, config, pairs):
     """Rows of other contexts may hold no phrase pair at all."""
     trainer = CcprTrainer(Config.read(config), pairs, tmp_path / "m", "cpu")
@@ -217,7 +231,8 @@ def test_the_papers_inner_product(tmp_path, config, pairs):
         ("model.layer=9", "model.layer is 9: .* has layers 1 to 3"),
         ("model.colour=1", "sets model.colour, which does not exist: expected one of encoder, tuning"),
         ("training.batch='many'", "sets training.batch to 'many': expected a whole number, such as 64"),
-        ("training.both_sides=1", "sets training.both_sides to 1: expected true or false"),
+        ("training.own_phrases=1", "sets training.own_phrases to 1: expected true or false"),
+        ("training.both_sides=false", "sets training.both_sides, which does not exist: .* own_phrases, .* own_spans"),
         ("training.batch=true", "sets training.batch to True: expected a whole number"),
         ("paint.colour=1", r"has no section \[paint\]"),
         ("model.frozen_layers=3", "model.frozen_layers is 3: .* has 2 layers here"),
