@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,7 @@ from retrievers.xpr.model import HEAD, XprEncoder, XprSettings, open_xpr, untrai
 
 COUNTS = (1, 2, 4, 8, 16, 32)
 TRAINED_LAYERS = (4, 6, 8, 10, 12)
-WITHOUT_OTHERS = 8
-"""Example sentences of a phrase, at most, where the test phrases alone are searched: in the matrix of transfer, with
-other seeds and in ablations."""
+SEEDS = (2, 3)
 UNTRAINED, ALONE, MAPPED = "XPR, untrained", "CLSE, no map", "CLSE, map from pairs"
 SWEPT = (UNTRAINED, ALONE, MAPPED)
 """What is swept over layers on development pairs; the best layer of each is then used."""
@@ -83,6 +81,11 @@ class Models:
         return facts
 
 
+def _kinds(kind: str, values: Iterable[object]) -> list[str]:
+    """Models of a kind, as their names begin: `seed.2`, `seed.3`."""
+    return [f"{kind}.{value}" for value in values]
+
+
 def _mistakes(name: str, facts: Mapping[str, Any], sets: Mapping[str, ExampleSet]) -> Iterator[str]:
     """What speaks against asking a model on `sets` under its name."""
     kind, _, rest = name.partition(".")
@@ -137,8 +140,7 @@ class Plans:
 
     def known_models(self) -> list[str]:
         """The trained models whose names say what they are."""
-        kinds = ["supervised", "seed.2", "seed.3", *(f"ablation.{name}" for name in ABLATIONS)]
-        kinds += [f"layer.{layer}" for layer in TRAINED_LAYERS]
+        kinds = ["supervised", *_kinds("seed", SEEDS), *_kinds("ablation", ABLATIONS), *_kinds("layer", TRAINED_LAYERS)]
         names = [MULTILINGUAL, *(f"{kind}.{pair}" for kind in kinds for pair in self.sets.every)]
         return [name for name in names if name in self.models]
 
@@ -171,13 +173,14 @@ class Plans:
     def tables(self) -> list[Plan]:
         """All other rows, for which `choose_layers` has been asked."""
         names, options, layers = self.sets.names, self._options, self.layers
-        source = names[0]  # of zero-shot transfer; the sweeps and seeds are of this set as well
+        source = names[0]  # of zero-shot transfer and of the numbers of example sentences
         own, untrained, nothing = f"supervised.{source}", dict.fromkeys(names, ""), dict.fromkeys(names, ())
         transfer = [name for name in names if name != source]
         pairless = partial(self.state_maps, layers[ALONE])
-        title = f"XPR, trained on {source}"
+        title = "XPR, trained on {}".format
         plans = [
-            self._xpr_plan("layers, trained", f"{title}@{n}", {source: f"layer.{n}.{source}"}, options.examples)
+            self._xpr_plan("layers, trained", f"{title(name)}@{n}", {name: f"layer.{n}.{name}"}, options.examples)
+            for name in self._trained(_kinds("layer", TRAINED_LAYERS))
             for n in TRAINED_LAYERS
             if n <= self.encoder.layers
         ]
@@ -201,22 +204,29 @@ class Plans:
             plans.append(self._xpr_plan(part, "XPR", models, options.examples))
 
         # The paper's table 7, seeds, and its tables 3 and 5.
-        ablated = [name for name in names if any(f"ablation.{kind}.{name}" in self.models for kind in ABLATIONS)]
-        kinds = {"supervised": "XPR", **{f"ablation.{kind}": title for kind, title in ABLATIONS.items()}}
+        seeds, ablated = _kinds("seed", SEEDS), self._trained(_kinds("ablation", ABLATIONS))
+        kinds = {"supervised": "XPR", **{f"ablation.{kind}": piece for kind, piece in ABLATIONS.items()}}
         rows = [("matrix", name, dict.fromkeys(names, f"supervised.{name}")) for name in names]
-        rows += [("seeds", model, {source: model}) for model in (own, f"seed.2.{source}", f"seed.3.{source}")]
+        seeded = [f"{kind}.{name}" for name in self._trained(seeds) for kind in ("supervised", *seeds)]
+        rows += [("seeds", model, {model.rpartition(".")[2]: model}) for model in seeded]
         for kind, piece in kinds.items():
-            rows.append(("ablations", piece, {name: f"{kind}.{name}" for name in ablated or [source]}))
+            rows.append(("ablations", piece, {name: f"{kind}.{name}" for name in ablated}))
         for kind in ("supervised", "ablation.sentences"):
             rows.append(("ablations, zero-shot", kinds[kind], dict.fromkeys(transfer, f"{kind}.{source}")))
-        plans += [self._xpr_plan(*row, min(WITHOUT_OTHERS, options.examples)) for row in rows]
+        plans += [self._xpr_plan(*row, options.examples) for row in rows]
 
         # The paper's figure 2.
-        for system, model in ((UNTRAINED, ""), (title, own)):
+        for system, model in ((UNTRAINED, ""), (title(source), own)):
             for count in COUNTS:
                 row = ("examples", f"{system}@{count}", {source: model}, count, layers[UNTRAINED])
                 plans.append(self._xpr_plan(*row, needs="examples"))
         return plans
+
+    def _trained(self, kinds: Sequence[str]) -> list[str]:
+        """The sets that are asked and have a model of one of these kinds, or else the first set alone: what is missing
+        is told of that one."""
+        names = [name for name in self.sets.names if any(f"{kind}.{name}" in self.models for kind in kinds)]
+        return names or [self.sets.names[0]]
 
     def _maps_plan(
         self, part: str, title: str, maps: Callable[[], Maps | None], trained_on: TrainedOn, needs: str = "baselines"

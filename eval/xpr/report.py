@@ -20,7 +20,7 @@ from eval.report.blocks import Block, Bullets, Heading, Table, Text, as_markdown
 from eval.report.tables import PAPERS
 from eval.significance import LEVEL, Comparison, holm
 from eval.xpr.baselines import SENTENCES
-from eval.xpr.plans import ABLATIONS, ALONE, COUNTS, SWEPT, UNTRAINED, WITHOUT_OTHERS, Plans
+from eval.xpr.plans import ABLATIONS, ALONE, COUNTS, SWEPT, UNTRAINED, Plans
 from eval.xpr.suite import PARTS, SETTINGS, Row, Sets, compared, score
 from rag_mt import __version__
 from rag_mt.base.console import OK, note, positive
@@ -122,8 +122,7 @@ def _notes(sets: Sets, plans: Plans, chosen: bool) -> Iterator[str]:
     )
     yield (
         f"XPR reads at most {options.examples} example sentences of a phrase (the paper: 32), of queries as of "
-        "candidates; in the matrix, with other seeds and in ablations at most "
-        f"{min(WITHOUT_OTHERS, options.examples)}"
+        "candidates"
     )
     yield f"CLWE: word vectors of each language from {SENTENCES:,} different sentences of its training text at most"
     layers = "; ".join(f"{kind}: {plans.layers[kind]}" for kind in SWEPT)
@@ -237,9 +236,8 @@ def as_blocks(report: Report, picture: str | None) -> Iterator[Block]:
     for part in ("matrix", "seeds", "ablations", "ablations, zero-shot"):
         rows = report.part(part)
         yield from _by_set(report, rows, TITLES[part])
-        if part == "seeds" and len(rows) > 1:
-            values = [100 * row.average for row in rows]
-            yield Text(f"Mean {np.mean(values):.1f}, standard deviation {np.std(values, ddof=1):.1f}.")
+        if part == "seeds":
+            yield from _spread(rows)
         yield from _paper(part)
     if report.models:
         yield Heading("Trained models")
@@ -259,6 +257,16 @@ def _by_set(report: Report, rows: Sequence[Row], title: str, level: int = 2) -> 
         ends = (f"{100 * row.average:.1f}", f"{100 * row.score.low:.1f} to {100 * row.score.high:.1f}")
         lines.append((row.name, *cells, *(("", "") if row.missing else ends)))
     yield Table(("system", *names, "avg", "95 %"), tuple(lines))
+
+
+def _spread(rows: Sequence[Row]) -> Iterator[Block]:
+    """Mean and deviation over seeds, by set, of which each row has one."""
+    sets = list(dict.fromkeys(row.planned for row in rows))
+    for own in sets:
+        values = [100 * row.average for row in rows if row.planned == own]
+        mean = f"Mean of {own[0]}:" if len(sets) > 1 else "Mean"
+        if len(values) > 1:
+            yield Text(f"{mean} {np.mean(values):.1f}, standard deviation {np.std(values, ddof=1):.1f}.")
 
 
 def _swept(report: Report) -> Iterator[tuple[str, ...]]:

@@ -201,6 +201,36 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
     assert "0 results were computed" in again[2]
 
 
+def test_layers_and_seeds_of_every_language_with_all_sentences(common, models, phrases, capsys, tmp_path) -> None:
+    folder = tmp_path / "models"
+    shutil.copytree(models, folder, symlinks=True)
+    for kind, seed in (("supervised", 1), ("seed.2", 2), ("layer.2", 1), ("layer.1", 1)):
+        made = folder / f"{kind}.cs-en"
+        shutil.copytree(models / "supervised.de-en", made, symlinks=True)
+        facts = training(phrases, ["cs-en"], seed=seed)
+        facts["settings"]["model"]["layer"] = 1 if kind == "layer.1" else 2
+        (made / "training.json").write_text(json.dumps(facts))
+    arguments = [*common, "--models", str(folder), "--runs", str(tmp_path / "runs"), "--examples", "32"]
+    output = tmp_path / "r.json"
+    code, text, notes = run(capsys, *arguments, "--parts", "models", "--output", str(output))
+    assert code == 0, notes
+    rows = [(row["part"], row["name"], list(row["sets"])) for row in json.loads(output.read_text())["rows"]]
+    assert [row[1:] for row in rows if row[0] == "seeds"] == [
+        (f"{kind}.{name}", [name]) for name in ("de-en", "cs-en") for kind in ("supervised", "seed.2")
+    ]
+    assert [row[1:] for row in rows if row[0] == "layers, trained"] == [
+        ("XPR, trained on de-en@2", ["de-en"]),
+        ("XPR, trained on cs-en@1", ["cs-en"]),
+        ("XPR, trained on cs-en@2", ["cs-en"]),
+    ]
+    assert "Mean of de-en: 100.0, standard deviation 0.0." in text and "Mean of cs-en: " in text
+    assert "at most 32 example sentences" in text
+    cells = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "cells").iterdir()]
+    assert {cell["key"]["examples"] for cell in cells} == {32, 0}, "0 is the model without sentences"
+    code, text, notes = run(capsys, *arguments, "--parts", "none", "--languages", "de")
+    assert "Mean 100.0, standard deviation 0.0." in text, "as before, where one language is asked"
+
+
 def test_what_is_not_run_is_named(common, capsys, tmp_path) -> None:
     code, text, notes = run(capsys, *common, "--runs", str(tmp_path), "--parts", "untrained", "--languages", "de")
     assert code == 0, notes
