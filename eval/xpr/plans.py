@@ -35,8 +35,12 @@ ABLATIONS = {
     "momentum": "without momentum",
     "head": "without projection head",
     "queue": "MoCo queue",
+    "head_on": "head on each token",
 }
 """What an ablation is called in a folder's name, and in tables."""
+
+PIECES = {"sentences": "data", "momentum": "training", "head": "model", "queue": "training", "head_on": "model"}
+"""The settings of ablations, and the sections that they stand in."""
 
 TrainedOn = Mapping[str, tuple[str, ...]]
 """For each set that is asked the sets that the system for it is trained on."""
@@ -99,10 +103,12 @@ def _mistakes(name: str, facts: Mapping[str, Any], sets: Mapping[str, ExampleSet
             "trained on"
         )
     unlike = []
-    for piece, group in (("sentences", "data"), ("momentum", "training"), ("head", "model"), ("queue", "training")):
-        ablated = bool(settings[group][piece]) == (piece == "queue")  # the queue is added, the others are left out
+    for piece, group in PIECES.items():
+        own = settings[group].get(piece, "mean")  # runs are older than head_on
+        # The queue is added, the head moved, the others are left out.
+        ablated = own == "tokens" if piece == "head_on" else bool(own) == (piece == "queue")
         if ablated != (kind == "ablation" and value == piece):
-            unlike.append(f"{group}.{piece} = {settings[group][piece]}")
+            unlike.append(f"{group}.{piece} = {own}")
     for group in ("training", "model"):
         if kind in ("seed", "layer") and settings[group].get(kind, int(value)) != int(value):
             unlike.append(f"{group}.{kind} = {settings[group][kind]}")

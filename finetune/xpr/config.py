@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from finetune.training import settings
+from retrievers.xpr.model import HeadOn
 
 LanguagePairs = Annotated[tuple[str, ...], settings.Rule(bool, "names of phrase sets such as de-en")]
 
@@ -13,11 +14,13 @@ LanguagePairs = Annotated[tuple[str, ...], settings.Rule(bool, "names of phrase 
 @dataclass(frozen=True)
 class ModelConfig(settings.EncoderTuning):
     """The encoder and the head on it; `layer` 0 is its last one. The head begins as the identity, which leaves a short
-    training what the encoder knows, or at random, as the paper's."""
+    training what the encoder knows, or at random, as the paper's. It is on the mean of a phrase's states, as in the
+    paper's text, or on each of its `tokens` before the mean, as in the authors' code (see `XprSettings`)."""
 
     layer: int = 0
     head: bool = True
     head_start: Literal["identity", "random"] = "identity"
+    head_on: HeadOn = "mean"
     prefix: str = ""
 
 

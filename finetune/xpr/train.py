@@ -44,7 +44,13 @@ class XprTrainer(Trainer[XprBatch]):
         self.encoder = open_encoder(model, model.layer, self.device_name, training.dtype, training.seed)
         self.device = self.encoder.device
         self.settings = XprSettings(
-            model.encoder, self.encoder.layers, self.encoder.hidden, model.head, data.sentences, prefix=model.prefix
+            model.encoder,
+            self.encoder.layers,
+            self.encoder.hidden,
+            model.head,
+            data.sentences,
+            prefix=model.prefix,
+            head_on=model.head_on,
         )
         self.head = XprHead(self.settings)
         if model.head_start == "identity":
@@ -88,9 +94,11 @@ class XprTrainer(Trainer[XprBatch]):
 
     def means(self, chunk: Chunk, number: int, weights: Weights = NO_WEIGHTS) -> torch.Tensor:
         """The mean state of the phrase in each sentence of chunk `number`, float32 (sentences, hidden), by the encoder
-        as it is or with other `weights`. The same chunk of a step has the same dropout."""
+        as it is or with other `weights`; of a head on tokens the mean of what it makes of them. The same chunk of a
+        step has the same dropout."""
         self.seed_dropout(self.step, number, int(self.accelerator.process_index))
-        states = self.encoder.states(chunk.input_ids, chunk.mask, _of_part(weights, "encoder.")).float()
+        states = self.encoder.states(chunk.input_ids, chunk.mask, _of_part(weights, "encoder."))
+        states = functional_call(self.head, _of_part(weights, "head."), (states, True))
         first, last = chunk.places.to(self.device)[:, :, None].unbind(1)
         at = torch.arange(states.shape[1], device=self.device)[None]
         inside = ((at >= first) & (at <= last)).float()
@@ -103,8 +111,7 @@ class XprTrainer(Trainer[XprBatch]):
         sums = torch.zeros(len(batch.counts), self.settings.hidden, device=self.device)
         sums = sums.index_add(0, owners, torch.cat(list(means)))
         states = sums / batch.counts.to(self.device).clamp(min=1)[:, None]
-        own = _of_part(weights, "head.")
-        vectors: torch.Tensor = functional_call(self.head, own, (states,)) if own else self.head(states)
+        vectors: torch.Tensor = functional_call(self.head, _of_part(weights, "head."), (states,))
         return vectors
 
     def whole_vectors(self, batch: XprBatch, weights: Weights = NO_WEIGHTS) -> torch.Tensor:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from retrievers.xpr.examples import Numbers, Rows, Side
 
 HEAD = "head.safetensors"
 WIDER = 4
+HeadOn = Literal["mean", "tokens"]
 SENTENCES = 32
 """Number of example sentences of a phrase in a search (XPR, section 4.2)."""
 BEST_LAYERS = {"embedded:e5-small": 11}
@@ -37,8 +39,11 @@ class XprSettings(ModelSettings):
     """What makes an XPR model beside its weights.
 
     `encoder` names the base encoder and `layer` the hidden layer whose token states are averaged (the layers above are
-    not run); `head` tells whether there is a projection head. A sentence has up to `max_tokens` tokens; `sentences` is
-    the number of example sentences that the model was trained with, 0 for phrases alone.
+    not run); `head` tells whether there is a projection head, and `head_on` whether it reads the mean over a phrase's
+    tokens and sentences, as in the paper's text (section 3.2), or each token before the mean, as in the authors' code:
+    not the same, since it is not linear. A model that does not say it has it on the mean. A sentence has up to
+    `max_tokens` tokens; `sentences` is the number of example sentences that the model was trained with, 0 for phrases
+    alone.
     """
 
     FILE, KIND, COMMAND = "xpr.json", "XPR model", "python -m finetune.xpr"
@@ -49,15 +54,23 @@ class XprSettings(ModelSettings):
     sentences: int = 4
     max_tokens: int = 128
     prefix: str = ""
+    head_on: HeadOn = field(default_factory=lambda: "mean")
+
+    def for_vectors(self) -> dict[str, Any]:
+        """What changes the vectors. A head on the mean is not named: indexes are older than the choice."""
+        settings = asdict(self)
+        return settings if self.head_on == "tokens" else {k: v for k, v in settings.items() if k != "head_on"}
 
 
 is_xpr_model = XprSettings.is_model
 
 
 class XprHead(nn.Module):
-    """Mean states of a phrase to its vector: Linear(d, 4d), ReLU, Linear(4d, d), then length 1 (XPR, section 3.2).
+    """Token states to the vector of a phrase: Linear(d, 4d), ReLU, Linear(4d, d), then length 1 (XPR, section 3.2).
 
-    Without a projection head only the length is changed.
+        vector = head(mean of head(token states, tokens=True))
+
+    The layers act in one of both calls, as `head_on` says. Without a projection head only the length is changed.
     """
 
     def __init__(self, settings: XprSettings) -> None:
@@ -67,9 +80,13 @@ class XprHead(nn.Module):
         layers = (nn.Linear(size, WIDER * size), nn.ReLU(), nn.Linear(WIDER * size, size)) if settings.head else ()
         self.layers = nn.Sequential(*layers)
 
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """Vectors (phrases, hidden) of length 1 of states (phrases, hidden); zeros stay zeros without a head."""
-        return nn.functional.normalize(self.layers(states.float()), dim=-1)
+    def forward(self, states: torch.Tensor, tokens: bool = False) -> torch.Tensor:
+        """Vectors (phrases, hidden) of length 1 of means (phrases, hidden); zeros stay zeros without layers. With
+        `tokens` what is averaged of token states (..., hidden), of any length."""
+        states = states.float()
+        if tokens == (self.settings.head_on == "tokens"):
+            states = self.layers(states)
+        return states if tokens else nn.functional.normalize(states, dim=-1)
 
     @torch.no_grad()
     def begin_as_identity(self) -> None:
@@ -132,12 +149,13 @@ class XprEncoder(TransformerEncoder):
         family = family_of(settings.encoder, loaded.folder).at_layer(settings.layer, settings.prefix)
         super().__init__(loaded, replace(family, max_tokens=min(family.max_tokens, settings.max_tokens)))
         self.id = name
-        self.fingerprint = settings_hash([loaded.fingerprint, head_hash, asdict(settings)])
+        self.fingerprint = settings_hash([loaded.fingerprint, head_hash, settings.for_vectors()])
         self.settings = settings
         self.head = head.to(self.device)
 
     def example_states(self, texts: Sequence[str], spans: Rows, layer: int) -> Floats:
-        """The mean of the states of each span's tokens in a layer (XPR, equation 2), float32 (spans, hidden).
+        """The mean of the states of each span's tokens in a layer (XPR, equation 2), float32 (spans, hidden); of a head
+        on tokens the mean of what it makes of them.
 
         `spans` int32 (spans, 3) are text number, start and end character, in any order; each text is encoded once. A
         span without tokens (beyond `max_tokens`) has zeros.
@@ -148,9 +166,18 @@ class XprEncoder(TransformerEncoder):
             tokens = token_words(text.offsets, spans[rows, 1:])
             seen = tokens[:, 0] >= 0
             first, last = tokens[seen, 0], tokens[seen, 1]
-            sums = np.concatenate([np.zeros((1, self.hidden)), np.cumsum(text.states, axis=0, dtype=np.float64)])
+            states = self._of_tokens(text.states)
+            sums = np.concatenate([np.zeros((1, self.hidden)), np.cumsum(states, axis=0, dtype=np.float64)])
             means[rows[seen]] = (sums[last + 1] - sums[first]) / (last - first + 1)[:, None]
         return means
+
+    def _of_tokens(self, states: Floats) -> Floats:
+        """What is averaged of token states (tokens, hidden)."""
+        if self.settings.head_on == "mean":
+            return states
+        with torch.inference_mode():
+            made: Floats = self.head(torch.from_numpy(states).to(self.device), tokens=True).cpu().numpy()
+            return made
 
     def side_states(self, side: Side, phrases: Numbers, most: int, layer: int) -> Floats:
         """The mean of `example_states` over the first `most` examples of phrases of `side`, or of the phrases alone if

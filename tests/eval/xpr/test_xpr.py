@@ -174,7 +174,7 @@ def test_the_whole_suite(common, data, models, capsys, tmp_path) -> None:
     assert rows["matrix", "de-en"]["sets"].keys() == {"de-en", "cs-en"}
     assert ("matrix", "cs-en") not in rows
     assert rows["ablations", "without example sentences"]["sets"]["de-en"]["value"] == 1
-    assert "ablations: without momentum; without projection head; MoCo queue" in report["missing"]
+    assert "ablations: without momentum; without projection head; MoCo queue; head on each token" in report["missing"]
     assert "seeds: seed.3.de-en" in report["missing"]
     assert rows["layers, trained", "XPR, trained on de-en@2"]["sets"]["de-en"]["value"] == 1
     assert "layers, trained: XPR, trained on de-en@1" in report["missing"]
@@ -441,7 +441,11 @@ def test_a_model_of_other_pairs_or_settings_is_refused(common, phrases, models, 
     (folder / "training.json").write_text(json.dumps(training(phrases, ["de-en"], seed=3)))
     code, _, error = run(capsys, *arguments)
     assert code == 2 and "trained with training.seed = 3, which its name does not say" in error
-    others = {"data": {"sentences": 0}, "training": {"momentum": 0, "queue": 64}, "model": {"head": False}}
+    others = {
+        "data": {"sentences": 0},
+        "training": {"momentum": 0, "queue": 64},
+        "model": {"head": False, "head_on": "tokens"},
+    }
     for group, settings in others.items():
         for key, value in settings.items():
             facts = training(phrases, ["de-en"], seed=2)

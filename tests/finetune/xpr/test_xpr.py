@@ -149,7 +149,9 @@ def test_other_settings_are_not_gone_on_with(
     assert "other settings" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("changes", [{}, {"training__momentum": 0.0}, {"training__queue": 10}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"training__momentum": 0.0}, {"training__queue": 10}, {"model__head_on": "tokens"}]
+)
 def test_cached_gradients_are_those_of_the_whole_batch(
     trainer: Callable[..., XprTrainer], changes: dict[str, Any]
 ) -> None:
@@ -161,6 +163,23 @@ def test_cached_gradients_are_those_of_the_whole_batch(
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
     for (name, ours), theirs in zip(found[0][1].items(), found[1][1].values(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=2e-3, msg=name)
+
+
+def test_a_head_on_tokens_differs_where_it_is_not_linear(trainer: Callable[..., XprTrainer]) -> None:
+    """Both the trained vectors and those of the momentum encoder; a head that begins as the identity is linear."""
+    for start, alike in (("identity", True), ("random", False)):
+        found = []
+        for head_on in ("mean", "tokens"):
+            torch.manual_seed(1)
+            run = trainer(model__head_on=head_on, model__head_start=start)
+            run.set_training(False)
+            with torch.no_grad():
+                other = {name: tensor + 0.1 for name, tensor in run.slow.items() if name.startswith("head.")}
+                vectors, slow, moved = (run.whole_vectors(run.batch(0), own) for own in ({}, run.slow, other))
+            torch.testing.assert_close(slow, vectors)
+            assert not torch.allclose(moved, vectors, atol=1e-3)
+            found.append(vectors)
+        assert torch.allclose(*found, atol=1e-5) == alike
 
 
 def test_momentum_encoder_follows_slowly(trainer: Callable[..., XprTrainer]) -> None:
@@ -193,6 +212,7 @@ def test_queue_keeps_the_last_keys(trainer: Callable[..., XprTrainer]) -> None:
         ({"data__sentences": 0}, {"encoder", "head", "slow"}),
         ({"model__tuning": "full"}, {"encoder", "head", "slow"}),
         ({"training__dtype": "bfloat16"}, {"encoder", "head", "slow"}),
+        ({"model__head_on": "tokens", "model__head_start": "random"}, {"encoder", "head", "slow"}),
     ],
 )
 def test_ablations_train_and_open(
@@ -207,6 +227,7 @@ def test_ablations_train_and_open(
     model = open_xpr(str(run.output), "cpu", "float32")
     assert model.settings.sentences == changes.get("data__sentences", 2)
     assert model.settings.head == changes.get("model__head", True)
+    assert model.settings.head_on == changes.get("model__head_on", "mean")
     if changes.get("model__tuning") == "full":  # embeddings and all
         trained = {n: p for n, p in run.parameters.items() if "embeddings.word" in n}
         for name, parameter in trained.items():
@@ -330,6 +351,7 @@ def test_learning_rate_rises_then_falls_linearly(step: int, share: float) -> Non
         ("training.batch=1", "batch"),
         ("training.temperature=0", "temperature"),
         ("model.head_start=zeros", "head_start"),
+        ("model.head_on=words", "sets model.head_on to 'words': expected one of mean, tokens"),
         ("model.rank=0", "model.rank to 0: expected at least 1"),
         ("model.frozen_layers=-1", "model.frozen_layers to -1: expected at least 0"),
         ("model.frozen_layers=3", "model.frozen_layers is 3: "),

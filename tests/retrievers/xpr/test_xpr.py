@@ -16,7 +16,7 @@ from peft import LoraConfig, get_peft_model
 
 from rag_mt.base.defaults import DEFAULT_XPR_MODEL
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Sentence
+from rag_mt.base.types import Floats, Sentence
 from rag_mt.models.loading import LoadedEncoder, load_encoder
 from rag_mt.text.words import surface
 from retrievers.encoders.encoder import Family, TransformerEncoder
@@ -24,6 +24,7 @@ from retrievers.registry import build_for, encoder_for, maker_for, open_retrieve
 from retrievers.xpr.examples import Side, sentence_table
 from retrievers.xpr.model import (
     BEST_LAYERS,
+    HeadOn,
     XprEncoder,
     XprHead,
     XprSettings,
@@ -153,11 +154,63 @@ def test_head_is_the_papers_and_begins_as_asked() -> None:
     torch.testing.assert_close(head(states), states / states.norm(dim=1, keepdim=True))
 
 
-def saved_model(folder: Path, loaded: LoadedEncoder) -> Path:
+def with_head(loaded: LoadedEncoder, head_on: HeadOn, linear: bool = False) -> XprEncoder:
+    """A model with a random head, on the mean or on each token; without its ReLU it is linear."""
+    torch.manual_seed(1)
+    head = XprHead(XprSettings(loaded.name, 2, 32, head_on=head_on)).eval()
+    if linear:
+        head.layers[1] = torch.nn.Identity()
+    return XprEncoder(loaded.name, loaded, head)
+
+
+def slow_vector(encoder: XprEncoder, phrase: str) -> NDArray[np.float32]:
+    """The head on every token, the mean over the tokens of each place, the mean over places, length 1."""
+    means = []
+    for number, start, end in places(phrase).tolist():
+        (made,) = encoder.states([TEXTS[number]], 2)
+        inside = [n for n, (a, b) in enumerate(made.offsets.tolist()) if a < end and b > start]
+        tokens = [encoder.head.layers(torch.from_numpy(made.states[n])).detach().numpy() for n in inside]
+        means.append(np.mean(tokens, axis=0))
+    vector = np.mean(means, axis=0)
+    return vector / np.linalg.norm(vector)
+
+
+def vectors_of(encoder: XprEncoder) -> Floats:
+    return encoder.project(encoder.side_states(side(), np.array([0, 1]), 32, 2))
+
+
+def test_a_head_on_tokens_is_applied_before_the_mean(loaded: LoadedEncoder) -> None:
+    on_tokens = with_head(loaded, "tokens")
+    wanted = [slow_vector(on_tokens, phrase) for phrase in ("interest rates", "bank")]
+    np.testing.assert_allclose(vectors_of(on_tokens), wanted, atol=1e-5)
+    on_mean = with_head(loaded, "mean")
+    assert np.abs(vectors_of(on_mean) - vectors_of(on_tokens)).max() > 1e-3
+    assert on_mean.fingerprint != on_tokens.fingerprint
+    units = [XprUnits(encoder).units(TEXTS, "query")[0] for encoder in (on_mean, on_tokens)]
+    assert np.abs(units[0] - units[1]).max() > 1e-3
+    linear = [vectors_of(with_head(loaded, head_on, linear=True)) for head_on in ("mean", "tokens")]
+    np.testing.assert_allclose(*linear, atol=1e-5)
+
+
+def test_models_saved_before_heads_were_on_tokens_stay_what_they_are(tmp_path: Path, loaded: LoadedEncoder) -> None:
+    """Their settings do not say where the head is; an index that was built with one knows it by its fingerprint."""
+    new, old = (saved_model(tmp_path / name, loaded) for name in ("new", "old"))
+    settings = json.loads((new / "xpr.json").read_text())
+    assert settings.pop("head_on") == "mean"
+    (old / "xpr.json").write_text(json.dumps(settings))
+    models = [open_xpr(str(folder), "cpu", "float32") for folder in (new, old)]
+    assert models[0].fingerprint == models[1].fingerprint and models[0].settings.for_vectors() == settings
+    np.testing.assert_array_equal(*map(vectors_of, models))
+    assert open_xpr(DEFAULT_XPR_MODEL, "cpu", "float32").settings.head_on == "mean"
+    on_tokens = open_xpr(str(saved_model(tmp_path / "tokens", loaded, "tokens")), "cpu", "float32")
+    assert on_tokens.settings.head_on == "tokens" and on_tokens.fingerprint != models[0].fingerprint
+
+
+def saved_model(folder: Path, loaded: LoadedEncoder, head_on: HeadOn = "mean") -> Path:
     """A trained-looking model: an adapter that changes nothing yet, with a random head."""
     torch.manual_seed(1)
     folder.mkdir()
-    XprHead(XprSettings(loaded.name, 2, 32)).save(folder)
+    XprHead(XprSettings(loaded.name, 2, 32, head_on=head_on)).save(folder)
     model = copy.deepcopy(loaded.model)
     get_peft_model(model, LoraConfig(r=2, target_modules=["query"])).save_pretrained(folder)
     return folder
