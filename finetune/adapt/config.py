@@ -8,6 +8,9 @@ from typing import Annotated
 from finetune.lora.config import DataConfig, ModelConfig, TrainingConfig
 from finetune.training import settings
 
+OWN_HELD_OUT = 4
+"""One in so many of the user's own pairs at most is kept for the check."""
+
 
 @dataclass(frozen=True)
 class TextConfig:
@@ -16,7 +19,8 @@ class TextConfig:
     Both sides of a pair have `fewest_words` to `most_words` words, the longer one at most `longest_ratio` times the
     letters and digits of the other, and their sentence vectors a cosine of at least `least_cosine`. Whole blocks of
     `block` sentences that follow each other in a file are held out for the check, the share `held_out` of all within
-    `fewest_held_out` and `most_held_out` sentences. The share `hints` of the examples is shown what the index gives
+    `fewest_held_out` and `most_held_out` sentences; of the user's own pairs as many, if that is at most one in
+    `OWN_HELD_OUT`. The share `hints` of the examples is shown what the index gives
     without the sentence's own block; general pairs are the share `replay` of all examples. Every example is seen up to
     `passes` times, as far as the time allows.
     """
@@ -34,6 +38,10 @@ class TextConfig:
     replay: settings.ShareBelowOne = 0.1
     passes: settings.Count = 1
     seed: settings.Seed = 1
+
+    def to_hold_out(self, sentences: int) -> int:
+        """How many of so many sentences the check is on."""
+        return min(self.most_held_out, max(self.fewest_held_out, round(self.held_out * sentences)))
 
     @property
     def limits(self) -> DataConfig:

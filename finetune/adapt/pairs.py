@@ -9,7 +9,7 @@ import numpy as np
 from simplemma.strategies.dictionaries.dictionary_factory import SUPPORTED_LANGUAGES
 
 from eval.data.suites import file_rows
-from finetune.adapt.config import TextConfig
+from finetune.adapt.config import OWN_HELD_OUT, TextConfig
 from finetune.adapt.sentences import Target
 from finetune.lora.examples import Pair, unusable
 from rag_mt.base.console import progress
@@ -87,6 +87,15 @@ def own_pairs(files: Sequence[str], source: str, target: str, domain: str = OWN)
         for name in files
         for line, one, other in file_rows(Path(name), source, target)
     ]
+
+
+def kept_for_check(own: Sequence[Pair], settings: TextConfig) -> tuple[list[Pair], list[Pair]]:
+    """The user's pairs to learn from, and those that the check is on, drawn at random: none where they are few."""
+    wanted = settings.to_hold_out(len(own))
+    if wanted * OWN_HELD_OUT > len(own):
+        return list(own), []
+    drawn = set(np.random.default_rng([settings.seed, 3]).permutation(len(own))[:wanted].tolist())
+    return [p for n, p in enumerate(own) if n not in drawn], [p for n, p in enumerate(own) if n in drawn]
 
 
 def general_pairs(files: Sequence[str], source: str, target: str) -> list[Pair]:

@@ -12,6 +12,15 @@ from rag_mt.models.adapter_files import ADAPTERS
 from rag_mt.translation.index_adapters import REPORT, describe
 
 PAGE = "report.md"
+BACK_TRANSLATIONS = (
+    "The held-out sentences are whole blocks of the index that no example is of. What is translated is their "
+    "back-translation, with hints from the other blocks; text that was not written by a translation model can gain "
+    "another amount."
+)
+OWN_PAIRS = (
+    "The held-out sentences are of your own pairs. Nothing is learnt from them, nor from what has the same target, and "
+    "where that stands in the index, hints are from the other blocks alone."
+)
 
 
 def place_of(index: Path, source: str) -> Path:
@@ -58,9 +67,7 @@ def page(report: Mapping[str, Any]) -> str:
         f"The adapter has the weights that it began with and {change:g} of what the training changed in them; the loss "
         "after is that of the training itself.",
         "",
-        "The held-out sentences are whole blocks of the index that no example is of. What is translated is their "
-        "back-translation, with hints from the other blocks; text that was not written by a translation model can gain "
-        "another amount.",
+        OWN_PAIRS if report["examples"].get("of them your own") else BACK_TRANSLATIONS,
         "",
         "## Data",
         "",

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +25,7 @@ from finetune.adapt.check import Scores, scores
 from finetune.adapt.config import AdaptConfig
 from finetune.adapt.far import translate_far
 from finetune.adapt.hints import OtherBlocks, other_blocks, with_hints, without_hints
-from finetune.adapt.pairs import PairFilter, answered, general_pairs, own_pairs, replayed
+from finetune.adapt.pairs import OWN, PairFilter, answered, general_pairs, kept_for_check, own_pairs, replayed
 from finetune.adapt.plan import Plan, Speeds, planned
 from finetune.adapt.report import place_of, store
 from finetune.adapt.request import BATCH, Models, Request
@@ -141,6 +141,7 @@ class Adaptation:
         self.make_examples(plan, translations)
         train, held_out = (read_examples([work.folder / name]) for name in (TRAIN, HELD_OUT))
         facts: dict[str, Any] = read_json(work.folder / FACTS)
+        self._place(example.pair for example in held_out)
         training = self.train(plan, Data(train, held_out, facts))
         result = self.check(held_out)
         report = self.report(facts, training, result, len(held_out))
@@ -250,8 +251,12 @@ class Adaptation:
             pairs = pair_filter.kept(answered(self.targets, translations, self.source, self.target, skips), skips)
             held_out = [pair for pair in pairs if pair.origin.line < plan.held_out]
             train = [pair for pair in pairs if pair.origin.line >= plan.held_out]
+            own, of_own = kept_for_check(pair_filter.kept(self.own, skips), self.config.text)
+            if of_own:
+                held_out = [replace(p, origin=Origin(OWN, n)) for n, p in enumerate(of_own, len(self.targets))]
+                self._place(held_out)
             asked = {letters_and_digits(pair.target) for pair in held_out}
-            own = self._apart(pair_filter.kept(self.own, skips), asked)
+            own, train = self._apart(own, asked), self._apart(train, asked)
             fewest = self.config.text.fewest_pairs // 2
             if len(held_out) < fewest or len(train) < fewest:
                 raise UserError(
@@ -272,6 +277,7 @@ class Adaptation:
                 "pairs of your own": len(own),
                 "general pairs": len(replay),
                 "held-out pairs": len(held_out),
+                "of them your own": len(of_own),
             },
             "dropped": dict(skips.counts.most_common()),
         }
@@ -281,6 +287,11 @@ class Adaptation:
         path = self.work.folder / f"hints.{name}.rag-mt-journal"
         with closing(Journal(path, {"hints": name})) as journal:
             return with_hints(pairs, self.retriever(), share, self.config.text.seed, journal)
+
+    def _place(self, held_out: Iterable[Pair]) -> None:
+        """Count the targets of held-out pairs of the user among the targets, so that their own blocks are left out."""
+        own = [pair.target for pair in held_out if pair.origin.line >= len(self.targets)]
+        self.targets += self.text.placed(own) if own else []
 
     def _apart(self, pairs: Sequence[Pair], asked: set[str]) -> list[Pair]:
         """The pairs whose target is not to be translated in the check."""

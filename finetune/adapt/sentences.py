@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from finetune.adapt.config import TextConfig
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Origin, Skips
+from rag_mt.base.types import NOWHERE, Origin, Skips
 from rag_mt.formats.parallel import letters_and_digits
 from rag_mt.text.splitting import split
 from rag_mt.text.words import word_spans
@@ -52,6 +52,16 @@ class IndexText:
         for part in [span.of(text) for span in spans] or [text]:
             yield Target(part.strip(), Origin(*origin), int(self.blocks[row]))
 
+    def placed(self, texts: Sequence[str]) -> list[Target]:
+        """Sentences that may stand in the index, in the same words, each with the block of its last place; others have
+        the block -1, which has no rows."""
+        last = dict.fromkeys(map(letters_and_digits, texts), -1)
+        for row in range(len(self.blocks)):
+            for target in self.targets(row):
+                if (key := letters_and_digits(target.text)) in last:
+                    last[key] = target.block
+        return [Target(text, NOWHERE, last[letters_and_digits(text)]) for text in texts]
+
 
 def blocks_of(files: NDArray[np.integer[Any]], size: int) -> NDArray[np.int64]:
     """The number of the block of each row (rows,), ascending; `files` are numbers of the rows' files."""
@@ -75,8 +85,7 @@ def chosen(text: IndexText, settings: TextConfig, most: int, skips: Skips) -> Ch
     blocks single sentences in a random order. What cannot be used goes to `skips`. Raises UserError where too little is
     left."""
     random = np.random.default_rng([settings.seed, len(text.blocks)])
-    share = round(settings.held_out * min(most, len(text.blocks)))
-    wanted = min(settings.most_held_out, max(settings.fewest_held_out, share))
+    wanted = settings.to_hold_out(min(most, len(text.blocks)))
     seen: set[str] = set()
     held_out: list[Target] = []
     out: set[int] = set()

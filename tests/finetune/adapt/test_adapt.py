@@ -14,8 +14,11 @@ from safetensors.torch import load_file
 
 from finetune.adapt import run
 from finetune.adapt.check import Scores
-from finetune.adapt.hints import OtherMemory
+from finetune.adapt.hints import OtherBlocks, OtherMemory
+from finetune.adapt.run import Adaptation
 from finetune.adapt.training import AdaptTrainer
+from finetune.lora.config import Config
+from finetune.lora.data import Data
 from rag_mt.base.console import INTERRUPTED
 from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.types import Recalled, Sentence
@@ -30,10 +33,10 @@ from tests.rag_mt.llm_server import Handler, serving
 LINES, HELD_OUT, USED = 80, 14, 60
 
 
-def shortest() -> list[tuple[str, str]]:
+def shortest(lines: int = LINES) -> list[tuple[str, str]]:
     """The shortest English and German sentences of the sample corpus."""
     texts = [(SAMPLE_CORPUS / f"{code}.txt").read_text(encoding="utf-8").splitlines() for code in ("en", "de")]
-    return sorted(zip(*texts, strict=True), key=lambda row: (len(row[1]), row))[:LINES]
+    return sorted(zip(*texts, strict=True), key=lambda row: (len(row[1]), row))[:lines]
 
 
 ROWS = shortest()
@@ -212,6 +215,54 @@ def test_a_memory_is_adapted_with_its_hints(
     assert report["examples"]["of them with hints"] > 5
     assert len(shown) == 2 * report["examples"]["held-out pairs"]
     assert any(shown) and all(all(others) for others in shown)
+
+
+def test_many_pairs_of_ones_own_are_checked_on(
+    index: Path, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is checked is learnt from in no way, and its place in the index is not looked at, also after a stop."""
+    monkeypatch.setattr(Scores, "better", True)
+    pairs = [row for row in shortest(LINES + 60) if row not in ROWS[:40]]
+    (tmp_path / "own.tsv").write_text("en\tde\n" + "".join(f"{e}\t{d}\n" for e, d in pairs), encoding="utf-8")
+    scored, known = run.scores, {german for _, german in pairs}
+    checked, learnt, left_out, stops = [], [], {}, ["check, after"]
+
+    def compared(before: Sequence[str], after: Sequence[str], references: Sequence[str]) -> Scores:
+        checked.extend(references)
+        return scored(before, after, references)
+
+    def seen(config: Config, data: Data, *rest: Any) -> dict[str, Any]:
+        learnt.extend(example.pair.target for example in data.train)
+        return trained(config, data, *rest)
+
+    def without(self: OtherBlocks, number: int) -> list[int]:
+        rows = self.text.rows(self.targets[number].block)
+        left_out[self.targets[number].text] = [t.text for row in rows for t in self.text.targets(row)]
+        return rows
+
+    def stopped(self: Adaptation, opened: Any, sentences: Any, part: str) -> Any:
+        if part in stops:
+            stops.remove(part)
+            left_out.clear()
+            raise KeyboardInterrupt
+        return translated(self, opened, sentences, part)
+
+    trained, translated = run.trained, Adaptation.translated
+    monkeypatch.setattr(run, "scores", compared)
+    monkeypatch.setattr(run, "trained", seen)
+    monkeypatch.setattr(OtherBlocks, "left_out", without)
+    monkeypatch.setattr(Adaptation, "translated", stopped)
+    own = ["--pairs", str(tmp_path / "own.tsv")]
+    assert main([*arguments, *own]) == INTERRUPTED
+    assert main([*arguments, *own]) == 0
+    examples = told(index / "adapters" / "en" / REPORT)["examples"]
+    assert examples["held-out pairs"] == examples["of them your own"] == len(checked) == HELD_OUT
+    assert set(checked) <= known and not set(checked) & set(learnt)
+    assert known - set(checked) <= set(learnt)
+    in_index = {row[1] for row in ROWS} & set(checked)
+    assert 0 < len(in_index) < len(checked)
+    assert all((text in left_out[text]) == (text in in_index) for text in checked)
+    assert "of your own pairs" in (index / "adapters" / "en" / "report.md").read_text(encoding="utf-8")
 
 
 def test_an_adapter_that_is_not_better_is_not_kept(

@@ -13,7 +13,7 @@ from finetune.adapt import far
 from finetune.adapt.check import scores
 from finetune.adapt.config import AdaptConfig, TextConfig
 from finetune.adapt.far import translate_far
-from finetune.adapt.pairs import PairFilter, answered, general_pairs, own_pairs, replayed
+from finetune.adapt.pairs import PairFilter, answered, general_pairs, kept_for_check, own_pairs, replayed
 from finetune.adapt.plan import FIXED, Plan, Speeds, planned
 from finetune.adapt.sentences import IndexText, Target, blocks_of, chosen
 from finetune.adapt.training import averaged
@@ -112,6 +112,14 @@ def test_own_and_general_pairs(tmp_path: Path) -> None:
     replay = replayed(general, 90, TextConfig(replay=0.1))
     assert len(replay) == 10 and replay == replayed(general, 90, TextConfig(replay=0.1))
     assert len(replayed(own, 90, TextConfig(replay=0.1))) == 1
+
+
+@pytest.mark.parametrize(("pairs", "kept"), [(0, 0), (399, 0), (400, 100), (3000, 150), (9000, 250)])
+def test_some_of_many_own_pairs_are_for_the_check(pairs: int, kept: int) -> None:
+    own = [Pair("en", "de", f"a {n}", f"b {n}") for n in range(pairs)]
+    train, check = kept_for_check(own, TextConfig())
+    assert len(check) == kept and sorted(map(str, train + check)) == sorted(map(str, own))
+    assert kept_for_check(own, TextConfig()) == (train, check)
 
 
 def test_the_plan_fills_the_time() -> None:
