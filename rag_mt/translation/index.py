@@ -22,8 +22,8 @@ from retrievers.calibration import DROP, calibrate_for, set_confidence
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.build import build_part, restore
 from retrievers.index.compression import compress_index
+from retrievers.index.copying import copy_index
 from retrievers.index.far import dtype_for_all, far_writer
-from retrievers.index.lance.copying import copy_index
 from retrievers.index.manifest import Manifest, read_manifest
 from retrievers.index.search import open_index
 from retrievers.index.vectors import form_of

@@ -19,19 +19,16 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Sentence, TranslatedSentence
 from retrievers.bm25 import TERM_FILES, Bm25, Bm25Settings
+from retrievers.index.beside import files_in, local_files
 from retrievers.index.lance.copying import unit_batch
-from retrievers.index.lance.files import files_in, local_files, write_files
+from retrievers.index.lance.files import write_files
 from retrievers.index.lance.lists import index_vectors, lists_for, with_lists
 from retrievers.index.lance.numbering import Ids, Numbering, condition, runs_of
-from retrievers.index.lance.place import connected, store_errors
-from retrievers.index.lance.search import LanceIndex, open_lance
+from retrievers.index.lance.place import connected
+from retrievers.index.lance.search import LanceIndex, open_stored
 from retrievers.index.lance.tables import (
-    FILES,
     SENTENCE_SCHEMA,
-    SENTENCES,
-    UNITS,
     at_version,
-    changed_by_others,
     commit,
     compact,
     finished,
@@ -42,6 +39,7 @@ from retrievers.index.lance.tables import (
     write,
 )
 from retrievers.index.manifest import Manifest, check_kind
+from retrievers.index.places import FILES, SENTENCES, UNITS, changed_by_others, store_errors
 from retrievers.index.search import check_settings
 from retrievers.index.shards import Seen, distinct_blocks
 from retrievers.index.vectors import form_for
@@ -80,7 +78,7 @@ def change_index(
         revision, manifest = finished(folder, read_stored(folder, database))
         check_settings(folder, manifest, maker.settings)
         check_kind(folder, manifest, retriever, language, None if terms is None else asdict(terms))
-        index = open_lance(folder, manifest)
+        index = open_stored(folder, manifest)
         units, rows = (_newest(folder, database, manifest, name) for name in (UNITS, SENTENCES))
         # 1. What goes, and the texts that stay.
         counts = dict(manifest.counts)

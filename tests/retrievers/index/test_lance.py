@@ -25,10 +25,11 @@ from rag_mt.cli.main import main
 from retrievers.bm25 import Bm25Settings
 from retrievers.calibration import set_confidence
 from retrievers.ccpr.confidence import FILE
+from retrievers.index import stored
+from retrievers.index.beside import local_files
 from retrievers.index.build import build_index
-from retrievers.index.lance import place, search, tables
-from retrievers.index.lance.copying import copy_index
-from retrievers.index.lance.files import local_files
+from retrievers.index.copying import copy_index
+from retrievers.index.lance import place, tables
 from retrievers.index.lance.lists import lists_for
 from retrievers.index.lance.numbering import Numbering, condition, runs_of
 from retrievers.index.lance.place import local_folder, uri_of
@@ -218,7 +219,7 @@ def test_many_equal_vectors_are_found_in_parts(tmp_path: Path, monkeypatch: pyte
     vectors = np.repeat(unit_rows(np.random.default_rng(3), 2, 8), 200, axis=0)
     build_fixed(tmp_path / "i", vectors)
     copy_index(tmp_path / "i", lance(tmp_path / "copy"))
-    monkeypatch.setattr(search, "FOUND_AT_ONCE", 900)
+    monkeypatch.setattr(stored, "FOUND_AT_ONCE", 900)
     found, nearest = list[int](), LanceIndex._nearest
 
     def counted(*options: Any) -> Any:
