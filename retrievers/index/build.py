@@ -25,7 +25,7 @@ from rag_mt.base.types import Sentence
 from rag_mt.models.adapter_files import ADAPTERS
 from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.index.codes import TOGETHER
-from retrievers.index.engines import engine_of
+from retrievers.index.engines import Change, engine_of
 from retrievers.index.manifest import (
     MANIFEST,
     ROWS,
@@ -99,19 +99,8 @@ def build_index(
     if (engine := engine_of(folder)) is not None:
         if without is None:
             raise _not_built(folder)
-        return engine.change_index(
-            folder,
-            sentences,
-            maker,
-            retriever=retriever,
-            language=language,
-            terms=terms,
-            without=without,
-            form=form,
-            total=total,
-            show=show,
-            advance=advance,
-        )
+        change = Change(retriever, language, terms, without, form, total, show, advance)
+        return engine.change_index(folder, sentences, maker, change)
     if without is not None:
         restore(folder)
         read_manifest(folder)  # it must be there, and of this version

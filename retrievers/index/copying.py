@@ -16,7 +16,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
 from retrievers.index.beside import files_in, local_files
 from retrievers.index.engines import engine_of
-from retrievers.index.manifest import Manifest
+from retrievers.index.manifest import MANIFEST, Manifest
 from retrievers.index.places import KINDS, kind_of, package_of
 from retrievers.index.search import Index, open_index
 from retrievers.index.vectors import form_for
@@ -49,6 +49,12 @@ def copy_index(
     package_of(target)  # before its folder is made
     with closing(progress(manifest.units, "units", f"copying {source}", show=show)) as bar:
         return engine.write_copy(target, index, files_in(local_files(source)), replace=replace, form=form, bar=bar)
+
+
+def not_a_folder(local: Path, target: Path) -> None:
+    """Raises UserError if the folder in which an engine is to keep an index is that of another one of ours."""
+    if (local / MANIFEST).exists():
+        raise UserError(f"{local} is the folder of another index: give a place of its own, such as {target}.copy")
 
 
 def unit_blocks(index: Index, size: int, bar: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32], Floats]]:

@@ -1,11 +1,13 @@
-"""Engines of others that keep and search indexes in the place of our folders; a new one is a package of modules, a line
-here and one in `retrievers.index.places`."""
+"""Engines of others that keep and search indexes in the place of our folders; a new one is a package of modules and a
+line in `retrievers.index.places`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rag_mt.base.types import Sentence
 from retrievers.index.places import name_of
@@ -15,6 +17,25 @@ if TYPE_CHECKING:
     from retrievers.index.manifest import Manifest
     from retrievers.index.search import Index
     from retrievers.units.unit import UnitMaker
+
+
+@dataclass(frozen=True)
+class Change:
+    """What `build_index` is asked to do with an index that goes on; its documentation tells what each is."""
+
+    retriever: str
+    language: str
+    terms: Bm25Settings | None
+    without: Collection[str]
+    form: str
+    total: int | None
+    show: bool
+    advance: Callable[[int], object]
+
+    @property
+    def bm25(self) -> dict[str, Any] | None:
+        """The settings of BM25 as a manifest has them."""
+        return None if self.terms is None else asdict(self.terms)
 
 
 class Engine(Protocol):
@@ -34,21 +55,7 @@ class Engine(Protocol):
     ) -> Manifest:
         """`change_manifest` of such an index."""
 
-    def change_index(
-        self,
-        folder: Path,
-        sentences: Iterable[Sentence],
-        maker: UnitMaker,
-        *,
-        retriever: str,
-        language: str,
-        terms: Bm25Settings | None,
-        without: Collection[str],
-        form: str = "auto",
-        total: int | None = None,
-        show: bool = True,
-        advance: Callable[[int], object] = lambda n: None,
-    ) -> Manifest:
+    def change_index(self, folder: Path, sentences: Iterable[Sentence], maker: UnitMaker, change: Change) -> Manifest:
         """`build_index` of an index that goes on."""
 
     def write_copy(
@@ -60,9 +67,5 @@ class Engine(Protocol):
 
 def engine_of(folder: str | Path) -> Engine | None:
     """The engine that the place of an index is in, None for a folder."""
-    match name_of(folder):
-        case "lance":
-            from retrievers.index.lance import engine as lance
-
-            return lance
-    return None
+    name = name_of(folder)
+    return None if name is None else cast(Engine, import_module(f"retrievers.index.{name}.engine"))

@@ -146,7 +146,9 @@ class Manifest:
         search = "exact search"
         if self.ivf is not None:
             recalls = ", ".join(f"{m['recall']:.3f} on {name}" for name, m in sorted(self.ivf["measured"].items()))
-            search = f"IVF search of {self.ivf['nprobe']} of {self.ivf['nlist']} lists (recall@1 {recalls})"
+            probes = f"{self.ivf['nprobe']} of {self.ivf['nlist']} lists"
+            how = f"HNSW search with ef {self.ivf['nprobe']}" if self.ivf.get("graph") else f"IVF search of {probes}"
+            search = f"{how} (recall@1 {recalls})"
         parts = [
             f"{self.retriever} index of {language_of(self.language).name}",
             f"{self.units} {self.unit}{vectors} ({read})",

@@ -31,6 +31,7 @@ class Kind:
 
 KINDS = {
     "lance": Kind("LanceDB", "lancedb", "lance:FOLDER or lance:s3://BUCKET/FOLDER"),
+    "qdrant": Kind("Qdrant", "qdrant_client", "qdrant:FOLDER or qdrant:http://HOST:6333/NAME"),
 }
 """By what stands before the colon, which is the name of the extra, too."""
 

@@ -397,7 +397,11 @@ def verify_index(folder: Path) -> list[str]:
     manifest = read_manifest(folder)
     if kind_of(folder):
         index = open_index(folder, manifest=manifest)
-        same = [f"{name}: {entry}" for name, entry in manifest.files.items()]
+        facts = {
+            name: [f"{key} {value}" for key, value in entry.items() if not isinstance(value, list)]
+            for name, entry in manifest.files.items()
+        }
+        same = [f"{name}: {', '.join(known)}" for name, known in facts.items()]
     else:
         _check_files(folder, manifest, file_sha256)
         index = map_index(folder, manifest)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
-from retrievers.index.copying import sentence_blocks, unit_blocks
+from retrievers.index.copying import not_a_folder, sentence_blocks, unit_blocks
 from retrievers.index.lance.files import write_files
 from retrievers.index.lance.lists import index_ids, index_vectors, lists_for, with_lists
 from retrievers.index.lance.place import connected, local_folder
@@ -28,7 +28,7 @@ from retrievers.index.lance.tables import (
     tidy,
     unit_schema,
 )
-from retrievers.index.manifest import MANIFEST, Manifest
+from retrievers.index.manifest import Manifest
 from retrievers.index.places import FILES, PARTS, SENTENCES, UNITS, store_errors, taken
 from retrievers.index.search import Index
 from retrievers.index.vectors import form_for
@@ -44,8 +44,8 @@ def write_copy(
     manifest = index.manifest
     wanted = form_for(form, manifest.units, manifest.unit)
     local = local_folder(target)
-    if local is not None and (local / MANIFEST).exists():
-        raise UserError(f"{local} is the folder of another index: give a place of its own, such as {target}.lance")
+    if local is not None:
+        not_a_folder(local, target)
     with one_writer(target, "copy"):
         database = connected(target, new=True)
         revision = _begun(target, database, replace)
