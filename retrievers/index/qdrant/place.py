@@ -84,6 +84,7 @@ def place_of(folder: str | Path) -> Place:
 def connected(folder: Path, new: bool = False) -> Any:
     """The client, one for all indexes of a place; its folder is made if it may be `new`. Raises UserError where Qdrant
     is not installed, where there is no folder or no server, and where another process uses the folder."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # read when it is imported: no notes of connections that end
     place, package = place_of(folder), package_of(folder)
     local = place.folder
     if local is not None and not new and not (local / META).is_file():
