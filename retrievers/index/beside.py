@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rag_mt.base.files import cache_dir, file_sha256, settings_hash, whole_folder
 from retrievers.index.engines import engine_of
-from retrievers.index.manifest import MANIFEST, ROWS, SENTENCES, SPANS, VECTORS, Manifest
+from retrievers.index.manifest import MANIFEST, ROWS, SENTENCES, SPANS, VECTORS, Manifest, damaged
 from retrievers.index.places import FILES, name_of
 
 IN_TABLES = (MANIFEST, VECTORS, ROWS, SPANS, SENTENCES)
@@ -37,12 +37,15 @@ def contents_of(files: Mapping[str, Path]) -> str:
 
 def local_files(folder: Path, manifest: Manifest | None = None) -> Path:
     """The folder with these files of an index: its own, or for one in an engine a copy in the cache, which is made at
-    the first call for these contents."""
+    the first call for these contents. Raises UserError if they are not what the manifest says."""
     engine = engine_of(folder)
     if engine is None:
         return folder
     manifest = manifest or engine.stored_manifest(folder)
-    place = cache_dir() / "indexes" / f"{name_of(folder)}-{manifest.files[FILES]['contents']}"
+    contents = str(manifest.files[FILES]["contents"])
+    if not contents.isalnum():  # it becomes the name of a folder
+        raise damaged(folder, "its manifest has no hash of its files")
+    place = cache_dir() / "indexes" / f"{name_of(folder)}-{contents}"
     if place.is_dir():
         return place
     with whole_folder(place) as part:
@@ -53,4 +56,6 @@ def local_files(folder: Path, manifest: Manifest | None = None) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as file:
                 file.write(data)
+        if contents_of(files_in(part)) != contents:
+            raise damaged(folder, "its files do not match their hash")
     return place

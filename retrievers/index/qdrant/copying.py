@@ -40,6 +40,8 @@ BLOCK = 1024
 """Points that are written at once."""
 PIECE = 1 << 20
 """Bytes of a file in a point."""
+MOST_LOCAL = 20000
+"""Units from which on the package itself advises a server."""
 MOST_EF = 2048
 """Points of the graph that a query may look at; for more it looks at all."""
 POLL = 1.0
@@ -55,6 +57,10 @@ def write_copy(
     wanted = _form(place, form, index.manifest)
     if place.folder is not None:
         not_a_folder(place.folder, target)
+        if len(index) > MOST_LOCAL:
+            log.warning(
+                "%s is to hold %d units, all of which are read into memory: a server is for so many", target, len(index)
+            )
     client = connected(target, new=True)
     stored = read_stored(target, client)
     if stored is not None and not replace:

@@ -11,6 +11,7 @@ import re
 import socket
 import sqlite3
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,13 +22,14 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import read_json
 from retrievers.index.places import KINDS, no_index, package_of, store_errors, where_of
 
 MEMORY = ":memory:"
 LOCAL_NAME = "index"
 """The name of the index in a folder of its own."""
-META, STORAGE = "meta.json", "collection/*/storage.sqlite"
-"""What the client writes into a folder."""
+META, STORAGE = "meta.json", "storage.sqlite"
+"""What the client writes into a folder, and into that of a collection."""
 KEY = "QDRANT_API_KEY"
 CONNECT, TIMEOUT = 10, 60
 """Seconds that a server has to be there, and to answer."""
@@ -115,8 +117,10 @@ def _opened(folder: Path, place: Place, package: Any) -> Any:
     elif place.folder is None:
         client = package.QdrantClient(MEMORY)
     else:
-        for path in sorted(place.folder.glob(STORAGE)):
-            check_points(folder, path)
+        if (place.folder / META).is_file():
+            for name in read_json(place.folder / META)["collections"]:
+                check_points(folder, place.folder / "collection" / name / STORAGE)
+        warnings.filterwarnings("ignore", "Local mode is not recommended")  # a copy says so, once
         try:
             client = package.QdrantClient(path=str(place.folder), force_disable_check_same_thread=True)
         except RuntimeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 import socket
@@ -49,6 +50,21 @@ Fake = Callable[..., Any]
 
 def qdrant(where: Path | str) -> Path:
     return Path(f"qdrant:{where}")
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The local mode does not wait for the disk at each point."""
+    from qdrant_client.local.persistence import CollectionPersistence
+
+    ensure = CollectionPersistence._ensure_table
+
+    def ensured(self: Any) -> None:
+        self.storage.execute("PRAGMA synchronous=OFF")
+        self.storage.execute("PRAGMA journal_mode=MEMORY")
+        ensure(self)
+
+    monkeypatch.setattr(CollectionPersistence, "_ensure_table", ensured)
 
 
 @pytest.fixture
@@ -303,6 +319,20 @@ def test_damage_and_collections_of_others_are_told(pair: tuple[Path, Path]) -> N
             copy_index(index, other)
 
 
+@pytest.mark.parametrize("contents", ["../../out", "0123456789ab"])
+def test_files_that_are_not_those_of_the_manifest_are_refused(
+    tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch, contents: str
+) -> None:
+    copy = qdrant(":memory:")
+    build(tmp_path / "i", fake(), OLD[:3], terms=TERMS)
+    monkeypatch.setattr(copying, "contents_of", lambda files: contents)
+    copy_index(tmp_path / "i", copy, replace=True)
+    monkeypatch.setattr("retrievers.index.beside.cache_dir", lambda: tmp_path / "cache")
+    with pytest.raises(UserError, match=r"is damaged: its .* hash"):
+        local_files(copy)
+    assert not any((tmp_path / "cache").glob("indexes/*"))
+
+
 def test_a_folder_that_would_run_code_is_refused(tmp_path: Path, fake: Fake) -> None:
     build(tmp_path / "i", fake(), OLD[:3])
     copy_index(tmp_path / "i", qdrant(tmp_path / "copy"))
@@ -320,12 +350,20 @@ def test_a_folder_that_would_run_code_is_refused(tmp_path: Path, fake: Fake) -> 
     with pytest.raises(UserError, match="is damaged or not safe to read"):
         read_manifest(qdrant(evil))
     assert not marker.exists()
-    storage.write_bytes(b"x" * 5000)
+    outside = tmp_path / "outside"
+    shutil.move(storage.parent, outside)  # the list of collections names a folder elsewhere
+    meta = json.loads((evil / "meta.json").read_text("utf-8"))
+    meta["collections"] = {"../../outside": next(iter(meta["collections"].values()))}
+    (evil / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+    with pytest.raises(UserError, match="is damaged or not safe to read"):
+        read_manifest(qdrant(evil))
+    assert not marker.exists()
+    (outside / "storage.sqlite").write_bytes(b"x" * 5000)
     with pytest.raises(UserError, match="is damaged or not safe to read"):
         read_manifest(qdrant(evil))
     (tmp_path / "copy" / "meta.json").write_text("{", encoding="utf-8")
     shutil.copytree(tmp_path / "copy", tmp_path / "broken")
-    with pytest.raises(UserError, match="cannot be read or written"):
+    with pytest.raises(UserError, match="is no JSON file any more"):
         read_manifest(qdrant(tmp_path / "broken"))
 
 
