@@ -25,8 +25,8 @@ from retrievers.ccpr.retriever import CcprRetriever, CcprUnits
 from retrievers.dense import DenseRetriever, IndexRetriever
 from retrievers.encoders.encoder import NO_ENCODER, ModelEncoder, NoEncoder, TransformerEncoder, open_encoder
 from retrievers.encoders.int8 import in_int8
+from retrievers.index.beside import local_files
 from retrievers.index.build import build_index
-from retrievers.index.lance.files import local_files
 from retrievers.index.manifest import CONFIDENCE, Manifest, read_manifest
 from retrievers.index.search import Index, open_index
 from retrievers.mdpr import DualEncoder, is_passage_model, open_mdpr

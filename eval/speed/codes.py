@@ -29,7 +29,7 @@ from rag_mt.base.defaults import BITS, FP16
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
 from rag_mt.translation.index import Index as Corpus
-from retrievers.index.lance.place import is_lance
+from retrievers.index.places import kind_of
 from retrievers.index.search import MOST_LISTS, Index, open_index
 
 HEADINGS = ("vectors", "bytes/unit", "ms/sentence", "ratio", "recall@1", "lost", "score")
@@ -70,8 +70,8 @@ def report(options: argparse.Namespace) -> int:
     if options.queries and not options.src:
         raise UserError(f"the language of {options.queries} is not known: give --src LANG")
     folder = Path(options.index)
-    if is_lance(folder):
-        raise UserError(f"{folder} is in LanceDB: give the folder of an index")
+    if kind := kind_of(folder):
+        raise UserError(f"{folder} is in {kind.title}: give the folder of an index")
     whole = open_index(folder)
     if whole.manifest.codes is not None or not whole.manifest.dimension:
         raise UserError(f"index {folder} has no vectors in fp16 alone: give one that has")

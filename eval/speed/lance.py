@@ -42,10 +42,10 @@ from rag_mt.base.files import write_whole
 from rag_mt.base.sizes import bytes_below
 from rag_mt.base.types import Floats, Kind, Origin, Sentence
 from retrievers.index.build import build_index
-from retrievers.index.lance.copying import copy_index
+from retrievers.index.copying import copy_index
 from retrievers.index.lance.place import local_folder
-from retrievers.index.lance.tables import UNITS
 from retrievers.index.manifest import Manifest, read_manifest
+from retrievers.index.places import UNITS
 from retrievers.index.search import MOST_LISTS, Index, open_index
 
 SINGLE = 100

@@ -48,8 +48,8 @@ from rag_mt.translation.jobs import Counts, SplitSegment, translate_segments
 from rag_mt.translation.journal import Journal
 from rag_mt.translation.translator import Translator
 from retrievers.dense import IndexRetriever
-from retrievers.index.lance.place import only_in_folders
 from retrievers.index.manifest import read_manifest
+from retrievers.index.places import only_in_folders
 
 log = logging.getLogger("rag_mt")
 

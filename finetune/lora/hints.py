@@ -23,7 +23,7 @@ from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.dense import IndexRetriever
 from retrievers.encoders.alignment import EncoderAligner
 from retrievers.encoders.encoder import ModelEncoder
-from retrievers.index.lance.files import local_files
+from retrievers.index.beside import local_files
 from retrievers.index.manifest import read_manifest
 from retrievers.index.search import map_sentences
 from retrievers.registry import encoder_for, open_retriever

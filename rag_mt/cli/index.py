@@ -50,10 +50,13 @@ REMOVE = """Take the text of files out of an index; `rag-mt index info DIR --fil
 
 A sentence that several files have is stored once, with the first of them, and goes with that one: add the others again
 to have it back."""
-COPY = """Copy an index into LanceDB, an engine of others for vectors in folders and object stores.
+COPY = """Copy an index into LanceDB or Qdrant, engines of others for vectors.
 
-The place, lance:FOLDER or lance:s3://BUCKET/FOLDER, is then given wherever the folder of an index is: translation,
-search, calibrate, add, remove. It needs the package: pip install 'rag-mt[lance]'."""
+LanceDB keeps it in a folder (lance:FOLDER) or an object store (lance:s3://BUCKET/FOLDER), Qdrant in a folder
+(qdrant:FOLDER), for trying out, or in a server (qdrant:http://HOST:6333/NAME). That place is then given wherever the
+folder of an index is: translation, search, calibrate, add, remove. It needs the package: pip install 'rag-mt[lance]'
+or 'rag-mt[qdrant]'."""
+COPY_EXAMPLES = ("my-index lance:my-index.lance", "my-index qdrant:http://localhost:6333/my-index")
 COMPRESS = """Store the numbers of vectors in fewer bits than the 16 that they have at first.
 
 With 8 bits search finds nearly the same, with 4 and 2 less and less. With --rerank the best hits are compared as
@@ -62,7 +65,7 @@ Sentences, cut-offs and adapters stay as they are."""
 INFO = "Show what an index holds: language, retriever, encoder, numbers of sentences and vectors, cut-offs, adapters."
 VERIFY = """Compare every byte of an index with the checksums of its manifest.
 
-Of an index in LanceDB, which has none: that its tables have all rows, and that they agree with each other."""
+Of an index in LanceDB or Qdrant, which have none: that all rows are there, and that they agree with each other."""
 CALIBRATE = """Store the score below which hints for a source language are not shown.
 
 It is chosen on development text of that language, which needs no translation: so that a share of the best hits of its
@@ -142,7 +145,7 @@ def shrink(options: argparse.Namespace) -> int:
 
 
 def copy(options: argparse.Namespace) -> int:
-    """`rag-mt index copy`: an index into LanceDB."""
+    """`rag-mt index copy`: an index into LanceDB or Qdrant."""
     from rag_mt.translation.index import Index
 
     index = Index.open(options.folder)
@@ -289,10 +292,10 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.set_defaults(run=shrink)
 
     add = actions.add_parser(
-        "copy", help="copy an index into LanceDB", description=COPY, examples=("my-index lance:my-index.lance",)
+        "copy", help="copy an index into LanceDB or Qdrant", description=COPY, examples=COPY_EXAMPLES
     )
     add.add_argument("folder", metavar="DIR", help="folder of the index")
-    add.add_argument("target", metavar="lance:URI", help="where the copy is to be: a folder or an object store")
+    add.add_argument("target", metavar="PLACE", help="where the copy is to be: lance:URI or qdrant:WHERE")
     add.add_argument("--replace", action="store_true", help="put the copy in the place of an existing one")
     add.add_argument("--form", choices=("auto", "exact", "ivf"), default="auto", help=form_help)
     add.add_argument("--quiet", action="store_true", help="no progress bar")

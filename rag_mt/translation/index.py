@@ -22,8 +22,8 @@ from retrievers.calibration import DROP, calibrate_for, set_confidence
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.build import build_part, restore
 from retrievers.index.compression import compress_index
+from retrievers.index.copying import copy_index
 from retrievers.index.far import dtype_for_all, far_writer
-from retrievers.index.lance.copying import copy_index
 from retrievers.index.manifest import Manifest, read_manifest
 from retrievers.index.search import open_index
 from retrievers.index.vectors import form_of
@@ -198,10 +198,10 @@ class Index:
         self._go_on((), gone, plan={"removed": sorted(gone)}, restart=restart, show=show)
 
     def copy(self, target: str | Path, *, replace: bool = False, form: str = "auto", show: bool = False) -> Index:
-        """Copy the index to `target`, a place in LanceDB (`lance:FOLDER`, `lance:s3://BUCKET/FOLDER`), and return the
-        copy, which is used as the index is. `replace` puts it in the place of an index that is there, `form` is that
-        of `build`. Raises UserError for another place, one that is taken or cannot be written, and where LanceDB is not
-        installed."""
+        """Copy the index to `target`, a place in LanceDB (`lance:FOLDER`, `lance:s3://BUCKET/FOLDER`) or Qdrant
+        (`qdrant:FOLDER`, `qdrant:http://HOST:6333/NAME`), and return the copy, which is used as the index is. `replace`
+        puts it in the place of an index that is there, `form` is that of `build`. Raises UserError for another place,
+        one that is taken or cannot be written, and where its engine is not installed."""
         manifest = copy_index(self.folder, Path(target), replace=replace, form=form, show=show)
         copy = Index(Path(target), manifest, *self._named)
         copy._encoder = self._encoder
@@ -214,7 +214,7 @@ class Index:
         With `rerank` the vectors stay in fp16 as well, beside the compressed ones: search then compares the best hits
         by them, and finds nearly what it found before. The index is replaced in one step, as by `add`. Raises
         UserError for another number of bits, one that the vectors cannot be had in (any more, or 4 and 2 bits of fewer
-        than 256), an index in LanceDB and one without vectors.
+        than 256), an index in an engine and one without vectors.
         """
         manifest = compress_index(self.folder, bits, rerank, terms_for(self.retriever, **self._terms), show)
         with self._opening:

@@ -9,7 +9,7 @@ from typing import Any
 from rag_mt.base.files import read_json
 from rag_mt.base.languages import base_code
 from rag_mt.models.adapter_files import ADAPTERS, WEIGHTS
-from retrievers.index.lance.files import local_files
+from retrievers.index.beside import local_files
 
 log = logging.getLogger("rag_mt")
 

@@ -25,8 +25,7 @@ from rag_mt.base.types import Sentence
 from rag_mt.models.adapter_files import ADAPTERS
 from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.index.codes import TOGETHER
-from retrievers.index.lance.changing import change_index
-from retrievers.index.lance.place import is_lance
+from retrievers.index.engines import Change, engine_of
 from retrievers.index.manifest import (
     MANIFEST,
     ROWS,
@@ -37,6 +36,7 @@ from retrievers.index.manifest import (
     read_manifest,
     write_manifest,
 )
+from retrievers.index.places import kind_of
 from retrievers.index.search import Index, map_sentences, map_spans, open_index
 from retrievers.index.shards import (
     BODY,
@@ -96,22 +96,11 @@ def build_index(
     Raises UserError if the folder is taken, another process builds it, the settings differ from those of the
     interrupted build, nothing could be indexed or the disk cannot be written.
     """
-    if is_lance(folder):
+    if (engine := engine_of(folder)) is not None:
         if without is None:
             raise _not_built(folder)
-        return change_index(
-            folder,
-            sentences,
-            maker,
-            retriever=retriever,
-            language=language,
-            terms=terms,
-            without=without,
-            form=form,
-            total=total,
-            show=show,
-            advance=advance,
-        )
+        change = Change(retriever, language, terms, without, form, total, show, advance)
+        return engine.change_index(folder, sentences, maker, change)
     if without is not None:
         restore(folder)
         read_manifest(folder)  # it must be there, and of this version
@@ -181,7 +170,7 @@ def build_part(
     parts wait for its end. With `replace` there may be an index, which that gives way then. Raises UserError as
     `build_index` does.
     """
-    if is_lance(folder):
+    if kind_of(folder):
         raise _not_built(folder)
     _check_target(folder, replace)
     settings: dict[str, Any] = {"retriever": retriever, "language": language, "plan": plan, "terms": terms}
@@ -212,7 +201,9 @@ def _going_on(folder: Path, maker: UnitMaker, retriever: str, language: str, ter
 
 
 def _not_built(folder: Path) -> UserError:
-    return UserError(f"an index is not built in LanceDB: build it in a folder, then `rag-mt index copy DIR {folder}`")
+    kind = kind_of(folder)
+    title = kind.title if kind else ""
+    return UserError(f"an index is not built in {title}: build it in a folder, then `rag-mt index copy DIR {folder}`")
 
 
 def _check_target(folder: Path, replace: bool) -> None:

@@ -14,8 +14,8 @@ from rag_mt.base.types import Floats, Kind
 from retrievers.bm25 import Bm25Settings
 from retrievers.index.build import build_index, restore
 from retrievers.index.codes import FEWEST, TOGETHER, possible
-from retrievers.index.lance.place import is_lance
 from retrievers.index.manifest import Manifest
+from retrievers.index.places import kind_of
 from retrievers.index.search import open_index
 from retrievers.index.unfinished import SHARDS, place_of
 from retrievers.index.vectors import form_of
@@ -38,8 +38,10 @@ def compress_index(folder: Path, bits: int, rerank: bool, terms: Bm25Settings | 
     """Store each number of the vectors in so many bits, with `rerank` the vectors in fp16 beside them; returns the new
     manifest. Cut-offs, models, adapters and lists stay; 4 and 2 bits are searched in lists. `terms` are the settings
     that the index has for BM25. Raises UserError where that cannot be done."""
-    if is_lance(folder):
-        raise UserError(f"{folder} is in LanceDB, which stores vectors in its own way: compress the folder of an index")
+    if kind := kind_of(folder):
+        raise UserError(
+            f"{folder} is in {kind.title}, which stores vectors in its own way: compress the folder of an index"
+        )
     restore(folder)
     now, codes = open_index(folder).manifest, {"bits": bits, "rerank": rerank and bits != FP16}
     if bits not in BITS:

@@ -30,7 +30,8 @@ from rag_mt.base.languages import base_code
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Unit
 from retrievers.bm25 import TERM_FILES
-from retrievers.index.lance.place import is_lance
+from retrievers.index.engines import engine_of
+from retrievers.index.places import kind_of
 
 FORMAT = 4
 """Formats 1 to 3 were those of development versions."""
@@ -58,8 +59,8 @@ class Manifest:
     sentences read, kept, duplicates of kept ones, and unusable ones (blank or not valid Unicode).
     `thresholds` holds per source language the score under which hits are dropped, with the share dropped and the
     number of development sentences it was chosen on, or the `scale` CONFIDENCE.
-    `files` gives the size and sha256 of each file (of an index in LanceDB the version of each table). `ivf` is None for
-    an exact index, else it holds `nlist`, `nprobe` and `measured`: for the index's own sample and for each calibrated
+    `files` gives the size and sha256 of each file (of an index in an engine what its parts are). `ivf` is None for an
+    exact index, else it holds `nlist`, `nprobe` and `measured`: for the index's own sample and for each calibrated
     source language the `nprobe` that it needs with the recall@1 and the number of queries (see
     `retrievers.index.vectors`). `terms` is None where BM25 does not search, else it holds the settings of BM25; without
     vectors the dimension is 0. `codes` is None where vectors are stored in fp16, else it holds `bits`, those of each
@@ -145,7 +146,9 @@ class Manifest:
         search = "exact search"
         if self.ivf is not None:
             recalls = ", ".join(f"{m['recall']:.3f} on {name}" for name, m in sorted(self.ivf["measured"].items()))
-            search = f"IVF search of {self.ivf['nprobe']} of {self.ivf['nlist']} lists (recall@1 {recalls})"
+            probes = f"{self.ivf['nprobe']} of {self.ivf['nlist']} lists"
+            how = f"HNSW search with ef {self.ivf['nprobe']}" if self.ivf.get("graph") else f"IVF search of {probes}"
+            search = f"{how} (recall@1 {recalls})"
         parts = [
             f"{self.retriever} index of {language_of(self.language).name}",
             f"{self.units} {self.unit}{vectors} ({read})",
@@ -171,12 +174,10 @@ def manifest_text(manifest: Manifest) -> str:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index folder, or of an index in LanceDB (see `retrievers.index.lance`); raises UserError if
-    there is none, or one that cannot be trusted."""
-    if is_lance(folder):
-        from retrievers.index.lance.tables import stored_manifest
-
-        return stored_manifest(folder)
+    """The manifest of an index folder, or of an index in an engine (see `retrievers.index.engines`); raises UserError
+    if there is none, or one that cannot be trusted."""
+    if (engine := engine_of(folder)) is not None:
+        return engine.stored_manifest(folder)
     if not (folder / MANIFEST).is_file():
         if folder.with_name(folder.name + ".building").is_dir():
             raise UserError(
@@ -215,10 +216,8 @@ def change_manifest(folder: Path, known: Manifest, job: str, change: Callable[[M
     """Change the manifest of an index as it is by now, one process at a time; returns the new one. `job` is what is
     being done, for errors, as in "calibration". Raises UserError if the index is no longer the one with the manifest
     `known`."""
-    if is_lance(folder):
-        from retrievers.index.lance.tables import change_stored
-
-        return change_stored(folder, known, job, change)
+    if (engine := engine_of(folder)) is not None:
+        return engine.change_stored(folder, known, job, change)
     with alone_in(folder, f"a {job} of index {folder}", wait=True):
         manifest = read_manifest(folder)
         if manifest.files != known.files:
@@ -251,7 +250,7 @@ def damaged(folder: Path, reason: str) -> UserError:
     again = f"copy it again with `rag-mt index copy --replace DIR {folder}`"
     return UserError(
         f"index {folder} is damaged: {reason}; "
-        f"{again if is_lance(folder) else 'build it again with `rag-mt index build --replace`'}"
+        f"{again if kind_of(folder) else 'build it again with `rag-mt index build --replace`'}"
     )
 
 

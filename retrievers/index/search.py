@@ -20,8 +20,8 @@ from rag_mt.base.files import file_sha256, remembered_sha256
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
 from retrievers.index import codes
-from retrievers.index.lance.files import local_files
-from retrievers.index.lance.place import is_lance, only_in_folders
+from retrievers.index.beside import local_files
+from retrievers.index.engines import engine_of
 from retrievers.index.manifest import (
     PAIRS,
     ROWS,
@@ -33,6 +33,7 @@ from retrievers.index.manifest import (
     differences,
     read_manifest,
 )
+from retrievers.index.places import kind_of, only_in_folders
 from retrievers.units.unit import QUERY_THRESHOLD
 
 log = logging.getLogger("rag_mt")
@@ -78,7 +79,7 @@ def map_spans(folder: Path) -> NDArray[np.int32]:
 
 def map_sentences(folder: Path) -> pa.Table:
     """The sentences as a table, mapped into memory; raises OSError or ArrowInvalid for another file, UserError for an
-    index in LanceDB."""
+    index in an engine."""
     only_in_folders(folder)
     file = pa.memory_map(str(folder / SENTENCES))
     if file.read(len(ARROW_MAGIC)) != ARROW_MAGIC:
@@ -100,10 +101,8 @@ def open_index(
     """
     manifest = manifest or read_manifest(folder)
     check_settings(folder, manifest, maker_settings)
-    if is_lance(folder):
-        from retrievers.index.lance.search import open_lance
-
-        return open_lance(folder, manifest)
+    if (engine := engine_of(folder)) is not None:
+        return engine.open_stored(folder, manifest)
     _check_files(folder, manifest, remembered_sha256)
     return map_index(folder, manifest)
 
@@ -396,9 +395,13 @@ def verify_index(folder: Path) -> list[str]:
     """Check every byte and what the files say about each other; returns one line per check that passed. Raises
     UserError with the first thing that is wrong."""
     manifest = read_manifest(folder)
-    if is_lance(folder):
+    if kind_of(folder):
         index = open_index(folder, manifest=manifest)
-        same = [f"table {name}: version {entry['version']}" for name, entry in manifest.files.items()]
+        facts = {
+            name: [f"{key} {value}" for key, value in entry.items() if not isinstance(value, list)]
+            for name, entry in manifest.files.items()
+        }
+        same = [f"{name}: {', '.join(known)}" for name, known in facts.items()]
     else:
         _check_files(folder, manifest, file_sha256)
         index = map_index(folder, manifest)

@@ -3,9 +3,9 @@ anew."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,19 +19,17 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Sentence, TranslatedSentence
 from retrievers.bm25 import TERM_FILES, Bm25, Bm25Settings
+from retrievers.index.beside import files_in, local_files
+from retrievers.index.engines import Change
 from retrievers.index.lance.copying import unit_batch
-from retrievers.index.lance.files import files_in, local_files, write_files
+from retrievers.index.lance.files import write_files
 from retrievers.index.lance.lists import index_vectors, lists_for, with_lists
 from retrievers.index.lance.numbering import Ids, Numbering, condition, runs_of
-from retrievers.index.lance.place import connected, store_errors
-from retrievers.index.lance.search import LanceIndex, open_lance
+from retrievers.index.lance.place import connected
+from retrievers.index.lance.search import LanceIndex, open_stored
 from retrievers.index.lance.tables import (
-    FILES,
     SENTENCE_SCHEMA,
-    SENTENCES,
-    UNITS,
     at_version,
-    changed_by_others,
     commit,
     compact,
     finished,
@@ -42,6 +40,7 @@ from retrievers.index.lance.tables import (
     write,
 )
 from retrievers.index.manifest import Manifest, check_kind
+from retrievers.index.places import FILES, SENTENCES, UNITS, changed_by_others, store_errors
 from retrievers.index.search import check_settings
 from retrievers.index.shards import Seen, distinct_blocks
 from retrievers.index.vectors import form_for
@@ -54,22 +53,8 @@ DELETED_AT_ONCE = 200
 """Stretches of ids that one deletion names."""
 
 
-def change_index(
-    folder: Path,
-    sentences: Iterable[Sentence],
-    maker: UnitMaker,
-    *,
-    retriever: str,
-    language: str,
-    terms: Bm25Settings | None,
-    without: Collection[str],
-    form: str = "auto",
-    total: int | None = None,
-    show: bool = True,
-    advance: Callable[[int], object] = lambda n: None,
-) -> Manifest:
-    """Take the sentences of the files `without` out of an index in LanceDB and add others, as `build_index` does with
-    a folder.
+def change_index(folder: Path, sentences: Iterable[Sentence], maker: UnitMaker, change: Change) -> Manifest:
+    """Take the sentences of files out of an index in LanceDB and add others, as `build_index` does with a folder.
 
     Only the new sentences are encoded, and only their rows are written; tables are compacted afterwards. Who has the
     index open goes on with what it was, and a change that is killed has changed nothing.
@@ -79,30 +64,30 @@ def change_index(
         database = connected(folder)
         revision, manifest = finished(folder, read_stored(folder, database))
         check_settings(folder, manifest, maker.settings)
-        check_kind(folder, manifest, retriever, language, None if terms is None else asdict(terms))
-        index = open_lance(folder, manifest)
+        check_kind(folder, manifest, change.retriever, change.language, change.bm25)
+        index = open_stored(folder, manifest)
         units, rows = (_newest(folder, database, manifest, name) for name in (UNITS, SENTENCES))
         # 1. What goes, and the texts that stay.
         counts = dict(manifest.counts)
-        gone = index.sentences_of(sorted(without))
+        gone = index.sentences_of(sorted(change.without))
         staying = _deleted(index, units, rows, gone)
         counts |= {name: counts[name] - len(gone) for name in ("read", "kept")}
         seen = Seen()
         _see(index, gone, seen)
         # 2. What is new.
         blocks = distinct_blocks(sentences, maker.block, counts, seen)
-        with closing(progress(total, "sentences", "encoding", show=show)) as bar:
+        with closing(progress(change.total, "sentences", "encoding", show=change.show)) as bar:
 
             def tell(number: int) -> None:
                 bar.update(number)
-                advance(number)
+                change.advance(number)
 
             firsts = index.unit_ids.next_id, index.sentence_ids.next_id
             numbering = _added(folder, (units, rows), staying, firsts, maker, blocks, tell)
         if not len(numbering[UNITS]):
             raise UserError(
                 f"there is nothing to index for {folder}: none of its sentences would be left, and of those read none "
-                f"has a {manifest.unit} in it; give files with {language_of(language).name} text"
+                f"has a {manifest.unit} in it; give files with {language_of(change.language).name} text"
             )
         # 3. Indexes of the tables, terms of the units, and the manifest, which makes it the index.
         with store_errors(folder):
@@ -111,7 +96,7 @@ def change_index(
         sizes = {name: len(numbers) for name, numbers in numbering.items()}
         manifest = replace(manifest, counts=counts, units=sizes[UNITS], sentences=sizes[SENTENCES])
         lists = 0
-        if manifest.ivf is None and form_for(form, manifest.units, manifest.unit) == "ivf":
+        if manifest.ivf is None and form_for(change.form, manifest.units, manifest.unit) == "ivf":
             lists = lists_for(manifest.units)
             index_vectors(folder, units, lists)
         entries: dict[str, Mapping[str, Any]] = dict(manifest.files)

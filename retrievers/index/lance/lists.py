@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from retrievers.index.lance.place import store_errors
 from retrievers.index.lance.search import LanceIndex
 from retrievers.index.manifest import Manifest
+from retrievers.index.places import store_errors
 from retrievers.index.vectors import measured_on_own
 
 log = logging.getLogger("rag_mt")

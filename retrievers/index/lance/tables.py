@@ -25,11 +25,11 @@ import pyarrow as pa
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in
-from retrievers.index.lance.place import connected, local_folder, no_index, store_errors
+from retrievers.index.lance.place import connected, local_folder
 from retrievers.index.manifest import Manifest, damaged, manifest_of, manifest_text
+from retrievers.index.places import FILES, PARTS, changed_by_others, no_index, store_errors
 
-UNITS, SENTENCES, FILES, INDEX = "units", "sentences", "files", "index"
-VERSIONED = (UNITS, SENTENCES, FILES)
+INDEX = "index"
 SENTENCE_SCHEMA = pa.schema(
     [
         ("sentence", pa.int64()),
@@ -95,7 +95,7 @@ def read_stored(folder: Path, database: Any) -> Stored | None:
         contents = json.loads(rows[0]["manifest"])
     except ValueError:
         raise damaged(folder, "its manifest is not JSON") from None
-    return Stored(rows[0]["revision"], manifest_of(folder, contents, VERSIONED))
+    return Stored(rows[0]["revision"], manifest_of(folder, contents, PARTS))
 
 
 def stored_manifest(folder: Path, database: Any | None = None) -> Manifest:
@@ -131,11 +131,6 @@ def commit(folder: Path, database: Any, revision: int, manifest: Manifest, job: 
         changed = 0 if table is None else table.update(where=f"revision = {revision}", values=values).rows_updated
     if changed != 1:
         raise changed_by_others(folder, job)
-
-
-def changed_by_others(folder: Path, job: str) -> UserError:
-    """The error for a change that is not to be finished, for the index is another one by now."""
-    return UserError(f"index {folder} was changed by others during its {job}: start the {job} again")
 
 
 def write(folder: Path, table: Any, change: Callable[[], Any], job: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from eval.speed.lance import END, PER_FILE, READY, STATE, NumberedUnits, added, main, read, state_of
 from rag_mt.base.files import write_whole
 from retrievers.index.build import build_index
-from retrievers.index.lance.copying import copy_index
+from retrievers.index.copying import copy_index
 from retrievers.index.manifest import read_manifest
 from tests.retrievers.index.test_index import build_fixed, unit_rows
 

@@ -15,7 +15,7 @@ from rag_mt.base.files import file_sha256
 from rag_mt.base.types import Origin, Sentence
 from retrievers.index.build import build_index
 from retrievers.index.compression import compress_index
-from retrievers.index.lance.copying import copy_index
+from retrievers.index.copying import copy_index
 from retrievers.index.manifest import ROWS, VECTORS, read_manifest, write_manifest
 from retrievers.index.search import open_index, verify_index
 from retrievers.index.vectors import turned

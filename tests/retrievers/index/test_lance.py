@@ -22,66 +22,30 @@ from rag_mt import Index
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder, Origin, Sentence
 from rag_mt.cli.main import main
-from retrievers.bm25 import Bm25Settings
 from retrievers.calibration import set_confidence
 from retrievers.ccpr.confidence import FILE
-from retrievers.index.build import build_index
-from retrievers.index.lance import place, search, tables
-from retrievers.index.lance.copying import copy_index
-from retrievers.index.lance.files import local_files
+from retrievers.index import stored
+from retrievers.index.beside import local_files
+from retrievers.index.copying import copy_index
+from retrievers.index.lance import place, tables
 from retrievers.index.lance.lists import lists_for
 from retrievers.index.lance.numbering import Numbering, condition, runs_of
 from retrievers.index.lance.place import local_folder, uri_of
 from retrievers.index.lance.search import LanceIndex
 from retrievers.index.manifest import read_manifest
-from retrievers.index.search import map_sentences, open_index, verify_index
+from retrievers.index.search import open_index, verify_index
 from retrievers.index.vectors import tune_nprobe
-from retrievers.registry import build_for, open_retriever
-from retrievers.units.unit import NgramUnits, SentenceUnits
+from tests.retrievers.index.stored import NEW, OLD, TERMS, build, refuses, same, same_hints
 from tests.retrievers.index.test_build import StopHereError, stopping
 from tests.retrievers.index.test_index import build_fixed, unit_rows
 
 pytest.importorskip("lancedb")
 
 Fake = Callable[..., Any]
-OLD = [Sentence(f"word{n} follows word{n % 7} here", "en", Origin(f"f'{n % 3}.txt", n, n % 5)) for n in range(30)]
-NEW = [Sentence(f"text {n} of {n % 5}", "en", Origin("new.txt", n + 1)) for n in range(11)]
-TERMS = Bm25Settings()
-
-
-def build(folder: Path, encoder: Any, sentences: Any, **options: Any) -> Any:
-    maker = NgramUnits(encoder)
-    maker.block = 10
-    options = {"retriever": "phrases", "language": "en", "show": False, **options}
-    return build_index(folder, sentences, maker, **options)
 
 
 def lance(folder: Path) -> Path:
     return Path(f"lance:{folder}")
-
-
-def same(one: Path, other: Path, seed: int = 1) -> bool:
-    """Whether two indexes hold and find the same under the same numbers."""
-    ours, theirs = open_index(one), open_index(other)
-    units = np.arange(len(ours))
-    assert len(ours) == len(theirs) and ours.manifest.counts == theirs.manifest.counts
-    assert theirs.sentences.to_pylist() == ours.sentences.to_pylist() and theirs.files() == ours.files()
-    np.testing.assert_array_equal(theirs.spans(units), ours.spans(units))
-    np.testing.assert_array_equal(theirs.reconstruct(units[::-1]), ours.reconstruct(units[::-1]))
-    queries = unit_rows(np.random.default_rng(seed), 9, ours.manifest.dimension)
-    queries = np.concatenate([queries, ours.reconstruct(units[:4])])
-    sentences = ours.manifest.sentences
-    for k, without in ((1, None), (3, 0), (12, [sentences - 1, 0]), (len(ours), [0]), (3, []), (10**6, None)):
-        scores, ids = ours.search(queries, k, without)
-        their_scores, their_ids = theirs.search(queries, k, without)
-        np.testing.assert_array_equal(their_ids, ids)
-        np.testing.assert_allclose(their_scores[ids >= 0], scores[ids >= 0], rtol=1e-5, atol=1e-6)
-    for unit in (0, len(ours) // 2, len(ours) - 1):
-        assert theirs.hit(unit, 0.5) == ours.hit(unit, 0.5)
-        number = int(ours.spans(np.array([unit]))[0, 0])
-        assert theirs.units_of(number) == ours.units_of(number)
-    assert theirs.texts(units) == ours.texts(units)
-    return True
 
 
 @pytest.fixture
@@ -218,7 +182,7 @@ def test_many_equal_vectors_are_found_in_parts(tmp_path: Path, monkeypatch: pyte
     vectors = np.repeat(unit_rows(np.random.default_rng(3), 2, 8), 200, axis=0)
     build_fixed(tmp_path / "i", vectors)
     copy_index(tmp_path / "i", lance(tmp_path / "copy"))
-    monkeypatch.setattr(search, "FOUND_AT_ONCE", 900)
+    monkeypatch.setattr(stored, "FOUND_AT_ONCE", 900)
     found, nearest = list[int](), LanceIndex._nearest
 
     def counted(*options: Any) -> Any:
@@ -253,17 +217,7 @@ def test_vectors_in_lists_are_found_and_lists_are_tuned(tmp_path: Path) -> None:
 def test_hints_of_every_dense_retriever_are_the_same(
     tmp_path: Path, e5: Encoder, parallel: dict[str, list[Sentence]]
 ) -> None:
-    for name in ("sentence", "memory", "hybrid"):
-        build_for(name, tmp_path / name, parallel["en"][:9], e5, "en", show=False)
-        copy_index(tmp_path / name, lance(tmp_path / f"{name}.lance"))
-        hints = []
-        for folder in (tmp_path / name, lance(tmp_path / f"{name}.lance")):
-            build_for(name, folder, parallel["en"][9:], e5, "en", show=False, without=[])
-            retriever = open_retriever(name, folder, e5, source_language="de", target_language="en")
-            hints.append(retriever.retrieve(parallel["de"]))
-        for ours, theirs in zip(*hints, strict=True):
-            assert [(h.source_span, h.hit.sentence) for h in ours] == [(h.source_span, h.hit.sentence) for h in theirs]
-            np.testing.assert_allclose([h.hit.score for h in ours], [h.hit.score for h in theirs], atol=1e-5)
+    same_hints(tmp_path, "lance:", e5, parallel)
 
 
 def test_an_index_of_phrases_with_its_own_confidence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -293,53 +247,13 @@ def test_an_index_of_phrases_with_its_own_confidence(tmp_path: Path, capsys: pyt
 def test_what_cannot_be_is_refused_with_a_sentence(
     pair: tuple[Path, Path], tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index, copy = pair
-    with pytest.raises(UserError, match="exists already: give another place, or --replace"):
-        copy_index(index, copy)
-    with pytest.raises(UserError, match="is the folder of another index"):
-        copy_index(index, lance(index))
-    with pytest.raises(UserError, match="is no place in LanceDB"):
-        copy_index(index, tmp_path / "plain")
-    with pytest.raises(UserError, match="names no database"):
-        read_manifest(Path("lance:"))
-    with pytest.raises(UserError, match="names no database"):
-        read_manifest(Path("lance:db://cloud"))
-    with pytest.raises(UserError, match="does not exist: copy one there with `rag-mt index copy DIR lance:"):
-        read_manifest(lance(tmp_path / "none"))
-    assert not (tmp_path / "none").exists()
+    for uri in ("lance:", "lance:db://cloud"):
+        with pytest.raises(UserError, match="names no database"):
+            read_manifest(Path(uri))
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"is no index \(it has no table"):
         read_manifest(lance(tmp_path / "empty"))
-    with pytest.raises(UserError, match="not built in LanceDB"):
-        build(lance(tmp_path / "new"), fake(), OLD)
-    with pytest.raises(UserError, match="give the folder that it is a copy of"):
-        map_sentences(copy)
-    assert main(["adapt", str(copy), "--src", "de"]) == 2
-    with pytest.raises(UserError, match="other settings"):
-        open_index(copy, {"encoder": "another", "fingerprint": "x"})
-    with pytest.raises(UserError, match="by now: open it again"):
-        build(copy, fake(), NEW, without=[], language="de")
-    with pytest.raises(UserError, match="nothing to index"):
-        build(copy, fake(), (), without=[f"f'{n}.txt" for n in range(3)])
-    assert same(index, copy)
-    terms = SentenceUnits(fake())
-    terms.dimension = 0
-    with pytest.raises(UserError, match="without vectors"):
-        build_index(tmp_path / "t", OLD, _Textless(), retriever="bm25", language="en", show=False, terms=TERMS)
-        copy_index(tmp_path / "t", lance(tmp_path / "t.lance"))
-    monkeypatch.setitem(sys.modules, "lancedb", None)
-    with pytest.raises(UserError, match=r"not installed .*: pip install 'rag-mt\[lance\]'"):
-        read_manifest(copy)
-
-
-class _Textless:
-    """Units without vectors."""
-
-    unit, block, dimension, settings = "passage", 10, 0, {"encoder": "none", "fingerprint": "none"}
-
-    def units(self, texts: list[str], kind: str) -> tuple[Any, Any]:
-        spans = np.array([(n, 0, len(t)) for n, t in enumerate(texts)], np.int32)
-        return np.zeros((len(texts), 0), np.float32), spans
+    refuses(*pair, tmp_path, fake, monkeypatch)
 
 
 def test_a_damaged_index_and_tables_of_others_are_told(pair: tuple[Path, Path], tmp_path: Path, fake: Fake) -> None:

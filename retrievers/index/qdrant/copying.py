@@ -1,0 +1,169 @@
+"""Copying an index into Qdrant."""
+
+from __future__ import annotations
+
+import logging
+import time
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import replace as with_fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from rag_mt.base.errors import UserError
+from retrievers.index.beside import contents_of, pieces_of
+from retrievers.index.copying import not_a_folder, sentence_blocks, unit_blocks
+from retrievers.index.manifest import PAIRS, Manifest
+from retrievers.index.places import FILES, SENTENCES, UNITS, changed_by_others, package_of, taken
+from retrievers.index.qdrant.place import Place, asked, connected, place_of
+from retrievers.index.qdrant.points import (
+    FILE,
+    SENTENCE,
+    VECTOR,
+    Stored,
+    collections_of,
+    manifest_point,
+    read_stored,
+    write_points,
+)
+from retrievers.index.qdrant.search import QdrantIndex
+from retrievers.index.search import Index
+from retrievers.index.vectors import form_for, measured_on_own
+
+log = logging.getLogger("rag_mt")
+
+BLOCK = 1024
+"""Points that are written at once."""
+PIECE = 1 << 20
+"""Bytes of a file in a point."""
+MOST_LOCAL = 20000
+"""Units from which on the package itself advises a server."""
+MOST_EF = 2048
+"""Points of the graph that a query may look at; for more it looks at all."""
+POLL = 1.0
+"""Seconds between two looks at a server that makes its graph."""
+_SENTENCES = PAIRS.set(1, pa.field("file", pa.string()))
+
+
+def write_copy(
+    target: Path, index: Index, files: Mapping[str, Path], *, replace: bool, form: str, bar: Any
+) -> Manifest:
+    """Copy an open index, and these files with it, to a place in Qdrant; see `retrievers.index.copying`."""
+    place = place_of(target)
+    wanted = _form(place, form, index.manifest)
+    if place.folder is not None:
+        not_a_folder(place.folder, target)
+        if len(index) > MOST_LOCAL:
+            log.warning(
+                "%s is to hold %d units, all of which are read into memory: a server is for so many", target, len(index)
+            )
+    client = connected(target, new=True)
+    stored = read_stored(target, client)
+    if stored is not None and not replace:
+        raise taken(target)
+    if stored is None and asked(target, lambda: client.collection_exists(place.name)):
+        raise UserError(f"{target} is a collection of others: give another name for the index")
+    return put(target, index, files, stored, wanted, "copy", bar)
+
+
+def put(
+    target: Path, index: Index, files: Mapping[str, Path], replaced: Stored | None, form: str, job: str, bar: Any
+) -> Manifest:
+    """Write an index beside the one that is there, and let it take that one's place; raises UserError if that is no
+    longer the one that is to be `replaced`. Who has the old one open goes on with it, until this is done again."""
+    client, models, name = connected(target), package_of(target).models, place_of(target).name
+    _check_still(target, client, replaced, job)
+    for left in collections_of(target, client):  # by interrupted copies, and the index before the one that is there
+        if replaced is None or left != replaced.collection:
+            asked(target, partial(client.delete_collection, left))
+    collection = f"{name}.{uuid4().hex}"
+    _create(target, client, collection, index.manifest, form)
+    for numbers, spans, vectors in unit_blocks(index, BLOCK, bar):
+        rows = zip(numbers.tolist(), spans.tolist(), vectors, strict=True)
+        units = (
+            models.PointStruct(id=id, vector={VECTOR: row}, payload={"sentence": sentence, "start": start, "end": end})
+            for id, (sentence, start, end), row in rows
+        )
+        write_points(target, client, collection, units)
+    first = SENTENCE
+    for batch in sentence_blocks(index, _SENTENCES, BLOCK):
+        payloads = (
+            {key: value for key, value in row.items() if key != "original" or value} for row in batch.to_pylist()
+        )
+        sentences = (models.PointStruct(id=id, vector={}, payload=row) for id, row in enumerate(payloads, first))
+        write_points(target, client, collection, sentences)
+        first += len(batch)
+    pieces = 0
+    for file, _, data in pieces_of(files, PIECE):
+        payload = {"name": file, "data": b64encode(data).decode()}
+        write_points(target, client, collection, [models.PointStruct(id=FILE + pieces, vector={}, payload=payload)])
+        pieces += 1
+    manifest = with_fields(
+        index.manifest,
+        ivf=None,
+        codes=None if index.manifest.rerank else index.manifest.codes,  # these are copied whole
+        files={
+            UNITS: {"collection": collection},
+            SENTENCES: {"originals": index.has_originals},
+            FILES: {"contents": contents_of(files), "pieces": pieces},
+        },
+    )
+    if form == "ivf":
+        _wait(target, client, collection)
+        unmeasured = with_fields(manifest, ivf={"nlist": MOST_EF, "nprobe": MOST_EF, "measured": {}})
+        measured = measured_on_own(QdrantIndex(target, unmeasured, client), MOST_EF)
+        manifest = with_fields(manifest, ivf={**measured, "graph": True})
+    write_points(target, client, collection, [manifest_point(target, manifest, 0)])
+    _check_still(target, client, replaced, job)
+    steps = [models.CreateAliasOperation(create_alias=models.CreateAlias(collection_name=collection, alias_name=name))]
+    if replaced is not None:
+        steps.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name)))
+    asked(target, lambda: client.update_collection_aliases(steps))
+    return manifest
+
+
+def _form(place: Place, form: str, manifest: Manifest) -> str:
+    """`exact`, or `ivf` where the server is to search by a graph; raises UserError for that in the local mode."""
+    if place.local and form == "ivf":
+        raise UserError("the local mode of Qdrant looks at all vectors: leave --form out, or copy to a server")
+    return "exact" if place.local else form_for(form, manifest.units, manifest.unit)
+
+
+def _check_still(target: Path, client: Any, replaced: Stored | None, job: str) -> None:
+    """Raises UserError if the index that is there is another one by now."""
+    if read_stored(target, client) != replaced:
+        raise changed_by_others(target, job)
+
+
+def _create(target: Path, client: Any, collection: str, manifest: Manifest, form: str) -> None:
+    """An empty collection for the points of an index: vectors in fp16, beside them in 8 bits where the index folder has
+    them in few bits, too, and with a graph for the form `ivf`."""
+    models = package_of(target).models
+    options: dict[str, Any] = {"size": manifest.dimension, "distance": models.Distance.DOT}
+    options |= {"datatype": models.Datatype.FLOAT16}
+    if form == "exact":
+        options["hnsw_config"] = models.HnswConfigDiff(m=0)
+    elif manifest.rerank:
+        scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8)
+        options["quantization_config"] = models.ScalarQuantization(scalar=scalar)
+    vectors = {VECTOR: models.VectorParams(**options)}
+    asked(target, lambda: client.create_collection(collection, vectors_config=vectors))
+    if not place_of(target).local:
+        kind = models.PayloadSchemaType.INTEGER
+        asked(target, lambda: client.create_payload_index(collection, "sentence", field_schema=kind))
+
+
+def _wait(target: Path, client: Any, collection: str) -> None:
+    """Until the server has made its graph, and has nothing to do twice."""
+    log.info("index %s: the server makes its graph", target)
+    idle = 0
+    while idle < 2:
+        time.sleep(POLL)
+        status = asked(target, lambda: client.get_collection(collection).status.value)
+        if status == "red":
+            raise UserError(f"index {target} cannot be written: the server could not make its graph, see its log")
+        idle = idle + 1 if status == "green" else 0
