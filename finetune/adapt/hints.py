@@ -17,7 +17,7 @@ from retrievers.memory.retriever import MemoryRetriever
 
 class OtherBlocks:
     """The retriever of an index for sentences of that index, whose number (into `targets`) is the line that they come
-    from: nothing of a sentence's own block is found (a Retriever)."""
+    from: nothing of the blocks that a sentence stands in is found (a Retriever)."""
 
     def __init__(self, retriever: IndexRetriever, text: IndexText, targets: Sequence[Target]) -> None:
         self.own, self.text, self.targets = retriever, text, targets
@@ -30,7 +30,7 @@ class OtherBlocks:
 
     def left_out(self, number: int) -> list[int]:
         """The rows of the index that are left out for a sentence."""
-        return self.text.rows(self.targets[number].block)
+        return [row for block in self.targets[number].blocks for row in self.text.rows(block)]
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
         """See `Retriever.retrieve`."""

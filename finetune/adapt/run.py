@@ -1,6 +1,7 @@
 """An adaptation: a language model is tuned on an index's own language and terms, from its text alone.
 
-1. A part of the index's sentences is held out, in whole blocks; others are drawn to learn from.
+1. A part of the index's sentences is held out, in whole blocks; others are drawn to learn from. With many pairs of the
+   user's own some of those are held out instead.
 2. All of them are translated into the source language by the reverse direction (Sennrich et al. 2016, "Improving neural
    machine translation models with monolingual data"), and pairs that cannot be trusted are dropped.
 3. The adapter of the direction goes on with (back-translation, sentence of the index), a part of the examples with the
@@ -252,8 +253,9 @@ class Adaptation:
             held_out = [pair for pair in pairs if pair.origin.line < plan.held_out]
             train = [pair for pair in pairs if pair.origin.line >= plan.held_out]
             own, of_own = kept_for_check(pair_filter.kept(self.own, skips), self.config.text)
-            if of_own:
+            if of_own:  # then all of the index is learnt from
                 held_out = [replace(p, origin=Origin(OWN, n)) for n, p in enumerate(of_own, len(self.targets))]
+                train = pairs
                 self._place(held_out)
             asked = {letters_and_digits(pair.target) for pair in held_out}
             own, train = self._apart(own, asked), self._apart(train, asked)
@@ -314,7 +316,8 @@ class Adaptation:
         return training
 
     def check(self, held_out: Sequence[Example]) -> Scores:
-        """The held-out part from its back-translation, by what there was before and by the new adapter."""
+        """The held-out part from its back-translation, or the user's source, by what there was before and by the new
+        adapter."""
         pairs = [example.pair for example in held_out]
         sentences = [Sentence(pair.source, self.source, Origin("held-out", pair.origin.line)) for pair in pairs]
 

@@ -22,11 +22,11 @@ from retrievers.index.search import map_sentences
 
 @dataclass(frozen=True)
 class Target:
-    """A sentence of the index, with the number of its block."""
+    """A sentence, with the numbers of the blocks of the index that it stands in."""
 
     text: str
     origin: Origin
-    block: int
+    blocks: tuple[int, ...]
 
 
 class IndexText:
@@ -50,17 +50,17 @@ class IndexText:
         text, *origin = (column[row].as_py() for column in self._columns)
         spans = split(text, self._language) if self._passages else ()
         for part in [span.of(text) for span in spans] or [text]:
-            yield Target(part.strip(), Origin(*origin), int(self.blocks[row]))
+            yield Target(part.strip(), Origin(*origin), (int(self.blocks[row]),))
 
     def placed(self, texts: Sequence[str]) -> list[Target]:
-        """Sentences that may stand in the index, in the same words, each with the block of its last place; others have
-        the block -1, which has no rows."""
-        last = dict.fromkeys(map(letters_and_digits, texts), -1)
+        """Sentences that may stand in the index, with the blocks of all sentences of the same letters and digits."""
+        keys = [letters_and_digits(text) for text in texts]
+        places: dict[str, set[int]] = {key: set() for key in keys}
         for row in range(len(self.blocks)):
             for target in self.targets(row):
-                if (key := letters_and_digits(target.text)) in last:
-                    last[key] = target.block
-        return [Target(text, NOWHERE, last[letters_and_digits(text)]) for text in texts]
+                if (key := letters_and_digits(target.text)) in places:
+                    places[key].update(target.blocks)
+        return [Target(text, NOWHERE, tuple(sorted(places[key]))) for text, key in zip(texts, keys, strict=True)]
 
 
 def blocks_of(files: NDArray[np.integer[Any]], size: int) -> NDArray[np.int64]:

@@ -38,7 +38,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--sentences", type=positive, metavar="N", help="most sentences of the index to use (default: what time allows)"
     )
-    pairs_help = "your own translations into the language of the index, TMX or TSV, to learn from too"
+    pairs_help = (
+        "your own translations into the language of the index, TMX or TSV, to learn from too; of 400 and more some are "
+        "what the check is on"
+    )
     add("--pairs", action="append", default=[], metavar="FILE", help=pairs_help)
     replay_help = "general translations, TMX or TSV, so that other text does not get worse (default: the sample corpus)"
     add("--replay", action="append", default=[], metavar="FILE", help=replay_help)

@@ -24,6 +24,7 @@ from retrievers.index.qdrant.place import asked, connected, place_of
 
 SENTENCE, FILE, MANIFEST = 1 << 40, 1 << 50, 1 << 60
 VECTOR = "unit"
+_UNIQUE = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class Stored:
 def collections_of(folder: Path, client: Any) -> list[str]:
     """The collections with points of an index of this name: the one that it is, the one that it was before, and those
     of interrupted copies."""
-    own = re.compile(rf"{re.escape(place_of(folder).name)}\.[0-9a-f]{{32}}")
+    own = f"{place_of(folder).name}."
     names = [entry.name for entry in asked(folder, client.get_collections).collections]
-    return [name for name in names if own.fullmatch(name)]
+    return [name for name in names if name.startswith(own) and _UNIQUE.fullmatch(name.removeprefix(own))]
 
 
 def read_stored(folder: Path, client: Any) -> Stored | None:

@@ -236,7 +236,7 @@ def test_many_pairs_of_ones_own_are_checked_on(
         return trained(config, data, *rest)
 
     def without(self: OtherBlocks, number: int) -> list[int]:
-        rows = self.text.rows(self.targets[number].block)
+        rows = own_rows(self, number)
         left_out[self.targets[number].text] = [t.text for row in rows for t in self.text.targets(row)]
         return rows
 
@@ -247,7 +247,7 @@ def test_many_pairs_of_ones_own_are_checked_on(
             raise KeyboardInterrupt
         return translated(self, opened, sentences, part)
 
-    trained, translated = run.trained, Adaptation.translated
+    trained, translated, own_rows = run.trained, Adaptation.translated, OtherBlocks.left_out
     monkeypatch.setattr(run, "scores", compared)
     monkeypatch.setattr(run, "trained", seen)
     monkeypatch.setattr(OtherBlocks, "left_out", without)

@@ -51,9 +51,9 @@ def test_whole_blocks_are_held_out(tmp_path: Path) -> None:
     text, skips = IndexText(index.folder, index.manifest, FEW.block), Skips(shown=0)
     choice = chosen(text, FEW, 20, skips)
     assert len(choice.held_out) + len(choice.train) == 20
-    blocks = {target.block for target in choice.held_out}
-    assert len(choice.held_out) >= 8 and not blocks & {target.block for target in choice.train}
-    for block in blocks:
+    blocks = {target.blocks for target in choice.held_out}
+    assert len(choice.held_out) >= 8 and not blocks & {target.blocks for target in choice.train}
+    for (block,) in blocks:
         there = {t.text for row in text.rows(block) for t in text.targets(row)} - {"Menu", "OK"}
         assert there <= {target.text for target in choice.held_out}
     more = chosen(text, FEW, 26, Skips(shown=0))
@@ -63,6 +63,19 @@ def test_whole_blocks_are_held_out(tmp_path: Path) -> None:
     assert skips.counts["with fewer than 2 words"] > 0
     with pytest.raises(UserError, match="an adaptation needs at least 1008"):
         chosen(text, TextConfig(fewest_held_out=8, fewest_pairs=1000), 99, Skips(shown=0))
+
+
+def test_a_sentence_is_found_in_all_its_places(tmp_path: Path) -> None:
+    lines = [
+        "Press the button, then wait.",
+        *(f"Sentence {n} of it." for n in range(30)),
+        "Press the button then wait!",
+    ]
+    texts = [Sentence(line, "en", Origin("a.txt", n)) for n, line in enumerate(lines, 1)]
+    index = Index.build(tmp_path / "index", texts=texts, language="en", retriever="bm25", split=False)
+    text = IndexText(index.folder, index.manifest, 8)
+    twice, once, nowhere = text.placed(["PRESS THE BUTTON: THEN WAIT", "Sentence 9 of it", "Elsewhere."])
+    assert twice.blocks == (0, 3) and once.blocks == (1,) and nowhere.blocks == ()
 
 
 class Letters:
