@@ -186,7 +186,7 @@ class SentenceTask:
     def _choose(self) -> None:
         """Let the answer with hints be the translation; of several ones, the one of them and the draft that is best
         supported, and the others its alternatives; if none can be read, the draft."""
-        from retrievers.memory.overlap import by_support  # what searches is imported when something is searched
+        from retrievers.memory.overlap import SURPLUS, by_support  # imported when something is searched
 
         assert self.draft is not None
         candidates = [self.candidates[number] for number in range(len(self.hinted))]
@@ -200,7 +200,8 @@ class SentenceTask:
         if len(candidates) > 1:
             read += [self.draft] if self.draft.translation.ok else []
             hits = [(hint.phrase, hint.hit.score) for hint in self.recalled.hints] if self.recalled else []
-            read = [read[number] for number in by_support([answer.text for answer in read], hits)]
+            surplus = 1.0 if self.translator.tuned else SURPLUS
+            read = [read[number] for number in by_support([answer.text for answer in read], hits, surplus)]
             if self.terms:
                 read.sort(key=lambda answer: sum(not usage.ok for usage in self._usages(answer.text)))
         chosen, texts = read[0], dict.fromkeys(answer.text for answer in read)

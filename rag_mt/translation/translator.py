@@ -396,6 +396,12 @@ class Translator:
         scored = self.min_quality is not None and not prompt.begun and self._known_to_estimator
         return replace(prompt, scored=True) if scored else prompt
 
+    @property
+    def tuned(self) -> bool:
+        """Whether the language model learnt from prompts with hints when to take one up: by an adapter of ours, here or
+        (prompts of the shape `compact`) behind a server."""
+        return bool(getattr(self.llm, "trained_wrapper", None)) or self.prompts.wrapper == "compact"
+
     @cached_property
     def _known_to_estimator(self) -> bool:
         """Whether the language model is the one whose probabilities the estimator knows: ours, with our adapter."""

@@ -241,14 +241,15 @@ def test_questions_of_a_sentence_are_asked_together_and_answered_in_any_order(or
 
 
 @pytest.mark.parametrize(
-    ("unreadable", "text", "hints"),
+    ("unreadable", "wrapper", "text", "hints"),
     [
-        ("First+Second+Third First", "Seconds", 1),
-        ("First+Second+Third First Second Third Seconds", TEXTS[2].upper(), 0),
+        ("First+Second+Third First", "compact", "Seconds", 1),
+        ("First+Second+Third First", "few-shot", "Second", 1),  # what is closest to a hit has no advantage there
+        ("First+Second+Third First Second Third Seconds", "compact", TEXTS[2].upper(), 0),
     ],
 )
-def test_answers_that_cannot_be_read_have_no_say(unreadable: str, text: str, hints: int) -> None:
-    translator = Translator("de", retriever=FourHits(), llm=Echoing(unreadable), wrapper="compact")
+def test_answers_that_cannot_be_read_have_no_say(unreadable: str, wrapper: str, text: str, hints: int) -> None:
+    translator = Translator("de", retriever=FourHits(), llm=Echoing(unreadable), wrapper=wrapper)
     (made,) = translator.translate_sentences(SENTENCES[2:3])
     assert (made.ok, made.text, len(made.hints)) == (True, text, hints)
     assert any(note.startswith(DRAFT_STANDS) for note in made.notes) == (not hints)

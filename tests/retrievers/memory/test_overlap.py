@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
-from retrievers.memory.overlap import by_support, overlaps
+from retrievers.memory.overlap import SURPLUS, by_support, overlaps
 
 PAIRS = [
     ("The museum is closed.", "The museum is closed on Mondays."),
@@ -36,21 +36,33 @@ def test_a_pair_does_not_depend_on_the_others(pairs: list[tuple[str, str]]) -> N
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(TEXT, min_size=1, max_size=5), st.lists(st.tuples(TEXT, st.floats(0, 1)), max_size=3))
+@given(
+    st.lists(TEXT, min_size=1, max_size=5),
+    st.lists(st.tuples(TEXT, st.floats(0, 1)), max_size=3),
+    st.sampled_from([SURPLUS, 1.0]),
+)
 def test_support_is_chrf_with_the_others_both_ways_and_with_the_hits(
-    texts: list[str], hits: list[tuple[str, float]]
+    texts: list[str], hits: list[tuple[str, float]], surplus: float
 ) -> None:
     def chrf(one: str, other: str) -> float:
         return CHRF().sentence_score(one, [other]).score / 100
 
     scores = [
         sum(chrf(one, other) + chrf(other, one) for other in texts) / 2 / len(texts)
-        + max((chrf(one, hit) * similarity for hit, similarity in hits), default=0)
+        + max((min(chrf(one, hit), similarity + surplus) * similarity for hit, similarity in hits), default=0)
         for one in texts
     ]
-    order = by_support(texts, hits)
+    order = by_support(texts, hits, surplus)
     assert sorted(order) == list(range(len(texts)))
     assert [scores[n] for n in order] == pytest.approx(sorted(scores, reverse=True), abs=1e-4)
+
+
+def test_a_copy_of_a_hit_that_is_little_like_the_translation_is_not_chosen() -> None:
+    """As a model does that was not tuned for hints."""
+    texts = ["You cannot delete a title page.", "You cannot delete the Default scheme.", "A title page stays."]
+    assert by_support(texts, [("You cannot delete the Default scheme.", 0.45)], SURPLUS)[0] == 0
+    assert by_support(texts, [("You cannot delete the Default scheme.", 0.9)], SURPLUS)[0] == 1
+    assert by_support(texts, [("You cannot delete the Default scheme.", 0.45)])[0] == 1
 
 
 def test_the_odd_one_is_chosen_only_where_a_hit_says_so() -> None:
