@@ -212,6 +212,26 @@ def test_a_server_searches_a_graph_and_its_ef_is_tuned(tmp_path: Path, server: t
     assert "hnsw" in index.manifest.describe().lower() and not (tmp_path / "copy").exists()
 
 
+def test_vectors_in_8_bits_stay_when_an_index_is_changed_or_copied(
+    tmp_path: Path, server: tuple[Server, str], fake: Fake
+) -> None:
+    build(tmp_path / "i", fake(), OLD)
+    compress_index(tmp_path / "i", 8, True, None)
+    copy, second = Path(server[1]), Path(f"{server[1]}-2")
+    copy_index(tmp_path / "i", copy, form="ivf")
+    build(copy, fake(), NEW, without=[], form="ivf")
+    build(copy, fake(), (), without=["f'1.txt"], form="ivf")
+    copy_index(copy, second, form="ivf")
+    made = [request.vectors_config.params_map.map["unit"] for name, request in server[0].requests if name == "Create"]
+    assert [config.HasField("quantization_config") for config in made] == [True] * 4
+    assert read_manifest(copy).codes is None and verify_index(copy)
+    copy_index(tmp_path / "i", qdrant(tmp_path / "copy"))
+    copy_index(qdrant(tmp_path / "copy"), copy, form="exact", replace=True)
+    build(copy, fake(), NEW, without=[], form="ivf")
+    made = [request.vectors_config.params_map.map["unit"] for name, request in server[0].requests if name == "Create"]
+    assert [config.HasField("quantization_config") for config in made[4:]] == [False, True]
+
+
 @pytest.mark.parametrize("point", ["sentences", "manifest", "alias"])
 def test_nothing_half_made_is_served(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     def killed(*_: Any) -> None:
@@ -264,6 +284,28 @@ def test_a_change_of_others_meanwhile_is_not_lost(pair: tuple[Path, Path], fake:
     assert list(read_manifest(pair[1]).thresholds) == ["fr"]
     build(pair[0], fake(), NEW[5:], without=[])
     assert same(*pair)
+
+
+def test_a_copy_that_was_overtaken_does_not_delete_what_is_there_now(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = copying.collections_of
+
+    def overtaken(*args: Any) -> list[str]:
+        monkeypatch.setattr(copying, "collections_of", listed)
+        copy_index(*pair, replace=True)
+        return listed(*args)
+
+    monkeypatch.setattr(copying, "collections_of", overtaken)
+    with pytest.raises(UserError, match="changed by others during its copy"):
+        copy_index(*pair, replace=True)
+    assert same(*pair)
+
+
+def test_a_copy_that_is_gone_at_once_is_refused(tmp_path: Path, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    build(tmp_path / "i", fake(), OLD[:3])
+    assert main(["index", "copy", str(tmp_path / "i"), "qdrant::memory:", "--replace"]) == 2
+    assert "would be gone with this command: give qdrant:FOLDER" in capsys.readouterr().err
 
 
 def test_what_cannot_be_is_refused_with_a_sentence(
