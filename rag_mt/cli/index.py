@@ -148,6 +148,8 @@ def copy(options: argparse.Namespace) -> int:
     """`rag-mt index copy`: an index into LanceDB or Qdrant."""
     from rag_mt.translation.index import Index
 
+    if options.target == "qdrant::memory:":
+        raise UserError(f"a copy in {options.target} would be gone with this command: give qdrant:FOLDER")
     index = Index.open(options.folder)
     note(index.copy(options.target, replace=options.replace, form=options.form, show=not options.quiet).describe())
     return OK

@@ -18,6 +18,7 @@ from retrievers.index.beside import files_in, local_files
 from retrievers.index.build import build_index
 from retrievers.index.engines import Change
 from retrievers.index.manifest import VECTORS, Manifest, check_kind, write_manifest
+from retrievers.index.places import UNITS
 from retrievers.index.qdrant.copying import put
 from retrievers.index.qdrant.place import connected, place_of
 from retrievers.index.qdrant.points import finished
@@ -46,7 +47,7 @@ def change_index(folder: Path, sentences: Iterable[Sentence], maker: UnitMaker, 
         except UserError as error:
             raise UserError(str(error).replace(str(local), str(folder))) from error
         index = open_index(local, manifest=changed)
-        index.manifest = replace(changed, codes=manifest.codes)
+        index.manifest = replace(changed, codes=manifest.codes, files={UNITS: manifest.files[UNITS]})
         wanted = "exact" if place_of(folder).local else form_for(change.form, changed.units, changed.unit)
         with closing(progress(changed.units, "units", f"copying {folder}", show=change.show)) as bar:
             return put(folder, index, files_in(local), stored, wanted, "change", bar)

@@ -79,9 +79,11 @@ def put(
     _check_still(target, client, replaced, job)
     for left in collections_of(target, client):  # by interrupted copies, and the index before the one that is there
         if replaced is None or left != replaced.collection:
+            _check_still(target, client, replaced, job)  # or it may be one that was completed since
             asked(target, partial(client.delete_collection, left))
     collection = f"{name}.{uuid4().hex}"
-    _create(target, client, collection, index.manifest, form)
+    rerank = index.manifest.rerank or bool(index.manifest.files.get(UNITS, {}).get("rerank"))
+    _create(target, client, collection, index.manifest.dimension, form, quantised=rerank)
     for numbers, spans, vectors in unit_blocks(index, BLOCK, bar):
         rows = zip(numbers.tolist(), spans.tolist(), vectors, strict=True)
         units = (
@@ -107,7 +109,7 @@ def put(
         ivf=None,
         codes=None if index.manifest.rerank else index.manifest.codes,  # these are copied whole
         files={
-            UNITS: {"collection": collection},
+            UNITS: {"collection": collection, **({"rerank": True} if rerank else {})},
             SENTENCES: {"originals": index.has_originals},
             FILES: {"contents": contents_of(files), "pieces": pieces},
         },
@@ -139,15 +141,15 @@ def _check_still(target: Path, client: Any, replaced: Stored | None, job: str) -
         raise changed_by_others(target, job)
 
 
-def _create(target: Path, client: Any, collection: str, manifest: Manifest, form: str) -> None:
-    """An empty collection for the points of an index: vectors in fp16, beside them in 8 bits where the index folder has
-    them in few bits, too, and with a graph for the form `ivf`."""
+def _create(target: Path, client: Any, collection: str, dimension: int, form: str, *, quantised: bool) -> None:
+    """An empty collection for the points of an index: vectors in fp16, and with a graph for the form `ivf`, where they
+    are `quantised`, which is in 8 bits, too."""
     models = package_of(target).models
-    options: dict[str, Any] = {"size": manifest.dimension, "distance": models.Distance.DOT}
+    options: dict[str, Any] = {"size": dimension, "distance": models.Distance.DOT}
     options |= {"datatype": models.Datatype.FLOAT16}
     if form == "exact":
         options["hnsw_config"] = models.HnswConfigDiff(m=0)
-    elif manifest.rerank:
+    elif quantised:
         scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8)
         options["quantization_config"] = models.ScalarQuantization(scalar=scalar)
     vectors = {VECTOR: models.VectorParams(**options)}

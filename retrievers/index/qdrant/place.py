@@ -12,25 +12,34 @@ import socket
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
+from ipaddress import ip_address
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from rag_mt.base.errors import UserError
+from rag_mt.base.errors import DamagedFileError, UserError
 from rag_mt.base.files import read_json
 from retrievers.index.places import KINDS, no_index, package_of, store_errors, where_of
 
 MEMORY = ":memory:"
 LOCAL_NAME = "index"
 """The name of the index in a folder of its own."""
-META, STORAGE = "meta.json", "storage.sqlite"
-"""What the client writes into a folder, and into that of a collection."""
+META, LOCK, STORAGE = "meta.json", ".lock", "storage.sqlite"
+"""What the client writes into a folder, the last into that of a collection."""
+TABLES = {("table", "points", True), ("index", "sqlite_autoindex_points_1", True)}
+"""What STORAGE has, and whether that is stored in it."""
+READ = "SELECT rowid, id, point FROM points ORDER BY rowid DESC"
+"""How the client reads it."""
+NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
+"""The end of a journal that names another file, which sqlite would delete; the client writes none."""
 KEY = "QDRANT_API_KEY"
+NEEDED = 1, 16
+"""The version of the server that knows points that are written on a condition."""
 CONNECT, TIMEOUT = 10, 60
 """Seconds that a server has to be there, and to answer."""
 WAITS = (0.5, 2.0)
@@ -62,6 +71,15 @@ class Place:
     def local(self) -> bool:
         """Whether the client itself searches, which is always exact."""
         return not self.host
+
+    @property
+    def overheard(self) -> bool:
+        """Whether what is sent there can be read on its way."""
+        try:
+            this_machine = self.host in ("", "localhost") or ip_address(self.host).is_loopback
+        except ValueError:
+            this_machine = False
+        return not this_machine and self.where.startswith("http://")
 
 
 def place_of(folder: str | Path) -> Place:
@@ -108,17 +126,24 @@ def connected(folder: Path, new: bool = False) -> Any:
 def _opened(folder: Path, place: Place, package: Any) -> Any:
     """A new client."""
     if place.host:
+        if place.overheard and os.environ.get(KEY):
+            raise UserError(f"the key of {KEY} would go unencrypted to {place.host}: give the place with https://")
         try:
             socket.create_connection((place.host, place.port), CONNECT).close()
         except OSError as error:
             raise OSError(f"{place.host}, port {place.port} of gRPC: {error}") from error
         options = {"prefer_grpc": True, "grpc_port": place.port, "timeout": TIMEOUT, "check_compatibility": False}
+        warnings.filterwarnings("ignore", "Api key is used with an insecure connection")  # on this machine
         client = package.QdrantClient(url=place.where, api_key=os.environ.get(KEY), **options)
+        version = asked(folder, client.info).version
+        if (known := re.match(r"v?(\d+)\.(\d+)", version)) and (int(known[1]), int(known[2])) < NEEDED:
+            client.close()
+            raise UserError(f"{folder} needs Qdrant {NEEDED[0]}.{NEEDED[1]} or newer, this is {version}")
     elif place.folder is None:
         client = package.QdrantClient(MEMORY)
     else:
-        if (place.folder / META).is_file():
-            for name in read_json(place.folder / META)["collections"]:
+        with _alone(folder, place.folder / LOCK):
+            for name in _collections(folder, place.folder):
                 check_points(folder, place.folder / "collection" / name / STORAGE)
         warnings.filterwarnings("ignore", "Local mode is not recommended")  # a copy says so, once
         try:
@@ -126,12 +151,45 @@ def _opened(folder: Path, place: Place, package: Any) -> Any:
         except RuntimeError as error:
             if "already accessed" not in str(error):
                 raise
-            raise UserError(
-                f"index {folder} is in use by another process, and the local mode of Qdrant is for one at a time: wait "
-                "for its end, or copy the index to a server"
-            ) from error
+            raise _in_use(folder) from error
     atexit.register(client.close)
     return client
+
+
+def _in_use(folder: Path) -> UserError:
+    """The error for a folder that another process has open."""
+    return UserError(
+        f"index {folder} is in use by another process, and the local mode of Qdrant is for one at a time: wait for its "
+        "end, or copy the index to a server"
+    )
+
+
+@contextmanager
+def _alone(folder: Path, lock: Path) -> Iterator[None]:
+    """While no other process has the folder open; raises UserError if one has."""
+    import portalocker  # comes with the client, and is slow to import
+
+    if not lock.exists():  # it never had been opened
+        yield
+        return
+    with lock.open("r+", encoding="utf-8") as file:
+        try:
+            portalocker.lock(file, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
+        except portalocker.exceptions.LockException as error:
+            raise _in_use(folder) from error
+        yield
+
+
+def _collections(folder: Path, local: Path) -> list[str]:
+    """The names of the collections in a folder; raises UserError if its list of them is none."""
+    if not (local / META).is_file():
+        return []
+    try:
+        return list(read_json(local / META)["collections"].keys())
+    except (DamagedFileError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{local / META} is damaged: delete {local}, and `rag-mt index copy DIR {folder}` makes the index again"
+        ) from error
 
 
 class _PointsOnly(pickle.Unpickler):
@@ -145,13 +203,21 @@ class _PointsOnly(pickle.Unpickler):
 
 def check_points(folder: Path, storage: Path) -> None:
     """Raises UserError if a file of the local mode, which unpickles what it has, holds anything but points: it would be
-    run when the client reads it."""
-    with closing(sqlite3.connect(f"{storage.absolute().as_uri()}?mode=ro", uri=True)) as database:
-        try:
-            for (point,) in database.execute("SELECT point FROM points"):
+    run when the client reads it. A write that was killed is rolled back."""
+    if not os.path.lexists(storage):  # a deletion was killed; the client makes it anew
+        return
+    journal = Path(f"{storage.resolve()}-journal")
+    try:
+        if journal.exists() and journal.read_bytes().endswith(NAMES_ANOTHER):
+            raise ValueError("a journal of more files")
+        with closing(sqlite3.connect(f"{storage.absolute().as_uri()}?mode=rw", uri=True)) as database:
+            tables = set(database.execute("SELECT type, name, rootpage > 0 FROM sqlite_master"))
+            if tables and tables != TABLES:
+                raise ValueError("more than a table of points")
+            for _, _, point in database.execute(READ) if tables else ():
                 _PointsOnly(BytesIO(point)).load()
-        except Exception as error:  # a damaged pickle raises anything
-            raise UserError(f"index {folder} is damaged or not safe to read: {storage.name} has {error}") from error
+    except Exception as error:  # a damaged pickle raises anything
+        raise UserError(f"index {folder} is damaged or not safe to read: {storage.name} has {error}") from error
 
 
 def asked(folder: Path, call: Callable[[], Answer]) -> Answer:

@@ -115,4 +115,12 @@ def stored_files(folder: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]
         points = asked(folder, partial(client.retrieve, collection, [FILE + number], with_payload=True))
         if not points:
             raise damaged(folder, "pieces of files are missing")
-        yield points[0].payload["name"], b64decode(points[0].payload["data"])
+        payload = points[0].payload or {}
+        name, data = payload.get("name"), payload.get("data")
+        try:
+            if not isinstance(name, str) or not isinstance(data, str):
+                raise ValueError
+            piece = b64decode(data)
+        except ValueError:
+            raise damaged(folder, "a piece of a file is none") from None
+        yield name, piece

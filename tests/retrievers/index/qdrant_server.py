@@ -25,9 +25,11 @@ def _sent(records: Any) -> list[Any]:
 
 
 class Server:
-    """What the two services share: the points, the requests by name, and how often the next call fails, and how."""
+    """What the services share: its version, the points, the requests by name, and how often the next call fails, and
+    how."""
 
     def __init__(self) -> None:
+        self.version = "1.20.0"
         self.client = QdrantClient(":memory:")
         self.requests: list[tuple[str, Any]] = []
         self.faults: list[grpc.StatusCode] = []
@@ -41,6 +43,9 @@ class Server:
         except ValueError as error:
             code = grpc.StatusCode.NOT_FOUND if "not found" in str(error) else grpc.StatusCode.INVALID_ARGUMENT
             context.abort(code, str(error))
+
+    def HealthCheck(self, request: Any) -> Any:  # noqa: N802
+        return services.HealthCheckReply(title="a stand-in", version=self.version)
 
     def List(self, request: Any) -> Any:  # noqa: N802
         found = self.client.get_collections().collections
@@ -133,6 +138,7 @@ def running(port: int) -> Iterator[Server]:
     server, listener = Server(), grpc.server(ThreadPoolExecutor(4))
     services.add_CollectionsServicer_to_server(_servicer(services.CollectionsServicer, server), listener)
     services.add_PointsServicer_to_server(_servicer(services.PointsServicer, server), listener)
+    services.add_QdrantServicer_to_server(_servicer(services.QdrantServicer, server), listener)
     listener.add_insecure_port(f"127.0.0.1:{port}")
     listener.start()
     try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -212,6 +214,26 @@ def test_a_server_searches_a_graph_and_its_ef_is_tuned(tmp_path: Path, server: t
     assert "hnsw" in index.manifest.describe().lower() and not (tmp_path / "copy").exists()
 
 
+def test_vectors_in_8_bits_stay_when_an_index_is_changed_or_copied(
+    tmp_path: Path, server: tuple[Server, str], fake: Fake
+) -> None:
+    build(tmp_path / "i", fake(), OLD)
+    compress_index(tmp_path / "i", 8, True, None)
+    copy, second = Path(server[1]), Path(f"{server[1]}-2")
+    copy_index(tmp_path / "i", copy, form="ivf")
+    build(copy, fake(), NEW, without=[], form="ivf")
+    build(copy, fake(), (), without=["f'1.txt"], form="ivf")
+    copy_index(copy, second, form="ivf")
+    made = [request.vectors_config.params_map.map["unit"] for name, request in server[0].requests if name == "Create"]
+    assert [config.HasField("quantization_config") for config in made] == [True] * 4
+    assert read_manifest(copy).codes is None and verify_index(copy)
+    copy_index(tmp_path / "i", qdrant(tmp_path / "copy"))
+    copy_index(qdrant(tmp_path / "copy"), copy, form="exact", replace=True)
+    build(copy, fake(), NEW, without=[], form="ivf")
+    made = [request.vectors_config.params_map.map["unit"] for name, request in server[0].requests if name == "Create"]
+    assert [config.HasField("quantization_config") for config in made[4:]] == [False, True]
+
+
 @pytest.mark.parametrize("point", ["sentences", "manifest", "alias"])
 def test_nothing_half_made_is_served(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     def killed(*_: Any) -> None:
@@ -264,6 +286,28 @@ def test_a_change_of_others_meanwhile_is_not_lost(pair: tuple[Path, Path], fake:
     assert list(read_manifest(pair[1]).thresholds) == ["fr"]
     build(pair[0], fake(), NEW[5:], without=[])
     assert same(*pair)
+
+
+def test_a_copy_that_was_overtaken_does_not_delete_what_is_there_now(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = copying.collections_of
+
+    def overtaken(*args: Any) -> list[str]:
+        monkeypatch.setattr(copying, "collections_of", listed)
+        copy_index(*pair, replace=True)
+        return listed(*args)
+
+    monkeypatch.setattr(copying, "collections_of", overtaken)
+    with pytest.raises(UserError, match="changed by others during its copy"):
+        copy_index(*pair, replace=True)
+    assert same(*pair)
+
+
+def test_a_copy_that_is_gone_at_once_is_refused(tmp_path: Path, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    build(tmp_path / "i", fake(), OLD[:3])
+    assert main(["index", "copy", str(tmp_path / "i"), "qdrant::memory:", "--replace"]) == 2
+    assert "would be gone with this command: give qdrant:FOLDER" in capsys.readouterr().err
 
 
 def test_what_cannot_be_is_refused_with_a_sentence(
@@ -333,6 +377,88 @@ def test_files_that_are_not_those_of_the_manifest_are_refused(
     assert not any((tmp_path / "cache").glob("indexes/*"))
 
 
+@pytest.mark.parametrize("payload", [None, {}, {"name": "x"}, {"name": 3, "data": ""}, {"name": "x", "data": "a"}])
+def test_pieces_of_files_that_are_none_are_told(tmp_path: Path, fake: Fake, payload: Any) -> None:
+    from qdrant_client import models
+
+    copy = qdrant(tmp_path / "copy")
+    build(tmp_path / "i", fake(), OLD[:3], terms=TERMS)
+    copy_index(tmp_path / "i", copy)
+    point = models.PointStruct(id=1 << 50, vector={}, payload=payload)
+    connected(copy).upsert(open_index(copy)._collection, [point])
+    with pytest.raises(UserError, match="is damaged: "):
+        local_files(copy)
+
+
+def killed_copy(tmp_path: Path, fake: Fake) -> Path:
+    """The folder of an index in Qdrant that no client has open, in which there is the one before it, too."""
+    build(tmp_path / "i", fake(), OLD)
+    copy_index(tmp_path / "i", qdrant(tmp_path / "copy"))
+    copy_index(tmp_path / "i", qdrant(tmp_path / "copy"), replace=True)
+    return Path(shutil.copytree(tmp_path / "copy", tmp_path / "killed"))
+
+
+def goes_on(tmp_path: Path, killed: Path) -> None:
+    """Assert that an index that was killed can be read and copied anew."""
+    assert main(["index", "info", f"qdrant:{killed}"]) == 0
+    assert same(tmp_path / "i", qdrant(killed))
+    assert main(["index", "copy", str(tmp_path / "i"), f"qdrant:{killed}", "--replace", "--quiet"]) == 0
+    assert same(tmp_path / "i", qdrant(killed))
+
+
+def test_a_write_that_was_killed_is_rolled_back(tmp_path: Path, fake: Fake) -> None:
+    killed = killed_copy(tmp_path, fake)
+    code = (
+        "import os, signal, sqlite3, sys; database = sqlite3.connect(sys.argv[1]); "
+        "database.execute('PRAGMA cache_size=1'); database.execute('UPDATE points SET point = zeroblob(length(point))')"
+        "; os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    for storage in killed.glob("collection/*/storage.sqlite"):
+        assert subprocess.run([sys.executable, "-c", code, storage], check=False).returncode == -signal.SIGKILL
+        assert storage.with_name("storage.sqlite-journal").stat().st_size > 512
+    hostile = shutil.copytree(killed, tmp_path / "hostile")
+    goes_on(tmp_path, killed)
+    others = tmp_path / "others"
+    others.write_text("/no/journal\0", encoding="utf-8")
+    for journal in hostile.glob("collection/*/*-journal"):  # sqlite would delete the file that is named there
+        name = bytes(others)
+        size, total = len(name).to_bytes(4, "big"), sum(name).to_bytes(4, "big")
+        with journal.open("ab") as end:
+            end.write(bytes(4) + name + size + total + bytes.fromhex("d9d505f920a163d7"))
+    with pytest.raises(UserError, match="is damaged or not safe to read"):
+        read_manifest(qdrant(hostile))
+    assert others.exists()
+
+
+@pytest.mark.parametrize("left", ["nothing", "folder", "empty"])
+def test_a_deletion_that_was_killed_is_no_damage(tmp_path: Path, fake: Fake, left: str) -> None:
+    killed = killed_copy(tmp_path, fake)
+    meta = json.loads((killed / "meta.json").read_text("utf-8"))
+    [old] = meta["collections"].keys() - set(meta["aliases"].values())
+    shutil.rmtree(killed / "collection" / old)
+    if left != "nothing":
+        (killed / "collection" / old).mkdir()
+    if left == "empty":
+        (killed / "collection" / old / "storage.sqlite").touch()
+    goes_on(tmp_path, killed)
+
+
+@pytest.mark.parametrize("sql", ["VIEW points AS SELECT id, data AS point FROM t", "TRIGGER a AFTER INSERT ON t BEGIN "
+                                 "SELECT 1; END", "TABLE points2 (id TEXT)", "INDEX more ON t (data)"])  # fmt: skip
+def test_a_folder_with_more_than_a_table_of_points_is_refused(tmp_path: Path, fake: Fake, sql: str) -> None:
+    evil = killed_copy(tmp_path, fake)
+    storage = next(evil.glob("collection/*/storage.sqlite"))
+    with sqlite3.connect(storage) as database:
+        database.execute("ALTER TABLE points RENAME TO t")
+        database.execute("ALTER TABLE t RENAME COLUMN point TO data")
+        database.execute(f"CREATE {sql}")
+        if "VIEW" not in sql:
+            database.execute("ALTER TABLE t RENAME COLUMN data TO point")
+            database.execute("ALTER TABLE t RENAME TO points")
+    with pytest.raises(UserError, match=r"is damaged or not safe to read: storage\.sqlite has more than a table"):
+        read_manifest(qdrant(evil))
+
+
 def test_a_folder_that_would_run_code_is_refused(tmp_path: Path, fake: Fake) -> None:
     build(tmp_path / "i", fake(), OLD[:3])
     copy_index(tmp_path / "i", qdrant(tmp_path / "copy"))
@@ -363,8 +489,10 @@ def test_a_folder_that_would_run_code_is_refused(tmp_path: Path, fake: Fake) -> 
         read_manifest(qdrant(evil))
     (tmp_path / "copy" / "meta.json").write_text("{", encoding="utf-8")
     shutil.copytree(tmp_path / "copy", tmp_path / "broken")
-    with pytest.raises(UserError, match="is no JSON file any more"):
-        read_manifest(qdrant(tmp_path / "broken"))
+    for text in ("{", "{}", "[]", '{"collections": 3}'):
+        (tmp_path / "broken" / "meta.json").write_text(text, encoding="utf-8")
+        with pytest.raises(UserError, match=r"meta\.json is damaged: delete .*, and `rag-mt index copy DIR qdrant:"):
+            read_manifest(qdrant(tmp_path / "broken"))
 
 
 def test_a_folder_is_for_one_process_and_many_threads(tmp_path: Path, fake: Fake) -> None:
@@ -413,7 +541,27 @@ def test_a_server_is_asked_again_but_not_for_ever(
         with pytest.raises(UserError, match=r"cannot be read or written \(planned by the test\)"):
             read_manifest(Path(server[1]))
         assert not server[0].faults
+
+
+def test_a_key_goes_only_where_others_cannot_read_it(
+    tmp_path: Path, fake: Fake, server: tuple[Server, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(tmp_path / "i", fake(), OLD[:5])
     monkeypatch.setenv(place.KEY, "secret")
-    monkeypatch.setattr(place, "_CLIENTS", {})
-    with pytest.warns(UserWarning, match="insecure"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        copy_index(tmp_path / "i", Path(server[1]))
+    monkeypatch.setattr(socket, "create_connection", None)  # nothing is asked
+    for host in ("192.0.2.1", "example.org", "localhost.example.org"):
+        with pytest.raises(UserError, match=f"the key of {place.KEY} would go unencrypted .* https://"):
+            read_manifest(Path(f"qdrant:http://{host}/a"))
+
+
+@pytest.mark.parametrize("version", ["1.15.5", "1.9.12", "0.11.0"])
+def test_a_server_that_is_too_old_is_told(server: tuple[Server, str], version: str) -> None:
+    server[0].version = version
+    with pytest.raises(UserError, match=f"needs Qdrant 1.16 or newer, this is {version}"):
+        read_manifest(Path(server[1]))
+    server[0].version = "1.16.0"
+    with pytest.raises(UserError, match="does not exist"):
         read_manifest(Path(server[1]))
