@@ -63,8 +63,8 @@ def by_support(texts: Sequence[str], hits: Sequence[tuple[str, float]], surplus:
     support = (alike + alike.T).mean(axis=1) / 2
     if hits:
         similarities = np.array([similarity for _, similarity in hits], np.float32)
-        alike = np.minimum(_chrf(texts, [hit for hit, _ in hits]), similarities + surplus)
-        support += (alike * similarities).max(axis=1)
+        like_hits = np.minimum(_chrf(texts, [hit for hit, _ in hits]), similarities + surplus)
+        support += (like_hits * similarities).max(axis=1)
     order: list[int] = np.argsort(-support, kind="stable").tolist()
     return order
 
