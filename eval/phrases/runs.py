@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from eval.data.phrase_pairs import MAX_WORDS, Spans, Words
 from eval.data.phrase_sets import SEED, PhraseSet
 from eval.metrics.formulas import mean_rows
+from eval.phrases.alone import ALONE, open_alone
 from eval.phrases.search import TopSurfaces
 from eval.significance import Comparison, compare
 from rag_mt.base.console import progress
@@ -61,12 +62,19 @@ class PhraseModel:
 
 
 def open_phrase_model(name: str, layers: str = "all", device: str = "auto", dtype: str = "auto") -> PhraseModel:
-    """The model of a name: `untrained:ENCODER[@LAYER]`, or a phrase model's name or folder.
+    """The model of a name: `untrained:ENCODER[@LAYER]`, `alone:ENCODER`, `alone:muse`, or a phrase model's.
 
-    An untrained encoder represents a span by [h_start; h_end] of a hidden layer. `layers` (`all`, or numbers with
+    An untrained encoder represents a span by [h_start; h_end] of a hidden layer, one alone by its vector of the phrase
+    without the rest of its sentence. `layers` (`all`, or numbers with
     commas) are those of one that is named without `@LAYER`.
     Raises UserError for what cannot be loaded and for layers that are not there.
     """
+    if name.startswith(ALONE):
+        alone = open_alone(name.removeprefix(ALONE), device, dtype)
+        row = Row(name, settings_hash(dict(alone.settings)))
+        return PhraseModel(
+            name, (row,), 0, alone.device, lambda texts, spans, kind: [alone.span_vectors(texts, spans, kind)]
+        )
     if not name.startswith(UNTRAINED):
         units = CcprUnits(open_phrase_encoder(name, device, dtype))
         row = Row(name, settings_hash([units.settings["units"], units.settings["fingerprint"]]))

