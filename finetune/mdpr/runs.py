@@ -30,7 +30,7 @@ from finetune.mdpr.train import MdprTrainer
 from rag_mt.base.console import OK, PARTLY, Parser, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_json, read_toml
-from rag_mt.base.settings import config_file
+from rag_mt.base.settings import changes_of, config_file
 from rag_mt.models.adapter_files import TRAINING
 from retrievers.mdpr import passage_model_folder
 
@@ -66,9 +66,15 @@ class Run:
         return Config.read(config_file(self.config), self.changes)
 
 
-def read_plan(path: Path, runs: Path, groups: Sequence[str] = (), seeds: Sequence[int] = ()) -> list[Run]:
+def read_plan(
+    path: Path,
+    runs: Path,
+    groups: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    changes: Mapping[str, str] = {},
+) -> list[Run]:
     """The runs of some groups (all if none is named) with some seeds (those of the plan), seed by seed, so that a plan
-    that is stopped has as many whole comparisons as possible.
+    that is stopped has as many whole comparisons as possible. `changes` to the settings are on top of the plan's.
 
     In a text `{runs}` stands for the folder of all runs and `{seed}` for the seed. Raises UserError for a plan of
     another form, an unknown group and two runs of one name.
@@ -81,17 +87,17 @@ def read_plan(path: Path, runs: Path, groups: Sequence[str] = (), seeds: Sequenc
     for name in groups:
         if name not in known:
             raise UserError(f"{path} has no group {name!r}: choose from {', '.join(known)}")
-    chosen = [(group, name, changes) for group in groups or known for name, changes in known[group].items()]
+    chosen = [(group, name, own) for group in groups or known for name, own in known[group].items()]
     names = [name for _, name, _ in chosen]
     if twice := {name for name in names if names.count(name) > 1}:
         raise UserError(f"{path} has two runs {sorted(twice)[0]!r}: give them different names")
 
-    def planned(group: str, name: str, changes: Mapping[str, Any], seed: int) -> Run:
+    def planned(group: str, name: str, own: Mapping[str, Any], seed: int) -> Run:
         def filled(value: Any) -> Any:
             return value.replace("{runs}", str(runs)).replace("{seed}", str(seed)) if isinstance(value, str) else value
 
-        texts = {k: json.dumps(filled(v), ensure_ascii=False) for k, v in changes.items() if k != "config"}
-        return Run(group, name, seed, changes.get("config", config), {**texts, "training.seed": str(seed)})
+        texts = {k: json.dumps(filled(v), ensure_ascii=False) for k, v in own.items() if k != "config"}
+        return Run(group, name, seed, own.get("config", config), {**texts, **changes, "training.seed": str(seed)})
 
     return [planned(*run, seed) for seed in seeds or planned_seeds or () for run in chosen]
 
@@ -152,7 +158,7 @@ def work(options: argparse.Namespace) -> int:
     groups, seeds = (text.split(",") if text else [] for text in (options.groups, options.seeds))
     if not all(seed.isdecimal() for seed in seeds):
         raise UserError(f"--seeds {options.seeds!r} is no list of whole numbers: expected such as 1,2,3")
-    plan = read_plan(config_file(options.plan), runs, groups, [int(seed) for seed in seeds])
+    plan = read_plan(config_file(options.plan), runs, groups, [int(seed) for seed in seeds], changes_of(options.set))
     for item in plan:
         item.settings()  # a mistake in the last run is reported before the first
     if options.list:
@@ -189,6 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--output", required=True, metavar="DIR", help="the folder of all runs")
     add("--groups", default="", metavar="G,G", help="of the plan (default: all)")
     add("--seeds", default="", metavar="N,N", help="instead of the plan's")
+    add("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change a setting of all runs")
     add("--device", default="auto", help="auto, cpu or cuda")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="name the runs and do nothing")

@@ -128,6 +128,15 @@ def test_a_run_on_other_data_is_not_finished(plan, tmp_path):
     assert "`ir`" not in score_table(again, tmp_path, plan.parent / "runs")
 
 
+def test_a_change_of_all_runs_is_on_top_of_the_plan(plan, capsys):
+    changes = ["--set", "training.steps=3", "--set", "training.semantic_weight=0.7"]
+    assert main(arguments(plan, "--list", "--groups", "losses", "--seeds", "2", *changes)) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert line.endswith("--set 'training.semantic_weight=0.7' --set 'training.steps=3' --set 'training.seed=2'")
+    assert main(arguments(plan, "--list", "--set", "training.stepps=3")) == 2
+    assert "training.stepps" in capsys.readouterr().err
+
+
 def test_listing_trains_nothing(plan, capsys):
     assert main(arguments(plan, "--list", "--seeds", "3")) == 0
     out = capsys.readouterr().out

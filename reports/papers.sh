@@ -1,0 +1,222 @@
+#!/bin/bash
+# The runs of reports/plan.md, in its order:
+#
+#   bash reports/papers.sh DATA WORK [STEP ...]
+#
+# DATA is the folder of parallel text that reports/README.md describes, with lexicon/ in it; everything is made under
+# WORK. Steps: mining pairs indexes directions inference ccpr losses names mono left-out seeds vectors queries lift queue
+# qwen (default: all, which takes about 40 hours of two cores). Started again it goes on: finished commands are left, a
+# training or evaluation that was stopped goes on from where it was. PYTHON (default: python) is the interpreter.
+set -euo pipefail
+if [ $# -lt 2 ]; then
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+fi
+data=$(realpath "$1") here=$(realpath "$(dirname "$0")")
+mkdir -p "$2"
+cd "$2"
+shift 2
+python=${PYTHON:-python}
+languages="de cs fi ru ro tr"
+all=news,mixed,wiki/reddit,news+captions,conversation,fiction,fiction-game,tech-docs,ui,medical
+gold=("$data"/align/{roen.src-tgt,enfr.src-tgt,xl-wa.en-ru.dev.tsv,xl-wa.en-ru.test.tsv})
+metrics=bleu,chrf,chrf++,bertscore
+mkdir -p done indexes
+
+# once NAME COMMAND ...: a command that is not run again once it has ended well
+once() {
+  local name=${1//\//.}
+  shift
+  if [ -e "done/$name" ]; then return; fi
+  echo "== $name" >&2
+  "$@"
+  touch "done/$name"
+}
+module() { "$python" -m "$@"; }
+rag() { "$python" -m rag_mt "$@"; }
+# text NAME LANGUAGE [OPTION ...]: NAME.LANGUAGE.txt, of one side of the training data
+text() {
+  local fewest=()
+  case $2 in fi | tr) fewest=(--words 4) ;; esac
+  once "$1.$2.txt" module eval.data.index_text --data "$data" --side "$2" --output "$1.$2.txt" "${fewest[@]}" \
+    --exclude "${gold[@]}" "${@:3}"
+}
+# built NAME TEXT LANGUAGE RETRIEVER [OPTION ...]: indexes/NAME of TEXT
+built() { once "$1" rag index build "indexes/$1" "$2" --lang "$3" --retriever "$4" --replace "${@:5}"; }
+# calibrated NAME LIMIT [OPTION ...]: the least scores of indexes/NAME.LANGUAGE of all languages
+calibrated() {
+  for l in $languages; do
+    once "calibrated.$1.en.$l" rag index calibrate "indexes/$1.en" "$data/dev/$l-en.tsv" --src "$l" --column 2 --limit "$2" "${@:3}"
+    once "calibrated.$1.$l" rag index calibrate "indexes/$1.$l" "$data/dev/$l-en.tsv" --src en --column 1 --limit "$2" "${@:3}"
+  done
+}
+# translated RUNS SYSTEMS LIMIT [OPTION ...]: what is there is not translated again
+translated() {
+  module eval.translation --suite wmt16 --data "$data" --systems "$2" --limit "$3" --output "$1" "${@:4}"
+}
+ccpr() { once "$1" module finetune.ccpr --config ccpr-embedded --pairs PAIRS --output "$1" "${@:2}"; }
+mdpr() {
+  module finetune.mdpr.runs --prepared PREPARED --output R --groups "$1" "${@:2}" --set training.steps=300 \
+    --set model.shared=false --set training.dtype=bfloat16 --set training.evaluate_every=300 --set training.checkpoint_every=50
+}
+# xpr FOLDER [OPTION ...]: a training on names of several words, German
+xpr() {
+  once "$1" module finetune.xpr --config xpr-embedded --phrases NAMED --output "$1" --set 'data.languages=["de-en"]' \
+    --set training.batch=256 --set training.cached=true --set training.chunks=32 --set training.steps=280 "${@:2}"
+}
+names() {
+  once "$1.json" module eval.phrases --suite xpr --phrases NAMED --data "$data" --languages de --examples 32 --output "$1.json" "$1.md" "${@:2}"
+}
+gold_phrases() {
+  once "$1.json" module eval.phrases --suite gold --data "$data" --pairs PAIRS --index indexes/ccpr.en --distractors 1010000 \
+    --queries 1000 --output "$1.json" "$1.md" "${@:2}"
+}
+passages() { module eval.passages --suite xquad --data "$data" --part test --distractors 500 --dtype bfloat16 --without ru,tr --output PRUNS "$@"; }
+# The shipped phrase model with the thresholds of the paper, and with n-grams of up to four words; no confidence model.
+phrase_models() {
+  local shipped
+  shipped=$("$python" -c 'from rag_mt.models.weights import FOLDER; print(FOLDER)')/ccpr-e5-small
+  for name in ccpr-paper ccpr-ngrams; do
+    rm -rf "$name"
+    cp -r "$shipped" "$name"
+    rm "$name/confidence.json"
+  done
+  sed -i 's/"query_threshold": 0.5/"query_threshold": 0.9/' ccpr-paper/ccpr.json
+  sed -i -e 's/"query_threshold": 0.5/"query_threshold": 0.0/' -e 's/"index_threshold": 0.7/"index_threshold": 0.0/' \
+    -e 's/"max_words": 6/"max_words": 4/' ccpr-ngrams/ccpr.json
+}
+# trainings NAME: the folders of a run of the plan with its three seeds, for --model
+trainings() { echo "$1=R/$1.seed1,R/$1.seed2,R/$1.seed3"; }
+
+for step in ${*:-mining pairs indexes directions inference ccpr losses names mono left-out seeds vectors queries lift queue qwen}; do
+  case $step in
+    mining)
+      once bitext.json module eval.bitext --data "$data" --languages de,ru --dtype bfloat16 --speed 100000 \
+        --fit classifier.json --work MINING --output bitext.md --output bitext.json
+      ;;
+    pairs)
+      once held-out.tsv module finetune.held_out --data "$data" --output held-out.tsv
+      once PAIRS module finetune.ccpr.pairs --data "$data" --pairs de-en,cs-en,fi-en,ru-en,ro-en,tr-en --output PAIRS \
+        --exclude held-out.tsv "${gold[@]}"
+      ;;
+    indexes)
+      for l in en $languages; do
+        text index "$l"
+        text sample "$l" --limit 10000
+        built "sentence.$l" "index.$l.txt" "$l" sentence
+        built "ccpr.$l" "index.$l.txt" "$l" ccpr
+        built "xpr.$l" "sample.$l.txt" "$l" xpr
+        for r in passage bm25 hybrid memory; do built "$r.$l" "sample.$l.txt" "$l" "$r" --no-split; done
+      done
+      for r in passage bm25 hybrid; do calibrated "$r" 500; done
+      calibrated xpr 200 --drop 0.9
+      ;;
+    directions)
+      translated RUNS plain,sentence,ccpr,xpr,passage,bm25,hybrid,memory 500 --config wmt16 --metrics "$metrics"
+      once wmt16.md module eval.report RUNS --output wmt16.md --html wmt16.html
+      ;;
+    inference)
+      once phrase-models phrase_models
+      for l in en $languages; do once "ccpr-paper.$l" cp -r "indexes/ccpr.$l" "indexes/ccpr-paper.$l"; done
+      calibrated ccpr-paper 500 --drop 0.25 --encoder ccpr-paper
+      for l in ro cs tr; do
+        built "ccpr-ngrams.$l" "index.$l.txt" "$l" ccpr --encoder ccpr-ngrams
+        once "ccpr-ngrams-judged.$l" cp -r "indexes/ccpr-ngrams.$l" "indexes/ccpr-ngrams-judged.$l"
+        once "calibrated.ccpr-ngrams.$l" rag index calibrate "indexes/ccpr-ngrams.$l" "$data/dev/$l-en.tsv" --src en \
+          --column 1 --limit 500 --drop 0.25 --encoder ccpr-ngrams
+        once "judged.$l" module eval.hints --data "$data" --pairs PAIRS --index "indexes/ccpr-ngrams-judged.$l" \
+          --model ccpr-ngrams --segmentation ngrams --conditions index --languages "$l" --limit 300 \
+          --fit "indexes/ccpr-ngrams-judged.$l/confidence.json"
+        text training "$l" --domains "$all"
+        text equal "$l" --words 4 --domains "$all" --limit "$(wc -l < "index.$l.txt")"
+        built "training.$l" "training.$l.txt" "$l" ccpr
+        built "training-equal.$l" "equal.$l.txt" "$l" ccpr
+      done
+      cp "$here/papers.toml" papers.toml
+      translated RUNS5 plain,learned 500 --config papers.toml --metrics "$metrics"
+      translated RUNS34 plain,learned,ngrams,ngrams-judged,ccpr,training,training-equal 500 --config papers.toml \
+        --directions en-ro,en-cs,en-tr --metrics "$metrics"
+      once inference.md module eval.report RUNS5 --output inference.md
+      once table4.md module eval.report RUNS34 --baseline ngrams --systems ngrams,learned --output table4.md
+      once table3.md module eval.report RUNS34 --baseline training --systems training,training-equal,ccpr --output table3.md
+      ;;
+    ccpr)
+      ccpr ccpr.1
+      ccpr cpr --set data.other_contexts=true
+      once phrases-dev.json module eval.phrases --suite dev --data "$data" --pairs PAIRS --index indexes/ccpr.en \
+        --languages de,ro,ru --distractors 60000 --queries 300 --output phrases-dev.json phrases-dev.md
+      gold_phrases phrases-gold --layers 7 --dev-report phrases-dev.json \
+        --model cpr ccpr.1 ccpr-e5-small alone:muse untrained:embedded:e5-small
+      ;;
+    losses)
+      once PREPARED module finetune.mdpr.data --data "$data" --output PREPARED --exclude MINING/sets-*/de-en.* MINING/sets-*/ru-en.*
+      mdpr losses --set training.hard_negatives=0
+      once passages.json passages --model "$(trainings ir)" "$(trainings sema)" "$(trainings lang)" "$(trainings sema-lang)" \
+        --against sema=ir lang=ir sema-lang=ir --report passages.md passages.json
+      ;;
+    names)
+      # Lexicons of names with entries of several English words; the rest of DATA as it is.
+      mkdir -p NAMES/lexicon
+      for d in train dev test align; do ln -sfn "$data/$d" "NAMES/$d"; done
+      for f in "$data"/lexicon/{pycountry,cldr-babel,osm-tags,omw-wikt}.*-en.tsv.xz; do
+        xzcat "$f" | awk -F'\t' 'split($1, words, " ") > 1' > "NAMES/lexicon/$(basename "$f" .xz)"
+      done
+      once NAMED module finetune.xpr.data --data NAMES --output NAMED --report names-data.md
+      xpr NMODELS/supervised.de-en
+      names names --models NMODELS --runs NRUNS --dev-pairs 200
+      ;;
+    mono)
+      # Each language's own text; the encoder never sees a sentence beside its translation.
+      for l in en $languages; do text mono "$l" --domains "$all"; done
+      once MONO module finetune.masked --config masked --text mono.*.txt --output MONO
+      xpr MMODELS/supervised.de-en --set model.encoder=MONO --set model.tuning=full --set model.layer=0 \
+        --set training.learning_rate=1e-4
+      names mono --models MMODELS --runs MRUNS --encoder MONO --dev-pairs 200
+      ;;
+    left-out)
+      mdpr left-out --set training.hard_negatives=0
+      parts="part-sema part-lang part-sema-lang part-lang-domain part-sema-lang-domain"
+      # shellcheck disable=SC2046
+      once left-out.json passages --model "$(trainings ir)" $(for p in $parts; do trainings "$p"; done) \
+        --against part-sema=ir part-sema-lang=part-sema --report left-out.md left-out.json
+      ;;
+    seeds)
+      for s in 2 3; do ccpr "ccpr.$s" --set "training.seed=$s"; done
+      ccpr ccpr.code --set training.own_phrases=false --set training.span_negatives=true
+      gold_phrases phrases-seeds --model cpr ccpr=ccpr.1,ccpr.2,ccpr.3 ccpr.code
+      ;;
+    vectors)
+      once bitext-vectors.json module eval.bitext --data "$data" --languages de,ru \
+        --models embedded:e5-small R/ir.seed1 R/sema.seed1 --work MINING --output bitext-vectors.md --output bitext-vectors.json
+      ;;
+    queries)
+      for l in de ru ro tr; do
+        for m in titles generated; do
+          once "queries.$l.$m" module finetune.mdpr.queries --data "$data" --language "$l" --method "$m" --prepared PREPARED --limit 500
+        done
+      done
+      mdpr transfer --seeds 1
+      once transfer.json passages --model sema=R/sema.seed1 titles=R/titles.seed1 generated=R/generated.seed1 \
+        --against titles=sema generated=sema --report transfer.md transfer.json
+      ;;
+    lift)
+      ccpr ccpr.lift --set model.layer=12
+      gold_phrases phrases-lift --model ccpr.1 ccpr.lift
+      ;;
+    queue)
+      # Folders of their own, since a model's name must say how it was trained.
+      xpr QMODELS/supervised.de-en --set training.steps=56
+      xpr QMODELS/ablation.queue.de-en --set training.steps=56 --set training.queue=1024
+      names queue --models QMODELS --runs QRUNS --parts models
+      ;;
+    qwen)
+      cp "$here/papers.toml" papers.toml
+      translated RUNS16 qwen-plain,qwen-ccpr 50 --config papers.toml --metrics bleu,chrf
+      once qwen.md module eval.report RUNS16 --baseline qwen-plain --output qwen.md
+      ;;
+    *)
+      echo "there is no step $step: see the head of $0" >&2
+      exit 2
+      ;;
+  esac
+done

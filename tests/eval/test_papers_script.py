@@ -1,0 +1,127 @@
+"""`reports/papers.sh` with an interpreter that only notes what it is asked: the program takes every command, finished
+ones are not asked again, and the settings file names systems that are there."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.translation.systems import read_systems
+from finetune.training import settings as training_settings
+from rag_mt.base.settings import config_file
+from rag_mt.cli.main import parser
+from rag_mt.models.weights import FOLDER
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "reports/papers.sh"
+STUB = """#!/bin/bash
+[ "$1" = -c ] && { echo "%s"; exit; }
+printf '%%s\\x1f' "$@" >> "%s"; echo >> "%s"
+while [ $# -gt 0 ]; do case "$1" in
+  --output) case "$2" in *.txt) echo text > "$2" ;; esac ;;
+  indexes/*) mkdir -p "$1" ;;
+esac; shift; done
+"""
+
+
+@pytest.fixture(scope="module")
+def noted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[str]]]:
+    """The folder of all runs, and the commands in their order."""
+    folder = tmp_path_factory.mktemp("papers")
+    data, log, python = folder / "data", folder / "log", folder / "python"
+    for name in ("lexicon", "train", "dev", "test", "align"):
+        (data / name).mkdir(parents=True)
+    for name in ("pycountry", "cldr-babel", "osm-tags", "omw-wikt"):
+        path = data / f"lexicon/{name}.de-en.tsv"
+        path.write_text("one\teins\ntwo words\tzwei Worte\n")
+        subprocess.run(["xz", str(path)], check=True)
+    python.write_text(STUB % (FOLDER, log, log))
+    python.chmod(0o755)
+    call = ["bash", str(SCRIPT), str(data), str(folder / "work")]
+    made = subprocess.run(
+        call, env={**os.environ, "PYTHON": str(python)}, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert made.returncode == 0, made.stderr[-2000:]
+    calls = [line.split("\x1f")[:-1] for line in log.read_text().splitlines()]
+    log.unlink()
+    again = subprocess.run(
+        call, env={**os.environ, "PYTHON": str(python)}, capture_output=True, timeout=120, check=False
+    )
+    assert again.returncode == 0
+    once_more = [line.split("\x1f")[1] for line in log.read_text().splitlines()]
+    assert set(once_more) == {"eval.translation", "finetune.mdpr.runs"}, (
+        "what goes on by itself, and no finished command"
+    )
+    return folder / "work", calls
+
+
+def test_every_command_is_one_that_the_program_takes(noted, monkeypatch) -> None:
+    _, calls = noted
+    assert len(calls) > 100
+    monkeypatch.chdir(noted[0])
+    taken: list[Any] = []
+
+    def take(*given: Any) -> int:
+        taken.append(given)
+        return 0
+
+    for _, name, *arguments in calls:
+        if name == "rag_mt":
+            assert parser().parse_args(arguments).run
+            continue
+        module = importlib.import_module(name)
+        if not hasattr(module, "main"):
+            module = importlib.import_module(f"{name}.__main__")
+        before = len(taken)
+        with monkeypatch.context() as patch:
+            if "run_training" in vars(module):  # settings are read, and nothing is trained
+                patch.setattr(module, "train", take)
+                patch.setattr(training_settings, "run", lambda function, options: function(options))
+            else:
+                patch.setattr(module, "run", take)
+            assert module.main(arguments) == 0, (name, arguments)
+        assert len(taken) == before + 1, (name, arguments)
+
+
+def test_plans_and_systems_are_there(noted, monkeypatch) -> None:
+    work, calls = noted
+    monkeypatch.chdir(work)
+    for _, name, *arguments in calls:
+        if name == "eval.translation":
+            config = arguments[arguments.index("--config") + 1]
+            wanted = arguments[arguments.index("--systems") + 1]
+            assert [system.name for system in read_systems(config_file(config), wanted)] == wanted.split(",")
+        if name == "finetune.mdpr.runs":
+            (work / "PREPARED").mkdir(exist_ok=True)
+            assert importlib.import_module(name).main([*arguments, "--list"]) == 0
+
+
+def test_the_phrase_models_of_the_paper(noted) -> None:
+    work, _ = noted
+    shipped = (FOLDER / "ccpr-e5-small/ccpr.json").read_text()
+    assert (work / "ccpr-paper/ccpr.json").read_text() == shipped.replace(
+        '"query_threshold": 0.5', '"query_threshold": 0.9'
+    )
+    ngrams = (work / "ccpr-ngrams/ccpr.json").read_text()
+    for part in ('"query_threshold": 0.0', '"index_threshold": 0.0', '"max_words": 4'):
+        assert part in ngrams
+    assert not (work / "ccpr-ngrams/confidence.json").exists()
+    assert (work / "NAMES/lexicon/osm-tags.de-en.tsv").read_text() == "two words\tzwei Worte\n"
+
+
+def test_an_unknown_step_is_told(tmp_path) -> None:
+    made = subprocess.run(
+        ["bash", str(SCRIPT), str(tmp_path), str(tmp_path / "work"), "nothing"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 2
+    assert "there is no step nothing" in made.stderr
+    assert shutil.which("bash")
