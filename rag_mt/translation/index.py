@@ -25,6 +25,7 @@ from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.far import dtype_for_all, far_writer
 from retrievers.index.manifest import Manifest, read_manifest
+from retrievers.index.places import place_text
 from retrievers.index.search import open_index
 from retrievers.index.vectors import form_of
 from retrievers.registry import (
@@ -269,7 +270,7 @@ class Index:
 
     def describe(self) -> str:
         """What it holds, in one line for people."""
-        return f"{self.folder}: {'; '.join([self.manifest.describe(), *self.adapters])}"
+        return f"{place_text(self.folder)}: {'; '.join([self.manifest.describe(), *self.adapters])}"
 
     @property
     def adapters(self) -> list[str]:
