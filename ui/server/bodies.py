@@ -191,7 +191,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         413: "The body is too large",
         429: "Too much at once: try again after `Retry-After` seconds",
         500: "A fault of the server",
-        503: "The server translates nothing until it is started again",
+        503: "The server translates nothing until it is started again, or its index does not answer",
     }.items()
 }
 """OpenAPI's description of the answers to what goes wrong."""

@@ -240,7 +240,7 @@ def test_nothing_half_made_is_served(pair: tuple[Path, Path], monkeypatch: pytes
         raise StopHereError
 
     target = Path(f"{pair[1]}-new") if "http" in str(pair[1]) else pair[1].with_name("copy-new")
-    where = {"sentences": "sentence_blocks", "manifest": "manifest_point", "alias": "read_stored"}[point]
+    where = {"sentences": "_write_sentences", "manifest": "manifest_point", "alias": "read_stored"}[point]
     for copy, replacing in ((target, False), (pair[1], True)):
         with monkeypatch.context() as context:
             if point == "alias":
@@ -369,7 +369,7 @@ def test_files_that_are_not_those_of_the_manifest_are_refused(
 ) -> None:
     copy = qdrant(":memory:")
     build(tmp_path / "i", fake(), OLD[:3], terms=TERMS)
-    monkeypatch.setattr(copying, "contents_of", lambda files: contents)
+    monkeypatch.setattr("retrievers.index.copying.contents_of", lambda files: contents)
     copy_index(tmp_path / "i", copy, replace=True)
     monkeypatch.setattr("retrievers.index.beside.cache_dir", lambda: tmp_path / "cache")
     with pytest.raises(UserError, match=r"is damaged: its .* hash"):
