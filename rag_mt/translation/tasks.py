@@ -25,12 +25,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from prompts.builder import MOST_SIMILAR
 from prompts.safety import encodable
 from rag_mt.base.terms import TermMatch, Usage
-from rag_mt.base.types import Completion, Hint, Hit, Neighbour, Prompt, Recalled, Sentence, Span, Translation
+from rag_mt.base.types import (
+    Completion,
+    DraftRetriever,
+    Hint,
+    Hit,
+    Neighbour,
+    Prompt,
+    Recalled,
+    Retriever,
+    Sentence,
+    Span,
+    Translation,
+)
 from rag_mt.checks.literals import has_literals
 from rag_mt.translation.repair import Answer, Repair
 from rag_mt.translation.terms import Asking
@@ -309,7 +321,7 @@ def prepare(tasks: Sequence[SentenceTask]) -> None:
             task.prompt = translator.prompts.build(task.sentence, task.hints, task.terms, context)
             task.changed()
         if translator.reuse_known and translator.memory is not None:
-            hits, away = translator.hint_source.ask(lambda memory: memory.known(_sentences(new)), [None] * len(new))
+            hits, away = translator.hint_source.ask(lambda it: _memory(it).known(_sentences(new)), [None] * len(new))
             for task, known in zip(new, hits, strict=True):
                 task.hints_away = away
                 if known is not None:
@@ -318,9 +330,12 @@ def prepare(tasks: Sequence[SentenceTask]) -> None:
     if drafted:
         waiting, drafts = [task for task, _ in drafted], [encodable(draft) for _, draft in drafted]
         translator, nothing = waiting[0].translator, [None] * len(waiting)
-        found, away = nothing, ""
+        found: Sequence[Recalled | None] = nothing
+        away = ""
         if translator.memory is not None:
-            found, away = translator.hint_source.ask(lambda memory: memory.recall(_sentences(waiting), drafts), nothing)
+            found, away = translator.hint_source.ask(
+                lambda it: _memory(it).recall(_sentences(waiting), drafts), nothing
+            )
         for task, recalled in zip(waiting, found, strict=True):
             if translator.memory is not None:  # what it knows was looked for before
                 task.hints_away = away or (task.hints_away if translator.reuse_known else "")
@@ -332,12 +347,21 @@ def prepare(tasks: Sequence[SentenceTask]) -> None:
             task.ask_again(repair, asking)
 
 
+def _memory(retriever: Retriever) -> DraftRetriever:
+    """The retriever, which is known to be a memory."""
+    return cast(DraftRetriever, retriever)
+
+
 def _retrieved(tasks: Sequence[SentenceTask]) -> tuple[Sequence[tuple[Hint, ...]], str]:
     """The hints of each task of a translator, and why its index was not asked; a memory is asked for drafts later."""
     translator, nothing = tasks[0].translator, [()] * len(tasks)
     if translator.memory is not None:
         return nothing, ""
-    return translator.hint_source.ask(lambda retriever: retriever.retrieve(_sentences(tasks)), nothing)
+    return translator.hint_source.ask(
+        # One that is opened just now may be a memory.
+        lambda it: nothing if hasattr(it, "recall") else it.retrieve(_sentences(tasks)),
+        nothing,
+    )
 
 
 def _sentences(tasks: Sequence[SentenceTask]) -> list[Sentence]:

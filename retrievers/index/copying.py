@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace as with_fields
 from functools import cached_property
@@ -94,8 +94,11 @@ class Source:
 
     def _sentences(self, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         index, first = self.index, 0
-        stored = isinstance(index, StoredIndex)
-        batches = index.text_batches(size) if stored else index.sentences.to_batches(max_chunksize=size)
+        batches: Iterable[pa.RecordBatch] = (
+            index.text_batches(size)
+            if isinstance(index, StoredIndex)
+            else index.sentences.to_batches(max_chunksize=size)
+        )
         for batch in batches:
             columns: dict[str, Any] = {name: batch.column(name) for name in batch.schema.names}
             columns["file"] = columns["file"].cast(pa.string())

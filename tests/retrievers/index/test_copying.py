@@ -19,6 +19,7 @@ from rag_mt import Index
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder, Sentence
 from rag_mt.cli.main import main
+from retrievers.index.build import build_index
 from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.folder import REPLACED, copying_place
@@ -26,11 +27,12 @@ from retrievers.index.manifest import change_manifest, read_manifest
 from retrievers.index.search import open_index, verify_index
 from retrievers.registry import build_for, open_retriever
 from tests.retrievers.index.stored import NEW, OLD, TERMS, build, same
-from tests.retrievers.index.test_index import build_fixed, unit_rows
+from tests.retrievers.index.test_index import FixedUnits, build_fixed, unit_rows
 
 pytest.importorskip("lancedb")
 pytest.importorskip("qdrant_client")
 
+pytestmark = pytest.mark.usefixtures("unsynced")
 Fake = Callable[..., Any]
 WRITTEN = ("sentences.arrow", "manifest.json")
 """Files whose bytes tell in what portions sentences were written."""
@@ -104,12 +106,14 @@ def test_compressed_vectors(tmp_path: Path, engine: str, bits: int, rerank: bool
     if rerank:
         np.testing.assert_array_equal(theirs.reconstruct(np.arange(300)), vectors)
     else:
-        assert np.abs(theirs.reconstruct(np.arange(300)) - vectors).max() < 0.02
+        assert np.abs(theirs.reconstruct(np.arange(300)) - vectors).mean() < 0.01
 
 
 def test_many_units_are_put_into_lists(tmp_path: Path) -> None:
     vectors = unit_rows(np.random.default_rng(2), 2000, 8)
-    build_fixed(tmp_path / "i", vectors, form="ivf")
+    sentences = [Sentence(str(n), "en") for n in range(len(vectors))]
+    options: dict[str, Any] = {"retriever": "x", "language": "en", "show": False, "form": "ivf"}
+    build_index(tmp_path / "i", sentences, FixedUnits(vectors), **options)
     copy_index(tmp_path / "i", Path(f"lance:{tmp_path}/copy"))
     copy_index(Path(f"lance:{tmp_path}/copy"), tmp_path / "back", form="ivf")
     ours, theirs = open_index(tmp_path / "i"), open_index(tmp_path / "back")
@@ -134,8 +138,10 @@ def test_a_folder_is_replaced_on_request_alone(pair: tuple[Path, Path], tmp_path
 
 
 @pytest.mark.parametrize("when", ["_write_vectors", "write_manifest", "sync", "rename"])
-def test_a_copy_that_is_killed_starts_again(pair: tuple[Path, Path], tmp_path: Path, when: str) -> None:
-    target = tmp_path / "back"
+def test_a_copy_that_is_killed_starts_again(tmp_path: Path, fake: Fake, when: str) -> None:
+    pair, target = (tmp_path / "i", Path(f"lance:{tmp_path}/copy")), tmp_path / "back"
+    build(pair[0], fake(), OLD)
+    copy_index(*pair)
     copy_index(pair[1], target)
     stop = "os.kill(os.getpid(), signal.SIGKILL)"
     code = (
@@ -180,8 +186,8 @@ def test_what_is_wrong_with_the_source_is_told_of_it(
 def test_damage_of_an_engine_is_told_of_it(pair: tuple[Path, Path], tmp_path: Path) -> None:
     index = open_index(pair[1])
     if "lance" in str(pair[1]):
-        index._units.delete("unit = 3")  # type: ignore[attr-defined]
         index._units.checkout_latest()  # type: ignore[attr-defined]
+        index._units.delete("unit = 3")  # type: ignore[attr-defined]
         monkey = {"units": {**read_manifest(pair[1]).files["units"], "version": index._units.version}}  # type: ignore[attr-defined]
         change_manifest(pair[1], read_manifest(pair[1]), "x", lambda m: replace(m, files={**m.files, **monkey}))
     else:

@@ -47,26 +47,12 @@ from retrievers.index.qdrant import copying, place
 from retrievers.index.qdrant.place import connected, place_of
 from tests.retrievers.index.qdrant_server import Server, running
 
+pytestmark = pytest.mark.usefixtures("unsynced")
 Fake = Callable[..., Any]
 
 
 def qdrant(where: Path | str) -> Path:
     return Path(f"qdrant:{where}")
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The local mode does not wait for the disk at each point."""
-    from qdrant_client.local.persistence import CollectionPersistence
-
-    ensure = CollectionPersistence._ensure_table
-
-    def ensured(self: Any) -> None:
-        self.storage.execute("PRAGMA synchronous=OFF")
-        self.storage.execute("PRAGMA journal_mode=MEMORY")
-        ensure(self)
-
-    monkeypatch.setattr(CollectionPersistence, "_ensure_table", ensured)
 
 
 @pytest.fixture
