@@ -83,6 +83,12 @@ class PromptBuilder:
         other.style, other._style_text = style, style.text(self.target, self._guard)
         return other
 
+    def with_unit(self, unit: Unit) -> PromptBuilder:
+        """A builder for hits of another kind."""
+        other = copy(self)
+        other.unit = unit
+        return other
+
     @property
     def settings(self) -> dict[str, object]:
         """All that could change a prompt beside the style, JSON-able; belongs into a job's fingerprint."""

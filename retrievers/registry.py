@@ -28,6 +28,7 @@ from retrievers.encoders.int8 import in_int8
 from retrievers.index.beside import local_files
 from retrievers.index.build import build_index
 from retrievers.index.manifest import CONFIDENCE, Manifest, read_manifest
+from retrievers.index.places import place_text
 from retrievers.index.search import Index, open_index
 from retrievers.mdpr import DualEncoder, is_passage_model, open_mdpr
 from retrievers.memory import similarity as similarities
@@ -222,11 +223,14 @@ def open_retriever(
     manifest = manifest or read_manifest(index)
     if manifest.retriever != name:
         raise UserError(
-            f"index {index} is for retriever {manifest.retriever!r}, not {name!r}: give one that was built for it"
+            f"index {place_text(index)} is for retriever {manifest.retriever!r}, not {name!r}: give one that was "
+            "built for it"
         )
     if base_code(manifest.language) != base_code(target_language):
         there, wanted = language(manifest.language).name, language(target_language).name
-        raise UserError(f"index {index} holds {there} text: the target language is {wanted}, give an index of {wanted}")
+        raise UserError(
+            f"index {place_text(index)} holds {there} text: the target language is {wanted}, give an index of {wanted}"
+        )
     opened = open_index(index, maker.settings, manifest)
     if getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
         opened.to_gpu()
@@ -250,9 +254,9 @@ def _log_cut_off(index: Path, manifest: Manifest, source: str) -> None:
         return
     log.info(
         "index %s has no cut-off for %s, %s: `rag-mt index calibrate %s DEVFILE --src %s` stores one",
-        index,
+        place_text(index),
         language(source).name,
         "so that every hit is shown" if used is None else f"so that the one for {language(used).name} is used",
-        index,
+        place_text(index),
         source,
     )

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NoReturn, get_args
 
 from tqdm import tqdm
 
-from rag_mt.base.defaults import LLM_CONCURRENCY, LLM_TIMEOUT, Engine
+from rag_mt.base.defaults import INDEX_AWAY, LLM_CONCURRENCY, LLM_TIMEOUT, Engine
 from rag_mt.base.errors import UserError
 
 OK, PARTLY, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
@@ -184,6 +184,12 @@ def add_engine_option(parser: argparse.ArgumentParser) -> None:
     """`--engine`."""
     engines = f"what computes the language model: {', '.join(get_args(Engine))}"
     parser.add_argument("--engine", choices=get_args(Engine), default="auto", metavar="NAME", help=engines)
+
+
+def add_away_option(parser: argparse.ArgumentParser) -> None:
+    """`--index-away`: what is done while an index in LanceDB or Qdrant does not answer."""
+    away_help = "while an index in LanceDB or Qdrant does not answer: stop, or translate without hints (plain)"
+    parser.add_argument("--index-away", choices=INDEX_AWAY, default=INDEX_AWAY[0], help=away_help)
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:

@@ -25,6 +25,10 @@ SEARCHING = "sentence, memory, phrases, ccpr, xpr, passage, bm25 or hybrid"
 LLM_TIMEOUT, LLM_CONCURRENCY = 600.0, 8
 """Of a model server: the seconds in which an answer must come, and the number of requests at once."""
 
+INDEX_AWAY = ("stop", "plain")
+"""What a translator does while its index does not answer: it ends with an error, or translates without hints."""
+INDEX_PAUSE = 30.0
+"""Seconds after which an index that did not answer is asked again."""
 SHARD = 1024
 """Sentences of an index that are encoded and stored as one: what a process that is killed may lose."""
 FP16 = 16

@@ -286,7 +286,8 @@ class Translation:
     shown, `draft` is the translation without it, which the sentences around this one were shown. `terms` are the
     glossary's terms of the sentence, with where their translations stand in `text`. `estimate` says how good the
     translation is thought to be, where that was asked for, and `logprob` how likely the model found it, where
-    that was asked for too, the prompt is a plain one, and the text is its answer as it was (see `Completion`)."""
+    that was asked for too, the prompt is a plain one, and the text is its answer as it was (see `Completion`).
+    `hints_away` says why the index was not asked, or not wholly, empty where it was (see `rag_mt.translation.away`)."""
 
     source: Sentence
     text: str
@@ -301,6 +302,7 @@ class Translation:
     terms: tuple[Usage, ...] = ()
     estimate: Estimate | None = None
     logprob: float | None = None
+    hints_away: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +319,11 @@ class TranslatedText:
     def estimate(self) -> Estimate | None:
         """The lowest estimate of its sentences, None where no quality was estimated."""
         return min((t.estimate for t in self.sentences if t.estimate is not None), default=None)
+
+    @property
+    def hints_away(self) -> str:
+        """Why the index was not asked for one of its sentences, empty where it was."""
+        return next((t.hints_away for t in self.sentences if t.hints_away), "")
 
     @property
     def alternatives(self) -> list[str]:

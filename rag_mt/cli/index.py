@@ -50,13 +50,18 @@ REMOVE = """Take the text of files out of an index; `rag-mt index info DIR --fil
 
 A sentence that several files have is stored once, with the first of them, and goes with that one: add the others again
 to have it back."""
-COPY = """Copy an index into LanceDB or Qdrant, engines of others for vectors.
+COPY = """Copy an index into LanceDB or Qdrant, engines of others for vectors, or back into a folder.
 
 LanceDB keeps it in a folder (lance:FOLDER) or an object store (lance:s3://BUCKET/FOLDER), Qdrant in a folder
 (qdrant:FOLDER), for trying out, or in a server (qdrant:http://HOST:6333/NAME). That place is then given wherever the
 folder of an index is: translation, search, calibrate, add, remove. It needs the package: pip install 'rag-mt[lance]'
-or 'rag-mt[qdrant]'."""
-COPY_EXAMPLES = ("my-index lance:my-index.lance", "my-index qdrant:http://localhost:6333/my-index")
+or 'rag-mt[qdrant]'. An index there is copied into a folder, or from one engine to another, likewise. A command that is
+killed has changed nothing, and starts again."""
+COPY_EXAMPLES = (
+    "my-index lance:my-index.lance",
+    "my-index qdrant:http://localhost:6333/my-index",
+    "lance:s3://bucket/my-index my-index",
+)
 COMPRESS = """Store the numbers of vectors in fewer bits than the 16 that they have at first.
 
 With 8 bits search finds nearly the same, with 4 and 2 less and less. With --rerank the best hits are compared as
@@ -145,7 +150,7 @@ def shrink(options: argparse.Namespace) -> int:
 
 
 def copy(options: argparse.Namespace) -> int:
-    """`rag-mt index copy`: an index into LanceDB or Qdrant."""
+    """`rag-mt index copy`: an index into LanceDB or Qdrant, or back."""
     from rag_mt.translation.index import Index
 
     if options.target == "qdrant::memory:":
@@ -294,10 +299,10 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.set_defaults(run=shrink)
 
     add = actions.add_parser(
-        "copy", help="copy an index into LanceDB or Qdrant", description=COPY, examples=COPY_EXAMPLES
+        "copy", help="copy an index into LanceDB or Qdrant, or back", description=COPY, examples=COPY_EXAMPLES
     )
-    add.add_argument("folder", metavar="DIR", help="folder of the index")
-    add.add_argument("target", metavar="PLACE", help="where the copy is to be: lance:URI or qdrant:WHERE")
+    add.add_argument("folder", metavar="DIR", help="folder or place of the index")
+    add.add_argument("target", metavar="PLACE", help="where the copy is to be: lance:URI, qdrant:WHERE or a folder")
     add.add_argument("--replace", action="store_true", help="put the copy in the place of an existing one")
     add.add_argument("--form", choices=("auto", "exact", "ivf"), default="auto", help=form_help)
     add.add_argument("--quiet", action="store_true", help="no progress bar")

@@ -21,10 +21,13 @@ DESCRIPTION = """List what can be named in other commands.
   unpacked in the cache, and how large they are; any hub id or folder of a model can be named too
 - retrievers: what finds hints, and by which model
 - languages: those of the sample corpus and the trained weights; any other can be named by its code or English name
-- indexes: sample indexes in the cache, and those that the folders named, or the current one, are or hold
+- indexes: sample indexes in the cache, and those that the folders named, or the current one, are or hold; one in
+  LanceDB or Qdrant is named by its place
 - configs: settings that come with rag_mt, for `--config NAME` of `rag-mt train` and `rag-mt eval`"""
 EXAMPLES = ("models", "indexes my-indexes/ --json")
 
+ENGINES = ("lance:", "qdrant:")
+"""How places of indexes in engines begin: `retrievers.index.places` in words, without loading it."""
 RETRIEVERS = (
     ("none", "nothing: translation without hints", ""),
     ("sentence", "similar sentences", DEFAULT_ENCODER),
@@ -75,6 +78,9 @@ def indexes(folders: Iterable[Path]) -> list[Row]:
     sample = cache_dir() / "indexes"
     rows: list[Row] = []
     for place in (sample, *folders):
+        if place.as_posix().startswith(ENGINES):
+            rows.append(_in_engine(place))
+            continue
         if place != sample and not place.is_dir():
             raise UserError(f"there is no folder {place}: name an index, or a folder that holds indexes")
         below = sorted(place.iterdir()) if place.is_dir() else []
@@ -88,6 +94,16 @@ def indexes(folders: Iterable[Path]) -> list[Row]:
             row |= {key: manifest[key] for key in ("language", "retriever", "sentences")}
             rows.append(row | {"bytes": bytes_below(folder)})
     return rows
+
+
+def _in_engine(place: Path) -> Row:
+    """The index in a place of LanceDB or Qdrant, whose size is not known. Raises UserError where there is none."""
+    from retrievers.index.manifest import read_manifest
+    from retrievers.index.places import place_text
+
+    manifest = read_manifest(place)
+    row: Row = {"index": place_text(place), "kind": "own", "language": manifest.language}
+    return {**row, "retriever": manifest.retriever, "sentences": manifest.sentences, "bytes": None}
 
 
 def configs() -> list[Row]:

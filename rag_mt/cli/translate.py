@@ -16,6 +16,7 @@ from rag_mt.base.console import (
     OK,
     PARTLY,
     Parser,
+    add_away_option,
     add_engine_option,
     add_model_options,
     add_reading_options,
@@ -72,6 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--index", metavar="DIR", help="index of target-language text (default: the sample index, with --retriever)")
     encoder_help = "encoder or phrase model: a name, a hub id or a folder (default: the index's)"
     add("--encoder", metavar="ID", help=encoder_help)
+    add_away_option(parser)
     llm_help = "language model: a hub id, a folder, FILE.gguf, embedded:NAME or openai:MODEL@URL"
     add("--llm", default=DEFAULT_LLM, metavar="ID", help=llm_help)
     adapter_help = "PEFT adapter of the LLM, or none (default: the one beside the index, else ours)"
@@ -176,7 +178,7 @@ def _translator(options: argparse.Namespace) -> Translator:
 
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
     more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary formality title context consistent"
-    settings = {name: getattr(options, name) for name in f"{names} {more}".split()}
+    settings = {name: getattr(options, name) for name in f"{names} {more} index_away".split()}
     settings["min_quality"] = least_score(options.min_quality)
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some
@@ -257,6 +259,8 @@ def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:
             f"hints: {counts.with_hints} of {counts.sentences} sentences ({share:.1f} %) were shown at least one; "
             f"hints in all: {counts.hints}, taken up word for word: {counts.used}"
         )
+    if counts.away:
+        note(counts.without_hints)
     if counts.terms:
         note(f"terms of the glossary: {counts.kept} of {counts.terms} are translated as it has them")
     if skips.counts:
@@ -272,7 +276,7 @@ def _closing_lines(counts: Counts, skips: Skips, show_hints: bool) -> int:
         note(
             f"{counts.failed} of {counts.sentences} sentences could not be translated and stand in the source language"
         )
-    return PARTLY if counts.failed or counts.wrong or skips.counts else OK
+    return PARTLY if counts.failed or counts.wrong or counts.away or skips.counts else OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

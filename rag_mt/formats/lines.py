@@ -227,7 +227,7 @@ def text_of(values: Mapping[str, Any], side: Side) -> tuple[str | None, str]:
 def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
     """The fields that a translation adds; spans are offsets into the field's whole text. `memory` is there for
     sentences that a memory was asked about, `terms` for those with terms of a glossary, `findings` for what the checks
-    found, `quality` for the lowest estimate of the sentences."""
+    found, `quality` for the lowest estimate of the sentences, `hints_away` (true) where the index did not answer."""
     hints: list[dict[str, Any]] = []
     terms: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -257,7 +257,8 @@ def added_fields(text: str, translated: TranslatedText) -> dict[str, Any]:
     findings = [asdict(finding) for finding in translated.findings]
     estimate = translated.estimate
     quality = {} if estimate is None else {"score": estimate.score, "grade": estimate.grade}
-    parts = {"memory": memory, "terms": terms, "findings": findings, "quality": quality}
+    parts: dict[str, Any] = {"memory": memory, "terms": terms, "findings": findings, "quality": quality}
+    parts["hints_away"] = bool(translated.hints_away)
     more = {name: value for name, value in parts.items() if value}
     return {"translation": translated.text, "hints": hints, "notes": notes, **more}
 

@@ -25,6 +25,7 @@ from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.far import dtype_for_all, far_writer
 from retrievers.index.manifest import Manifest, read_manifest
+from retrievers.index.places import place_text
 from retrievers.index.search import open_index
 from retrievers.index.vectors import form_of
 from retrievers.registry import (
@@ -199,7 +200,8 @@ class Index:
 
     def copy(self, target: str | Path, *, replace: bool = False, form: str = "auto", show: bool = False) -> Index:
         """Copy the index to `target`, a place in LanceDB (`lance:FOLDER`, `lance:s3://BUCKET/FOLDER`) or Qdrant
-        (`qdrant:FOLDER`, `qdrant:http://HOST:6333/NAME`), and return the copy, which is used as the index is. `replace`
+        (`qdrant:FOLDER`, `qdrant:http://HOST:6333/NAME`), or, where it is in one of them, to a folder, and return the
+        copy, which is used as the index is. `replace`
         puts it in the place of an index that is there, `form` is that of `build`. Raises UserError for another place,
         one that is taken or cannot be written, and where its engine is not installed."""
         manifest = copy_index(self.folder, Path(target), replace=replace, form=form, show=show)
@@ -269,7 +271,7 @@ class Index:
 
     def describe(self) -> str:
         """What it holds, in one line for people."""
-        return f"{self.folder}: {'; '.join([self.manifest.describe(), *self.adapters])}"
+        return f"{place_text(self.folder)}: {'; '.join([self.manifest.describe(), *self.adapters])}"
 
     @property
     def adapters(self) -> list[str]:

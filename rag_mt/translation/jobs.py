@@ -50,6 +50,8 @@ WINDOW = 256
 """Segments that are planned together: long enough to sort, short enough to give output early."""
 MOST_NAMED = 20
 """Errors that are named by file and line; all findings are counted."""
+MOST_REASONS = 3
+"""Reasons why the index was away that are named."""
 FAILING = frozenset({"empty", "numbers", "placeholders"})
 """The rules whose errors make a job one that did not quite succeed."""
 
@@ -67,6 +69,8 @@ class Counts:
     terms: int = 0
     kept: int = 0
     """Terms of the glossary in the sentences, and those that are translated as it has them."""
+    away: Counter[str] = field(default_factory=Counter)
+    """Sentences that were translated without hints because the index was away, by the reason."""
     noted: dict[str, int] = field(default_factory=dict)
     found: Counter[str] = field(default_factory=Counter)
     """What the checks found, by rule."""
@@ -103,8 +107,18 @@ class Counts:
         grades = ", ".join(f"{self.grades[grade]} {grade}" for grade in GRADES if self.grades[grade])
         return f"estimated quality: {grades}" if grades else ""
 
+    @property
+    def without_hints(self) -> str:
+        """One line such as `3 of 9 sentences were translated without hints, for index X does not answer (...)`, empty
+        where the index answered."""
+        if not self.away:
+            return ""
+        reasons = "; ".join(reason for reason, _ in self.away.most_common(MOST_REASONS))
+        return f"{self.away.total()} of {self.sentences} sentences were translated without hints, for {reasons}"
+
     def add(self, translation: Translation) -> None:
         self.sentences += 1
+        self.away.update([translation.hints_away] if translation.hints_away else [])
         self.with_hints += bool(translation.hints)
         self.hints += len(translation.hints)
         self.used += sum(translation.used)

@@ -173,6 +173,8 @@ def pack(t: Translation) -> dict[str, Any]:
         record["draft"] = t.draft
     if t.logprob is not None:
         record["logprob"] = t.logprob
+    if t.hints_away:
+        record["hints_away"] = t.hints_away
     if t.terms:
         record["terms"] = USAGES.dump_python(t.terms, mode="json")
     return record
@@ -196,6 +198,7 @@ def unpack(record: Mapping[str, Any], source: Sentence) -> Translation:
         tuple(record.get("alternatives", ())),
         USAGES.validate_python(record.get("terms", ())),
         logprob=record.get("logprob"),
+        hints_away=record.get("hints_away", ""),
     )
 
 

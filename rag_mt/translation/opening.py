@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, WITHOUT_INDEX
-from rag_mt.base.errors import UserError
+from rag_mt.base.errors import AwayError, UserError
 from rag_mt.base.languages import direction_group
 from rag_mt.base.types import Encoder, Retriever, Skips
 from rag_mt.glossary.glossary import Glossary
@@ -100,6 +100,19 @@ def estimator_for(device: str, dtype: str) -> Estimator:
 def index_folder(index: str | Path | Index | None) -> Path | None:
     """The folder of an index that is named or open."""
     return None if not index else Path(index) if isinstance(index, str | Path) else index.folder
+
+
+def adapter_by_index(
+    adapter: str | None, llm: str, source: str, target: str, index: Path | None, plain: bool
+) -> str | None:
+    """`chosen_adapter`; with `plain` an index that is away has none, which is logged."""
+    try:
+        return chosen_adapter(adapter, llm, source, target, index)
+    except AwayError:
+        if not plain:
+            raise
+        log.warning("whether the index has an adapter of its own is not known: it is not used, also when it answers")
+        return chosen_adapter(adapter, llm, source, target)
 
 
 def chosen_adapter(adapter: str | None, llm: str, source: str, target: str, index: Path | None = None) -> str | None:

@@ -25,12 +25,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from prompts.builder import MOST_SIMILAR
 from prompts.safety import encodable
 from rag_mt.base.terms import TermMatch, Usage
-from rag_mt.base.types import Completion, Hint, Hit, Neighbour, Prompt, Recalled, Sentence, Span, Translation
+from rag_mt.base.types import (
+    Completion,
+    DraftRetriever,
+    Hint,
+    Hit,
+    Neighbour,
+    Prompt,
+    Recalled,
+    Retriever,
+    Sentence,
+    Span,
+    Translation,
+)
 from rag_mt.checks.literals import has_literals
 from rag_mt.translation.repair import Answer, Repair
 from rag_mt.translation.terms import Asking
@@ -57,7 +69,8 @@ class SentenceTask:
     With a memory there are a `draft` and what was `recalled` for it in between, `hinted` are the prompts with hints or
     context, which are answered independently once the draft is `continued`, and `candidates` the answers by their
     numbers; at the end `prompt` and `completion` are those of the answer that was chosen. `terms` are the glossary's of
-    the sentence; what the chosen answer lacks is asked for by a `repair`."""
+    the sentence; what the chosen answer lacks is asked for by a `repair`. `hints_away` is as in `Translation`,
+    and a `plain` task had no memory when it was begun."""
 
     translator: Translator
     sentence: Sentence
@@ -76,6 +89,8 @@ class SentenceTask:
     continued: bool = False
     terms: tuple[TermMatch, ...] = ()
     repair: Repair | None = None
+    hints_away: str = ""
+    plain: bool = False
 
     @property
     def wanted(self) -> bool:
@@ -85,7 +100,7 @@ class SentenceTask:
     @property
     def drafts(self) -> bool:
         """Whether the first answer is a draft."""
-        return self.together or self.translator.memory is not None
+        return self.together or (self.translator.memory is not None and not self.plain)
 
     @property
     def so_far(self) -> str | None:
@@ -234,7 +249,7 @@ class SentenceTask:
         note = f"{REUSED} from {known.sentence.source}"
         draft = hint.phrase if self.together else ""
         found = Translation(self.sentence, hint.phrase, (hint,), used=(True,), notes=(note,), draft=draft)
-        self.translation = replace(found, terms=self._usages(found.text))
+        self._end(replace(found, terms=self._usages(found.text)))
         self.changed()
 
     def _keep_draft(self, *notes: str) -> None:
@@ -258,12 +273,16 @@ class SentenceTask:
         if made.ok:
             self.repair = Repair.of(self.translator.terms, self.sentence, replace(answer, translation=translation))
         if self.repair is None:
-            self.translation = translation
+            self._end(translation)
+
+    def _end(self, translation: Translation) -> None:
+        """Let this be the translation."""
+        self.translation = replace(translation, hints_away=self.hints_away)
 
     def ask_again(self, repair: Repair, asking: Asking | None) -> None:
         """Take the question for what is missing; without one the best answer is the translation."""
         if asking is None:
-            self.translation = repair.best.answer.translation
+            self._end(repair.best.answer.translation)
         else:
             repair.ask(asking)
         self.changed()
@@ -273,7 +292,7 @@ class SentenceTask:
         if repair.take(answer):
             self.prompt, self.completion = answer.prompt, answer.completion
         if repair.ended:
-            self.translation = repair.best.answer.translation
+            self._end(repair.best.answer.translation)
 
     def shown(self, hints: Sequence[Hint]) -> Sequence[Hint]:
         """Those of the retrieved hints that the prompt may show."""
@@ -293,30 +312,56 @@ def prepare(tasks: Sequence[SentenceTask]) -> None:
     new = [task for task in tasks if task.prompt is None]
     if new:
         translator = new[0].translator
-        plain = translator.memory is not None
-        retrieved = [()] * len(new) if plain else translator.retriever.retrieve(_sentences(new))
+        retrieved, away = _retrieved(new)
         for task, hints in zip(new, retrieved, strict=True):
+            task.hints_away, task.plain = away, translator.memory is None
             task.terms = translator.terms.glossary.first_matches(task.sentence.text)
             task.hints = task.shown(hints)
             context = () if task.drafts else task.context
             task.prompt = translator.prompts.build(task.sentence, task.hints, task.terms, context)
             task.changed()
         if translator.reuse_known and translator.memory is not None:
-            for task, known in zip(new, translator.memory.known(_sentences(new)), strict=True):
+            hits, away = translator.hint_source.ask(lambda it: _memory(it).known(_sentences(new)), [None] * len(new))
+            for task, known in zip(new, hits, strict=True):
+                task.hints_away = away
                 if known is not None:
                     task.reuse(known)
     drafted = [(t, t.draft.text) for t in tasks if t.draft is not None and not t.continued and t.ready]
     if drafted:
         waiting, drafts = [task for task, _ in drafted], [encodable(draft) for _, draft in drafted]
-        memory = waiting[0].translator.memory
-        hits = memory.recall(_sentences(waiting), drafts) if memory is not None else [None] * len(waiting)
-        for task, recalled in zip(waiting, hits, strict=True):
+        translator, nothing = waiting[0].translator, [None] * len(waiting)
+        found: Sequence[Recalled | None] = nothing
+        away = ""
+        if translator.memory is not None:
+            found, away = translator.hint_source.ask(
+                lambda it: _memory(it).recall(_sentences(waiting), drafts), nothing
+            )
+        for task, recalled in zip(waiting, found, strict=True):
+            if translator.memory is not None:  # what it knows was looked for before
+                task.hints_away = away or (task.hints_away if translator.reuse_known else "")
             task.recall(recalled)
     repairs = [(task, task.repair) for task in tasks if task.repair is not None and task.waits]
     if repairs:
         askings = repairs[0][0].translator.terms.ask([repair.lacking for _, repair in repairs])
         for (task, repair), asking in zip(repairs, askings, strict=True):
             task.ask_again(repair, asking)
+
+
+def _memory(retriever: Retriever) -> DraftRetriever:
+    """The retriever, which is known to be a memory."""
+    return cast(DraftRetriever, retriever)
+
+
+def _retrieved(tasks: Sequence[SentenceTask]) -> tuple[Sequence[tuple[Hint, ...]], str]:
+    """The hints of each task of a translator, and why its index was not asked; a memory is asked for drafts later."""
+    translator, nothing = tasks[0].translator, [()] * len(tasks)
+    if translator.memory is not None:
+        return nothing, ""
+    return translator.hint_source.ask(
+        # One that is opened just now may be a memory.
+        lambda it: nothing if hasattr(it, "recall") else it.retrieve(_sentences(tasks)),
+        nothing,
+    )
 
 
 def _sentences(tasks: Sequence[SentenceTask]) -> list[Sentence]:

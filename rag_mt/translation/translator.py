@@ -46,9 +46,11 @@ from rag_mt.llm.opening import open_llm
 from rag_mt.llm.options import Options
 from rag_mt.text.answers import takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
+from rag_mt.translation.away import HintSource
 from rag_mt.translation.consistency import DocumentTerms
 from rag_mt.translation.context import checked_size, finished_pair, surround, translate_together
 from rag_mt.translation.opening import (
+    adapter_by_index,
     aligning_encoder,
     chosen_adapter,
     estimator_for,
@@ -110,6 +112,7 @@ class Translator:
         context: int = 0,
         consistent: bool = False,
         min_quality: float | None = None,
+        index_away: str = "stop",
         show: bool = False,
         encoders: EncoderOpener | None = None,
     ) -> None:
@@ -138,7 +141,9 @@ class Translator:
         shown with it, with their translations so far (see `rag_mt.translation.context`). With `consistent` the
         sentences of a text that lack what the other ones' translations agree on are translated again (see
         `rag_mt.translation.consistency`), but not those of a stream. With `min_quality`, a score from 0 to 100, the
-        quality of all translations is estimated, and lower ones are among the findings. `encoders` opens encoders
+        quality of all translations is estimated, and lower ones are among the findings. Where the index is in an engine
+        and does not answer, an AwayError is raised, or with `index_away` `plain` sentences are translated without hints
+        until it answers (see `rag_mt.translation.away`). `encoders` opens encoders
         instead of `encoder_for`, so that several translators can share one.
 
         Raises UserError for every name, language or index that cannot be used.
@@ -149,16 +154,26 @@ class Translator:
         resolved_wrapper(wrapper, self.source, self.target, None)  # names are checked before minutes of loading
         style, self.context = Style(formality, instruction, title), checked_size(context)
         folder = index_folder(index)
-        if isinstance(retriever, str | None):
-            retriever = opened_retriever(
-                self.source, self.target, retriever, index, encoder, device, dtype, show, encoders
-            )
-        elif index is not None or encoder is not None:
+        if not isinstance(retriever, str | None) and (index is not None or encoder is not None):
             raise UserError(f"the retriever {retriever.name} is open already: leave index and encoder out, or name it")
+
+        def open_source() -> Retriever:
+            opened = retriever
+            if isinstance(opened, str | None):
+                more = (index, encoder, device, dtype, show, encoders)
+                opened = opened_retriever(self.source, self.target, opened, *more)
+            if reuse_known and not getattr(opened, "bilingual", False):
+                raise UserError(
+                    f"translations are only reused (--reuse-known) from a memory of both languages, and "
+                    f"{folder or 'it'} is none: build one with `rag-mt index build DIR FILE.tmx --retriever memory`"
+                )
+            return opened
+
+        self.hint_source = HintSource(index_away, open_source)
         if isinstance(llm, str):
             llm = open_llm(
                 llm,
-                adapter=chosen_adapter(adapter, llm, self.source, self.target, folder),
+                adapter=adapter_by_index(adapter, llm, self.source, self.target, folder, self.hint_source.plain),
                 device=device,
                 dtype=dtype,
                 quantization=quantization,
@@ -168,17 +183,11 @@ class Translator:
                 concurrency=llm_concurrency,
                 options=llm_options,
             )
-        self.retriever: Retriever = retriever
         self.llm: LanguageModel = llm
         self.max_new_tokens = max_new_tokens
-        if reuse_known and not (self.memory and self.memory.bilingual):
-            raise UserError(
-                f"translations are only reused (--reuse-known) from a memory of both languages, and {folder or 'it'} "
-                "is none: build one with `rag-mt index build DIR FILE.tmx --retriever memory`"
-            )
         self.consensus, self.reuse_known = consensus, reuse_known
-        self.prompts = PromptBuilder(
-            self.source, self.target, wrapper, retriever.unit, llm=llm, max_new_tokens=max_new_tokens
+        self._prompts = PromptBuilder(
+            self.source, self.target, wrapper, self.retriever.unit, llm=llm, max_new_tokens=max_new_tokens
         ).with_style(style)
         if context:
             check_context(self.prompts.wrapper, llm.id)
@@ -205,7 +214,7 @@ class Translator:
         """A translator that asks for a style and shares all else with this one; raises UserError if its prompts have no
         place for one."""
         other = copy(self)
-        other.prompts = self.prompts.with_style(style)
+        other._prompts = self.prompts.with_style(style)
         other._keep_to(self.terms.glossary)
         return other
 
@@ -228,6 +237,22 @@ class Translator:
         opened = opened_glossary(glossary, self.source, self.target)
         self.terms = TermKeeper(opened, self.prompts, self.llm, self._open_aligner)
         self.rules = (*RULES.values(), *([terms_rule(opened)] if opened.terms else []))
+
+    @property
+    def retriever(self) -> Retriever:
+        """What finds hints; it is another one once an index answers that was away from the start."""
+        return self.hint_source.retriever
+
+    @retriever.setter
+    def retriever(self, retriever: Retriever) -> None:
+        self.hint_source.retriever = retriever
+
+    @property
+    def prompts(self) -> PromptBuilder:
+        """What makes prompts, of hits of the retriever's kind."""
+        if self._prompts.unit != self.retriever.unit:
+            self._prompts = self.terms.prompts = self._prompts.with_unit(self.retriever.unit)
+        return self._prompts
 
     @property
     def memory(self) -> DraftRetriever | None:

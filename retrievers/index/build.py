@@ -105,7 +105,7 @@ def build_index(
         restore(folder)
         read_manifest(folder)  # it must be there, and of this version
         replace = True
-    _check_target(folder, replace)
+    check_target(folder, replace)
     form_for(form, 0, maker.unit)  # an unknown one is refused now
     build = Unfinished(folder, maker, retriever=retriever, language=language, plan=plan, terms=terms, shard=shard)
     building, term_settings = build.place, build.settings.get("terms")
@@ -113,7 +113,7 @@ def build_index(
         _restore(building, folder)  # it was killed between the two renames at its end
         build.check_alone()
         try:
-            _check_target(folder, replace)  # again: it may have come back
+            check_target(folder, replace)  # again: it may have come back
             base = None if without is None else _going_on(folder, maker, retriever, language, term_settings)
             if base is not None and codes is not None:
                 check_codes(folder, base.manifest, codes)
@@ -172,13 +172,13 @@ def build_part(
     """
     if kind_of(folder):
         raise _not_built(folder)
-    _check_target(folder, replace)
+    check_target(folder, replace)
     settings: dict[str, Any] = {"retriever": retriever, "language": language, "plan": plan, "terms": terms}
     build = Unfinished(folder, maker, shard=shard, part=part, **settings)
     with _disk_errors(folder, build.place), ExitStack() as stack:
         with _alone(build.place, folder, wait=True):  # not while the index is put together
             try:
-                _check_target(folder, replace)  # again: it may have been finished meanwhile
+                check_target(folder, replace)  # again: it may have been finished meanwhile
                 stack.enter_context(build.begun_part())
             except BaseException:
                 if not any(build.place.iterdir()):
@@ -206,7 +206,8 @@ def _not_built(folder: Path) -> UserError:
     return UserError(f"an index is not built in {title}: build it in a folder, then `rag-mt index copy DIR {folder}`")
 
 
-def _check_target(folder: Path, replace: bool) -> None:
+def check_target(folder: Path, replace: bool) -> None:
+    """Raises UserError for a folder that is not to become an index: with `replace` it may be one."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: give a folder for the index")
     if not folder.is_dir() or not any(folder.iterdir()):
@@ -317,7 +318,7 @@ def _finish(
         write_manifest(merged, manifest)
         for path in (*merged.iterdir(), merged):
             sync(path)
-        _check_target(folder, replace)  # again: it may have appeared meanwhile
+        check_target(folder, replace)  # again: it may have appeared meanwhile
         if (folder / MANIFEST).exists():
             _keep_adapters(folder, merged, manifest.language)
             if base is not None:

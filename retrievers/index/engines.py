@@ -3,7 +3,7 @@ line in `retrievers.index.places`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +14,7 @@ from retrievers.index.places import name_of
 
 if TYPE_CHECKING:
     from retrievers.bm25 import Bm25Settings
+    from retrievers.index.copying import Source
     from retrievers.index.manifest import Manifest
     from retrievers.index.search import Index
     from retrievers.units.unit import UnitMaker
@@ -58,11 +59,8 @@ class Engine(Protocol):
     def change_index(self, folder: Path, sentences: Iterable[Sentence], maker: UnitMaker, change: Change) -> Manifest:
         """`build_index` of an index that goes on."""
 
-    def write_copy(
-        self, target: Path, index: Index, files: Mapping[str, Path], *, replace: bool, form: str, bar: Any
-    ) -> Manifest:
-        """Copy an open index, and these files with it, to the place `target`; `bar` is told of units. The index appears
-        there whole or not at all."""
+    def write_copy(self, target: Path, source: Source, *, replace: bool, form: str) -> Manifest:
+        """Copy an index to the place `target`, where it appears whole or not at all."""
 
 
 def engine_of(folder: str | Path) -> Engine | None:

@@ -31,7 +31,7 @@ from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Unit
 from retrievers.bm25 import TERM_FILES
 from retrievers.index.engines import engine_of
-from retrievers.index.places import kind_of
+from retrievers.index.places import kind_of, place_text
 
 FORMAT = 4
 """Formats 1 to 3 were those of development versions."""
@@ -200,7 +200,7 @@ def manifest_of(folder: Path, contents: Any, files: Collection[str] | None = Non
     own_hash = contents.pop("hash", None)
     if contents.get("format") != FORMAT and isinstance(contents.get("format"), int):
         raise UserError(
-            f"index {folder} has format {contents['format']} and this version reads format {FORMAT}: "
+            f"index {place_text(folder)} has format {contents['format']} and this version reads format {FORMAT}: "
             "build it again with `rag-mt index build --replace`"
         )
     if own_hash != settings_hash(contents):
@@ -233,23 +233,24 @@ def check_kind(
     """Raises UserError if an index that is to be changed is by now one of another retriever, language or terms."""
     if (manifest.retriever, manifest.language, manifest.terms) != (retriever, language, terms):
         name = language_of(manifest.language).name
-        raise UserError(f"index {folder} is a {manifest.retriever} index of {name} by now: open it again")
+        raise UserError(f"index {place_text(folder)} is a {manifest.retriever} index of {name} by now: open it again")
 
 
 def check_codes(folder: Path, manifest: Manifest, codes: Mapping[str, Any]) -> None:
     """Raises UserError if the vectors of an index cannot be had in these codes."""
     if manifest.lossy and (codes["bits"] > manifest.bits or codes["rerank"]):
         raise UserError(
-            f"index {folder} has its vectors in {manifest.bits} bits a number alone, and not in fp16: build it again "
-            "with `rag-mt index build --replace`"
+            f"index {place_text(folder)} has its vectors in {manifest.bits} bits a number alone, and not in fp16: "
+            "build it again with `rag-mt index build --replace`"
         )
 
 
 def damaged(folder: Path, reason: str) -> UserError:
     """The error for an index that is not what its builder wrote."""
-    again = f"copy it again with `rag-mt index copy --replace DIR {folder}`"
+    place = place_text(folder)
+    again = f"copy it again with `rag-mt index copy --replace DIR {place}`"
     return UserError(
-        f"index {folder} is damaged: {reason}; "
+        f"index {place} is damaged: {reason}; "
         f"{again if kind_of(folder) else 'build it again with `rag-mt index build --replace`'}"
     )
 

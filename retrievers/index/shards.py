@@ -40,7 +40,7 @@ BLOCK = 65536
 
 _SURROGATE = re.compile("[\ud800-\udfff]")  # cannot be stored
 _STRINGS, _NUMBERS = ("text", "file", "original"), ("line", "start")
-_TEXTS = pa.schema([*((name, pa.string()) for name in _STRINGS), *((name, pa.int64()) for name in _NUMBERS)])
+TEXTS = pa.schema([*((name, pa.string()) for name in _STRINGS), *((name, pa.int64()) for name in _NUMBERS)])
 
 
 Blocks = Sequence[Sequence[Sentence]]
@@ -117,7 +117,7 @@ def texts_digest(blocks: Blocks) -> str:
 
 
 def _rows(block: Sequence[Sentence]) -> list[tuple[str, str, str, int, int]]:
-    """The values of _TEXTS."""
+    """The values of TEXTS."""
     originals = [s.original if isinstance(s, TranslatedSentence) else "" for s in block]
     places = [s.source for s in block]
     return [(s.text, p.file, o, p.line, p.start) for s, p, o in zip(block, places, originals, strict=True)]
@@ -150,15 +150,15 @@ def write_shard(
     sentences of each block."""
     spans: list[NDArray[np.int32]] = []
     with whole_folder(place) as part:
-        with (part / BODY).open("wb") as body, pa.ipc.new_file(str(part / SENTENCES), _TEXTS) as table:
+        with (part / BODY).open("wb") as body, pa.ipc.new_file(str(part / SENTENCES), TEXTS) as table:
             sentences = 0
             for block in blocks:
                 vectors, block_spans = maker.units([s.text for s in block], "passage")
                 spans.append(block_spans + np.array([sentences, 0, 0], dtype=np.int32))
                 body.write(np.ascontiguousarray(vectors, dtype="<f2").data)
                 columns = zip(*_rows(block), strict=True)
-                arrays = [pa.array(column, kind) for column, kind in zip(columns, _TEXTS.types, strict=True)]
-                table.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_TEXTS))
+                arrays = [pa.array(column, kind) for column, kind in zip(columns, TEXTS.types, strict=True)]
+                table.write_batch(pa.RecordBatch.from_arrays(arrays, schema=TEXTS))
                 sentences += len(block)
                 advance(len(block))
         rows = np.concatenate(spans)
@@ -191,13 +191,13 @@ def write_kept(place: Path, index: Index, without: Collection[str], block: int) 
         stored.flush()
         if index.manifest.ivf is not None:
             np.save(part / LISTS, np.concatenate([index.lists_of(rows) for rows in staying]).astype(np.int32))
-        with pa.ipc.new_file(str(part / SENTENCES), _TEXTS) as table:
+        with pa.ipc.new_file(str(part / SENTENCES), TEXTS) as table:
             for begin in range(0, len(kept), block):
                 taken = index.sentences.take(pa.array(kept[begin : begin + block]))
                 columns = {name: taken.column(name).combine_chunks() for name in taken.schema.names}
                 columns["file"] = columns["file"].cast(pa.string())
                 columns.setdefault("original", pa.array([""] * len(taken), pa.string()))
-                table.write_batch(pa.RecordBatch.from_arrays([columns[n] for n in _TEXTS.names], schema=_TEXTS))
+                table.write_batch(pa.RecordBatch.from_arrays([columns[n] for n in TEXTS.names], schema=TEXTS))
         used, firsts = np.unique(codes[kept], return_index=True)
         origins = [names[code] for code in used[np.argsort(firsts)].tolist()]
         return _noted(Shard(place, "", len(kept), units, origins, {}), part)
@@ -213,7 +213,7 @@ def _noted(shard: Shard, part: Path) -> Shard:
 
 
 def batches_of(shard: Shard) -> Iterator[pa.RecordBatch]:
-    """The sentences of a shard with the columns of _TEXTS, mapped into memory, a batch for each block."""
+    """The sentences of a shard with the columns of TEXTS, mapped into memory, a batch for each block."""
     with pa.memory_map(str(shard.place / SENTENCES)) as mapped:
         file = pa.ipc.open_file(mapped)
         for number in range(file.num_record_batches):

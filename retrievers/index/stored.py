@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
@@ -200,6 +201,14 @@ class StoredIndex(Index):
                     self._texts[number] = Sentence(text, language, Origin(file, line, start)), original
                 self._expected.clear()
             return [self._texts[number] for number in numbers]
+
+    def text_batches(self, size: int) -> Iterator[pa.RecordBatch]:
+        """The sentences by number, `size` at a time: text, file, line, start, and what each translates."""
+        for begin in range(0, self.manifest.sentences, size):
+            numbers = np.arange(begin, min(begin + size, self.manifest.sentences))
+            columns = zip(*self._read_texts(numbers), strict=True)
+            names = ["number", "text", "file", "line", "start", "original"]
+            yield pa.RecordBatch.from_pydict(dict(zip(names, map(list, columns), strict=True)))
 
     def _column(self, name: str, units: Numbers) -> list[str]:
         rows = self._texts_of(self.spans(units)[:, 0].tolist())

@@ -238,6 +238,8 @@ def _last_view(result: Result, job: Job, detected: bool) -> View:
         )
     if result.translated.estimate is not None:
         summary += f" Estimated quality: {result.translated.estimate}."
+    if result.translated.hints_away:
+        summary += " The index did not answer, so that there are sentences without hints."
     if number := len(result.translated.findings):
         summary += f" The checks found {number} thing{'s' * (number > 1)} to look at: see Hints."
     return replace(

@@ -18,7 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 from rag_mt import __version__
-from rag_mt.base.errors import UserError
+from rag_mt.base.errors import AwayError, UserError
 from rag_mt.base.quality import least_score
 from rag_mt.base.types import Origin, Skips, TranslatedText
 from rag_mt.formats.html import HtmlText
@@ -133,6 +133,8 @@ async def translate(request: Request, service: ServiceOf) -> bodies.TranslateAns
     if detect:
         detected = [_detected(source) for source in sources]
         answer.detectedLanguage = detected if several else detected[0]
+    if any(away := [bool(translation.hints_away) for translation in translations]):
+        answer.hints_away = away if several else away[0]
     told = body.glossary or body.hints is not False or body.min_quality != ""
     added = [added_fields(*pair) for pair in zip(plain, translations, strict=True)] if told else []
     if body.glossary:
@@ -195,7 +197,7 @@ async def health(service: ServiceOf) -> bodies.HealthAnswer:
     for loading in service.translators.states():
         pair = f"{loading.choice.source}-{loading.choice.target} {loading.choice.retriever}"
         states[pair] = loading.state if states.get(pair) != "ready" else "ready"
-    return bodies.HealthAnswer(status="ok", translators=states)
+    return bodies.HealthAnswer(status="ok", translators=states, index_away=service.away)
 
 
 @router.get("/frontend/settings", summary="Limits and defaults that clients ask for")
@@ -348,7 +350,8 @@ async def _error_answer(request: Request, error: Exception) -> JSONResponse:
     headers: Mapping[str, str] = {}
     match error:
         case UserError():
-            status, message = getattr(error, "status", 400), str(error)
+            away = 503 if isinstance(error, AwayError) else 400
+            status, message = getattr(error, "status", away), str(error)
             if isinstance(error, BusyError):
                 headers = {"Retry-After": str(error.retry_after)}
         case HTTPException():

@@ -191,7 +191,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         413: "The body is too large",
         429: "Too much at once: try again after `Retry-After` seconds",
         500: "A fault of the server",
-        503: "The server translates nothing until it is started again",
+        503: "The server translates nothing until it is started again, or its index does not answer",
     }.items()
 }
 """OpenAPI's description of the answers to what goes wrong."""
@@ -288,6 +288,10 @@ class TranslateAnswer(BaseModel):
         list[FindingAnswer] | list[list[FindingAnswer]] | None,
         Field(description="What the checks found, along with hints and terms, where they found something"),
     ] = None
+    hints_away: Annotated[
+        bool | list[bool] | None,
+        Field(description="Whether the index did not answer, so that there are no hints; told where that is so"),
+    ] = None
     quality: Annotated[
         QualityAnswer | list[QualityAnswer | None] | None,
         Field(description="With min_quality: how good the translation is thought to be"),
@@ -305,6 +309,12 @@ class LanguageAnswer(BaseModel):
 class HealthAnswer(BaseModel):
     status: Literal["ok"]
     translators: Annotated[dict[str, str], Field(description="Loaded translators and their states")]
+    index_away: Annotated[
+        list[str],
+        Field(
+            description="Translators whose index did not answer when it was asked last; `index` is one never reached"
+        ),
+    ] = []
 
 
 class SettingsAnswer(BaseModel):

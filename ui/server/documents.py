@@ -286,6 +286,10 @@ def _notes(counts: Counts) -> tuple[str, ...]:
     """What went wrong, counted; the first errors with their lines."""
     notes = [f"{number} x {reason}" for reason, number in sorted(counts.noted.items())]
     notes += [*filter(None, (counts.estimates, counts.findings)), *counts.errors]
+    if number := counts.away.total():
+        notes.append(
+            f"{number} of {counts.sentences} sentences were translated without hints, for the index did not answer"
+        )
     if counts.failed:
         notes.append(f"{counts.failed} of {counts.sentences} sentences could not be translated and stay as they are")
     return tuple(notes)

@@ -7,7 +7,15 @@ import ipaddress
 import socket
 from pathlib import Path
 
-from rag_mt.base.console import OK, add_engine_option, add_model_options, add_server_options, note, positive
+from rag_mt.base.console import (
+    OK,
+    add_away_option,
+    add_engine_option,
+    add_model_options,
+    add_server_options,
+    note,
+    positive,
+)
 from rag_mt.base.errors import UserError
 from ui.server.limits import Limits
 
@@ -40,6 +48,7 @@ def add_service_options(
     add = parser.add_argument
     add("--languages", default="", metavar="LIST", help="languages to offer, such as de,en (default: en and WMT16's)")
     add("--index", default="", metavar="DIR", help=f"index to search for its language (default: {index})")
+    add_away_option(parser)
     llm_help = "language model, as for rag-mt translate; of several, users choose: the first is the default"
     add("--llm", action="append", default=[], metavar="ID", help=llm_help)
     adapter_help = "PEFT adapter, auto (ours) or none; of several, users choose: the first is the default"

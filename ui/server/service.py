@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prompts.style import NO_INSTRUCTIONS, Instructions, Style, read_instructions
-from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, WITHOUT_INDEX
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, INDEX_AWAY, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder
 from rag_mt.translation.opening import NONE
@@ -19,7 +19,8 @@ from ui.server.engine import TO_STOP, BatchReport, Engine
 from ui.server.glossaries import UserGlossaries
 from ui.server.languages import Detector, Offer, offer_of
 from ui.server.limits import Limits, limits_of
-from ui.server.translators import Choice, Opener, SharedModels, Translators
+from ui.server.own_index import OwnIndex
+from ui.server.translators import UNREACHED, Choice, Opener, SharedModels, Translators
 from ui.server.uploads import OwnFolder
 from ui.server.user_indexes import UserIndexes
 
@@ -42,20 +43,15 @@ class Service:
         adapters: Sequence[str] = (),
         index: str = "",
         retriever: str = WITHOUT_INDEX,
+        index_away: str = INDEX_AWAY[0],
         instructions: Instructions = NO_INSTRUCTIONS,
         folder: Path | None = None,
         observe: Callable[[BatchReport], None] = lambda report: None,
     ) -> None:
         """`index` is what is searched for its language where no other is asked for; where neither it nor a retriever
-        is, `retriever` looks into the sample index, if it searches one. `instructions` hold for requests without an own
-        one."""
+        is, `retriever` looks into the sample index, if it searches one. With `index_away` `plain` it may be away.
+        `instructions` hold for requests without an own one."""
         self._retriever = retriever
-        self._index, self._index_language, self._index_retriever = index, "", ""
-        if index:
-            from retrievers.index.manifest import read_manifest
-
-            manifest = read_manifest(Path(index))
-            self._index_language, self._index_retriever = manifest.language, manifest.retriever
         self.limits, self.offer, self.llms = limits, offer, tuple(dict.fromkeys(llms))
         self._instructions = instructions
         self.adapters = tuple(dict.fromkeys((*adapters, DEFAULT_ADAPTER, NONE)))
@@ -65,6 +61,7 @@ class Service:
             folder = self._temporary.path
         self.detector = Detector([known.code for known in offer.languages])
         self.translators = Translators(opener, limits.translators, limits.llms)
+        self.own_index = OwnIndex(index, index_away == "plain", self._index_reached)
         self.engine = Engine(self.translators, limits, observe)
         self.indexes = UserIndexes(folder / "indexes", limits, encoder, self._forget_index)
         self.glossaries = UserGlossaries(folder / "glossaries", limits)
@@ -94,7 +91,7 @@ class Service:
         adapter = _offered("adapter", adapter or self.default_adapter(llm), self.adapters)
         if retriever:
             retriever_spec(retriever)
-        folder = ""
+        folder, own = "", self.own_index
         if index and retriever != "none":
             info = self.indexes.get(owner, index)
             if info.language != target:
@@ -102,8 +99,10 @@ class Service:
             if retriever and retriever != info.retriever:
                 raise UserError(f"index {info.name!r} was built for retriever {info.retriever}: choose that one")
             retriever, folder = info.retriever, str(self.indexes.folder_of(owner, index))
-        elif self._index and self._index_language == target and retriever in ("", self._index_retriever):
-            retriever, folder = self._index_retriever, self._index
+        elif own.away and retriever != WITHOUT_INDEX:
+            retriever, folder = UNREACHED, own.folder
+        elif own.folder and own.language == target and retriever in ("", own.retriever):
+            retriever, folder = own.retriever, own.folder
         elif not retriever:
             retriever = DEFAULT_RETRIEVER if with_hints and self._retriever == WITHOUT_INDEX else self._retriever
         return Choice(source, target, retriever, folder, adapter, llm)
@@ -120,6 +119,7 @@ class Service:
     def close(self, patience: float = 10.0) -> None:
         """End all within `patience` and TO_STOP seconds: translations may finish in the first, tasks are cancelled."""
         end = time.monotonic() + TO_STOP
+        self.own_index.close()
         self.documents.cancel()
         self.indexes.builds.cancel()
         self.engine.close(patience)
@@ -127,6 +127,16 @@ class Service:
         self.indexes.close(max(0.0, end - time.monotonic()))
         if self._temporary:
             self._temporary.close()
+
+    @property
+    def away(self) -> list[str]:
+        """The directions and retrievers whose index does not answer, and `index` for one that was never reached."""
+        choices = [choice for choice in self.translators.away() if choice.retriever != UNREACHED]
+        names = {f"{choice.source}-{choice.target} {choice.retriever}" for choice in choices}
+        return [*(["index"] if self.own_index.away else []), *sorted(names)]
+
+    def _index_reached(self) -> None:
+        self.translators.forget(lambda choice: choice.retriever == UNREACHED)
 
     def _forget_index(self, folder: Path) -> None:
         self.translators.forget(lambda choice: choice.index == str(folder))
@@ -152,6 +162,7 @@ def service_with(
         options.wrapper,
         options.device,
         options.dtype,
+        options.index_away,
         engine=options.engine,
         quantization=options.quantization,
         batch_size=limits.batch,
@@ -167,6 +178,7 @@ def service_with(
         llms=llms,
         adapters=options.adapter,
         index=options.index,
+        index_away=options.index_away,
         retriever=retriever,
         instructions=read_instructions(options.instruction),
         folder=Path(options.data) if options.data else folder,

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from weakref import WeakValueDictionary
 
-from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, WITHOUT_INDEX
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, INDEX_AWAY, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.types import LanguageModel
 from rag_mt.llm.opening import open_llm
-from rag_mt.translation.opening import chosen_adapter
+from rag_mt.translation.away import Unreached
+from rag_mt.translation.opening import adapter_by_index
 from rag_mt.translation.translator import Translator
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.registry import encoder_for, encoder_key
@@ -30,6 +31,8 @@ from ui.server.limits import Limits
 
 log = logging.getLogger("rag_mt")
 
+UNREACHED = "away"
+"""The retriever of a choice whose index has not been reached yet, so that what it is is not known."""
 State = Literal["not loaded", "loading", "ready", "failed"]
 
 
@@ -67,23 +70,32 @@ Opener = Callable[[Choice], Translator]
 
 class SharedModels:
     """Opens translators that share models (an Opener); a model goes when the last translator with it is forgotten.
-    `options` are further ones of `open_llm`."""
+    `index_away` is as in `Translator`, `options` are further ones of `open_llm`."""
 
-    def __init__(self, wrapper: str = "auto", device: str = "auto", dtype: str = "auto", **options: Any) -> None:
-        self._wrapper, self._device, self._dtype = wrapper, device, dtype
+    def __init__(
+        self,
+        wrapper: str = "auto",
+        device: str = "auto",
+        dtype: str = "auto",
+        index_away: str = INDEX_AWAY[0],
+        **options: Any,
+    ) -> None:
+        self._wrapper, self._device, self._dtype, self._index_away = wrapper, device, dtype, index_away
         self._options = {"device": device, "dtype": dtype, **options}
         self._llms: WeakValueDictionary[tuple[str, str | None], Any] = WeakValueDictionary()
         self._encoders: WeakValueDictionary[tuple[Any, ...], ModelEncoder] = WeakValueDictionary()
         self._lock = threading.RLock()
 
     def __call__(self, choice: Choice) -> Translator:
+        unreached = choice.retriever == UNREACHED
         with self._lock:
             return Translator(
                 choice.source,
                 choice.target,
-                retriever=choice.retriever,
+                retriever=Unreached(f"the index {choice.index} was not reached yet") if unreached else choice.retriever,
                 llm=self._llm(choice),
-                index=choice.index or None,
+                index=None if unreached else choice.index or None,
+                index_away=self._index_away,
                 wrapper=self._wrapper,
                 device=self._device,
                 dtype=self._dtype,
@@ -106,8 +118,9 @@ class SharedModels:
 
     def _llm(self, choice: Choice) -> LanguageModel:
         """The language model of a choice, loaded once."""
-        index = Path(choice.index) if choice.index else None
-        adapter = chosen_adapter(choice.adapter, choice.llm, choice.source, choice.target, index)
+        index = Path(choice.index) if choice.index and choice.retriever != UNREACHED else None
+        plain = self._index_away == "plain"
+        adapter = adapter_by_index(choice.adapter, choice.llm, choice.source, choice.target, index, plain)
         model = self._llms.get((choice.llm, adapter))
         if model is None:
             model = self._llms[choice.llm, adapter] = open_llm(choice.llm, adapter=adapter, **self._options)
@@ -147,6 +160,11 @@ class Translators:
         """All translators that are loaded, being loaded, or failed to load last time."""
         with self._lock:
             return list(self._loadings.values())
+
+    def away(self) -> list[Choice]:
+        """The choices of loaded translators whose index does not answer."""
+        ready = [(loading.choice, loading.future) for loading in self.states() if loading.state == "ready"]
+        return [choice for choice, future in ready if future and future.result().hint_source.reason]
 
     def forget(self, wanted: Callable[[Choice], bool]) -> None:
         """Drop the loaded translators of the choices that are `wanted` gone (of a deleted index, say)."""

@@ -19,10 +19,10 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Sentence, TranslatedSentence
 from retrievers.bm25 import TERM_FILES, Bm25, Bm25Settings
-from retrievers.index.beside import files_in, local_files
+from retrievers.index.beside import contents_of, files_in, local_files, pieces_of
 from retrievers.index.engines import Change
 from retrievers.index.lance.copying import unit_batch
-from retrievers.index.lance.files import write_files
+from retrievers.index.lance.files import PART, write_files
 from retrievers.index.lance.lists import index_vectors, lists_for, with_lists
 from retrievers.index.lance.numbering import Ids, Numbering, condition, runs_of
 from retrievers.index.lance.place import connected
@@ -208,4 +208,5 @@ def _with_terms(folder: Path, database: Any, before: Manifest, index: LanceIndex
         terms = Path(place)
         Bm25.build((texts[number].as_py() for number in numbers), index.manifest.language, settings).save(terms)
         files = files_in(local_files(folder, before))
-        return write_files(folder, database, {**files, **{name: terms / name for name in TERM_FILES}})
+        files |= {name: terms / name for name in TERM_FILES}
+        return write_files(folder, database, pieces_of(files, PART), contents_of(files))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace as with_fields
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
-from retrievers.index.copying import not_a_folder, sentence_blocks, unit_blocks
-from retrievers.index.lance.files import write_files
+from retrievers.index.copying import Source, not_a_folder
+from retrievers.index.lance.files import PART, write_files
 from retrievers.index.lance.lists import index_ids, index_vectors, lists_for, with_lists
 from retrievers.index.lance.place import connected, local_folder
 from retrievers.index.lance.tables import (
@@ -29,19 +29,16 @@ from retrievers.index.lance.tables import (
     unit_schema,
 )
 from retrievers.index.manifest import Manifest
-from retrievers.index.places import FILES, PARTS, SENTENCES, UNITS, store_errors, taken
-from retrievers.index.search import Index
+from retrievers.index.places import FILES, PARTS, SENTENCES, UNITS, place_text, store_errors, taken
 from retrievers.index.vectors import form_for
 
 BLOCK = 16384
 """Rows that are in memory at once."""
 
 
-def write_copy(
-    target: Path, index: Index, files: Mapping[str, Path], *, replace: bool, form: str, bar: Any
-) -> Manifest:
-    """Copy an open index, and these files with it, to a place in LanceDB; see `retrievers.index.copying`."""
-    manifest = index.manifest
+def write_copy(target: Path, source: Source, *, replace: bool, form: str) -> Manifest:
+    """Copy an index to a place in LanceDB; see `retrievers.index.copying`."""
+    manifest = source.manifest
     wanted = form_for(form, manifest.units, manifest.unit)
     local = local_folder(target)
     if local is not None:
@@ -49,23 +46,18 @@ def write_copy(
     with one_writer(target, "copy"):
         database = connected(target, new=True)
         revision = _begun(target, database, replace)
-        rows = (
-            unit_batch(numbers, spans[:, 0], spans, vectors)
-            for numbers, spans, vectors in unit_blocks(index, BLOCK, bar)
-        )
+        rows = (unit_batch(numbers, spans[:, 0], spans, vectors) for numbers, spans, vectors in source.units(BLOCK))
         units = _written(target, database, UNITS, rows, unit_schema(manifest.dimension))
-        texts = sentence_blocks(index, SENTENCE_SCHEMA, BLOCK)
+        texts = source.sentences(SENTENCE_SCHEMA, BLOCK)
         sentences = _written(target, database, SENTENCES, texts, SENTENCE_SCHEMA)
-        stored = write_files(target, database, files)
+        stored = write_files(target, database, source.pieces(PART), source.contents)
         index_ids(target, units, sentences)
         if wanted == "ivf":
             index_vectors(target, units, lists_for(manifest.units))
         numbers = {UNITS: [[0, manifest.units]], SENTENCES: [[0, manifest.sentences]]}
         tables = {name: {"version": table.version} for name, table in ((UNITS, units), (SENTENCES, sentences))}
         entries = {name: {**entry, "numbers": numbers[name]} for name, entry in tables.items()}
-        manifest = with_fields(manifest, files={**entries, FILES: stored}, ivf=None)
-        if manifest.rerank:  # these are copied whole
-            manifest = with_fields(manifest, codes=None)
+        manifest = with_fields(manifest, files={**entries, FILES: stored})
         if wanted == "ivf":
             manifest = with_lists(target, manifest, units, sentences, lists_for(manifest.units))
         commit(target, database, revision, manifest, "copy")
@@ -78,7 +70,9 @@ def _begun(target: Path, database: Any, replace: bool) -> int:
     stored: Stored | None = read_stored(target, database)
     if stored is None:
         if others := [name for name in PARTS if table_of(target, database, name) is not None]:
-            raise UserError(f"{target} holds tables of others ({', '.join(others)}): give another place for the index")
+            raise UserError(
+                f"{place_text(target)} holds tables of others ({', '.join(others)}): give another place for the index"
+            )
         row = pa.table({"revision": [0], "manifest": [""]}, schema=INDEX_SCHEMA)
         with store_errors(target):
             database.create_table(INDEX, data=row)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from retrievers.index.beside import contents_of, pieces_of
 from retrievers.index.lance.place import connected
 from retrievers.index.lance.tables import FILE_SCHEMA, at_version
 from retrievers.index.manifest import Manifest
@@ -18,16 +17,17 @@ PART = 1 << 25
 """Bytes of a file in a row."""
 
 
-def write_files(folder: Path, database: Any, files: Mapping[str, Path]) -> dict[str, Any]:
-    """Write the files as a new version of their table; returns its entry in the manifest."""
+def write_files(folder: Path, database: Any, pieces: Iterable[tuple[str, int, bytes]], contents: str) -> dict[str, Any]:
+    """Write files with these `contents` in pieces of PART bytes, as a new version of their table; returns its entry in
+    the manifest."""
     batches = (
         pa.RecordBatch.from_pydict({"name": [name], "part": [number], "data": [data]}, schema=FILE_SCHEMA)
-        for name, number, data in pieces_of(files, PART)
+        for name, number, data in pieces
     )
     with store_errors(folder):
         reader = pa.RecordBatchReader.from_batches(FILE_SCHEMA, batches)
         table = database.create_table(FILES, data=reader, schema=FILE_SCHEMA, mode="overwrite")
-    return {"version": table.version, "contents": contents_of(files)}
+    return {"version": table.version, "contents": contents}
 
 
 def stored_files(folder: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from rag_mt.base.errors import UserError
-from retrievers.index.places import no_index, package_of, store_errors, where_of
+from retrievers.index.places import CONNECT, no_index, package_of, place_text, seconds_to_answer, store_errors, where_of
 
-PATIENCE = {"client_max_retries": "3", "connect_timeout": "10s", "timeout": "60s"}
-"""What a store is given before it counts as away, instead of minutes."""
+PATIENCE = {"client_max_retries": "2", "connect_timeout": f"{CONNECT}s"}
+"""What a store is given for a request before it counts as away; LanceDB makes several of each, see `in_time`."""
 
 
 def uri_of(folder: str | Path) -> str:
@@ -18,7 +18,7 @@ def uri_of(folder: str | Path) -> str:
     scheme, uri = where_of(folder)
     if not uri or scheme == "db":
         raise UserError(
-            f"{folder} names no database in a folder or an object store: expected lance:FOLDER or "
+            f"{place_text(folder)} names no database in a folder or an object store: expected lance:FOLDER or "
             "lance:s3://BUCKET/FOLDER"
         )
     return f"/{uri.removeprefix('file://')}" if scheme == "file" else uri
@@ -37,5 +37,6 @@ def connected(folder: Path, new: bool = False) -> Any:
     local, lancedb = local_folder(folder), package_of(folder)
     if local is not None and not new and not local.is_dir():
         raise no_index(folder, "does not exist")
+    patience = {**PATIENCE, "timeout": f"{seconds_to_answer():g}s"}
     with store_errors(folder):
-        return lancedb.connect(str(local or uri_of(folder)), storage_options=PATIENCE if local is None else None)
+        return lancedb.connect(str(local or uri_of(folder)), storage_options=patience if local is None else None)

@@ -16,7 +16,7 @@ from retrievers.index.lance.numbering import Ids, Numbering, condition
 from retrievers.index.lance.place import connected
 from retrievers.index.lance.tables import SENTENCE_SCHEMA, at_version
 from retrievers.index.manifest import Manifest, damaged
-from retrievers.index.places import SENTENCES, UNITS, store_errors
+from retrievers.index.places import SENTENCES, UNITS, in_time, store_errors
 from retrievers.index.stored import Found, Numbers, StoredIndex, TextRow
 
 ROWS_AT_ONCE = 4096
@@ -26,6 +26,11 @@ _PLACE = ["sentence", "start", "end"]
 
 def open_stored(folder: Path, manifest: Manifest) -> LanceIndex:
     """The index of these versions of the tables; raises UserError if they do not have what the manifest says."""
+    with store_errors(folder):
+        return in_time(lambda: _opened(folder, manifest))
+
+
+def _opened(folder: Path, manifest: Manifest) -> LanceIndex:
     database = connected(folder)
     tables = [at_version(folder, database, manifest, name) for name in (UNITS, SENTENCES)]
     index = LanceIndex(folder, manifest, *tables)
@@ -54,7 +59,8 @@ class LanceIndex(StoredIndex):
                 query = query.where(f"NOT ({condition('sentence', ids)})", prefilter=True)
             if self.manifest.ivf is not None:
                 query = query.bypass_vector_index() if probes is None else query.nprobes(probes)
-            rows = query.select(["unit", *_PLACE, "vector", "_distance"]).to_arrow().combine_chunks()
+            query = query.select(["unit", *_PLACE, "vector", "_distance"])
+            rows = in_time(query.to_arrow).combine_chunks()
         alone = "query_index" not in rows.column_names
         asked = np.zeros(len(rows), np.int64) if alone else rows.column("query_index").to_numpy().astype(np.int64)
         units = self.unit_ids.numbers(rows.column("unit").to_numpy())
@@ -72,7 +78,7 @@ class LanceIndex(StoredIndex):
             part = ids[begin : begin + ROWS_AT_ONCE]
             with store_errors(self.folder):
                 query = table.search().where(condition(key, part)).select([key, *columns]).limit(len(part) + 1)
-                parts.append(query.to_arrow().sort_by(key))
+                parts.append(in_time(query.to_arrow).sort_by(key))
             if not np.array_equal(parts[-1].column(key).to_numpy(), part):
                 raise damaged(self.folder, f"rows of {key}s are missing")
         return pa.concat_tables(parts).combine_chunks()

@@ -27,7 +27,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in
 from retrievers.index.lance.place import connected, local_folder
 from retrievers.index.manifest import Manifest, damaged, manifest_of, manifest_text
-from retrievers.index.places import FILES, PARTS, changed_by_others, no_index, store_errors
+from retrievers.index.places import FILES, PARTS, changed_by_others, in_time, no_index, place_text, store_errors
 
 INDEX = "index"
 SENTENCE_SCHEMA = pa.schema(
@@ -85,7 +85,7 @@ def read_stored(folder: Path, database: Any) -> Stored | None:
         return None
     with store_errors(folder):
         if table.schema.names != INDEX_SCHEMA.names:
-            raise UserError(f"{folder} holds a table {INDEX!r} of others: give another place for the index")
+            raise UserError(f"{place_text(folder)} holds a table {INDEX!r} of others: give another place for the index")
         rows = table.to_arrow().to_pylist()
     if len(rows) != 1:
         raise damaged(folder, f"the table {INDEX!r} has {len(rows)} rows, not one")
@@ -100,7 +100,9 @@ def read_stored(folder: Path, database: Any) -> Stored | None:
 
 def stored_manifest(folder: Path, database: Any | None = None) -> Manifest:
     """The manifest of an index; raises UserError where there is none, or no whole one."""
-    return finished(folder, read_stored(folder, database or connected(folder)))[1]
+    with store_errors(folder):
+        stored = in_time(lambda: read_stored(folder, database or connected(folder)))
+    return finished(folder, stored)[1]
 
 
 def finished(folder: Path, stored: Stored | None) -> tuple[int, Manifest]:
@@ -149,7 +151,7 @@ def change_stored(folder: Path, known: Manifest, job: str, change: Callable[[Man
         database = connected(folder)
         revision, manifest = finished(folder, read_stored(folder, database))
         if manifest.files != known.files:
-            raise UserError(f"index {folder} was replaced during its {job}: start the {job} again")
+            raise UserError(f"index {place_text(folder)} was replaced during its {job}: start the {job} again")
         manifest = change(manifest)
         commit(folder, database, revision, manifest, job)
     return manifest

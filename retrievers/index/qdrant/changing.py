@@ -3,7 +3,6 @@ written anew in a folder for the time being and copied back, which makes it appe
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
@@ -12,20 +11,20 @@ from tempfile import TemporaryDirectory
 
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
-from rag_mt.base.files import file_sha256
 from rag_mt.base.types import Sentence
 from retrievers.index.beside import files_in, local_files
 from retrievers.index.build import build_index
+from retrievers.index.copying import Source
 from retrievers.index.engines import Change
-from retrievers.index.manifest import VECTORS, Manifest, check_kind, write_manifest
-from retrievers.index.places import UNITS
+from retrievers.index.folder import write_folder
+from retrievers.index.manifest import Manifest, check_kind
+from retrievers.index.places import UNITS, place_text
 from retrievers.index.qdrant.copying import put
 from retrievers.index.qdrant.place import connected, place_of
 from retrievers.index.qdrant.points import finished
 from retrievers.index.qdrant.search import open_stored
-from retrievers.index.search import Index, check_settings, open_index
-from retrievers.index.shards import BODY, merge_texts, write_kept
-from retrievers.index.vectors import Rows, form_for, write_vectors
+from retrievers.index.search import check_settings, open_index
+from retrievers.index.vectors import form_for
 from retrievers.units.unit import UnitMaker
 
 
@@ -40,27 +39,16 @@ def change_index(folder: Path, sentences: Iterable[Sentence], maker: UnitMaker, 
     check_settings(folder, manifest, maker.settings)
     check_kind(folder, manifest, change.retriever, change.language, change.bm25)
     with TemporaryDirectory() as work:
-        local = Path(work) / "index"
+        local, silent = Path(work) / "index", progress(None, "units", "", show=False)
         try:
-            write_folder(open_stored(folder, manifest), local, maker.block)
+            whole = replace(manifest, codes=None)  # its vectors are there in fp16
+            source = Source(open_stored(folder, whole), files_in(local_files(folder, manifest)), silent)
+            write_folder(source, local, "exact")
             changed = build_index(local, sentences, maker, **{**vars(change), "form": "exact"})
         except UserError as error:
             raise UserError(str(error).replace(str(local), str(folder))) from error
         index = open_index(local, manifest=changed)
         index.manifest = replace(changed, codes=manifest.codes, files={UNITS: manifest.files[UNITS]})
         wanted = "exact" if place_of(folder).local else form_for(change.form, changed.units, changed.unit)
-        with closing(progress(changed.units, "units", f"copying {folder}", show=change.show)) as bar:
-            return put(folder, index, files_in(local), stored, wanted, "change", bar)
-
-
-def write_folder(index: Index, folder: Path, block: int) -> None:
-    """Write an index as an index folder that is searched exactly, with its vectors in fp16."""
-    manifest = index.manifest = replace(index.manifest, ivf=None, codes=None)
-    shutil.copytree(local_files(index.folder, manifest), folder)
-    shard = write_kept(folder.with_name("kept"), index, (), block)
-    rows = Rows([(shard.place / BODY, shard.units)], manifest.dimension)
-    write_vectors(folder / VECTORS, rows, "exact", folder.with_name("work"))
-    merge_texts([shard], folder, manifest.schema)
-    paths = [folder / name for name in manifest.file_names]
-    files = {path.name: {"size": path.stat().st_size, "sha256": file_sha256(path)} for path in paths}
-    write_manifest(folder, replace(manifest, files=files))
+        with closing(progress(changed.units, "units", f"copying {place_text(folder)}", show=change.show)) as bar:
+            return put(folder, Source(index, files_in(local), bar), stored, wanted, "change")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from base64 import b64encode
-from collections.abc import Mapping
 from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
@@ -15,10 +14,9 @@ from uuid import uuid4
 import pyarrow as pa
 
 from rag_mt.base.errors import UserError
-from retrievers.index.beside import contents_of, pieces_of
-from retrievers.index.copying import not_a_folder, sentence_blocks, unit_blocks
+from retrievers.index.copying import Source, not_a_folder
 from retrievers.index.manifest import PAIRS, Manifest
-from retrievers.index.places import FILES, SENTENCES, UNITS, changed_by_others, package_of, taken
+from retrievers.index.places import FILES, SENTENCES, UNITS, changed_by_others, package_of, place_text, taken
 from retrievers.index.qdrant.place import Place, asked, connected, place_of
 from retrievers.index.qdrant.points import (
     FILE,
@@ -31,7 +29,6 @@ from retrievers.index.qdrant.points import (
     write_points,
 )
 from retrievers.index.qdrant.search import QdrantIndex
-from retrievers.index.search import Index
 from retrievers.index.vectors import form_for, measured_on_own
 
 log = logging.getLogger("rag_mt")
@@ -49,83 +46,109 @@ POLL = 1.0
 _SENTENCES = PAIRS.set(1, pa.field("file", pa.string()))
 
 
-def write_copy(
-    target: Path, index: Index, files: Mapping[str, Path], *, replace: bool, form: str, bar: Any
-) -> Manifest:
-    """Copy an open index, and these files with it, to a place in Qdrant; see `retrievers.index.copying`."""
-    place = place_of(target)
-    wanted = _form(place, form, index.manifest)
+def write_copy(target: Path, source: Source, *, replace: bool, form: str) -> Manifest:
+    """Copy an index to a place in Qdrant; see `retrievers.index.copying`."""
+    place, units = place_of(target), source.manifest.units
+    wanted = _form(place, form, source.manifest)
     if place.folder is not None:
         not_a_folder(place.folder, target)
-        if len(index) > MOST_LOCAL:
+        if units > MOST_LOCAL:
             log.warning(
-                "%s is to hold %d units, all of which are read into memory: a server is for so many", target, len(index)
+                "%s is to hold %d units, all of which are read into memory: a server is for so many", target, units
             )
     client = connected(target, new=True)
     stored = read_stored(target, client)
     if stored is not None and not replace:
         raise taken(target)
     if stored is None and asked(target, lambda: client.collection_exists(place.name)):
-        raise UserError(f"{target} is a collection of others: give another name for the index")
-    return put(target, index, files, stored, wanted, "copy", bar)
+        raise UserError(f"{place_text(target)} is a collection of others: give another name for the index")
+    return put(target, source, stored, wanted, "copy")
 
 
-def put(
-    target: Path, index: Index, files: Mapping[str, Path], replaced: Stored | None, form: str, job: str, bar: Any
-) -> Manifest:
+def put(target: Path, source: Source, replaced: Stored | None, form: str, job: str) -> Manifest:
     """Write an index beside the one that is there, and let it take that one's place; raises UserError if that is no
     longer the one that is to be `replaced`. Who has the old one open goes on with it, until this is done again."""
-    client, models, name = connected(target), package_of(target).models, place_of(target).name
-    _check_still(target, client, replaced, job)
-    for left in collections_of(target, client):  # by interrupted copies, and the index before the one that is there
-        if replaced is None or left != replaced.collection:
-            _check_still(target, client, replaced, job)  # or it may be one that was completed since
-            asked(target, partial(client.delete_collection, left))
-    collection = f"{name}.{uuid4().hex}"
-    rerank = index.manifest.rerank or bool(index.manifest.files.get(UNITS, {}).get("rerank"))
-    _create(target, client, collection, index.manifest.dimension, form, quantised=rerank)
-    for numbers, spans, vectors in unit_blocks(index, BLOCK, bar):
-        rows = zip(numbers.tolist(), spans.tolist(), vectors, strict=True)
-        units = (
-            models.PointStruct(id=id, vector={VECTOR: row}, payload={"sentence": sentence, "start": start, "end": end})
-            for id, (sentence, start, end), row in rows
-        )
-        write_points(target, client, collection, units)
-    first = SENTENCE
-    for batch in sentence_blocks(index, _SENTENCES, BLOCK):
-        payloads = (
-            {key: value for key, value in row.items() if key != "original" or value} for row in batch.to_pylist()
-        )
-        sentences = (models.PointStruct(id=id, vector={}, payload=row) for id, row in enumerate(payloads, first))
-        write_points(target, client, collection, sentences)
-        first += len(batch)
-    pieces = 0
-    for file, _, data in pieces_of(files, PIECE):
-        payload = {"name": file, "data": b64encode(data).decode()}
-        write_points(target, client, collection, [models.PointStruct(id=FILE + pieces, vector={}, payload=payload)])
-        pieces += 1
+    client = connected(target)
+    _tidy(target, client, replaced, job)
+    collection = f"{place_of(target).name}.{uuid4().hex}"
+    _create(target, client, collection, source.manifest.dimension, form, quantised=source.rerank)
+    _write_units(target, client, collection, source)
+    _write_sentences(target, client, collection, source)
+    pieces = _write_files(target, client, collection, source)
     manifest = with_fields(
-        index.manifest,
-        ivf=None,
-        codes=None if index.manifest.rerank else index.manifest.codes,  # these are copied whole
+        source.manifest,
         files={
-            UNITS: {"collection": collection, **({"rerank": True} if rerank else {})},
-            SENTENCES: {"originals": index.has_originals},
-            FILES: {"contents": contents_of(files), "pieces": pieces},
+            UNITS: {"collection": collection, **({"rerank": True} if source.rerank else {})},
+            SENTENCES: {"originals": source.index.has_originals},
+            FILES: {"contents": source.contents, "pieces": pieces},
         },
     )
     if form == "ivf":
-        _wait(target, client, collection)
-        unmeasured = with_fields(manifest, ivf={"nlist": MOST_EF, "nprobe": MOST_EF, "measured": {}})
-        measured = measured_on_own(QdrantIndex(target, unmeasured, client), MOST_EF)
-        manifest = with_fields(manifest, ivf={**measured, "graph": True})
+        manifest = _with_graph(target, client, collection, manifest)
     write_points(target, client, collection, [manifest_point(target, manifest, 0)])
     _check_still(target, client, replaced, job)
+    _let_be(target, client, collection, replaced)
+    return manifest
+
+
+def _tidy(target: Path, client: Any, replaced: Stored | None, job: str) -> None:
+    """Delete what interrupted copies left, and the index before the one that is there."""
+    _check_still(target, client, replaced, job)
+    for left in collections_of(target, client):
+        if replaced is None or left != replaced.collection:
+            _check_still(target, client, replaced, job)  # or it may be one that was completed since
+            asked(target, partial(client.delete_collection, left))
+
+
+def _write_units(target: Path, client: Any, collection: str, source: Source) -> None:
+    """Points of the units, by their numbers."""
+    point = package_of(target).models.PointStruct
+    for numbers, spans, vectors in source.units(BLOCK):
+        rows = zip(numbers.tolist(), spans.tolist(), vectors, strict=True)
+        units = (
+            point(id=id, vector={VECTOR: row}, payload={"sentence": sentence, "start": start, "end": end})
+            for id, (sentence, start, end), row in rows
+        )
+        write_points(target, client, collection, units)
+
+
+def _write_sentences(target: Path, client: Any, collection: str, source: Source) -> None:
+    """Points of the sentences, by their numbers from SENTENCE on."""
+    point, first = package_of(target).models.PointStruct, SENTENCE
+    for batch in source.sentences(_SENTENCES, BLOCK):
+        payloads = (
+            {key: value for key, value in row.items() if key != "original" or value} for row in batch.to_pylist()
+        )
+        sentences = (point(id=id, vector={}, payload=row) for id, row in enumerate(payloads, first))
+        write_points(target, client, collection, sentences)
+        first += len(batch)
+
+
+def _write_files(target: Path, client: Any, collection: str, source: Source) -> int:
+    """Points of the pieces of files; returns their number."""
+    point, pieces = package_of(target).models.PointStruct, 0
+    for file, _, data in source.pieces(PIECE):
+        payload = {"name": file, "data": b64encode(data).decode()}
+        write_points(target, client, collection, [point(id=FILE + pieces, vector={}, payload=payload)])
+        pieces += 1
+    return pieces
+
+
+def _with_graph(target: Path, client: Any, collection: str, manifest: Manifest) -> Manifest:
+    """The manifest of an index whose vectors the server puts into a graph, with how much of it a query looks at."""
+    _wait(target, client, collection)
+    unmeasured = with_fields(manifest, ivf={"nlist": MOST_EF, "nprobe": MOST_EF, "measured": {}})
+    measured = measured_on_own(QdrantIndex(target, unmeasured, client), MOST_EF)
+    return with_fields(manifest, ivf={**measured, "graph": True})
+
+
+def _let_be(target: Path, client: Any, collection: str, replaced: Stored | None) -> None:
+    """Let the collection be the index, in one step."""
+    models, name = package_of(target).models, place_of(target).name
     steps = [models.CreateAliasOperation(create_alias=models.CreateAlias(collection_name=collection, alias_name=name))]
     if replaced is not None:
         steps.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name)))
     asked(target, lambda: client.update_collection_aliases(steps))
-    return manifest
 
 
 def _form(place: Place, form: str, manifest: Manifest) -> str:
@@ -167,5 +190,7 @@ def _wait(target: Path, client: Any, collection: str) -> None:
         time.sleep(POLL)
         status = asked(target, lambda: client.get_collection(collection).status.value)
         if status == "red":
-            raise UserError(f"index {target} cannot be written: the server could not make its graph, see its log")
+            raise UserError(
+                f"index {place_text(target)} cannot be written: the server could not make its graph, see its log"
+            )
         idle = idle + 1 if status == "green" else 0

@@ -5,6 +5,7 @@ and `qdrant::memory:` is gone with the process."""
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import pickle
 import re
@@ -19,12 +20,23 @@ from io import BytesIO
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from rag_mt.base.errors import DamagedFileError, UserError
 from rag_mt.base.files import read_json
-from retrievers.index.places import KINDS, no_index, package_of, store_errors, where_of
+from retrievers.index.places import (
+    CONNECT,
+    KINDS,
+    WAITS,
+    Answer,
+    no_index,
+    package_of,
+    place_text,
+    seconds_to_answer,
+    store_errors,
+    where_of,
+)
 
 MEMORY = ":memory:"
 LOCAL_NAME = "index"
@@ -40,17 +52,16 @@ NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 KEY = "QDRANT_API_KEY"
 NEEDED = 1, 16
 """The version of the server that knows points that are written on a condition."""
-CONNECT, TIMEOUT = 10, 60
-"""Seconds that a server has to be there, and to answer."""
-WAITS = (0.5, 2.0)
-"""Seconds before a server that was away for a moment is asked again."""
 PASSING = ("UNAVAILABLE", "RESOURCE_EXHAUSTED")
+"""What a server answers that is away, perhaps for a moment only."""
+RECONNECT = 10_000
+"""Milliseconds after which a lost connection is tried again at the latest, of two minutes without."""
+AWAY = (*PASSING, "DEADLINE_EXCEEDED")
 
 _NAME = re.compile(r"[\w.-]{1,200}")
 _CLIENTS: dict[str, tuple[int, Any]] = {}
 """The open clients, with the numbers of their folders on the disk: a folder cannot be opened twice."""
 _OPENING = Lock()
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -94,9 +105,11 @@ def place_of(folder: str | Path) -> Place:
         port = 0
     server, _, name = url.path.rpartition("/")
     if url.username or url.password or url.query:
-        raise UserError(f"{folder} holds more than the place of an index: give a key in the environment, as {KEY}")
+        raise UserError(
+            f"{place_text(folder)} holds more than the place of an index: give a key in the environment, as {KEY}"
+        )
     if scheme not in ("http", "https") or not url.hostname or not port or not _NAME.fullmatch(name):
-        raise UserError(f"{folder} names no index in Qdrant: expected {KINDS['qdrant'].places}")
+        raise UserError(f"{place_text(folder)} names no index in Qdrant: expected {KINDS['qdrant'].places}")
     host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
     return Place(f"{scheme}://{host}:{port}{server}", name, url.hostname, port + 1)
 
@@ -132,13 +145,19 @@ def _opened(folder: Path, place: Place, package: Any) -> Any:
             socket.create_connection((place.host, place.port), CONNECT).close()
         except OSError as error:
             raise OSError(f"{place.host}, port {place.port} of gRPC: {error}") from error
-        options = {"prefer_grpc": True, "grpc_port": place.port, "timeout": TIMEOUT, "check_compatibility": False}
+        options = {
+            "prefer_grpc": True,
+            "grpc_port": place.port,
+            "timeout": math.ceil(seconds_to_answer()),
+            "check_compatibility": False,
+            "grpc_options": {"grpc.max_reconnect_backoff_ms": RECONNECT},
+        }
         warnings.filterwarnings("ignore", "Api key is used with an insecure connection")  # on this machine
         client = package.QdrantClient(url=place.where, api_key=os.environ.get(KEY), **options)
         version = asked(folder, client.info).version
         if (known := re.match(r"v?(\d+)\.(\d+)", version)) and (int(known[1]), int(known[2])) < NEEDED:
             client.close()
-            raise UserError(f"{folder} needs Qdrant {NEEDED[0]}.{NEEDED[1]} or newer, this is {version}")
+            raise UserError(f"{place_text(folder)} needs Qdrant {NEEDED[0]}.{NEEDED[1]} or newer, this is {version}")
     elif place.folder is None:
         client = package.QdrantClient(MEMORY)
     else:
@@ -159,8 +178,8 @@ def _opened(folder: Path, place: Place, package: Any) -> Any:
 def _in_use(folder: Path) -> UserError:
     """The error for a folder that another process has open."""
     return UserError(
-        f"index {folder} is in use by another process, and the local mode of Qdrant is for one at a time: wait for its "
-        "end, or copy the index to a server"
+        f"index {place_text(folder)} is in use by another process, and the local mode of Qdrant is for one at a time: "
+        "wait for its end, or copy the index to a server"
     )
 
 
@@ -188,7 +207,8 @@ def _collections(folder: Path, local: Path) -> list[str]:
         return list(read_json(local / META)["collections"].keys())
     except (DamagedFileError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{local / META} is damaged: delete {local}, and `rag-mt index copy DIR {folder}` makes the index again"
+            f"{local / META} is damaged: delete {local}, and `rag-mt index copy DIR {place_text(folder)}` makes the "
+            "index again"
         ) from error
 
 
@@ -217,12 +237,15 @@ def check_points(folder: Path, storage: Path) -> None:
             for _, _, point in database.execute(READ) if tables else ():
                 _PointsOnly(BytesIO(point)).load()
     except Exception as error:  # a damaged pickle raises anything
-        raise UserError(f"index {folder} is damaged or not safe to read: {storage.name} has {error}") from error
+        raise UserError(
+            f"index {place_text(folder)} is damaged or not safe to read: {storage.name} has {error}"
+        ) from error
 
 
 def asked(folder: Path, call: Callable[[], Answer]) -> Answer:
-    """What Qdrant answers; a server that is away for a moment is asked again. Raises UserError for every error, and one
-    that says so for an index that is there no more, for another one has replaced it twice."""
+    """What Qdrant answers; a server that is away for a moment is asked again. Raises AwayError for one that stays away,
+    UserError for every other error, and one that says so for an index that is there no more, for another one has
+    replaced it twice."""
     with store_errors(folder, (Exception,)):
         for wait in (*WAITS, None):
             try:
@@ -234,6 +257,7 @@ def asked(folder: Path, call: Callable[[], Answer]) -> Answer:
                     continue
                 details = getattr(error, "details", lambda: "")() or str(error)
                 if code == "NOT_FOUND" or re.search(r"Collection .* not found", details):
-                    raise UserError(f"index {folder} was replaced meanwhile: open it again") from error
-                raise OSError(details or type(error).__name__) from error
+                    raise UserError(f"index {place_text(folder)} was replaced meanwhile: open it again") from error
+                kind = OSError if code in AWAY else RuntimeError
+                raise kind(details or type(error).__name__) from error
     raise AssertionError("the last try has returned or raised")

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from rag_mt import Index
 from rag_mt.base.files import locked, release
 from rag_mt.cli import cache, examples, listing, modules
 from rag_mt.cli.main import main
 from rag_mt.models.weights import shipped_models
+from retrievers.index.places import KINDS
 from retrievers.registry import RETRIEVERS
 
 MODEL, INDEX, TRIAL = "models/e5-0123abcd-2", "indexes/ccpr-en-0123456789ab", "trials/lora-0123abcd"
@@ -162,3 +164,20 @@ def test_commands_of_training_and_evaluation_are_named_and_called(capsys: pytest
 def test_without_a_command_there_is_an_overview(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert capsys.readouterr().err.count("\n  rag-mt ") == 3
+
+
+def test_an_index_in_an_engine_is_listed_by_its_place(
+    tmp_path: Path, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("lancedb")
+    Index.build(tmp_path / "i", texts=["The museum is closed."], language="en", retriever="sentence", show=False)
+    place = f"lance:{tmp_path}/copy"
+    Index.open(tmp_path / "i").copy(place)
+    assert main(["list", "indexes", place, str(tmp_path / "i"), "--json"]) == 0
+    listed = [row for row in json.loads(capsys.readouterr().out) if row["kind"] == "own"]
+    assert [row["index"] for row in listed] == [place, str(tmp_path / "i")]
+    assert {**listed[0], "index": "", "bytes": 0} == {**listed[1], "index": "", "bytes": 0}
+    assert listed[0]["bytes"] is None and main(["list", "indexes", place]) == 0
+    assert main(["list", "indexes", "lance:/none/x"]) == 2
+    assert "index lance:/none/x does not exist: copy one there" in capsys.readouterr().err
+    assert tuple(f"{name}:" for name in KINDS) == listing.ENGINES

@@ -47,26 +47,12 @@ from retrievers.index.qdrant import copying, place
 from retrievers.index.qdrant.place import connected, place_of
 from tests.retrievers.index.qdrant_server import Server, running
 
+pytestmark = pytest.mark.usefixtures("unsynced")
 Fake = Callable[..., Any]
 
 
 def qdrant(where: Path | str) -> Path:
     return Path(f"qdrant:{where}")
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The local mode does not wait for the disk at each point."""
-    from qdrant_client.local.persistence import CollectionPersistence
-
-    ensure = CollectionPersistence._ensure_table
-
-    def ensured(self: Any) -> None:
-        self.storage.execute("PRAGMA synchronous=OFF")
-        self.storage.execute("PRAGMA journal_mode=MEMORY")
-        ensure(self)
-
-    monkeypatch.setattr(CollectionPersistence, "_ensure_table", ensured)
 
 
 @pytest.fixture
@@ -240,7 +226,7 @@ def test_nothing_half_made_is_served(pair: tuple[Path, Path], monkeypatch: pytes
         raise StopHereError
 
     target = Path(f"{pair[1]}-new") if "http" in str(pair[1]) else pair[1].with_name("copy-new")
-    where = {"sentences": "sentence_blocks", "manifest": "manifest_point", "alias": "read_stored"}[point]
+    where = {"sentences": "_write_sentences", "manifest": "manifest_point", "alias": "read_stored"}[point]
     for copy, replacing in ((target, False), (pair[1], True)):
         with monkeypatch.context() as context:
             if point == "alias":
@@ -369,7 +355,7 @@ def test_files_that_are_not_those_of_the_manifest_are_refused(
 ) -> None:
     copy = qdrant(":memory:")
     build(tmp_path / "i", fake(), OLD[:3], terms=TERMS)
-    monkeypatch.setattr(copying, "contents_of", lambda files: contents)
+    monkeypatch.setattr("retrievers.index.copying.contents_of", lambda files: contents)
     copy_index(tmp_path / "i", copy, replace=True)
     monkeypatch.setattr("retrievers.index.beside.cache_dir", lambda: tmp_path / "cache")
     with pytest.raises(UserError, match=r"is damaged: its .* hash"):

@@ -1,0 +1,90 @@
+"""What is done while the index of a translator, in an engine such as Qdrant or LanceDB, does not answer.
+
+With `stop` the error ends what is being translated. With `plain` sentences are translated without hints, each is told
+of (`Translation.hints_away`), and the index is asked again after INDEX_PAUSE seconds, so that a long job does not wait
+for it at every sentence. Once it answers there are hints again, also where it was away from the start.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from rag_mt.base.defaults import INDEX_AWAY, INDEX_PAUSE
+from rag_mt.base.errors import AwayError, UserError
+from rag_mt.base.types import Hint, Retriever, Sentence
+from retrievers.no_hints import NoHints
+
+log = logging.getLogger("rag_mt")
+
+T = TypeVar("T")
+
+
+class Unreached(NoHints):
+    """The retriever of an index of which nothing is known, for it was away whenever it was looked for."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
+        """Raises AwayError."""
+        raise AwayError(self.reason)
+
+
+class HintSource:
+    """The retriever of a translator, and whether its index answers: `reason` says why not, empty while it does. All
+    methods may be called from any thread."""
+
+    def __init__(self, away: str, opener: Callable[[], Retriever]) -> None:
+        """Opens the retriever. Raises UserError for another `away` than those of INDEX_AWAY and for an index that
+        cannot be used; with `plain` one that is away is opened later."""
+        if away not in INDEX_AWAY:
+            raise UserError(f"index_away is {away!r}: expected one of {', '.join(INDEX_AWAY)} (--index-away)")
+        self.plain, self.reason = away == "plain", ""
+        self._opener: Callable[[], Retriever] | None = opener
+        self._opening = threading.Lock()
+        self._again = 0.0  # when it is asked again, by time.monotonic()
+        try:
+            self.retriever = self._opened()
+        except AwayError as error:
+            if not self.plain:
+                raise
+            self.retriever = Unreached(str(error))
+            self._note(error)
+
+    def _opened(self) -> Retriever:
+        """The retriever, opened at the first call that reaches its index."""
+        with self._opening:
+            if self._opener is not None:
+                self.retriever = self._opener()
+                self._opener = None
+            return self.retriever
+
+    def ask(self, question: Callable[[Retriever], Sequence[T]], without: Sequence[T]) -> tuple[Sequence[T], str]:
+        """What the retriever answers and an empty text, or while its index is away `without` and the reason."""
+        if self.plain and self.reason and time.monotonic() < self._again:
+            return without, self.reason
+        try:
+            answer = question(self._opened())
+        except AwayError as error:
+            if not self.plain:
+                self.reason = str(error)
+                raise
+            self._note(error)
+            return without, self.reason
+        if self.reason and self.plain:
+            log.warning("the index answers again: sentences are translated with hints")
+        self.reason = ""
+        return answer, ""
+
+    def _note(self, error: AwayError) -> None:
+        """Remember that the index is away, and tell of it if that is new."""
+        if not self.reason:
+            log.warning(
+                "%s; sentences are translated without hints until it answers, it is asked every %g seconds",
+                *(error, INDEX_PAUSE),
+            )
+        self.reason, self._again = str(error), time.monotonic() + INDEX_PAUSE

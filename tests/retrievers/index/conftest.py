@@ -1,0 +1,22 @@
+"""What tests of indexes in Qdrant share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The local mode does not wait for the disk at each point."""
+    from qdrant_client.local.persistence import CollectionPersistence
+
+    ensure = CollectionPersistence._ensure_table
+
+    def ensured(self: Any) -> None:
+        self.storage.execute("PRAGMA synchronous=OFF")
+        self.storage.execute("PRAGMA journal_mode=MEMORY")
+        ensure(self)
+
+    monkeypatch.setattr(CollectionPersistence, "_ensure_table", ensured)
