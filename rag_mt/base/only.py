@@ -118,6 +118,10 @@ def checked_date(text: str | date) -> str:
         raise UserError(f"{text!r} is no date: expected year, month and day, such as 2024-05-31") from None
 
 
+EVERY = Only()
+"""Nothing is left out."""
+
+
 def labelled(labels: Labels, files: Iterable[str], new: Iterable[str], label: Label) -> dict[str, dict[str, str]]:
     """What is known of the `files` of an index: what was, and of those that are `new` what the label says."""
     there, added = set(files), set(new) if label.as_dict() else set()
