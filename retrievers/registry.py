@@ -231,8 +231,8 @@ def open_retriever(
         raise UserError(f"index {index} holds {there} text: the target language is {wanted}, give an index of {wanted}")
     opened = open_index(index, maker.settings, manifest)
     if only:
-        opened = opened.within(only)
-    if getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
+        opened = opened.within(only)  # which the CPU searches
+    elif getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
         opened.to_gpu()
     confidence = confidence_for(encoder, index) if isinstance(maker, CcprUnits) else None
     if confidence is None and not isinstance(maker, MemoryUnits):  # a memory judges what it shows by the draft
