@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rag_mt.base.errors import UserError
+    from rag_mt.base.only import Only
     from rag_mt.base.types import Hint, TranslatedText, Translation
     from rag_mt.translation.index import Index
     from rag_mt.translation.translator import Translator
 
 __version__ = "0.1.0"
-__all__ = ["Hint", "Index", "TranslatedText", "Translation", "Translator", "UserError", "__version__"]
+__all__ = ["Hint", "Index", "Only", "TranslatedText", "Translation", "Translator", "UserError", "__version__"]
 
 _HOMES = {
     "Hint": "rag_mt.base.types",
     "Index": "rag_mt.translation.index",
+    "Only": "rag_mt.base.only",
     "TranslatedText": "rag_mt.base.types",
     "Translation": "rag_mt.base.types",
     "Translator": "rag_mt.translation.translator",

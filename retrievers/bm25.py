@@ -15,6 +15,7 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass
 from itertools import pairwise, repeat
 from pathlib import Path
@@ -77,6 +78,7 @@ class Bm25:
         self._scores = scores  # (texts, terms)
         self.settings, self.numbers, self.tokens, self.lengths = settings, numbers, tokens, lengths
         self._starts: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        self._chosen: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         """The number of texts."""
@@ -106,6 +108,13 @@ class Bm25:
         discounts = settings.k1 * ((1 - settings.b) + settings.b * lengths / lengths.mean())
         scores.data = (np.repeat(idf, having) * (scores.data / (discounts[scores.indices] + scores.data))).astype("f4")
         return cls(scores, settings, numbers, tokens, lengths)
+
+    def within(self, chosen: NDArray[np.bool_]) -> Bm25:
+        """The same texts, of which only those are found that `chosen` (texts,) is true of. Scores stay: how rare a term
+        is and how long texts are is that of all of them."""
+        part = copy(self)
+        part._chosen = chosen
+        return part
 
     def save(self, folder: Path) -> None:
         """Write the files TERM_FILES into an existing folder."""
@@ -175,7 +184,13 @@ class Bm25:
         bounds = np.concatenate([[0], np.cumsum([len(row) for row in known], dtype=np.int64)])
         terms = np.array([number for row in known for number, _ in row], dtype=np.int32)
         weights = np.array([weight for row in known for _, weight in row], dtype=np.float32)
-        return self._scores @ sparse.csc_array((weights, terms, bounds), shape=(self._scores.shape[1], len(queries)))
+        asked = sparse.csc_array((weights, terms, bounds), shape=(self._scores.shape[1], len(queries)))
+        scores: sparse.csc_array = self._scores @ asked
+        if self._chosen is not None:
+            chosen = self._chosen[scores.indices]
+            bounds = np.concatenate([[0], np.cumsum(chosen)])[scores.indptr]
+            scores = sparse.csc_array((scores.data[chosen], scores.indices[chosen], bounds), shape=scores.shape)
+        return scores
 
     def problem(self, texts: int) -> str:
         """What is wrong with files that should hold the terms of so many texts, or an empty string."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prompts.builder import MAX_HINTS
+from rag_mt.base.files import settings_hash
 from rag_mt.base.types import Floats, Hint, Hit, Sentence, Span
 from retrievers.index.search import Index, LeftOut
 from retrievers.units.unit import UnitMaker, rows_by_text
@@ -56,11 +58,14 @@ class IndexRetriever(ABC):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """All that could change the hints of a sentence: the index's manifest, the units that are looked up (with the
-        encoder's fingerprint), what the encoder computes in and on, and the cut-off."""
+        """All that could change the hints of a sentence: the index's manifest without the labels of files, the files
+        that are searched if not all are, the units that are looked up (with the encoder's fingerprint), what the
+        encoder computes in and on, and the cut-off."""
         encoder = getattr(self.maker, "encoder", None)
+        manifest, selection = replace(self.index.manifest, labels={}), self.index.selection
         return {
-            "index": self.index.manifest.as_dict() | {"resumed": self.index.manifest.resumed},
+            "index": manifest.as_dict() | {"resumed": manifest.resumed},
+            **({} if selection is None else {"files": settings_hash(selection.files)}),
             "units": dict(self.maker.settings),
             "dtype": str(getattr(encoder, "dtype", "")),
             "device": str(getattr(encoder, "device", "")),

@@ -17,6 +17,7 @@ from rag_mt.base.defaults import (
 )
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import base_code, language
+from rag_mt.base.only import Only
 from rag_mt.base.types import Encoder, Retriever, Sentence, Unit
 from retrievers.bm25 import Bm25Settings
 from retrievers.ccpr.confidence import Confidence, confidence_in
@@ -202,15 +203,16 @@ def open_retriever(
     source_language: str,
     target_language: str,
     manifest: Manifest | None = None,
+    only: Only | None = None,
 ) -> Retriever:
     """The system `name` for sentences in the source language, over an index of the target language, whose `manifest`
-    may have been read already.
+    may have been read already; `only` says which of its files are looked at, if not all.
 
     Hits below the index's cut-off for the source language are dropped (see `Manifest.cut_off_language`). With a phrase
     model hits are judged by the confidence model of the index, or else its own, if there is one: dropped is what is
     below the confidence stored for the source language, or below that model's minimum.
-    Raises UserError for an unknown name and for an index that is missing, damaged, of another system, other settings
-    or another language.
+    Raises UserError for an unknown name, for an index that is missing, damaged, of another system, other settings or
+    another language, and where none of its files is to be looked at.
     """
     if not retriever_spec(name).needs_index:
         return NoHints()
@@ -232,7 +234,9 @@ def open_retriever(
             f"index {place_text(index)} holds {there} text: the target language is {wanted}, give an index of {wanted}"
         )
     opened = open_index(index, maker.settings, manifest)
-    if getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
+    if only:
+        opened = opened.within(only)  # which the CPU searches
+    elif getattr(getattr(encoder, "device", None), "type", "cpu") == "cuda":
         opened.to_gpu()
     confidence = confidence_for(encoder, index) if isinstance(maker, CcprUnits) else None
     if confidence is None and not isinstance(maker, MemoryUnits):  # a memory judges what it shows by the draft

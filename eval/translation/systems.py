@@ -16,8 +16,9 @@
     hints = "oracle"
 
 Paths are relative to the file, in one that comes with rag_mt to the current folder. An `index` that is left out is the
-sample index. `hints` says what becomes of them: `retrieved`; `none`, to see what
-dropping them changes; `shuffled`, each sentence gets those of others; `oracle`, phrases cut from the reference by word
+sample index; `only_files`, `only_domain`, `since` and `until` say which files of it are looked at. `hints` says what
+becomes of them: `retrieved`; `none`, to see what dropping them changes; `shuffled`, each sentence gets those of others;
+`oracle`, phrases cut from the reference by word
 alignment. With a memory every sentence has its own draft all the same: `none` is always the draft, and `shuffled` gives
 the sentences for which hints are shown those of each other.
 """
@@ -38,6 +39,7 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, DEFAULT_LLM, 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import read_toml
 from rag_mt.base.languages import direction_group
+from rag_mt.base.only import Only
 from rag_mt.base.settings import folder_of_paths
 from rag_mt.llm.opening import is_gguf
 from rag_mt.models.adapter_files import checked_adapter
@@ -45,9 +47,11 @@ from rag_mt.models.loading import DTYPES, Quantization
 from rag_mt.translation.opening import NONE, chosen_adapter
 from retrievers.ccpr.retriever import Segmentation
 from retrievers.index.manifest import read_manifest
+from retrievers.index.search import open_index
 from retrievers.registry import retriever_spec
 
 Group = Literal["to_en", "from_en", "other"]
+OF_THE_INDEX = ("only_files", "only_domain", "since", "until")
 AtLeast0 = Annotated[int, Field(ge=0)]
 AtLeast1 = Annotated[int, Field(ge=1)]
 EXAMPLE = "systems"
@@ -62,7 +66,7 @@ class System:
     float32, in which outputs depend on nothing but their prompts, by llama.cpp that of the file. `segmentation`, of
     CCPR, says what is looked up: the phrases that it sees, or `ngrams`, all spans of up to four words; the hits of
     either are judged by the same confidence model. With `consensus`, of a memory, its hints are shown together and each
-    alone.
+    alone. `only_files`, `only_domain`, `since` and `until` say which files of the index are looked at.
 
     For `hints = "oracle"`: a layer of `align_encoder` finds the words that belong together; phrases have up to
     `oracle_words` words.
@@ -71,6 +75,10 @@ class System:
     name: str = ""
     retriever: str = DEFAULT_RETRIEVER
     index: str = ""
+    only_files: tuple[str, ...] = ()
+    only_domain: tuple[str, ...] = ()
+    since: str = ""
+    until: str = ""
     encoder: str = ""
     cut_off: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     segmentation: Segmentation = "learned"
@@ -126,10 +134,17 @@ class System:
         """The adapter of a system `at` a direction."""
         return next(iter(self.adapter.values()), None)
 
+    @property
+    def only(self) -> Only:
+        """Which files of the index are looked at; raises UserError for a domain or a date that is none."""
+        return Only(self.only_files, self.only_domain, self.since, self.until)
+
     def as_dict(self) -> dict[str, Any]:
-        """JSON-able; folders by their last name only, because a report says nothing about a machine."""
+        """JSON-able, without what it says of files of the index if it says nothing; folders by their last name only,
+        because a report says nothing about a machine."""
         values = asdict(self) | {"adapter": {group: _short(text) for group, text in self.adapter.items()}}
         names = ("index", "encoder", "llm", "align_encoder")
+        values = {name: value for name, value in values.items() if value or name not in OF_THE_INDEX}
         return values | {name: _short(values[name]) for name in names}
 
 
@@ -201,6 +216,15 @@ def _system(path: Path, name: str, settings: dict[str, Any], own: Mapping[str, A
             raise UserError(
                 f"{path} sets {key} of {name} to {value!r}: expected one of {', '.join(filter(None, allowed))}"
             )
+    if asked := [key for key in OF_THE_INDEX if getattr(system, key)]:
+        if not system.index:
+            raise UserError(
+                f"{path} sets {asked[0]} of {name}, which has no index: give it one, or leave {asked[0]} out"
+            )
+        try:
+            _ = system.only
+        except UserError as error:
+            raise UserError(f"{path}: system {name}: {error}") from None
     spec = retriever_spec(system.retriever)
     if not system.consensus and spec.unit != "memory":
         raise UserError(
@@ -237,3 +261,5 @@ def check_at(systems: Sequence[System], cells: Sequence[tuple[str, ...]]) -> Non
                     f"system {system.name} has the retriever {system.retriever!r} and an index for {retriever!r} "
                     f"({system.index}): give one that was built for it"
                 )
+            if system.only:
+                open_index(Path(system.index)).within(system.only)

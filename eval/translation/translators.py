@@ -141,6 +141,7 @@ def open_translator(run: Run, suite: Suite, models: Models, show: bool = True) -
         retriever=retriever,
         llm=llm,
         index=(own.index or None) if searches else None,
+        only=own.only if searches else None,
         encoder=(own.encoder or None) if searches else None,
         wrapper=own.wrapper,
         device=own.device,

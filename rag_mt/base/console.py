@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from rag_mt.base.defaults import INDEX_AWAY, LLM_CONCURRENCY, LLM_TIMEOUT, Engine
 from rag_mt.base.errors import UserError
+from rag_mt.base.only import Only
 
 OK, PARTLY, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: all done; done but something was skipped or failed; the user must change something; stopped."""
@@ -155,6 +156,23 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", default="auto", help="auto, text, tsv, jsonl, tmx, po or xliff")
     column_help = "column (number from 1, or name) of a TSV or field of a JSONL input"
     parser.add_argument("--column", default="", help=column_help)
+
+
+def add_only_options(parser: argparse.ArgumentParser) -> None:
+    """`--only-files`, `--only-domain`, `--since` and `--until` (see `only_of`)."""
+    add = parser.add_argument
+    files_help = "look only at files of the index of this name, with * for any part of it; may be given several times"
+    add("--only-files", action="append", default=[], metavar="GLOB", help=files_help)
+    domain_help = "look only at files of the index of this domain; may be given several times"
+    add("--only-domain", action="append", default=[], metavar="NAME", help=domain_help)
+    add("--since", default="", metavar="YYYY-MM-DD", help="look only at files of the index from this day on")
+    add("--until", default="", metavar="YYYY-MM-DD", help="look only at files of the index up to this day")
+
+
+def only_of(options: argparse.Namespace) -> Only | None:
+    """Which files of an index the options ask for, None for all."""
+    asked = Only(tuple(options.only_files), tuple(options.only_domain), options.since, options.until)
+    return asked or None
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:

@@ -16,14 +16,17 @@ from rag_mt.base.console import (
     PARTLY,
     add_cluster_options,
     add_model_options,
+    add_only_options,
     add_reading_options,
     note,
+    only_of,
     positive,
     share,
 )
 from rag_mt.base.defaults import BITS, INDEX_RETRIEVER, SEARCHING, SHARD
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
+from rag_mt.base.only import Label
 from rag_mt.base.types import NO_LETTERS, Skips
 
 DESCRIPTION = """Build, inspect, verify and calibrate indexes.
@@ -50,6 +53,11 @@ REMOVE = """Take the text of files out of an index; `rag-mt index info DIR --fil
 
 A sentence that several files have is stored once, with the first of them, and goes with that one: add the others again
 to have it back."""
+LABEL = """Say of files of an index which domain they are of and which day they are from.
+
+`rag-mt search` and `rag-mt translate` can then look at some of them only (--only-domain, --since, --until). Nothing is
+encoded, and the index can be in use meanwhile. `rag-mt index info DIR --files` shows what is known."""
+LABEL_EXAMPLES = ("my-index 'letters/2024/*' --domain law --date 2024-12-31",)
 COPY = """Copy an index into LanceDB or Qdrant, engines of others for vectors, or back into a folder.
 
 LanceDB keeps it in a folder (lance:FOLDER) or an object store (lance:s3://BUCKET/FOLDER), Qdrant in a folder
@@ -87,12 +95,14 @@ def build(options: argparse.Namespace) -> int:
     from rag_mt.translation.index import Index
 
     names = ("retriever", "encoder", "device", "dtype", "format", "column", "replace", "restart", "form")
+    Label(options.domain, options.date)  # what is none is refused now
     settings: dict[str, Any] = {name: getattr(options, name) for name in names}
     settings |= {key: getattr(options, key) for key in ("k1", "b", "alpha") if getattr(options, key) is not None}
     settings |= {"split": not options.no_split, "show": not options.quiet, "language": options.lang}
     if options.shard is not None:
         return _build_part(options, settings)
     settings |= {"cluster": cluster_of(options), "shard": options.shard_size}
+    settings |= {"domain": options.domain, "date": options.date}
     index = Index.build(options.folder, options.files, **settings)
     note(index.describe())
     if index.skips.counts:
@@ -132,7 +142,7 @@ def grow(options: argparse.Namespace) -> int:
     """`rag-mt index add`: more text into an index."""
     index, show = _opened(options.folder, options), not options.quiet
     before = index.sentences
-    names = ("format", "column", "restart")
+    names = ("format", "column", "restart", "domain", "date")
     index.add(options.files, split=not options.no_split, show=show, **{name: getattr(options, name) for name in names})
     note(f"{index.describe()}; {before} sentences before")
     if index.skips.counts:
@@ -146,6 +156,17 @@ def shrink(options: argparse.Namespace) -> int:
     before = index.sentences
     index.remove(options.files, restart=options.restart, show=not options.quiet)
     note(f"{index.describe()}; {before} sentences before")
+    return OK
+
+
+def label(options: argparse.Namespace) -> int:
+    """`rag-mt index label`: the domain and the date of files of an index."""
+    from rag_mt.translation.index import Index
+
+    index = Index.open(options.folder)
+    names = index.label(options.files, domain=options.domain, date=options.date)
+    said = [f"{what} {value or 'none'}" for what in ("domain", "date") if (value := getattr(options, what)) is not None]
+    note(f"{options.folder}: {' and '.join(said)} for {len(names)} of {len(index.files)} files")
     return OK
 
 
@@ -184,7 +205,8 @@ def info(options: argparse.Namespace) -> int:
     else:
         print("\n".join([index.manifest.describe(), *index.adapters, f"opened in {milliseconds:.0f} ms"]))
         for name, number in index.files.items() if options.files else ():
-            print(f"{number}\t{name}")
+            label = index.labels.get(name, {})
+            print("\t".join([str(number), name, *([label.get("domain", ""), label.get("date", "")] if label else [])]))
     return OK
 
 
@@ -229,7 +251,7 @@ def search(options: argparse.Namespace) -> int:
     except UnicodeError:
         origin = "the text to search for" if options.text else "standard input"
         raise UserError(f"{origin} is not valid UTF-8: convert it with `iconv -t utf-8`") from None
-    for text, hints in zip(texts, index.search(texts, source), strict=True):
+    for text, hints in zip(texts, index.search(texts, source, only_of(options)), strict=True):
         for hint in hints:
             context = " ".join(hint.context().marked("[[", "]]").splitlines())
             print(
@@ -275,6 +297,7 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.add_argument("--k1", type=float, metavar="X", help="worth of repeated terms (memory, bm25, hybrid)")
     add.add_argument("--b", type=float, metavar="X", help="discount of long texts (memory, bm25, hybrid)")
     add.add_argument("--alpha", type=float, metavar="X", help="weight of BM25 (hybrid)")
+    _add_label_options(add, "")
     add_reading_options(add)
     add_model_options(add)
 
@@ -287,6 +310,7 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     )
     add.add_argument("--no-split", action="store_true", help="every line or cell is one sentence already")
     _add_changing_options(add)
+    _add_label_options(add, "")
     add_reading_options(add)
     add.set_defaults(run=grow)
 
@@ -297,6 +321,15 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.add_argument("files", nargs="+", metavar="FILE", help="files of the index")
     _add_changing_options(add)
     add.set_defaults(run=shrink)
+
+    add = actions.add_parser(
+        "label", help="say which domain and date files have", description=LABEL, examples=LABEL_EXAMPLES
+    )
+    add.add_argument("folder", metavar="DIR", help="folder of the index")
+    files_help = "files of the index, with * for any part of a name (quote it)"
+    add.add_argument("files", nargs="+", metavar="FILE", help=files_help)
+    _add_label_options(add, None)
+    add.set_defaults(run=label)
 
     add = actions.add_parser(
         "copy", help="copy an index into LanceDB or Qdrant, or back", description=COPY, examples=COPY_EXAMPLES
@@ -347,6 +380,14 @@ def add_actions(index: argparse.ArgumentParser) -> None:
     add.set_defaults(run=calibrate)
 
 
+def _add_label_options(parser: argparse.ArgumentParser, default: str | None) -> None:
+    """`--domain` and `--date`, by which files can be chosen when the index is searched."""
+    taken = "" if default is not None else "; empty takes it away"
+    domain_help = f"domain of the files, which searches can be told to look at alone{taken}"
+    parser.add_argument("--domain", default=default, metavar="NAME", help=domain_help)
+    parser.add_argument("--date", default=default, metavar="YYYY-MM-DD", help=f"day that the files are from{taken}")
+
+
 def _add_changing_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--restart", action="store_true", help="forget the finished part of an interrupted change")
     parser.add_argument(
@@ -361,6 +402,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="*", metavar="TEXT", help="sentences (default: lines of standard input)")
     parser.add_argument("--index", required=True, metavar="DIR", help="index to search")
     parser.add_argument("--src", required=True, metavar="LANG", help="language of the sentences")
+    add_only_options(parser)
     parser.add_argument(
         "--encoder", default="", metavar="ID", help="encoder to use (default: the one that the index was built with)"
     )

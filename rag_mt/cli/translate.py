@@ -19,10 +19,12 @@ from rag_mt.base.console import (
     add_away_option,
     add_engine_option,
     add_model_options,
+    add_only_options,
     add_reading_options,
     add_server_options,
     count,
     note,
+    only_of,
     positive,
     progress,
     run,
@@ -71,6 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     retriever_help = f"what finds hints: none, {SEARCHING} (default: that of the index, or none)"
     add("--retriever", metavar="NAME", help=retriever_help)
     add("--index", metavar="DIR", help="index of target-language text (default: the sample index, with --retriever)")
+    add_only_options(parser)
     encoder_help = "encoder or phrase model: a name, a hub id or a folder (default: the index's)"
     add("--encoder", metavar="ID", help=encoder_help)
     add_away_option(parser)
@@ -179,7 +182,7 @@ def _translator(options: argparse.Namespace) -> Translator:
     names = "index llm encoder adapter engine wrapper device dtype quantization batch_size max_new_tokens"
     more = "llm_timeout llm_concurrency llm_options consensus reuse_known glossary formality title context consistent"
     settings = {name: getattr(options, name) for name in f"{names} {more} index_away".split()}
-    settings["min_quality"] = least_score(options.min_quality)
+    settings |= {"min_quality": least_score(options.min_quality), "only": only_of(options)}
     retriever = options.retriever
     if options.show_hints and not (retriever or options.index):  # who wants to see hints has asked for some
         retriever = DEFAULT_RETRIEVER

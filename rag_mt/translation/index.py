@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +15,7 @@ from rag_mt.base.cluster import Cluster
 from rag_mt.base.defaults import INDEX_RETRIEVER, SHARD
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
+from rag_mt.base.only import Label, Labels, Only
 from rag_mt.base.types import Hint, Origin, Retriever, Sentence, Skips, TranslatedSentence
 from rag_mt.formats.format import Segment
 from rag_mt.formats.reading import files_of, input_stamp, place_of, segments_of, sentences_of
@@ -24,6 +26,7 @@ from retrievers.index.build import build_part, restore
 from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.far import dtype_for_all, far_writer
+from retrievers.index.labelling import label_files
 from retrievers.index.manifest import Manifest, read_manifest
 from retrievers.index.places import place_text
 from retrievers.index.search import open_index
@@ -41,6 +44,9 @@ from retrievers.registry import (
 from retrievers.units.passages import passages_of
 
 log = logging.getLogger("rag_mt")
+
+RETRIEVERS = 16
+"""Retrievers that an index keeps open: one for each language and each choice of files that was asked for lately."""
 
 
 class Index:
@@ -62,7 +68,7 @@ class Index:
         self.folder, self.manifest, self.skips = folder, manifest, Skips()
         self._named = (encoder, device, dtype)
         self._encoder: ModelEncoder | None = None
-        self._retrievers: dict[str, Retriever] = {}
+        self._retrievers: OrderedDict[tuple[str, Only], Retriever] = OrderedDict()
         self._opening = RLock()
 
     @classmethod
@@ -86,6 +92,8 @@ class Index:
         show: bool = False,
         shard: int = SHARD,
         cluster: Cluster | None = None,
+        domain: str = "",
+        date: str = "",
         **terms: float,
     ) -> Index:
         """Index text in `language` for a retriever: `files`, folders and `hf:` data sets, or `texts` in memory.
@@ -95,14 +103,17 @@ class Index:
         the place of an existing one; a build that was interrupted goes on where it stopped unless `restart` is true.
         `form` is how vectors are searched (`exact`, `ivf`, `auto`), `terms` are the settings `k1`, `b` and `alpha` of
         bm25 and hybrid, `show` shows a progress bar. Lines that cannot be used are logged and counted in `skips`. With
-        a `cluster` its machines encode the text, `shard` sentences at a time; the index is the same.
+        a `cluster` its machines encode the text, `shard` sentences at a time; the index is the same. `domain` and
+        `date` (YYYY-MM-DD) are those of all files (see `label`).
         Raises UserError for what cannot be read, found or written, and where nothing could be indexed.
         """
         terms_for(retriever, **terms)  # a wrong one is refused before an encoder is loaded
+        label = Label(domain, date)
         folder, code = Path(folder), language_of(language).code
         sentences, plan, skips = _read(folder, files, texts, code, retriever, format, column, split)
         opened = encoder_for(retriever, encoder, device, dtype)
         options: dict[str, Any] = {"replace": replace, "restart": restart, "form": form, "show": show, "shard": shard}
+        options["label"] = label
         if cluster is not None:
             arguments = (retriever, encoder, device, dtype_for_all(dtype, opened))
             options["writer"] = far_writer(cluster, open_maker, arguments, maker_for(retriever, opened).settings)
@@ -163,18 +174,22 @@ class Index:
         split: bool = True,
         restart: bool = False,
         show: bool = False,
+        domain: str = "",
+        date: str = "",
     ) -> None:
-        """Add text to the index; the arguments are those of `build`. A file that it has gives way to its new text.
+        """Add text to the index; the arguments are those of `build`. A file that it has gives way to its new text, and
+        keeps the domain and the date that are not given anew.
 
         What its other files have is not encoded again, and cut-offs and adapters stay. The index is replaced in one
         step; translators that were opened before go on with the old one. Raises UserError as `build` does.
         """
+        label = Label(domain, date)
         names = files_of([str(name) for name in ([files] if isinstance(files, str | Path) else files)], format)
         sentences, plan, skips = _read(self.folder, names, texts, self.language, self.retriever, format, column, split)
         self.skips = skips
         places = {place_of(name) for name in names}
         gone = [name for name in self.files if place_of(name) in places]
-        self._go_on(sentences, gone, plan=plan, restart=restart, show=show)
+        self._go_on(sentences, gone, plan=plan, restart=restart, show=show, label=label)
 
     def remove(self, files: str | Path | Sequence[str | Path], *, restart: bool = False, show: bool = False) -> None:
         """Take the text of files out of the index. A sentence that other files have as
@@ -197,6 +212,23 @@ class Index:
         if known.keys() <= set(gone):
             raise UserError(f"nothing would be left of index {self.folder}: delete the folder, or name fewer files")
         self._go_on((), gone, plan={"removed": sorted(gone)}, restart=restart, show=show)
+
+    def label(
+        self, files: str | Sequence[str] = "*", *, domain: str | None = None, date: str | None = None
+    ) -> list[str]:
+        """Say of files of the index what their `domain` is and which day (YYYY-MM-DD) they are from, so that a search
+        can be told to look at some of them only; returns their names.
+
+        Files are named as the index has them, or by patterns (see `Only`). What is None stays, what is empty is taken
+        away, and nothing is encoded. Raises UserError for names that it does not have, a domain or date that is none,
+        and where neither is given.
+        """
+        patterns = [files] if isinstance(files, str) else list(files)
+        manifest, names = label_files(self.folder, self.manifest, self.files, patterns, domain, date)
+        with self._opening:
+            self.manifest = manifest
+            self._retrievers.clear()
+        return names
 
     def copy(self, target: str | Path, *, replace: bool = False, form: str = "auto", show: bool = False) -> Index:
         """Copy the index to `target`, a place in LanceDB (`lance:FOLDER`, `lance:s3://BUCKET/FOLDER`) or Qdrant
@@ -227,6 +259,11 @@ class Index:
     def files(self) -> dict[str, int]:
         """The files that its sentences came from, with the number of sentences of each."""
         return open_index(self.folder).files()
+
+    @property
+    def labels(self) -> Labels:
+        """What is known of its files, by name: `domain` and `date`."""
+        return self.manifest.labels
 
     def _go_on(self, sentences: Iterable[Sentence], without: Sequence[str], **options: Any) -> None:
         """Replace the index by one with further sentences, and without those of some files."""
@@ -288,30 +325,37 @@ class Index:
                 self._encoder = encoder_for(self.retriever, *self._named)
             return self._encoder
 
-    def open_retriever(self, source: str, target: str | None = None) -> Retriever:
-        """Its retriever for sentences in a language; raises UserError if `target` is given and not its language."""
+    def open_retriever(self, source: str, target: str | None = None, only: Only | None = None) -> Retriever:
+        """Its retriever for sentences in a language, which looks at some of its files `only`, or at all; raises
+        UserError if `target` is given and not its language, and where it has none of these files."""
         return open_retriever(
             self.retriever,
             self.folder,
             self.opened_encoder(),
             source_language=language_of(source).code,
             target_language=target or self.language,
+            only=only,
         )
 
     @overload
-    def search(self, text: str, source: str) -> list[Hint]: ...
+    def search(self, text: str, source: str, only: Only | None = None) -> list[Hint]: ...
     @overload
-    def search(self, text: list[str] | tuple[str, ...], source: str) -> list[list[Hint]]: ...
-    def search(self, text: str | list[str] | tuple[str, ...], source: str) -> list[Hint] | list[list[Hint]]:
+    def search(self, text: list[str] | tuple[str, ...], source: str, only: Only | None = None) -> list[list[Hint]]: ...
+    def search(
+        self, text: str | list[str] | tuple[str, ...], source: str, only: Only | None = None
+    ) -> list[Hint] | list[list[Hint]]:
         """The hints for a sentence in the language `source`, strongest first, or those for each of several sentences.
-        A sentence for which nothing is trusted has none (see `calibrate`)."""
+        A sentence for which nothing is trusted has none (see `calibrate`). `only` says which files are looked at, if
+        not all; raises UserError where there are none of these."""
         if isinstance(text, str):
-            return self.search([text], source)[0]
+            return self.search([text], source, only)[0]
         code = language_of(source).code
+        key = code, only or Only()
         with self._opening:
-            retriever = self._retrievers.get(code)
-            if retriever is None:
-                retriever = self._retrievers[code] = self.open_retriever(code)
+            retriever = self._retrievers.pop(key, None) or self.open_retriever(code, only=only)
+            self._retrievers[key] = retriever  # behind those that were asked less recently
+            while len(self._retrievers) > RETRIEVERS:
+                self._retrievers.popitem(last=False)
         return [list(hints) for hints in retriever.retrieve([Sentence(encodable(t), code) for t in text])]
 
     def calibrate(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER, WITHOUT_INDEX
 from rag_mt.base.errors import AwayError, UserError
 from rag_mt.base.languages import direction_group
+from rag_mt.base.only import Only
 from rag_mt.base.types import Encoder, Retriever, Skips
 from rag_mt.glossary.glossary import Glossary
 from rag_mt.models.offline.embedded import PREFIX
@@ -38,8 +39,12 @@ def opened_retriever(
     dtype: str,
     show: bool,
     encoders: EncoderOpener | None,
+    only: Only | None = None,
 ) -> Retriever:
-    """The retriever of that name, or that of the index, over the index or the sample index."""
+    """The retriever of that name, or that of the index, over the index, or `only` some files of it, or the sample
+    index."""
+    if only and not index:
+        raise UserError(f"only files {only} are to be looked at, but no index is given: give one (--index DIR)")
     if not index and name in (None, WITHOUT_INDEX):
         if encoder is not None:
             raise UserError(f"encoder {encoder} is given, but nothing that searches: name a retriever or an index")
@@ -59,13 +64,14 @@ def opened_retriever(
         raise UserError(f"the retriever {name} searches no index, but {folder} is given: leave one of them out")
     manifest = read_manifest(folder) if folder else None
     if isinstance(index, Index) and name in (None, index.retriever) and encoder in (None, index.encoder):
-        return index.open_retriever(source, target)
+        return index.open_retriever(source, target, only)
     if manifest and name in (None, manifest.retriever):
         name, encoder = manifest.retriever, encoder or manifest.encoder
     assert name is not None  # without an index there is a name
     opened = (encoders or encoder_for)(name, encoder, device, dtype)
     folder = folder or default_index(name, target, opened, show=show)
-    return open_retriever(name, folder, opened, source_language=source, target_language=target, manifest=manifest)
+    languages = {"source_language": source, "target_language": target}
+    return open_retriever(name, folder, opened, **languages, manifest=manifest, only=only)
 
 
 def opened_glossary(glossary: Glossary | Sequence[str | Path], source: str, target: str) -> Glossary:

@@ -23,6 +23,7 @@ from rag_mt.base.defaults import (
 )
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
+from rag_mt.base.only import Only
 from rag_mt.base.quality import Said
 from rag_mt.base.types import (
     NOWHERE,
@@ -89,6 +90,7 @@ class Translator:
         target: str = "en",
         *,
         index: str | Path | Index | None = None,
+        only: Only | None = None,
         retriever: str | Retriever | None = None,
         llm: str | LanguageModel = DEFAULT_LLM,
         encoder: str | None = None,
@@ -121,7 +123,8 @@ class Translator:
 
         `index` is a folder or an open `Index`, whose retriever and encoder are taken where no others are named. Without
         an index, `retriever` looks into the sample index of the target language, which is built once and cached (`show`
-        shows its progress); without either there are no hints, which is logged. `retriever` and `llm` may also be ready
+        shows its progress); without either there are no hints, which is logged. `only` says which files of the index
+        are looked at, if not all (see `Only`). `retriever` and `llm` may also be ready
         objects, to be shared between translators; what is named for loading them (`encoder`, `adapter`, `engine`,
         `quantization`, `batch_size`, `llm_timeout`, `llm_concurrency`, `llm_options`) is then not used.
 
@@ -154,13 +157,15 @@ class Translator:
         resolved_wrapper(wrapper, self.source, self.target, None)  # names are checked before minutes of loading
         style, self.context = Style(formality, instruction, title), checked_size(context)
         folder = index_folder(index)
-        if not isinstance(retriever, str | None) and (index is not None or encoder is not None):
-            raise UserError(f"the retriever {retriever.name} is open already: leave index and encoder out, or name it")
+        if not isinstance(retriever, str | None) and (index is not None or encoder is not None or only):
+            raise UserError(
+                f"the retriever {retriever.name} is open already: leave index, encoder and only out, or name it"
+            )
 
         def open_source() -> Retriever:
             opened = retriever
             if isinstance(opened, str | None):
-                more = (index, encoder, device, dtype, show, encoders)
+                more = (index, encoder, device, dtype, show, encoders, only)
                 opened = opened_retriever(self.source, self.target, opened, *more)
             if reuse_known and not getattr(opened, "bilingual", False):
                 raise UserError(

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace as replace_fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from rag_mt.base.defaults import FP16, SHARD
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in, file_sha256, sync
 from rag_mt.base.languages import language as language_of
+from rag_mt.base.only import Label, labelled
 from rag_mt.base.types import Sentence
 from rag_mt.models.adapter_files import ADAPTERS
 from retrievers.bm25 import Bm25, Bm25Settings
@@ -76,6 +78,7 @@ def build_index(
     terms: Bm25Settings | None = None,
     without: Collection[str] | None = None,
     codes: Mapping[str, Any] | None = None,
+    label: Label | None = None,
     advance: Callable[[int], object] = lambda n: None,
 ) -> Manifest:
     """Index the units that `maker` sees in the sentences; equal texts are kept once, blank ones not at all.
@@ -88,8 +91,9 @@ def build_index(
     dimension. With `replace` an existing index gives way when the new one is complete. With `without` it goes on in the
     new one: what it has stays, save the sentences of files of these names, so that only what it does not have is
     computed; its cut-offs and models stay too, and how vectors are compressed, unless there are other `codes`
-    (see the manifest; `compress_index` says what they need). `total` is the number of sentences, for the progress bar;
-    `advance` is told of sentences that are done, and an error that it raises ends the build.
+    (see the manifest; `compress_index` says what they need). `label` tells the domain and the date of the files that
+    the sentences are from; a file that the index had keeps what is not told anew. `total` is the number of sentences,
+    for the progress bar; `advance` is told of sentences that are done, and an error that it raises ends the build.
     Memory use does not grow with the input, save eight bytes per sentence to know duplicates by, eight bytes per unit
     while the lists of the IVF form are written and tuned and, with `terms`, some 40 bytes per word of the units (see
     `Bm25.build`). The disk holds up to three copies of the vectors meanwhile.
@@ -99,7 +103,7 @@ def build_index(
     if (engine := engine_of(folder)) is not None:
         if without is None:
             raise _not_built(folder)
-        change = Change(retriever, language, terms, without, form, total, show, advance)
+        change = Change(retriever, language, terms, without, form, total, show, advance, label or Label())
         return engine.change_index(folder, sentences, maker, change)
     if without is not None:
         restore(folder)
@@ -141,7 +145,7 @@ def build_index(
                 codes=codes or (None if base is None else base.manifest.codes),
                 resumed=resumed,
             )
-            return _finish(building, folder, shards, manifest, replace, form, base, show)
+            return _finish(building, folder, shards, manifest, replace, form, base, label or Label(), show)
         except BaseException:
             if not any(building.glob(SHARDS)):  # nothing to go on from: leave no trace
                 shutil.rmtree(building, ignore_errors=True)
@@ -268,10 +272,12 @@ def _finish(
     replace: bool,
     wanted_form: str,
     base: Index | None,
+    label: Label,
     show: bool,
 ) -> Manifest:
-    """Make one index of the shards and put it in its place. If the index `base` goes on in it, which is the first
-    shard, so do its lists, unless the new one needs another number of them, and its models."""
+    """Make one index of the shards and put it in its place; `label` is of the files that are new in it. If the index
+    `base` goes on in it, which is the first shard, so do its lists, unless the new one needs another number of them,
+    and its models."""
     if not manifest.units:
         shutil.rmtree(building)
         raise UserError(
@@ -315,6 +321,9 @@ def _finish(
     with nullcontext() if base is None else alone_in(folder, f"a change of index {folder}", wait=True):
         if base is not None:
             manifest = _with_cut_offs(folder, base, manifest, seeded)
+        names = [shard.origins for shard in shards]
+        new = names if base is None else names[1:]
+        manifest = replace_fields(manifest, labels=labelled(manifest.labels, chain(*names), chain(*new), label))
         write_manifest(merged, manifest)
         for path in (*merged.iterdir(), merged):
             sync(path)
@@ -333,12 +342,13 @@ def _finish(
 
 
 def _with_cut_offs(folder: Path, base: Index, manifest: Manifest, same_lists: bool) -> Manifest:
-    """The manifest with what calibrations have stored in that of the index that goes on; raises UserError if that was
-    replaced meanwhile."""
+    """The manifest with what calibrations have stored in that of the index that goes on, and what is known of its
+    files; raises UserError if that was replaced meanwhile."""
     now = read_manifest(folder)
     if now.files != base.manifest.files:
         raise UserError(f"index {folder} was replaced during its change: start the change again")
-    return replace_fields(manifest, thresholds=now.thresholds, ivf=now.ivf if same_lists else manifest.ivf)
+    ivf = now.ivf if same_lists else manifest.ivf
+    return replace_fields(manifest, thresholds=now.thresholds, labels=now.labels, ivf=ivf)
 
 
 def _keep_adapters(folder: Path, merged: Path, language: str) -> None:

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from rag_mt.base.only import Label
 from rag_mt.base.types import Sentence
 from retrievers.index.places import name_of
 
@@ -32,6 +33,7 @@ class Change:
     total: int | None
     show: bool
     advance: Callable[[int], object]
+    label: Label
 
     @property
     def bm25(self) -> dict[str, Any] | None:

@@ -28,6 +28,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in, read_json, settings_hash, write_whole
 from rag_mt.base.languages import base_code
 from rag_mt.base.languages import language as language_of
+from rag_mt.base.only import Labels, in_words
 from rag_mt.base.types import Unit
 from retrievers.bm25 import TERM_FILES
 from retrievers.index.engines import engine_of
@@ -47,6 +48,8 @@ SCHEMA = pa.schema(
 )
 PAIRS = SCHEMA.append(pa.field("original", pa.string()))
 """The sentences of a memory, with what each translates; empty where that is not known."""
+MAY_LACK = {"codes", "labels"}
+"""Fields of a manifest that are left out where there is nothing in them."""
 CONFIDENCE = "confidence"
 """The scale of a stored cut-off that is a confidence; others are scores of the search."""
 
@@ -64,8 +67,9 @@ class Manifest:
     source language the `nprobe` that it needs with the recall@1 and the number of queries (see
     `retrievers.index.vectors`). `terms` is None where BM25 does not search, else it holds the settings of BM25; without
     vectors the dimension is 0. `codes` is None where vectors are stored in fp16, else it holds `bits`, those of each
-    number, and `rerank`, whether the best hits are compared in fp16. `resumed` (not stored) is the number of sentences
-    that an interrupted build had finished before.
+    number, and `rerank`, whether the best hits are compared in fp16. `labels` tells the domain and the date of files,
+    by name, as far as they were given. `resumed` (not stored) is the number of sentences that an interrupted build had
+    finished before.
     """
 
     retriever: str
@@ -83,6 +87,7 @@ class Manifest:
     ivf: Mapping[str, Any] | None = None
     terms: Mapping[str, Any] | None = None
     codes: Mapping[str, Any] | None = None
+    labels: Labels = field(default_factory=dict)
     resumed: int = field(default=0, compare=False)
 
     @property
@@ -135,7 +140,7 @@ class Manifest:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able contents, without the hash."""
-        unset = {"resumed", *(() if self.codes else ("codes",))}
+        unset = {"resumed", *(name for name in MAY_LACK if not getattr(self, name))}
         return {name: value for name, value in asdict(self).items() if name not in unset}
 
     def describe(self) -> str:
@@ -156,6 +161,7 @@ class Manifest:
             *([] if self.codes is None else [f"{self.bits} bits a number{', re-ranked' if self.rerank else ''}"]),
             *([f"BM25 {', '.join(f'{key} {value:g}' for key, value in self.terms.items())}"] if self.terms else []),
             f"cut-offs {cuts}" if cuts else "no cut-off is calibrated",
+            *([in_words(self.labels)] if self.labels else []),
             *([f"{self.resumed} sentences were kept from the interrupted build"] if self.resumed else []),
         ]
         return "; ".join(parts)
@@ -205,7 +211,7 @@ def manifest_of(folder: Path, contents: Any, files: Collection[str] | None = Non
         )
     if own_hash != settings_hash(contents):
         raise damaged(folder, f"{MANIFEST} does not match its own hash")
-    if contents.keys() | {"codes"} == {f.name for f in fields(Manifest)} - {"resumed"}:
+    if contents.keys() | MAY_LACK == {f.name for f in fields(Manifest)} - {"resumed"}:
         manifest = Manifest(**contents)
         if set(manifest.files) == set(manifest.file_names if files is None else files):
             return manifest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, remembered_sha256
+from rag_mt.base.only import Only
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
 from retrievers.index import codes
@@ -34,6 +36,7 @@ from retrievers.index.manifest import (
     read_manifest,
 )
 from retrievers.index.places import kind_of, only_in_folders
+from retrievers.index.selection import Selection, selected
 from retrievers.units.unit import QUERY_THRESHOLD
 
 log = logging.getLogger("rag_mt")
@@ -47,8 +50,12 @@ RERANKED = 64
 """Units of a compressed index whose vectors are compared in fp16, or twice as many as are wanted."""
 RERANKED_BYTES = 1 << 26
 """Vectors of units that are in memory at once as float32."""
+FEW = 1 << 16
+"""Units of a selection up to which all of them are compared, also where vectors are in lists, unless they are lossy."""
 FAR = 0.75
 """Share of the length of vectors that compressed ones may be away from them on average."""
+OF_A_SELECTION = ("chosen", "searched", "has_originals", "_bits", "_alone", "_condition")
+"""What an index remembers that depends on its selection."""
 ARROW_MAGIC = b"ARROW1"
 
 LeftOut = int | Sequence[int]
@@ -172,7 +179,10 @@ def _vectors_problem(vectors: Any, manifest: Manifest) -> str:
 
 
 class Index:
-    """Units of target-language text with their vectors, memory-mapped from `folder`."""
+    """Units of target-language text with their vectors, memory-mapped from `folder`; with a `selection` the units of
+    some sentences alone are searched, by the numbers that they have."""
+
+    selection: Selection | None = None
 
     def __init__(
         self,
@@ -206,30 +216,75 @@ class Index:
         return self._sentences
 
     def files(self) -> dict[str, int]:
-        """The files that its sentences came from, with the number of sentences of each."""
-        counted = pc.value_counts(self.sentences.column("file"))
+        """The files that its sentences came from, with the number of sentences of each, in the order of the text."""
+        counted = pc.value_counts(self.file_column())
         return {entry["values"]: entry["counts"] for entry in counted.to_pylist()}
+
+    def file_column(self) -> pa.ChunkedArray:
+        """The file of each sentence, by number."""
+        return self.sentences.column("file")
+
+    def within(self, only: Only) -> Index:
+        """The same index, in which only the sentences of some files are searched: units and sentences keep their
+        numbers, and all else is that of the whole index (how rare terms are, its cut-offs). What was opened of this one
+        stays as it is. Raises UserError where nothing is left to search."""
+        part = copy(self)
+        part.selection, part._terms = selected(self.folder, only, self.file_column(), self.manifest.labels), None
+        for name in OF_A_SELECTION:
+            part.__dict__.pop(name, None)
+        if not part.searched:
+            raise UserError(
+                f"index {self.folder} has no {self.manifest.unit} in its files {only}: leave them out, or name others"
+            )
+        return part
+
+    @cached_property
+    def chosen(self) -> NDArray[np.bool_] | None:
+        """Whether each unit is searched (units,); None where all are."""
+        if self.selection is None:
+            return None
+        chosen = np.zeros(len(self), dtype=bool)
+        for first, last in np.searchsorted(self._spans[:, 0], self.selection.runs).tolist():
+            chosen[first:last] = True
+        return chosen
+
+    @cached_property
+    def _bits(self) -> NDArray[np.uint8]:
+        """`chosen` as FAISS wants it, which reads it in place."""
+        assert self.chosen is not None
+        return np.packbits(self.chosen, bitorder="little")
+
+    @cached_property
+    def searched(self) -> int:
+        """The number of units that are searched."""
+        return len(self) if self.chosen is None else int(self.chosen.sum())
 
     def search(self, vectors: Floats, k: int, without: LeftOut | None = None, probes: int | None = None) -> Neighbours:
         """The `k` units of the greatest inner product with each of the `vectors` (queries, dimension).
 
-        Returns scores and unit numbers, both (queries, min(k, units)), best first, equal scores by lowest number. The
-        scores are exact over the stored vectors, and a query's result does not depend on the others. An IVF index looks
-        into the `probes` nearest lists (default: the `nprobe` of its manifest), into more where those hold too little.
-        Of a compressed index that is re-ranked scores are those of the fp16 vectors, for RERANKED units of the
+        Returns scores and unit numbers, both (queries, min(k, `searched`)), best first, equal scores by lowest number.
+        The scores are exact over the stored vectors, and a query's result does not depend on the others. An IVF index
+        looks into the `probes` nearest lists (default: the `nprobe` of its manifest), into more where those hold too
+        little. Of a compressed index that is re-ranked scores are those of the fp16 vectors, for RERANKED units of the
         greatest scores of the compressed ones; of units with equal scores at the end of these any may be left out.
-        Units of the sentences numbered `without` are left out; where nothing is left the number is -1.
+        Units of the sentences numbered `without` are left out; where nothing is left the number is -1. With a selection
+        there are so many more probes that as many vectors are compared as without one, or all of FEW vectors.
         """
         queries, k = self._asked(vectors, k)
-        if self.manifest.ivf is None:
+        if self.manifest.ivf is None or self._alone is not None:
             return self._best(queries, k, without, None)
-        lists = int(self.manifest.ivf["nlist"])
-        probes = min(int(self.manifest.ivf["nprobe"]) if probes is None else probes, lists)
+        lists, probes = int(self.manifest.ivf["nlist"]), self._probes(probes)
         scores, ids = self._best(queries, k, without, probes)
         while probes < lists and len(short := np.flatnonzero(ids[:, -1] < 0)):
             probes = min(MORE_PROBES * probes, lists)
             scores[short], ids[short] = self._best(queries[short], k, without, probes)
         return scores, ids
+
+    def _probes(self, probes: int | None) -> int:
+        """How many lists of an IVF index are looked into first, of `probes` (None: of the manifest's)."""
+        assert self.manifest.ivf is not None
+        probes = int(self.manifest.ivf["nprobe"]) if probes is None else probes
+        return min(-(-probes * len(self) // self.searched), int(self.manifest.ivf["nlist"]))
 
     def _asked(self, vectors: Floats, k: int) -> tuple[Floats, int]:
         """The queries and how many units of each there can be; raises ValueError for others than `search` takes."""
@@ -240,7 +295,7 @@ class Index:
             raise ValueError(f"vectors of shape {queries.shape}: expected (queries, {self.manifest.dimension})")
         if k < 1:
             raise ValueError(f"k is {k}: expected at least 1")
-        return queries, min(k, len(self))
+        return queries, min(k, self.searched)
 
     @property
     def terms(self) -> Bm25:
@@ -248,30 +303,56 @@ class Index:
         if self.manifest.terms is None:
             raise ValueError(f"index {self.folder} has no terms: it is searched by its vectors")
         if self._terms is None:
-            self._terms = Bm25.open(local_files(self.folder, self.manifest))
+            terms = Bm25.open(local_files(self.folder, self.manifest))
+            self._terms = terms if self.chosen is None else terms.within(self.chosen)
         return self._terms
 
     def _best(self, queries: Floats, k: int, without: LeftOut | None, probes: int | None) -> Neighbours:
         """`search` in `probes` lists (None: the index has none)."""
         options: dict[str, Any] = {} if probes is None else {"nprobe": probes}
-        if isinstance(without, Sequence):
-            options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorBatch(np.array(self.units_of_all(without), np.int64)))
-        elif without is not None:
-            options["sel"] = faiss.IDSelectorNot(faiss.IDSelectorRange(*self.units_of(without)))
+        if (selector := self._selector(without)) is not None:
+            options["sel"] = selector
         parameters = (faiss.SearchParameters if probes is None else faiss.SearchParametersIVF)(**options)
-        gpu = self._on_gpu if without is None and (probes is None or probes <= GPU_PROBES) else None
-        vectors = self._vectors if gpu is None else gpu  # only the CPU can leave units out
-        if self._whole is not None:
-            ids = vectors.search(queries, min(max(RERANKED, 2 * k), len(self)), params=parameters)[1]
+        vectors = self._vectors if self._alone is None else self._alone
+        if self._on_gpu is not None and self.selection is None and without is None and (probes or 0) <= GPU_PROBES:
+            vectors = self._on_gpu  # only the CPU can leave units out
+        if self._whole is not None and self._alone is None:
+            ids = vectors.search(queries, min(max(RERANKED, 2 * k), self.searched), params=parameters)[1]
             return self._reranked(queries, ids, k)
         # An exact index scans by ascending number and keeps the first of equal scores; lists come in any order.
-        depth = 1 if k == 1 and probes is None else min(k + 1, len(self))
+        depth = 1 if k == 1 and probes is None else min(k + 1, self.searched)
         scores, ids = vectors.search(queries, depth, params=parameters)
         # Which of several equal scores FAISS keeps at the end of a list is its own affair: look further down.
-        while k < depth < len(self) and bool(((scores[:, k - 1] == scores[:, -1]) & (ids[:, -1] >= 0)).any()):
-            depth = min(2 * depth, len(self))
+        while k < depth < self.searched and bool(((scores[:, k - 1] == scores[:, -1]) & (ids[:, -1] >= 0)).any()):
+            depth = min(2 * depth, self.searched)
             scores, ids = vectors.search(queries, depth, params=parameters)
         return _ordered(scores, ids, k)
+
+    @cached_property
+    def _alone(self) -> Any:
+        """The vectors of a small selection under the numbers of their units, by FAISS, None where there is none: to
+        look for few units in all lists would take far longer than to compare them."""
+        if self.chosen is None or self.manifest.ivf is None or self.manifest.lossy or self.searched > FEW:
+            return None
+        units = np.flatnonzero(self.chosen)
+        codes = faiss.IndexScalarQuantizer(
+            self.manifest.dimension, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+        )
+        alone = faiss.IndexIDMap(codes)
+        alone.add_with_ids(self.reconstruct(units), units)
+        return alone
+
+    def _selector(self, without: LeftOut | None) -> Any:
+        """FAISS's selector of the units that are searched but those of the sentences `without`, None for all."""
+        selectors = list[Any]()
+        if self.chosen is not None and self._alone is None:
+            selectors.append(faiss.IDSelectorBitmap(len(self._bits), faiss.swig_ptr(self._bits)))
+        if isinstance(without, Sequence):
+            left_out = np.array(self.units_of_all(without), np.int64)
+            selectors.append(faiss.IDSelectorNot(faiss.IDSelectorBatch(left_out)))
+        elif without is not None:
+            selectors.append(faiss.IDSelectorNot(faiss.IDSelectorRange(*self.units_of(without))))
+        return faiss.IDSelectorAnd(*selectors) if len(selectors) == 2 else next(iter(selectors), None)
 
     def _reranked(self, queries: Floats, ids: NDArray[np.int64], k: int) -> Neighbours:
         """The `k` best of units (queries, n) by the vectors in fp16; those of -1 are none."""
@@ -343,10 +424,12 @@ class Index:
 
     @cached_property
     def has_originals(self) -> bool:
-        """Whether it is known of any of its sentences what it translates."""
-        return self.sentences.schema == PAIRS and bool(
-            pc.any(pc.not_equal(self.sentences.column("original"), "")).as_py()
-        )
+        """Whether it is known of any of the sentences that are searched what it translates."""
+        if self.sentences.schema != PAIRS:
+            return False
+        runs = [[0, self.manifest.sentences]] if self.selection is None else self.selection.runs.tolist()
+        parts = (self.sentences.column("original").slice(first, last - first) for first, last in runs)
+        return any(pc.any(pc.not_equal(part, "")).as_py() for part in parts)
 
     def texts(self, units: NDArray[np.int64]) -> list[str]:
         """The texts of the sentences of units."""

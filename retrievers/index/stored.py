@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
+from retrievers.index import search
 from retrievers.index.manifest import Manifest
 from retrievers.index.search import MORE_PROBES, Index, LeftOut, Neighbours
 
@@ -64,8 +66,30 @@ class StoredIndex(Index):
 
     @abstractmethod
     def _found(self, queries: Floats, depth: int, without: Sequence[int], probes: int | None) -> Found:
-        """The first `depth` units for each query but those of sentences `without`, by the engine's scores; with
-        `probes` it looks into so much of its lists, else at all vectors."""
+        """The first `depth` units of the selection for each query but those of sentences `without`, by the engine's
+        scores; with `probes` it looks into so much of its lists, else at all vectors."""
+
+    @abstractmethod
+    def _count_units(self) -> int:
+        """The number of units of the selection."""
+
+    @abstractmethod
+    def _selected_units(self) -> Numbers:
+        """The numbers of the units of the selection."""
+
+    @cached_property
+    def searched(self) -> int:
+        """The number of units that are searched."""
+        return len(self) if self.selection is None else self._count_units()
+
+    @cached_property
+    def chosen(self) -> NDArray[np.bool_] | None:
+        """Whether each unit is searched (units,); None where all are."""
+        if self.selection is None:
+            return None
+        chosen = np.zeros(len(self), dtype=bool)
+        chosen[self._selected_units()] = True
+        return chosen
 
     @abstractmethod
     def _read_places(self, units: Numbers) -> Numbers:
@@ -95,15 +119,16 @@ class StoredIndex(Index):
         """`search` for queries that are searched at once."""
         lists = 0 if self.manifest.ivf is None else int(self.manifest.ivf["nlist"])
         if self.manifest.ivf is not None:
-            probes = min(int(self.manifest.ivf["nprobe"]) if probes is None else probes, lists)
+            few = self.selection is not None and self.searched <= search.FEW
+            probes = lists if few else self._probes(probes)
         numbers = list(without) if isinstance(without, Sequence) else [] if without is None else [without]
         left_out = np.unique(numbers).tolist()
         exact = probes is None or probes >= lists
-        depth = min(k + MORE, len(self))
+        depth = min(k + MORE, self.searched)
         scores, ids, unsure = self._nearest_of_all(queries, k, depth, left_out, None if exact else probes)
-        while len(unsure) and (depth < len(self) or not exact):
-            if depth < len(self):
-                depth = min(4 * depth, len(self))
+        while len(unsure) and (depth < self.searched or not exact):
+            if depth < self.searched:
+                depth = min(4 * depth, self.searched)
             if not exact and bool((ids[unsure, -1] < 0).any()):  # lists with too little in them
                 assert probes is not None
                 probes = min(MORE_PROBES * probes, lists)
@@ -147,7 +172,7 @@ class StoredIndex(Index):
         worst = np.where(counts > 0, products[np.maximum(bounds[1:] - 1, 0)] if len(products) else 0, 0)
         longest = np.linalg.norm(found.vectors, axis=1).max() if len(found.vectors) else 1
         margin = ROUNDING * np.linalg.norm(queries, axis=1) * longest if probes is None else 0
-        unsure = (counts >= depth) & (scores[:, -1] <= worst + margin) & (depth < len(self))
+        unsure = (counts >= depth) & (scores[:, -1] <= worst + margin) & (depth < self.searched)
         if probes is not None:
             unsure |= ids[:, -1] < 0
         return scores, ids, np.flatnonzero(unsure)

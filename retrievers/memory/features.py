@@ -114,7 +114,8 @@ class Gatherer:
     @cached_property
     def _originals(self) -> Bm25:
         """BM25 over what the units translate, made at the first use."""
-        return Bm25.build(self.index.originals(np.arange(len(self.index))), self.source)
+        originals = Bm25.build(self.index.originals(np.arange(len(self.index))), self.source)
+        return originals if self.index.chosen is None else originals.within(self.index.chosen)
 
 
 def similar(first: Sequence[str], second: Sequence[str]) -> Floats:

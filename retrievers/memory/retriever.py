@@ -90,7 +90,8 @@ class MemoryRetriever(IndexRetriever):
         """By what it translates, the number of a stored sentence."""
         if not self.bilingual:
             return {}
-        units = np.arange(len(self.index))[::-1]  # of several translations the first one stays
+        units = np.arange(len(self.index)) if self.index.chosen is None else np.flatnonzero(self.index.chosen)
+        units = units[::-1]  # of several translations the first one stays
         originals = zip(map(str.strip, self.index.originals(units)), units.tolist(), strict=True)
         return {original: unit for original, unit in originals if original}
 

@@ -220,6 +220,7 @@ class RuleOpener:
                 WordEncoder(),
                 source_language=choice.source,
                 target_language=choice.target,
+                only=choice.only,
             )
         self.at_once -= 1
         options: dict[str, Any] = {"wrapper": "compact", "max_new_tokens": 64}

@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from prompts.style import LONGEST_INSTRUCTION, LONGEST_TITLE
 from rag_mt.base.findings import Severity
+from rag_mt.base.only import Only
 from rag_mt.base.quality import BEST, Grade
 from rag_mt.glossary.entries import LONGEST
 from retrievers.registry import RETRIEVERS
@@ -37,6 +38,8 @@ MIN_QUALITY = Annotated[
     Field(description="The quality is estimated, and what is below this grade or score is among the findings"),
 ]
 MOST_CONTEXT = 16
+LONGEST_NAME = 500
+"""Characters of the name of a file."""
 
 
 def _if_empty(default: Any) -> BeforeValidator:
@@ -55,6 +58,43 @@ CONSISTENT = Annotated[
     _if_empty(False),
     Field(description="Whether what lacks the terms that the other sentences agree on is translated again"),
 ]
+
+
+def _listed(value: Any) -> Any:
+    """One name, or several; an empty field is none."""
+    return [] if value == "" else [value] if isinstance(value, str) else value
+
+
+NAMES = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]],
+    Field(max_length=MOST_FILES),
+    BeforeValidator(_listed),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}], "default": []}),
+]
+"""One or several."""
+DAY = Annotated[str, Field(max_length=10, examples=["2024-05-31"])]
+
+
+class KeyedBody(BaseModel):
+    """A body that may hold the key of its owner."""
+
+    api_key: Annotated[str, Field(description="Needed where the server has keys")] = ""
+
+
+class SearchingBody(KeyedBody):
+    """A body that may say which files of the index are looked at."""
+
+    only_files: Annotated[
+        NAMES, Field(description="Names of files of the index, * for any part: no other is looked at")
+    ] = []
+    only_domain: Annotated[NAMES, Field(description="Domains of files of the index: no other file is looked at")] = []
+    since: Annotated[DAY, Field(description="Only files of the index from this day on are looked at")] = ""
+    until: Annotated[DAY, Field(description="Only files of the index up to this day are looked at")] = ""
+
+    @property
+    def only(self) -> Only:
+        """Which files are looked at; raises UserError for a domain or a date that is none."""
+        return Only(tuple(self.only_files), tuple(self.only_domain), self.since, self.until)
 
 
 class HintOptions(BaseModel):
@@ -82,13 +122,7 @@ INLINE = WithJsonSchema(HintOptions.model_json_schema())
 """The schema in place: the reference that pydantic would write leads nowhere in the server's OpenAPI document."""
 
 
-class KeyedBody(BaseModel):
-    """A body that may hold the key of its owner."""
-
-    api_key: Annotated[str, Field(description="Needed where the server has keys")] = ""
-
-
-class TranslateBody(KeyedBody):
+class TranslateBody(SearchingBody):
     """A request for translation, as LibreTranslate has it, with what rag_mt adds."""
 
     q: Annotated[str | list[str], Field(description="A text, or several", examples=["Der Zug ist pünktlich."])]
@@ -136,7 +170,7 @@ File = Annotated[str, Field(json_schema_extra={"type": "string", "format": "bina
 """In a multipart form; here the name of the file."""
 
 
-class FileBody(KeyedBody):
+class FileBody(SearchingBody):
     """A file to translate."""
 
     file: File

@@ -11,6 +11,7 @@ from pathlib import Path
 from prompts.style import NO_INSTRUCTIONS, Instructions, Style, read_instructions
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER, INDEX_AWAY, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
+from rag_mt.base.only import EVERY, Only
 from rag_mt.base.types import Encoder
 from rag_mt.translation.opening import NONE
 from retrievers.registry import retriever_spec
@@ -81,10 +82,12 @@ class Service:
         adapter: str = "",
         llm: str = "",
         with_hints: bool = False,
+        only: Only = EVERY,
     ) -> Choice:
         """A translator by names that a user gave; what is empty is the default. `index` is the id of an index of the
         owner, whose retriever is taken unless it is named `none`. Who asks for an answer `with_hints` and names nothing
-        that finds them has those of the sample index. Raises UserError for what is not offered."""
+        that finds them has those of the sample index. `only` says which files of the index are looked at. Raises
+        UserError for what is not offered, and for `only` where no index is searched."""
         source, target = self.offer.known(source), self.offer.known(target)
         self.offer.check(source, target)
         llm = _offered("language model", llm or self.llms[0], self.llms)
@@ -105,7 +108,9 @@ class Service:
             retriever, folder = own.retriever, own.folder
         elif not retriever:
             retriever = DEFAULT_RETRIEVER if with_hints and self._retriever == WITHOUT_INDEX else self._retriever
-        return Choice(source, target, retriever, folder, adapter, llm)
+        if only and not folder:
+            raise UserError(f"only files {only} are to be looked at, but no index is searched: name one with index")
+        return Choice(source, target, retriever, folder, adapter, llm, only)
 
     def style(self, target: str, formality: str = "", instruction: str = "", title: str = "") -> Style:
         """The style of translations into a language, by what a request asks for."""

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, INDEX_AWAY, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
+from rag_mt.base.only import EVERY, Only
 from rag_mt.base.types import LanguageModel
 from rag_mt.llm.opening import open_llm
 from rag_mt.translation.away import Unreached
@@ -39,7 +40,7 @@ State = Literal["not loaded", "loading", "ready", "failed"]
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What tells one translator from another. `index` is a folder, or empty for the sample index of the target
-    language; `adapter` and `llm` are as in `Translator`."""
+    language; `adapter`, `llm` and `only` are as in `Translator`."""
 
     source: str
     target: str
@@ -47,10 +48,12 @@ class Choice:
     index: str = ""
     adapter: str = DEFAULT_ADAPTER
     llm: str = DEFAULT_LLM
+    only: Only = EVERY
 
     def __str__(self) -> str:
         index = f", index {Path(self.index).name}" if self.index else ""
-        return f"{language(self.source).name} to {language(self.target).name}, retriever {self.retriever}{index}"
+        files = f", files {self.only}" if self.only else ""
+        return f"{language(self.source).name} to {language(self.target).name}, retriever {self.retriever}{index}{files}"
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,7 @@ class SharedModels:
                 llm=self._llm(choice),
                 index=None if unreached else choice.index or None,
                 index_away=self._index_away,
+                only=EVERY if unreached else choice.only,
                 wrapper=self._wrapper,
                 device=self._device,
                 dtype=self._dtype,

@@ -3,7 +3,7 @@ anew."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ import pyarrow as pa
 from rag_mt.base.console import progress
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
+from rag_mt.base.only import labelled
 from rag_mt.base.types import Sentence, TranslatedSentence
 from retrievers.bm25 import TERM_FILES, Bm25, Bm25Settings
 from retrievers.index.beside import contents_of, files_in, local_files, pieces_of
@@ -83,7 +84,8 @@ def change_index(folder: Path, sentences: Iterable[Sentence], maker: UnitMaker, 
                 change.advance(number)
 
             firsts = index.unit_ids.next_id, index.sentence_ids.next_id
-            numbering = _added(folder, (units, rows), staying, firsts, maker, blocks, tell)
+            names: set[str] = set()
+            numbering = _added(folder, (units, rows), staying, firsts, maker, _noting(blocks, names), tell)
         if not len(numbering[UNITS]):
             raise UserError(
                 f"there is nothing to index for {folder}: none of its sentences would be left, and of those read none "
@@ -105,8 +107,10 @@ def change_index(folder: Path, sentences: Iterable[Sentence], maker: UnitMaker, 
             if table.count_rows() != len(numbering[name]):
                 raise changed_by_others(folder, JOB)
         manifest = replace(manifest, files=entries)
+        changed = LanceIndex(folder, manifest, units, rows)
+        if manifest.labels or change.label.as_dict():
+            manifest = replace(manifest, labels=labelled(manifest.labels, changed.files(), names, change.label))
         if manifest.terms is not None:
-            changed = LanceIndex(folder, manifest, units, rows)
             entries[FILES] = _with_terms(folder, database, index.manifest, changed)
             manifest = replace(manifest, files=entries)
         if lists:
@@ -114,6 +118,13 @@ def change_index(folder: Path, sentences: Iterable[Sentence], maker: UnitMaker, 
         commit(folder, database, revision, manifest, JOB)
         tidy(folder, database)
     return manifest
+
+
+def _noting(blocks: Iterable[list[Sentence]], names: set[str]) -> Iterator[list[Sentence]]:
+    """The same blocks; the names of their files are noted as they pass."""
+    for block in blocks:
+        names.update(sentence.source.file for sentence in block)
+        yield block
 
 
 def _newest(folder: Path, database: Any, manifest: Manifest, name: str) -> Any:

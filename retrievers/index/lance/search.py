@@ -54,9 +54,11 @@ class LanceIndex(StoredIndex):
     def _found(self, queries: Floats, depth: int, without: Sequence[int], probes: int | None) -> Found:
         with store_errors(self.folder):
             query = self._units.search(list(queries)).distance_type("dot").limit(depth)
+            conditions = [f"({self._condition})"] if self._condition else []
             if without:
-                ids = self.sentence_ids.ids(np.array(without))
-                query = query.where(f"NOT ({condition('sentence', ids)})", prefilter=True)
+                conditions.append(f"NOT ({condition('sentence', self.sentence_ids.ids(np.array(without)))})")
+            if conditions:
+                query = query.where(" AND ".join(conditions), prefilter=True)
             if self.manifest.ivf is not None:
                 query = query.bypass_vector_index() if probes is None else query.nprobes(probes)
             query = query.select(["unit", *_PLACE, "vector", "_distance"])
@@ -65,6 +67,22 @@ class LanceIndex(StoredIndex):
         asked = np.zeros(len(rows), np.int64) if alone else rows.column("query_index").to_numpy().astype(np.int64)
         units = self.unit_ids.numbers(rows.column("unit").to_numpy())
         return Found(asked, units, self._places_in(rows), _matrix(rows.column("vector"), self.manifest.dimension))
+
+    @cached_property
+    def _condition(self) -> str:
+        """The SQL that is true of rows of the sentences of the selection, empty without one."""
+        if self.selection is None:
+            return ""
+        return condition("sentence", self.sentence_ids.ids(self.selection.sentences))
+
+    def _count_units(self) -> int:
+        with store_errors(self.folder):
+            return int(self._units.count_rows(self._condition))
+
+    def _selected_units(self) -> Numbers:
+        with store_errors(self.folder):
+            query = self._units.search().where(self._condition).select(["unit"]).limit(None)
+            return self.unit_ids.numbers(query.to_arrow().column("unit").to_numpy())
 
     def _places_in(self, rows: pa.Table) -> Numbers:
         """Sentence number, start and end of rows of units."""
@@ -106,11 +124,12 @@ class LanceIndex(StoredIndex):
 
     @cached_property
     def has_originals(self) -> bool:
-        """Whether it is known of any of its sentences what it translates."""
+        """Whether it is known of any of the sentences that are searched what it translates."""
         if self.manifest.unit != "memory":
             return False
+        chosen = f" AND ({self._condition})" if self._condition else ""
         with store_errors(self.folder):
-            return bool(self._rows.count_rows("original != ''"))
+            return bool(self._rows.count_rows(f"original != ''{chosen}"))
 
     @property
     def sentences(self) -> pa.Table:
@@ -119,12 +138,11 @@ class LanceIndex(StoredIndex):
             table = self._rows.to_arrow().sort_by("sentence")
         return table.select(self.manifest.schema.names).cast(self.manifest.schema)
 
-    def files(self) -> dict[str, int]:
-        """The files that its sentences came from, with the number of sentences of each, in the order of the text."""
+    def file_column(self) -> pa.ChunkedArray:
+        """The file of each sentence, by number."""
         with store_errors(self.folder):
             rows = self._rows.search().select(["sentence", "file"]).limit(None).to_arrow().sort_by("sentence")
-        counted = pc.value_counts(rows.column("file"))
-        return {entry["values"]: entry["counts"] for entry in counted.to_pylist()}
+        return rows.column("file")
 
     def sentences_of(self, files: Sequence[str]) -> Ids:
         """The ids of the sentences of these files, ascending."""

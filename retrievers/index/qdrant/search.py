@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,37 @@ class QdrantIndex(StoredIndex):
         """The condition that is true of units of these sentences."""
         return self._models.FieldCondition(key="sentence", match=self._models.MatchAny(any=list(numbers)))
 
+    @cached_property
+    def _condition(self) -> Any:
+        """The condition that is true of units of the sentences of the selection."""
+        assert self.selection is not None
+        condition, range_of = self._models.FieldCondition, self._models.Range
+        runs = [condition(key="sentence", range=range_of(gte=a, lt=b)) for a, b in self.selection.runs.tolist()]
+        return self._models.Filter(should=runs)
+
+    def _count_units(self) -> int:
+        return int(self.ask("count", count_filter=self._condition, exact=True).count)
+
+    def _selected_units(self) -> Numbers:
+        return np.array(self._ids(self._condition), np.int64)
+
+    def _ids(self, condition: Any) -> list[int]:
+        """The ids of the points that a condition is true of."""
+        options = {"scroll_filter": self._models.Filter(must=[condition]), "with_payload": False}
+        ids, offset = list[int](), None
+        while True:
+            points, offset = self.ask("scroll", limit=POINTS_AT_ONCE, offset=offset, **options)
+            ids += [point.id for point in points]
+            if offset is None:
+                return ids
+
     def _found(self, queries: Floats, depth: int, without: Sequence[int], probes: int | None) -> Found:
         models, rows, vectors = self._models, list[Row](), [np.zeros((0, self.manifest.dimension), np.float32)]
         options: dict[str, Any] = {"using": VECTOR, "limit": depth, "with_payload": True, "with_vector": True}
-        if without:
-            options["filter"] = models.Filter(must_not=[self._of_sentences(without)])
+        left_out = [self._of_sentences(without)] if without else None
+        if self.selection is not None or left_out:
+            chosen = None if self.selection is None else [self._condition]
+            options["filter"] = models.Filter(must=chosen, must_not=left_out)
         if not self._local:
             quantised = models.QuantizationSearchParams(ignore=probes is None, rescore=True)
             options["params"] = models.SearchParams(exact=probes is None, hnsw_ef=probes, quantization=quantised)
@@ -71,11 +98,14 @@ class QdrantIndex(StoredIndex):
         """The vectors of points as float32 (points, dimension)."""
         return np.array([point.vector[VECTOR] for point in points], np.float32).reshape(-1, self.manifest.dimension)
 
-    def _read(self, numbers: Numbers, first: int = 0, vectors: bool = False) -> Iterable[list[Any]]:
-        """Points by number, in their order, POINTS_AT_ONCE at a time; their ids begin with `first`."""
+    def _read(
+        self, numbers: Numbers, first: int = 0, vectors: bool = False, payload: Sequence[str] = ()
+    ) -> Iterable[list[Any]]:
+        """Points by number, in their order, POINTS_AT_ONCE at a time, with their vectors or else what they hold, of
+        which `payload` may name some; their ids begin with `first`."""
         for begin in range(0, len(numbers), POINTS_AT_ONCE):
             ids = (numbers[begin : begin + POINTS_AT_ONCE] + first).tolist()
-            answer = self.ask("retrieve", ids=ids, with_payload=not vectors, with_vectors=vectors)
+            answer = self.ask("retrieve", ids=ids, with_payload=list(payload) or not vectors, with_vectors=vectors)
             points = {point.id: point for point in answer}
             if points.keys() != set(ids):
                 raise damaged(self.folder, f"of {len(ids)} points {len(points)} are there")
@@ -96,18 +126,24 @@ class QdrantIndex(StoredIndex):
 
     def units_of(self, sentence: int) -> tuple[int, int]:
         """First (inclusive) and last (exclusive) unit of a sentence."""
-        options = {"scroll_filter": self._models.Filter(must=[self._of_sentences([sentence])]), "with_payload": False}
-        units, offset = list[int](), None
-        while True:
-            points, offset = self.ask("scroll", limit=POINTS_AT_ONCE, offset=offset, **options)
-            units += [point.id for point in points]
-            if offset is None:
-                return (min(units), max(units) + 1) if units else (0, 0)
+        units = self._ids(self._of_sentences([sentence]))
+        return (min(units), max(units) + 1) if units else (0, 0)
 
-    @property
+    @cached_property
     def has_originals(self) -> bool:
-        """Whether it is known of any of its sentences what it translates."""
-        return bool(self.manifest.files[SENTENCES]["originals"])
+        """Whether it is known of any of the sentences that are searched what it translates."""
+        known = bool(self.manifest.files[SENTENCES]["originals"])
+        if self.selection is None or not known:
+            return known
+        models, files = self._models, list(self.selection.files)
+        of_them = models.FieldCondition(key="file", match=models.MatchAny(any=files))
+        empty = models.IsEmptyCondition(is_empty=models.PayloadField(key="original"))
+        return bool(self.ask("count", count_filter=models.Filter(must=[of_them], must_not=[empty]), exact=True).count)
+
+    def file_column(self) -> pa.ChunkedArray:
+        """The file of each sentence, by number."""
+        points = self._read(np.arange(self.manifest.sentences), SENTENCE, payload=["file"])
+        return pa.chunked_array([pa.array([point.payload["file"] for part in points for point in part], pa.string())])
 
     @property
     def sentences(self) -> pa.Table:

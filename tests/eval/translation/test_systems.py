@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from eval.translation.systems import EXAMPLE, check_at, read_systems
+from rag_mt import Index, Only
 from rag_mt.base.errors import UserError
 from rag_mt.base.settings import config_file
+from rag_mt.base.types import Origin, Sentence
 from rag_mt.models.weights import FOLDER
 
 
@@ -157,3 +159,27 @@ def test_the_shipped_files_are_sound() -> None:
     bounds = read_systems(config_file("wmt16"))
     assert {s.hints for s in bounds} == {"retrieved", "none", "shuffled", "oracle"}
     assert {s.index for s in bounds} >= {"", "indexes/ccpr.{tgt}"}, "in the current folder"
+
+
+def test_some_files_of_an_index_are_looked_at(tmp_path: Path) -> None:
+    sentences = [
+        Sentence("The bank.", "en", Origin("2024/law.txt", 1)),
+        Sentence("A bank.", "en", Origin("news.txt", 1)),
+    ]
+    Index.build(tmp_path / "i", texts=sentences, language="en", retriever="bm25")
+    text = "[systems.a]\nretriever = 'bm25'\nindex = 'i'\n"
+    (plain,) = read_systems(written(tmp_path, text))
+    assert not plain.only and not {"only_files", "since"} & plain.as_dict().keys()
+    (some,) = read_systems(written(tmp_path, f"{text}only_files = ['2024/*']"))
+    assert some.only == Only("2024/*") and some.as_dict()["only_files"] == ("2024/*",)
+    check_at([plain, some], [("de", "en")])
+    for line, told in (
+        ("only_files = ['x']", r"has no file named x: it has files 2024/law\.txt, news\.txt"),
+        ("since = '2024-01-01'", "no date of its files is known"),
+        ("since = '1.1.24'", "system a: '1.1.24' is no date"),
+        ("only_domain = 'law'", "sets only_domain of a to 'law'"),
+        ("index = ''\nuntil = '2024-01-01'", "sets until of a, which has no index"),
+    ):
+        lines = text.replace("index = 'i'\n", "") if line.startswith("index") else text
+        with pytest.raises(UserError, match=told):
+            check_at(read_systems(written(tmp_path, lines + line)), [("de", "en")])

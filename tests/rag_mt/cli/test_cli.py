@@ -24,6 +24,7 @@ COMMANDS = [
     ["index", "build"],
     ["index", "add"],
     ["index", "remove"],
+    ["index", "label"],
     ["index", "compress"],
     ["index", "info"],
     ["index", "verify"],
@@ -78,6 +79,46 @@ def test_an_index_grows_and_shrinks(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["index", "remove", folder, one, "--quiet"]) == 0
     assert main(["index", "verify", folder]) == 0 and main(["index", "info", folder, "--files"]) == 0
     assert capsys.readouterr().out.endswith(f"1\t{other}\n")
+
+
+def test_some_files_of_an_index_are_searched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, old, new = (str(tmp_path / name) for name in ("index", "2023.txt", "2024.txt"))
+    Path(old).write_text("The museum is closed on Mondays.\n", "utf-8")
+    Path(new).write_text("The museum is closed on Tuesdays.\n", "utf-8")
+    build = ["index", "build", folder, old, "--lang", "en", "--retriever", "bm25", "--quiet"]
+    assert main([*build, "--domain", "law", "--date", "2023-13-01"]) == 2 and not Path(folder).exists()
+    assert main([*build, "--domain", "law", "--date", "2023-05-01"]) == 0
+    assert main(["index", "add", folder, new, "--quiet", "--domain", "museums"]) == 0
+    assert main(["index", "label", folder, "2024*", "--date", "2024-05-01"]) == 0
+    assert capsys.readouterr().err.endswith(f"{folder}: date 2024-05-01 for 1 of 2 files\n")
+    assert main(["index", "info", folder, "--files"]) == 0
+    described = capsys.readouterr().out
+    assert "domains law, museums; dates 2023-05-01 to 2024-05-01" in described
+    assert described.endswith(f"1\t{old}\tlaw\t2023-05-01\n1\t{new}\tmuseums\t2024-05-01\n")
+
+    def searched(*options: str) -> tuple[int, set[str], str]:
+        code = main(["search", "--index", folder, "--src", "de", *options, "Das Museum ist montags geschlossen."])
+        told = capsys.readouterr()
+        return code, {name for name in (old, new) if name in told.out}, told.err
+
+    assert searched()[:2] == (0, {old})
+    for options, files in (
+        (["--only-files", "2024.txt"], {new}),
+        (["--only-domain", "law", "--only-domain", "museums"], {old}),
+        (["--since", "2024-01-01"], {new}),
+        (["--until", "2023-12-31", "--only-domain", "law"], {old}),
+    ):
+        assert searched(*options)[:2] == (0, files)
+    code, _, error = searched("--only-domain", "sport")
+    there = f"it has files {old}, {new}; domains law, museums; dates 2023-05-01 to 2024-05-01"
+    assert (code, error) == (2, f"rag-mt: index {folder} has no file of the domain sport: {there}\n")
+    assert main(["translate", "--src", "de", "--index", folder, "--only-files", "x", "--quiet", "Ja."]) == 2
+    assert "has no file named x" in capsys.readouterr().err
+    assert main(["translate", "--src", "de", "--since", "2024-01-01", "--quiet", "Ja."]) == 2
+    assert "but no index is given: give one (--index DIR)" in capsys.readouterr().err
+    assert main(["index", "label", folder, "*", "--domain", "", "--date", ""]) == 0
+    assert "domain none and date none for 2 of 2 files" in capsys.readouterr().err
+    assert searched("--only-domain", "law")[2].endswith("FILE --domain DOMAIN` tells\n")
 
 
 def test_an_index_is_compressed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

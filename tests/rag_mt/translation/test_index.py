@@ -8,8 +8,9 @@ from threading import Event
 
 import pytest
 
-from rag_mt import Index, Translator, UserError
+from rag_mt import Index, Only, Translator, UserError
 from rag_mt.base.types import Origin, Retriever, Sentence
+from rag_mt.translation.index import RETRIEVERS
 from tests.ui.conftest import RuleLLM
 
 TEXTS = ["The old house stands on the hill. A dog sleeps in the garden.", "12 %", "The train leaves at noon."]
@@ -75,7 +76,7 @@ def test_threads_open_a_retriever_once_and_none_keeps_an_old_cut_off(
     texts, opened = [*TEXTS[::2], "Something else."], list[str]()
     opening, go_on = Event(), Event()
 
-    def slowly(source: str) -> Retriever:
+    def slowly(source: str, only: Only | None = None) -> Retriever:
         opened.append(source)
         retriever = Index.open_retriever(index, source)  # with the cut-off of now
         opening.set()
@@ -151,3 +152,50 @@ def test_what_was_opened_goes_on_with_the_old_index(tmp_path: Path) -> None:
     index.remove("a")
     (hint,) = retriever.retrieve([Sentence("harbour", "de")])[0]
     assert hint.phrase == "A ship in the harbour."
+
+
+def test_some_files_are_searched(tmp_path: Path, quick_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [
+        Sentence(text, "en", Origin(f"{n}.txt", 1))
+        for n, text in enumerate(("The bridge is new.", "The bridge is old."))
+    ]
+    index = Index.build(
+        tmp_path / "i", texts=texts, language="en", retriever="sentence", encoder=str(quick_encoder), domain="law"
+    )
+    index.add(texts=[Sentence("A new bridge.", "en", Origin("2.txt", 1))], date="2024-05-01")
+    assert index.labels == {"0.txt": {"domain": "law"}, "1.txt": {"domain": "law"}, "2.txt": {"date": "2024-05-01"}}
+
+    def files(only: Only | None) -> set[str]:
+        found = index.search([text.text for text in texts], "de", only)
+        return {hint.hit.sentence.source.file for hints in found for hint in hints}
+
+    assert files(None) == files(Only()) == {"0.txt", "1.txt"} and files(Only(["2*"])) == {"2.txt"}
+    assert index.label("1.txt", domain="news") == ["1.txt"] and files(Only(domains=["news"])) == {"1.txt"}
+    with pytest.raises(UserError, match="no file dated since 2025-01-01"):
+        files(Only(since="2025-01-01"))
+    assert files(None) == {"0.txt", "1.txt"}
+    opened: list[Only | None] = []
+    real = index.open_retriever
+    monkeypatch.setattr(index, "open_retriever", lambda code, only: opened.append(only) or real(code, only=only))
+    for number in (0, 1, 0):
+        files(Only(f"{number}.txt"))
+    assert opened == [Only("0.txt"), Only("1.txt")]
+    for number in range(RETRIEVERS + 3):
+        assert files(Only("2.txt", since=f"20{number:02d}-01-01")) == {"2.txt"}
+    assert len(index._retrievers) == RETRIEVERS
+
+
+def test_a_translator_looks_at_some_files(tmp_path: Path) -> None:
+    texts = [Sentence(f"The bank of the town number {n}.", "en", Origin(f"{n}.txt", 1)) for n in range(3)]
+    index = Index.build(tmp_path / "i", texts=texts, language="en", retriever="bm25")
+    plain, some = (
+        Translator("de", "en", index=given, llm=RuleLLM(), wrapper="compact", only=only)
+        for given, only in ((index, None), (index.folder, Only("2.txt")))
+    )
+    (translation,) = some.translate("Die Bank number").sentences
+    assert [hint.hit.sentence.source.file for hint in translation.hints] == ["2.txt"]
+    assert some.settings != plain.settings
+    with pytest.raises(UserError, match="but no index is given"):
+        Translator("de", "en", llm=RuleLLM(), only=Only("2.txt"))
+    with pytest.raises(UserError, match="leave index, encoder and only out"):
+        Translator("de", "en", llm=RuleLLM(), retriever=some.retriever, only=Only("2.txt"))

@@ -99,7 +99,8 @@ class Server:
         return WRITTEN
 
     def Count(self, request: Any) -> Any:  # noqa: N802
-        count = self.client.count(request.collection_name).count
+        where = GrpcToRest.convert_filter(request.filter) if request.HasField("filter") else None
+        count = self.client.count(request.collection_name, where).count
         return services.CountResponse(result=services.CountResult(count=count))
 
     def Scroll(self, request: Any) -> Any:  # noqa: N802

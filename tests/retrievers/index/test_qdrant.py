@@ -24,19 +24,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_mt import Index
+from rag_mt import Index, Only
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import Encoder, Origin, Sentence
+from rag_mt.base.types import Encoder, Origin, Sentence, TranslatedSentence
 from rag_mt.cli.main import main
 from retrievers.calibration import set_confidence
 from retrievers.ccpr.confidence import FILE
 from retrievers.index.beside import local_files
+from retrievers.index.build import build_index
 from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.manifest import change_manifest, read_manifest
 from retrievers.index.places import KINDS
 from retrievers.index.search import open_index, verify_index
 from retrievers.index.vectors import tune_nprobe
+from retrievers.memory.units import MemoryUnits
 from tests.retrievers.index.stored import NEW, OLD, TERMS, build, refuses, same, same_hints
 from tests.retrievers.index.test_build import StopHereError, stopping
 from tests.retrievers.index.test_index import build_fixed, unit_rows
@@ -173,6 +175,26 @@ def test_an_index_of_phrases_with_its_own_confidence(
     assert main(["index", "info", server[1], "--files"]) == 0
     assert "2\ttexts" in capsys.readouterr().out
     assert main(["search", "--index", server[1], "--src", "de", asked]) == 0
+
+
+def test_a_server_looks_at_some_files_alone(tmp_path: Path, server: tuple[Server, str], fake: Fake) -> None:
+    """Its conditions of numbers, files and what is empty arrive."""
+    sentences = [
+        TranslatedSentence(f"word{n} is here", "en", Origin(f"{n // 4 % 3}.txt", n), f"Wort{n}" if n < 4 else "")
+        for n in range(40)
+    ]
+    build_index(
+        tmp_path / "i", sentences, MemoryUnits(fake()), retriever="memory", language="en", show=False, terms=TERMS
+    )
+    place = Path(server[1])
+    copy_index(tmp_path / "i", place)
+    vectors = unit_rows(np.random.default_rng(1), 6, 16)
+    for files, known in ((("0.txt",), True), (("1.txt", "2.txt"), False)):
+        ours, theirs = (open_index(index).within(Only(files)) for index in (tmp_path / "i", place))
+        assert theirs.searched == ours.searched and theirs.has_originals == ours.has_originals == known
+        np.testing.assert_array_equal(theirs.chosen, ours.chosen)
+        for k, without in ((3, None), (40, [0, 5])):
+            np.testing.assert_array_equal(theirs.search(vectors, k, without)[1], ours.search(vectors, k, without)[1])
 
 
 def test_a_server_searches_a_graph_and_its_ef_is_tuned(tmp_path: Path, server: tuple[Server, str]) -> None:

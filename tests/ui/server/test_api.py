@@ -167,6 +167,15 @@ def with_hints(hints: str) -> bytes:
         ({"q": ["x"] * 51, "source": "de", "target": "en"}, 400, "at most 50"),
         ({"q": "x", "source": "de", "target": "en", "retriever": "magic"}, 400, "'magic'"),
         ({"q": "x", "source": "de", "target": "en", "index": "abc"}, 404, "no index 'abc'"),
+        (
+            {"q": "x", "source": "de", "target": "en", "only_files": "a*"},
+            400,
+            "no index is searched: name one with index",
+        ),
+        ({"q": "x", "source": "de", "target": "en", "only_domain": ["a\tb"]}, 400, "is no name of a domain"),
+        ({"q": "x", "source": "de", "target": "en", "only_files": [""]}, 400, "at least 1 character"),
+        ({"q": "x", "source": "de", "target": "en", "only_files": ["a"] * 21}, 400, "at most 20 items"),
+        ({"q": "x", "source": "de", "target": "en", "since": "2024-5-32"}, 400, "'2024-5-32' is no date"),
         ({"q": "x", "source": "de", "target": "en", "llm": "gpt2"}, 400, "choose one of embedded:gemma-3-270m"),
         ({"q": "x", "source": "de", "target": "en", "adapter": "../x"}, 400, "choose one of auto, none"),
         (with_hints('{"max": -1}'), 400, "hints.max is -1: expected a whole number from 0 to 32"),
@@ -369,6 +378,15 @@ def test_an_own_index(api: Any) -> None:
     body = {"q": "The dog sleeps.", "source": "de", "target": "en", "hints": True, "index": begun.json()["id"]}
     (hint, *_) = api.post("/translate", json=body).json()["hints"]
     assert (hint["file"], hint["line"], hint["phrase"]) == ("houses.txt", 2, "The dog sleeps.")
+    for names, there in (("more*", []), (["more.txt", "houses.*"], [("houses.txt", 2)]), ("", [("houses.txt", 2)])):
+        hints = api.post("/translate", json={**body, "only_files": names}).json()["hints"]
+        assert [(hint["file"], hint["line"]) for hint in hints] == there
+    form = {"source": "de", "target": "en", "index": body["index"], "only_files": ["more.txt", "x"], "since": ""}
+    file = api.post("/translate_file", files={"file": ("a.txt", "Der Hund.")}, data=form).json()
+    until(lambda: api.get(f"/translate_file/{file['id']}").json()["state"] == "failed")
+    assert "has no file named x: it has files houses.txt" in api.get(f"/translate_file/{file['id']}").json()["error"]
+    refused = api.post("/translate", json={**body, "only_domain": "law"})
+    assert refused.status_code == 400 and "no domain of its files is known" in refused.json()["error"]
     assert api.delete(address).status_code == 204
     assert api.post("/translate", json=body).status_code == 404
     assert api.get("/index").json() == []
