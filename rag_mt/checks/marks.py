@@ -25,11 +25,10 @@ _CLASSES = {
     ".": STOP, "。": STOP, "।": STOP, "۔": STOP, "።": STOP, "!": EXCLAMATION, "！": EXCLAMATION,
     "?": QUESTION, "？": QUESTION, "؟": QUESTION, ":": COLON, "：": COLON, "…": ELLIPSIS,
 }  # fmt: skip
-_BROKEN_OFF = re.compile(r"(?:…|\.{3,})\.*$|\w[—–]$")
-_TWO_STOPS = re.compile(r"[^.]\.\.$")
 _DATE = re.compile(r"(?<!\d)\d{1,2}\.\s?\d{1,2}\.$")
 _DOTS = re.compile(r"\.{3,}")
-_TAIL = re.compile(r"[^\w\s]+$")
+_DASH = re.compile(r"\w[—–]$")
+_TAIL = re.compile(r"(?<![^\w\s])[^\w\s]+$")
 
 
 def end_mark(text: str) -> str:
@@ -65,9 +64,10 @@ def _end(text: str) -> str:
     bare = text.rstrip().rstrip(_CLOSING)
     if _DATE.search(bare):
         return ""
-    if _BROKEN_OFF.search(bare):
+    dots = bare[len(bare.rstrip(".…")) :]
+    if "…" in dots or len(dots) >= len("...") or _DASH.search(bare[-2:]):
         return ELLIPSIS
-    return STOP if _TWO_STOPS.search(bare) else end_mark(text)
+    return STOP if dots == ".." else end_mark(text)
 
 
 def _marks_at_end(text: str) -> set[str]:

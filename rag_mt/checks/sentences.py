@@ -40,7 +40,7 @@ SENTENCES_APART, PER_SENTENCE, PER_MARK = 0.17, 0.1, 0.2
 larger part of the text, less where question marks or exclamation marks are lost or added too (two at most)."""
 
 _MARKS = re.compile(r"[?!？！؟]+")
-_STOPS = re.compile(r"[.!?…;:]+(?=[\s\"'”“»«)]|$)|\s[–—-]\s|\w—")
+_STOPS = re.compile(r"(?<![.!?…;:])[.!?…;:]+(?=[\s\"'”“»«)]|$)|\s[–—-]\s|\w—")
 _CLAUSE = re.compile(r"[,;:…–—]\s*|\.{2,}\s*|\s-\s")
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 _CLOSING = "\"'”“»«)’ "
