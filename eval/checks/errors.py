@@ -14,7 +14,7 @@ from dataclasses import replace
 from rag_mt.checks.calendar_names import month_names
 from rag_mt.checks.dates import measures
 from rag_mt.checks.marks import BRACKETS, QUOTES, foreign_quotes
-from rag_mt.checks.numbers import numbers
+from rag_mt.checks.number_sides import numbers
 from rag_mt.checks.rules import Pair
 from rag_mt.text.splitting import split
 from rag_mt.text.words import word_spans
@@ -128,11 +128,22 @@ def repeated(pair: Pair, rng: random.Random) -> Pair | None:
 
 
 def end(pair: Pair, rng: random.Random) -> Pair | None:
-    """The mark at the end is left out, or another one takes its place."""
+    """The mark at the end is left out, or another one takes its place, other than `stop` does it."""
+    return _other_end(pair, rng, is_slight=False)
+
+
+def stop(pair: Pair, rng: random.Random) -> Pair | None:
+    """The full stop at the end is left out or becomes an exclamation mark, or an exclamation mark becomes one."""
+    return _other_end(pair, rng, is_slight=True)
+
+
+def _other_end(pair: Pair, rng: random.Random, is_slight: bool) -> Pair | None:
     text = pair.target.rstrip()
-    if text[-1:] not in MARKS or text[-2:-1] in MARKS or pair.source.rstrip()[-1:] != text[-1]:
+    last = text[-1:]
+    if last not in MARKS or text[-2:-1] in MARKS or pair.source.rstrip()[-1:] != last:
         return None
-    return _with(pair, text[:-1] + rng.choice(["", *(mark for mark in MARKS if mark != text[-1])]))
+    others = [m for m in ("", *MARKS) if m != last and ("." in (m, last) and not {m, last} & {"?", ":"}) == is_slight]
+    return _with(pair, text[:-1] + rng.choice(others)) if others else None
 
 
 def quotes(pair: Pair, rng: random.Random) -> Pair | None:
@@ -164,6 +175,7 @@ ERRORS: dict[str, Error] = {
     "sentences": sentence,
     "repeated": repeated,
     "ends": end,
+    "stops": stop,
     "quotes": quotes,
     "brackets": bracket,
 }

@@ -7,13 +7,13 @@ from typing import Literal
 
 from rag_mt.base.types import Origin
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What a rule found in a translation: `error` is what makes it wrong to ship, `warning` what a translator should
-    look at."""
+    look at, `note` what differs and may well be meant."""
 
     rule: str
     severity: Severity

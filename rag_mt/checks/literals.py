@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from rag_mt.base.terms import Term, TermMatch, Usage, Use
 from rag_mt.base.types import Span
 from rag_mt.checks.number_forms import BLANKS, form_of, written
-from rag_mt.checks.numbers import Number, differing_numbers, numbers
+from rag_mt.checks.number_sides import Number, numbers
+from rag_mt.checks.numbers import differing_numbers
 from rag_mt.checks.rules import Pair
 from rag_mt.text.answers import differing_placeholders, placeholders
 

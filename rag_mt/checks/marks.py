@@ -15,13 +15,20 @@ QUOTES = "“”„‚‘«»‹›"
 """Marks that only quote; `’` is an apostrophe as well."""
 BRACKETS = {"(": ")", "[": "]", "{": "}", "（": "）", "【": "】"}
 
+STOP, EXCLAMATION, QUESTION, COLON = "a full stop", "an exclamation mark", "a question mark", "a colon"
+ELLIPSIS = "an ellipsis"
+SLIGHT = {"", STOP, EXCLAMATION, ELLIPSIS}
+"""Marks that translators exchange for a full stop, or leave out where there is one, as a matter of tone or style."""
+
+_CLOSING = "\"'“”»«’)"
 _CLASSES = {
-    ".": "a full stop", "。": "a full stop", "।": "a full stop", "۔": "a full stop", "።": "a full stop",
-    "!": "an exclamation mark", "！": "an exclamation mark",
-    "?": "a question mark", "？": "a question mark", "؟": "a question mark",
-    ":": "a colon", "：": "a colon",
-    "…": "an ellipsis",
+    ".": STOP, "。": STOP, "।": STOP, "۔": STOP, "።": STOP, "!": EXCLAMATION, "！": EXCLAMATION,
+    "?": QUESTION, "？": QUESTION, "؟": QUESTION, ":": COLON, "：": COLON, "…": ELLIPSIS,
 }  # fmt: skip
+_DATE = re.compile(r"(?<!\d)\d{1,2}\.\s?\d{1,2}\.$")
+_DOTS = re.compile(r"\.{3,}")
+_DASH = re.compile(r"\w[—–]$")
+_TAIL = re.compile(r"(?<![^\w\s])[^\w\s]+$")
 
 
 def end_mark(text: str) -> str:
@@ -33,8 +40,40 @@ def end_mark(text: str) -> str:
     if not bare:
         return ""
     if bare.endswith(("...", "..")):
-        return _CLASSES["…"]
+        return ELLIPSIS
     return _CLASSES.get(bare[-1], "")
+
+
+def other_end(source: str, target: str) -> tuple[str, str]:
+    """The marks at the ends of a text and its translation where they differ, else twice nothing: they do not where a
+    question or an exclamation only stands elsewhere in a sentence of another order (`I asked: “Who?”`, `„Wer?“, fragte
+    ich.`), nor with a full stop behind another mark or an abbreviation."""
+    own, other = _end(source), _end(target)
+    if own == other or own in _marks_at_end(target) or other in _marks_at_end(source):
+        return "", ""
+    for mark, signs in ((QUESTION, "?？؟"), (EXCLAMATION, "!！")):
+        counts = [sum(text.count(sign) for sign in signs) for text in (source, target)]
+        if mark in (own, other) and counts[0] == counts[1]:
+            return "", ""
+    return own, other
+
+
+def _end(text: str) -> str:
+    """What a text ends with, as `end_mark` says, but for what looks like another mark: a date in digits (`31.8.`) ends
+    with none, an abbreviation (`etc..`) with a full stop, and what a dash breaks off with an ellipsis."""
+    bare = text.rstrip().rstrip(_CLOSING)
+    if _DATE.search(bare):
+        return ""
+    dots = bare[len(bare.rstrip(".…")) :]
+    if "…" in dots or len(dots) >= len("...") or _DASH.search(bare[-2:]):
+        return ELLIPSIS
+    return STOP if dots == ".." else end_mark(text)
+
+
+def _marks_at_end(text: str) -> set[str]:
+    """All marks that stand in a row at the end of a text, quotation marks and brackets between them aside."""
+    tail = _TAIL.search(_DOTS.sub("…", text.rstrip()))
+    return {_CLASSES[sign] for sign in tail[0] if sign in _CLASSES} if tail else set()
 
 
 def foreign_quotes(text: str, language: str) -> list[str]:

@@ -17,10 +17,10 @@ th, td { text-align: start; vertical-align: top; padding: .4rem .6rem; border-bo
   overflow-wrap: anywhere; }
 td.n { text-align: end; }
 ul { margin: 0; padding-inline-start: 1.1rem; }
-.error { color: #a40000; } .warning { color: #7a4b00; } small { color: #5a5a60; }
+.error { color: #a40000; } .warning { color: #7a4b00; } .note, small { color: #5a5a60; }
 @media (prefers-color-scheme: dark) {
   body { color: #eee; background: #1b1b1d; } th, td { border-color: #444; }
-  .error { color: #ff8a80; } .warning { color: #ffcc80; } small { color: #aaa; }
+  .error { color: #ff8a80; } .warning { color: #ffcc80; } .note, small { color: #aaa; }
 }
 @media (max-width: 45rem) {
   table.segments, .segments tbody, .segments tr, .segments td { display: block; } .segments thead { display: none; }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rag_mt.base.findings import Finding, Severity
 from rag_mt.checks import amounts, dates, marks, wording
 from rag_mt.checks.numbers import differing_numbers
+from rag_mt.checks.sentences import sentences_off
 from rag_mt.text.answers import differing_placeholders
 
 
@@ -81,7 +82,7 @@ def _length(pair: Pair) -> list[str]:
 
 
 def _sentences(pair: Pair) -> list[str]:
-    more = amounts.sentences_off(*pair.texts)
+    more = sentences_off(*pair.texts)
     if not more or not pair.target.strip():
         return []
     return [f"{abs(more)} sentence{'s' * (abs(more) > 1)} {'more' if more > 0 else 'less'} than the source"]
@@ -93,7 +94,21 @@ def _repeated(pair: Pair) -> list[str]:
 
 
 def _ends(pair: Pair) -> list[str]:
-    own, other = marks.end_mark(pair.source), marks.end_mark(pair.target)
+    return [] if _is_slight(pair) else _end(pair)
+
+
+def _stops(pair: Pair) -> list[str]:
+    return _end(pair) if _is_slight(pair) else []
+
+
+def _is_slight(pair: Pair) -> bool:
+    """Whether a full stop is all that is lost or added, or another mark than a question mark or colon stands for it."""
+    own, other = marks.other_end(pair.source, pair.target)
+    return marks.STOP in (own, other) and {own, other} <= marks.SLIGHT
+
+
+def _end(pair: Pair) -> list[str]:
+    own, other = marks.other_end(pair.source, pair.target)
     if own == other or not pair.target.strip():
         return []
     return [f"ends with {other or 'no mark'}, the source with {own or 'no mark'}"]
@@ -122,6 +137,7 @@ RULES = {
         Rule("sentences", "warning", "a sentence is lost or added", _sentences),
         Rule("repeated", "warning", "a word stands twice in a row, or the text loops", _repeated),
         Rule("ends", "warning", "the text ends with another mark than its source", _ends),
+        Rule("stops", "note", "a full stop at the end is lost or added, or stands for ! or …", _stops),
         Rule("quotes", "warning", "quotation marks are not those of the language", _quotes),
         Rule("brackets", "warning", "a bracket is not closed, or not opened", _brackets),
     )

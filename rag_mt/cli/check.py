@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from rag_mt.base.console import OK, PARTLY, add_reading_options, note
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import whole_file
+from rag_mt.base.findings import Severity
 from rag_mt.base.languages import language
 from rag_mt.base.quality import least_score
 from rag_mt.base.types import Origin, Skips
@@ -31,7 +32,7 @@ EXAMPLES = (
     "--src de --tgt en letter.de.txt letter.en.txt --html findings.html",
     "--src en --tgt fi --skip ends,quotes --glossary terms.csv --min-quality fair app.po",
 )
-FAIL_ON = ("error", "warning", "nothing")
+FAIL_ON = ("error", "warning", "note", "nothing")
 ESTIMATED_AT_ONCE = 256
 
 
@@ -78,12 +79,13 @@ def check(options: argparse.Namespace) -> int:
     if options.html:
         with whole_file(Path(options.html)) as part:
             part.write_text(page(found, checker, *codes), encoding="utf-8")
-    errors, warnings = (checker.severities[severity] for severity in ("error", "warning"))
-    note(f"{checker.segments} translations checked, {len(found)} with findings: {errors} errors, {warnings} warnings")
+    errors, warnings, notes = (checker.severities[severity] for severity in get_args(Severity))
+    counts = f"{errors} errors, {warnings} warnings" + (f", {notes} notes" if notes else "")
+    note(f"{checker.segments} translations checked, {len(found)} with findings: {counts}")
     if skips.counts:
         note(skips.summary())
-    failed = {"error": errors, "warning": errors + warnings, "nothing": 0}[options.fail_on]
-    return PARTLY if failed or skips.counts else OK
+    failed = {"error": errors, "warning": errors + warnings, "note": errors + warnings + notes, "nothing": 0}
+    return PARTLY if failed[options.fail_on] or skips.counts else OK
 
 
 def _checked(checker: Checker, pairs: Iterator[tuple[Pair, Origin]], least: float | None) -> Iterator[Checked]:

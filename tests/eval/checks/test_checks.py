@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
 
+from eval.checks import judged
 from eval.checks.__main__ import main
 from eval.checks.errors import ERRORS
 from eval.checks.repair import Asked, report
 from eval.report.blocks import Table
-from rag_mt.checks.numbers import numbers
+from rag_mt.checks.number_sides import numbers
 from rag_mt.checks.rules import RULES, Pair
 
 PAIR = Pair(
@@ -27,7 +29,9 @@ PAIR = Pair(
 @pytest.mark.parametrize("name", ERRORS)
 def test_each_error_is_one_that_its_rule_finds(name: str) -> None:
     assert ERRORS.keys() == RULES.keys() and not RULES[name].found(PAIR)
-    pair = Pair("Where is he?", "Wo ist er?", "en", "de") if name == "ends" else PAIR
+    pair = {"ends": Pair("Where is he?", "Wo ist er?", "en", "de"), "stops": Pair("Yes.", "Ja.", "en", "de")}.get(
+        name, PAIR
+    )
     made = [ERRORS[name](pair, random.Random(seed)) for seed in range(20)]
     assert all(damaged not in (None, pair) for damaged in made)
     assert sum(bool(RULES[name].found(damaged)) for damaged in made if damaged) >= 18
@@ -59,6 +63,31 @@ def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == 6
     assert main(["--data", str(tmp_path), "--part", "dev"]) == 2
     assert "give --data DIR" in capsys.readouterr().err
+
+
+def test_alarms_are_counted_by_their_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, report = tmp_path / "data", tmp_path / "judged.json"
+    (data / "dev").mkdir(parents=True)
+    rows = ["Page 12\tSeite 21", "Yes\tJa.", *(f"No. {n}\tNr. {n}" for n in range(298))]
+    for code in ("de", "cs", "fi", "ru", "ro", "tr"):
+        (data / "dev" / f"{code}-en.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    assert judged.main(["--data", str(data), "--output", str(report)]) == 0
+    facts = json.loads(report.read_text(encoding="utf-8"))
+    assert facts["pairs"] == 300 and facts["now"] == {"numbers not read": 1, "stops not read": 1}
+    assert facts["before"]["numbers false"] == 22 and "73.33 (" in capsys.readouterr().out
+    assert judged.main(["--data", str(tmp_path)]) == 2
+    assert "give --data DIR" in capsys.readouterr().err
+
+
+def test_verdicts_are_found_by_the_pair_whatever_its_direction() -> None:
+    pair = Pair("Page 12", "Seite 21", "en", "de")
+    assert judged.key_of(pair) == judged.key_of(Pair(pair.target, pair.source, "de", "en"))
+    assert judged.key_of(pair) != judged.key_of(Pair("Page 12", "Seite 2", "en", "de"))
+    known = judged.verdicts()
+    assert {rule for rule, _ in known} == {"numbers", "sentences", "ends"}
+    assert {verdict for verdict, _ in known.values()} == set(judged.VERDICTS)
+    lines = judged.FILE.read_text(encoding="utf-8").splitlines()
+    assert len(known) == len(lines) - 1 and all(re.fullmatch(r"[0-9a-f]{16}", key) for _, key in known)
 
 
 def test_what_was_asked_for_again_is_counted(tmp_path: Path) -> None:
