@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 from finetune.lora.examples import Example
 from finetune.training.sampling import random_for
@@ -55,7 +56,9 @@ def own_translations(examples: Sequence[Example], share: float, seed: int, llm: 
     model: LanguageModel | str = llm
     with closing(progress(sum(map(len, asked.values())), "sentences", "translating what stands before")) as bar:
         for (source, target), texts in sorted(asked.items()):
-            loading = {"adapter": adapter, "engine": "transformers", "batch_size": BATCH} if model is llm else {}
+            loading: dict[str, Any] = (
+                {"adapter": adapter, "engine": "transformers", "batch_size": BATCH} if model is llm else {}
+            )
             translator = Translator(source, target, retriever="none", llm=model, **loading)
             model = translator.llm
             made = translator.translate_sentences([Sentence(text, source) for text in texts])
