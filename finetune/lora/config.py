@@ -104,8 +104,8 @@ class DataConfig:
         """The settings of development examples: all hints that are found, of at least the lower end of
         `least_confidence`."""
         least = self.least_confidence[:1] * 2
-        shares = dict.fromkeys(("no_hints", "right_hints", "wrong_hints", "both_sides", "context"), 0.0)
-        return replace(self, least_confidence=least, **shares)
+        own = replace(self, least_confidence=least, no_hints=0.0, right_hints=0.0, wrong_hints=0.0, both_sides=0.0)
+        return replace(own, context=0.0)
 
 
 @dataclass(frozen=True)
