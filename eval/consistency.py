@@ -10,7 +10,8 @@ occurrences); those of all words are averaged by occurrences. Function words do 
 encoder's, and its errors count as inconsistent: only differences say something.
 
 `plain` are the translations as they are, `consistent` those of `--consistent`; `--variants` tries other bounds for the
-document's terms, on `dev`. `--context N` adds translations with so many sentences of context.
+document's terms, on `dev`. `--context N` adds translations with so many sentences of context, `--adapter DIR` those of
+another adapter, plain and with context.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from eval.outputs import check_outputs, write_outputs
 from eval.report.blocks import Block, Code, Heading, Table, Text, as_markdown
 from eval.significance import compare
 from rag_mt.base.console import OK, Parser, count, positive, progress, run
-from rag_mt.base.defaults import DEFAULT_ENCODER
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import LanguageModel, Sentence, Skips, Translation
 from rag_mt.formats.parallel import read_corpus
@@ -140,6 +141,21 @@ class Agreement:
         return agreed, occurrences
 
 
+def translators_of(own: Sequence[Document], options: argparse.Namespace, adapter: str) -> list[Translator]:
+    """A translator for each document, all with one language model and its adapter."""
+    llm: LanguageModel | str = options.llm
+    made = []
+    for document in own:
+        made.append(cell_translator(document.source, document.target, llm, options, adapter=adapter))
+        llm = made[-1].llm
+    return made
+
+
+def with_context(translators: Sequence[Translator], own: Sequence[Document], context: int) -> list[list[Translation]]:
+    """The translations of documents with so many sentences of context."""
+    return plain([translator.with_context(context) for translator in translators], own, context)
+
+
 def plain(translators: Sequence[Translator], own: Sequence[Document], context: int) -> list[list[Translation]]:
     """The translations of documents, each with its translator, all as one call."""
     tasks = [
@@ -179,25 +195,27 @@ def evaluate(options: argparse.Namespace) -> int:
     own = documents(Path(options.data), options.part, options.documents, directions)
     bounds = VARIANTS if options.variants else (BOUNDS,)
     names = ["consistent" if own_bounds == BOUNDS else f"consistent {own_bounds}" for own_bounds in bounds]
+    adapters = {Path(adapter).name: adapter for adapter in options.adapter}
     names += ["context"] if options.context else []
+    names += [f"{kind}, {name}" for name in adapters for kind in ("plain", "context")[: 1 + (options.context > 0)]]
     texts: dict[str, list[list[str]]] = {name: [] for name in ["plain", *names]}
     changed: Counter[str] = Counter()
     with progress(len(own) * len(texts), "documents", "translating", show=not options.quiet) as bar:
         for cell in dict.fromkeys(document.cell for document in own):
             group = [document for document in own if document.cell == cell]
-            llm: LanguageModel | str = options.llm
-            translators = []
-            for document in group:
-                translators.append(cell_translator(document.source, document.target, llm, options))
-                llm = translators[-1].llm
+            translators = translators_of(group, options, DEFAULT_ADAPTER)
             first = plain(translators, group, 0)
             made = {"plain": first}
-            for name, own_bounds in zip(names, bounds, strict=False):
+            for name, own_bounds in zip(names[: len(bounds)], bounds, strict=True):
                 made[name] = consistent(translators, first, own_bounds)
                 changed[name] += sum(ASKED_AGAIN in " ".join(t.notes) for t in chain(*made[name]))
             if options.context:
-                own_context = [translator.with_context(options.context) for translator in translators]
-                made["context"] = plain(own_context, group, options.context)
+                made["context"] = with_context(translators, group, options.context)
+            for name, adapter in adapters.items():
+                others = translators_of(group, options, adapter)
+                made[f"plain, {name}"] = plain(others, group, 0)
+                if options.context:
+                    made[f"context, {name}"] = with_context(others, group, options.context)
             for name, translations in made.items():
                 texts[name] += [[t.text for t in document] for document in translations]
                 bar.update(len(group))
@@ -257,6 +275,8 @@ def report(
     arguments = ["--data", "DATA", "--part", options.part, "--documents", str(options.documents)]
     arguments += ["--context", str(options.context)] if options.context else []
     arguments += ["--variants"] if options.variants else []
+    arguments += ["--directions", options.directions] if options.directions else []
+    arguments += [part for adapter in options.adapter for part in ("--adapter", Path(adapter).name)]
     about = (
         f"The {options.part} part, {options.llm} with its adapter, {options.dtype}, no retrieval: {len(own)} documents "
         f"of {sentences} sentences in {len({document.cell for document in own})} cells of domain and direction. "
@@ -285,6 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--documents", type=positive, default=2, metavar="N", help="most documents of a domain and direction")
     add("--variants", action="store_true", help="other bounds for a document's terms too")
+    add("--adapter", action="append", default=[], metavar="DIR", help="translations with this adapter too; repeatable")
     add("--context", type=count, default=0, metavar="N", help="translations with so many sentences of context too")
     return run(evaluate, parser.parse_args(arguments))
 

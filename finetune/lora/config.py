@@ -75,6 +75,9 @@ class DataConfig:
     `both_sides` also what the sentences translate, the share `related` only the most similar one, as the retrievers of
     sentences and passages do. Pairs of parts of `phrase_texts` texts in each language, in both directions, show phrases
     that CCPR finds in the part, of the confidence that `least_confidence` says.
+
+    The share `context` of the examples of a memory whose texts are documents shows up to three sentences before the
+    pair (see `finetune.lora.context`), the share `own_context` of them with the language model's own translations.
     """
 
     languages: Languages = WMT16
@@ -92,6 +95,8 @@ class DataConfig:
     both_sides: settings.Share = 0.0
     related: settings.Share = 0.0
     phrase_texts: settings.CountOrZero = 0
+    context: settings.Share = 0.0
+    own_context: settings.Share = 0.0
     seed: settings.Seed = 1
 
     @property
@@ -99,7 +104,8 @@ class DataConfig:
         """The settings of development examples: all hints that are found, of at least the lower end of
         `least_confidence`."""
         least = self.least_confidence[:1] * 2
-        return replace(self, least_confidence=least, no_hints=0.0, right_hints=0.0, wrong_hints=0.0, both_sides=0.0)
+        own = replace(self, least_confidence=least, no_hints=0.0, right_hints=0.0, wrong_hints=0.0, both_sides=0.0)
+        return replace(own, context=0.0)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from finetune.lora.config import DataConfig
 from finetune.training.sampling import weighted_order
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, read_json, whole_file
-from rag_mt.base.types import NOWHERE, Hint, Hit, Origin, Sentence, Skips, Span, Unit
+from rag_mt.base.types import NOWHERE, Hint, Hit, Neighbour, Origin, Sentence, Skips, Span, Unit
 from rag_mt.formats.parallel import letters_and_digits, read_corpus, training_file
 from rag_mt.text.words import word_spans
 
@@ -59,11 +59,13 @@ class Pair:
 
 @dataclass(frozen=True)
 class Example:
-    """A sentence pair with hints; `unit` is what the hints' hits are."""
+    """A sentence pair with hints; `unit` is what the hints' hits are, `context` the sentences around it that its prompt
+    shows."""
 
     pair: Pair
     unit: Unit
     hints: tuple[Hint, ...] = ()
+    context: tuple[Neighbour, ...] = ()
 
 
 def sampled_pairs(data: Path, part: str, group: str, settings: DataConfig, skips: Skips) -> list[Pair]:
@@ -196,6 +198,7 @@ def _as_record(example: Example) -> dict[str, Any]:
             }
             for hint in example.hints
         ],
+        **({"context": [astuple(one) for one in example.context]} if example.context else {}),
     }
 
 
@@ -208,4 +211,5 @@ def _from_record(record: Mapping[str, Any]) -> Example:
         sentence = Sentence(hint["sentence"], pair.target_language, Origin(hint["file"], hint["line"]))
         hit = Hit(sentence, Span(*hint["span"]), hint["score"], hint.get("original", ""))
         hints.append(Hint(Span(*hint["source_span"]), hit))
-    return Example(pair, record["unit"], tuple(hints))
+    context = tuple(Neighbour(*one) for one in record.get("context", ()))
+    return Example(pair, record["unit"], tuple(hints), context)

@@ -24,6 +24,8 @@ import numpy as np
 
 from eval.data.domains import DOMAINS, cell_file, excluded, normalised
 from finetune.lora.config import Config, DataConfig
+from finetune.lora.context import MOST as MOST_CONTEXT
+from finetune.lora.context import own_translations, sentences_before
 from finetune.lora.examples import Example, Pair, manifest_path, unusable, write_examples
 from finetune.lora.phrases import RETRIEVER, looked_up, parts_of, phrase_hints
 from finetune.lora.similar import Scale, Similar, scale_of, similar_rows
@@ -31,9 +33,10 @@ from finetune.training.sampling import random_for, weighted_order
 from finetune.training.settings import read_config, settings_parser
 from rag_mt import __version__
 from rag_mt.base.console import OK, note, positive, progress, run
+from rag_mt.base.defaults import DEFAULT_ADAPTER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, write_json
-from rag_mt.base.types import Hint, Hit, Origin, Sentence, Skips, Span, Unit
+from rag_mt.base.types import Hint, Hit, Neighbour, Origin, Sentence, Skips, Span, Unit
 from rag_mt.formats.parallel import Corpus, letters_and_digits, read_corpus, training_file
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.registry import encoder_for
@@ -182,7 +185,11 @@ def examples_for(
                 hints = [*hints, *(hint for hint in phrases[each] if hint.hit.score >= least)]
             elif random.random() < settings.related:
                 unit, hints = "sentence", hints[:1]
-        examples.append(Example(pair, unit, tuple(hints)))
+        shown, number = pool.random(row, f" {forward} context").random(2)
+        context: tuple[Neighbour, ...] = ()
+        if shown < settings.context:
+            context = sentences_before(pool.corpus, text_of, row, forward, 1 + int(number * MOST_CONTEXT))
+        examples.append(Example(pair, unit, tuple(hints), context))
         before[forward] = each
     return examples
 
@@ -224,8 +231,8 @@ def hints_of_rows(
 def make_examples(options: argparse.Namespace) -> int:
     """Write the examples of all languages in a random order, with a manifest; prints what they are like."""
     changes = {"data.pairs": str(options.pairs)} if options.pairs else {}
-    settings = read_config(options, Config, changes).data
-    settings = settings.for_development if options.dev else settings
+    config = read_config(options, Config, changes)
+    settings = config.data.for_development if options.dev else config.data
     skips, output = Skips(shown=0), Path(options.output)
     data, examples = Path(options.data), list[Example]()
     left_out = {text for domain in DOMAINS for text in excluded(data, domain)}
@@ -237,6 +244,8 @@ def make_examples(options: argparse.Namespace) -> int:
             raise UserError(f"{data} has no usable pair of {code}: give more data, or other data.languages")
         phrases = phrases_for(pool, drawn, encoder) if encoder is not None else None
         examples += examples_for(pool, drawn if options.dev else drawn[: settings.pairs], phrases)
+    adapter = config.model.start or DEFAULT_ADAPTER
+    examples = own_translations(examples, settings.own_context, settings.seed, config.model.llm, adapter)
     order = np.random.default_rng(settings.seed).permutation(len(examples)).tolist()
     output.parent.mkdir(parents=True, exist_ok=True)
     write_examples(output, (examples[n] for n in order))
@@ -248,6 +257,7 @@ def make_examples(options: argparse.Namespace) -> int:
         "sha256": file_sha256(output),
         "domains": _by(examples, lambda example: example.pair.domain),
         "directions": _by(examples, lambda example: example.pair.direction),
+        "with_context": sum(bool(example.context) for example in examples),
         "skipped": dict(skips.counts),
     }
     write_json(manifest_path(output), facts)

@@ -66,8 +66,8 @@ class ExamplePrompts:
         return self._builders[key]
 
     def prompt(self, example: Example) -> Prompt:
-        """The prompt with the example's hints."""
-        return self.builder(example).build(example.pair.sentence, example.hints)
+        """The prompt with the example's hints and context."""
+        return self.builder(example).build(example.pair.sentence, example.hints, context=example.context)
 
     @property
     def settings(self) -> dict[str, object]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Translation
 from rag_mt.translation.tasks import Pair, SentenceTask
+
+log = logging.getLogger("rag_mt")
 
 
 def checked_size(size: int) -> int:
@@ -14,6 +17,15 @@ def checked_size(size: int) -> int:
     if not isinstance(size, int) or size < 0:
         raise UserError(f"context is {size!r}: expected the number of sentences before, from 0 on")
     return size
+
+
+def tell_not_learnt(llm: str) -> None:
+    """Log what context costs with a language model whose adapter has not learnt to use it."""
+    log.info(
+        "%s has not learnt to use context, which makes its translations worse (by 3.9 chrF on documents that were "
+        "measured): leave context (--context) out, or take a larger language model (--llm)",
+        llm,
+    )
 
 
 def surround(document: Sequence[SentenceTask | Pair], size: int) -> None:

@@ -49,7 +49,7 @@ from rag_mt.text.answers import takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
 from rag_mt.translation.away import HintSource
 from rag_mt.translation.consistency import DocumentTerms
-from rag_mt.translation.context import checked_size, finished_pair, surround, translate_together
+from rag_mt.translation.context import checked_size, finished_pair, surround, tell_not_learnt, translate_together
 from rag_mt.translation.opening import (
     adapter_by_index,
     aligning_encoder,
@@ -155,7 +155,7 @@ class Translator:
         if self.source == self.target:
             raise UserError(f"source and target are both {language(source).name}: give another source or target")
         resolved_wrapper(wrapper, self.source, self.target, None)  # names are checked before minutes of loading
-        style, self.context = Style(formality, instruction, title), checked_size(context)
+        style, context = Style(formality, instruction, title), checked_size(context)
         folder = index_folder(index)
         if not isinstance(retriever, str | None) and (index is not None or encoder is not None or only):
             raise UserError(
@@ -194,8 +194,7 @@ class Translator:
         self._prompts = PromptBuilder(
             self.source, self.target, wrapper, self.retriever.unit, llm=llm, max_new_tokens=max_new_tokens
         ).with_style(style)
-        if context:
-            check_context(self.prompts.wrapper, llm.id)
+        self._show_context(context)
         self._open_aligner = cache(partial(aligning_encoder, encoders, device, dtype))
         self.consistent = consistent
         modes = {
@@ -227,10 +226,15 @@ class Translator:
         """A translator that shows so many sentences of context and shares all else with this one; raises UserError if
         its prompts have no place for them."""
         other = copy(self)
-        other.context = checked_size(size)
+        other._show_context(checked_size(size))
+        return other
+
+    def _show_context(self, size: int) -> None:
+        self.context = size
         if size:
             check_context(self.prompts.wrapper, self.llm.id)
-        return other
+            if self._ours:
+                tell_not_learnt(self.llm.id)
 
     def with_min_quality(self, score: float) -> Translator:
         """A translator that estimates the quality of its translations and shares all else with this one."""
@@ -423,7 +427,7 @@ class Translator:
 
     def asked(self, prompt: Prompt) -> Prompt:
         """The prompt as the language model is asked, which tells how likely its answer is where estimates need that."""
-        scored = self.min_quality is not None and not prompt.begun and self._known_to_estimator
+        scored = self.min_quality is not None and not prompt.begun and self._ours
         return replace(prompt, scored=True) if scored else prompt
 
     @property
@@ -433,8 +437,8 @@ class Translator:
         return bool(getattr(self.llm, "trained_wrapper", None)) or self.prompts.wrapper == "compact"
 
     @cached_property
-    def _known_to_estimator(self) -> bool:
-        """Whether the language model is the one whose probabilities the estimator knows: ours, with our adapter."""
+    def _ours(self) -> bool:
+        """Whether the language model is ours, with our adapter: the one whose probabilities the estimator knows."""
         adapter = getattr(self.llm, "adapter", None)
         ours = chosen_adapter("auto", DEFAULT_LLM, self.source, self.target)
         return self.llm.id == DEFAULT_LLM and adapter is not None and adapter == ours

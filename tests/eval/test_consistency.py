@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from eval.consistency import LENGTH, Agreement, Document, documents, evaluate, main
+from eval.consistency import LENGTH, Agreement, Document, documents, evaluate, main, translators_of
+from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
 from rag_mt.base.errors import UserError
+from rag_mt.llm.transformers_llm import TransformersLLM
 from tests.rag_mt.translation.test_consistency import TEXTS, Wavering
 
 ENGLISH = [
@@ -54,7 +56,7 @@ def test_consistent_translations_agree_more(data: Path, tmp_path: Path, capsys: 
     output = tmp_path / "out.json"
     options = argparse.Namespace(
         data=str(data), part="dev", documents=1, directions="de-en", variants=True, context=2,
-        llm=Wavering("kalt."), dtype="float32", quiet=True, output=[str(output)],
+        llm=Wavering("kalt."), dtype="float32", quiet=True, output=[str(output)], adapter=[],
     )  # fmt: skip
     assert evaluate(options) == 0
     markdown = capsys.readouterr().out
@@ -63,6 +65,22 @@ def test_consistent_translations_agree_more(data: Path, tmp_path: Path, capsys: 
     assert agreement[0] > 0 and chrf[0] > 0 and facts["sentences"] == LENGTH
     assert "| all (1) | consistent | 100.0 | 100.00 |" in markdown and "| all (1) | reference | 100.0 |" in markdown
     assert "consistent (3, 0.5, 0.5)" in markdown and "| context |" in markdown
+
+
+def test_another_adapter_translates_too(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = argparse.Namespace(llm=DEFAULT_LLM, dtype="bfloat16")
+    own = documents(data, "dev", 1, ["de-en"])
+    shipped, bare = (translators_of(own, options, adapter)[0].llm for adapter in (DEFAULT_ADAPTER, "none"))
+    assert isinstance(shipped, TransformersLLM) and isinstance(bare, TransformersLLM)
+    assert shipped.adapter and not bare.adapter
+    options = argparse.Namespace(
+        data=str(data), part="dev", documents=1, directions="de-en", variants=False, context=1, adapter=["my/other"],
+        llm=Wavering("kalt."), dtype="float32", quiet=True, output=[],
+    )  # fmt: skip
+    assert evaluate(options) == 0
+    markdown = capsys.readouterr().out
+    assert "| all (1) | plain, other |" in markdown and "| all (1) | context, other |" in markdown
+    assert "--context 1 --directions de-en --adapter other" in markdown
 
 
 def test_a_wrong_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

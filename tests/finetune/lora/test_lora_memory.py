@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +13,12 @@ import pytest
 from finetune.held_out import held_out
 from finetune.lora import memory
 from finetune.lora.config import DataConfig
-from finetune.lora.examples import read_examples
+from finetune.lora.context import own_translations
+from finetune.lora.examples import Example, Pair, read_examples
 from finetune.lora.phrases import PART, parts_of
 from finetune.lora.similar import Similar, scale_of, similar_rows
-from rag_mt.base.types import Skips
+from rag_mt.base.types import Neighbour, Sentence, Skips
+from rag_mt.translation.translator import Translator
 
 WORDS = ["alten", "neuen", "kleinen", "roten", "schnellen", "leeren"]
 OTHERS = ["old", "new", "small", "red", "fast", "empty"]
@@ -165,3 +169,54 @@ def test_parts_are_rows_of_different_texts() -> None:
     parts = parts_of(texts, [near_the_end, 100, 4, 5003], 2)
     assert [list(part) for part in parts] == [list(range(100 + PART, 100 + 2 * PART)), list(range(10))]
     assert [len(part) for part in parts_of(texts, [100 + PART], 3)] == [PART]
+
+
+def test_examples_show_what_stands_before_them(data: Path) -> None:
+    file = data / "train" / "de-en.tsv"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    lines[300] = ""  # a line that is missing in the middle of the second text
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    command = ["--config", str(data / "settings.toml"), "--data", str(data)]
+    outputs = [data / "without.jsonl", data / "with.jsonl"]
+    for output, share in zip(outputs, ("0.0", "0.8"), strict=True):
+        changes = ["--set", f"data.context={share}", "--pairs", "400"]
+        assert memory.main([*command, *changes, "--output", str(output)]) == 0
+    without, shown = (read_examples([output]) for output in outputs)
+    assert [replace(example, context=()) for example in shown] == without, "what else is drawn stays as it is"
+    rows = {tuple(line.split("\t")[:2]): n for n, line in enumerate(lines) if line}
+    numbers = set()
+    for example in (example for example in shown if example.context):
+        into_english = example.pair.target_language == "en"
+
+        def row_of(source: str, target: str, into_english: bool = into_english) -> int:
+            return rows[(target, source) if into_english else (source, target)]
+
+        row = row_of(example.pair.source, example.pair.target)
+        offsets = [one.offset for one in example.context]
+        numbers.add(len(offsets))
+        assert offsets == list(range(-len(offsets), 0))
+        assert [row_of(one.source, one.translation) for one in example.context] == [row + n for n in offsets]
+        assert row not in (0, 1, 240, 301), "nothing stands before these that may be shown"
+        assert not {0, 300} & set(range(row - len(offsets), row))
+        assert (row - len(offsets)) // 240 == row // 240
+    assert numbers == {1, 2, 3}
+    assert 0.7 < sum(bool(example.context) for example in shown) / len(shown) < 0.85
+
+
+def test_examples_show_the_model_s_own_translations_of_what_stands_before(
+    data: Path, tiny_llm: Callable[..., Path], tmp_path: Path
+) -> None:
+    row = [
+        Example(Pair("de", "en", text, "Good."), "memory", (), (Neighbour(-1, "Das ist gut.", "It is."),))
+        for text in "abc"
+    ]
+    plain = Example(Pair("en", "de", "Good.", "Gut."), "memory")
+    examples = [*row, plain]
+    assert own_translations(examples, 0.0, 1, str(tiny_llm()), "none") == examples
+    made = own_translations(examples, 1.0, 1, str(tiny_llm()), "none")
+    translator = Translator("de", "en", llm=str(tiny_llm()), adapter="none", retriever="none", engine="transformers")
+    (expected,) = translator.translate_sentences([Sentence("Das ist gut.", "de")])
+    assert expected.ok and expected.text != "It is."
+    own = (Neighbour(-1, "Das ist gut.", expected.text),)
+    assert [example.context for example in made] == [own, own, own, ()]
+    assert [replace(example, context=()) for example in made] == [replace(example, context=()) for example in examples]

@@ -244,7 +244,10 @@ def test_context_is_part_of_the_settings_and_must_be_a_number() -> None:
         translator_of(RuleLLM(), wrapper="translategemma")
 
 
-def test_real_models_are_shown_context(tiny_llm: Callable[..., Path], chat_template: str) -> None:
+def test_real_models_are_shown_context(
+    tiny_llm: Callable[..., Path], chat_template: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "rag_mt")
     llm = open_llm(str(tiny_llm("llama", chat_template)), dtype="float32", engine="transformers")
     llm.context_length = 2000
     translator = Translator("de", retriever="none", llm=llm, context=2, max_new_tokens=8)
@@ -252,6 +255,14 @@ def test_real_models_are_shown_context(tiny_llm: Callable[..., Path], chat_templ
     made = translator.translate(text)
     assert all(sentence.draft or not sentence.ok for sentence in made.sentences)
     assert [sentence.text for sentence in translator.translate(text).sentences] == [s.text for s in made.sentences]
-    gemma = Translator("de", retriever="none", context=2)
+    gemma = Translator("de", retriever="none")
+    assert "context" not in caplog.text
+    gemma = gemma.with_context(2)
+    assert (
+        "embedded:gemma-3-270m has not learnt to use context" in caplog.text and caplog.text.count("context (--") == 1
+    )
+    caplog.clear()
+    Translator("de", retriever="none", llm=llm, context=2)
+    assert "context" not in caplog.text
     (first, second) = gemma.translate("Das Museum ist geschlossen. Es öffnet morgen.").sentences
     assert first.ok and second.ok and f"English: {first.draft}\n\nGerman: Es öffnet" in second.prompt
