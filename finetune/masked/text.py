@@ -32,7 +32,10 @@ class Text:
 
 def read_texts(paths: Sequence[Path], dev_sentences: int, seed: int) -> list[Text]:
     """The different sentences of each file, one a line. Raises UserError for a file that holds no more of them than are
-    to be left out."""
+    to be left out, and for two files of one name, by which texts are told apart."""
+    names = [path.name for path in paths]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two texts are called {twice}: give files with different names")
     texts: list[Text] = []
     for path in paths:
         skips = Skips()

@@ -47,8 +47,8 @@ class MaskedTrainer(Trainer[Batch]):
             raise UserError(
                 f"model.hidden is {model.hidden}: expected a multiple of model.heads, which is {model.heads}"
             )
-        self.files = {path.name: file_sha256(path) for path in texts}
         self.texts = read_texts(texts, data.dev_sentences, training.seed)
+        self.files = {path.name: file_sha256(path) for path in texts}
         self.weights = shares(self.texts, data.exponent)
         self.device = choose_device(self.device_name)
         self.dtype = choose_dtype(training.dtype, self.device)

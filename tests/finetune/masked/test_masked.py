@@ -142,9 +142,12 @@ def test_small_texts_are_drawn_more_often_than_their_share(texts) -> None:
 def test_mistakes_are_one_sentence(texts, tmp_path, capsys) -> None:
     short = tmp_path / "short.txt"
     short.write_text("one\ntwo\ntwo\n")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / texts[0].name).write_text("one\n")
     for files, arguments, message in (
         ([short], (), "short.txt has 2 different sentences"),
         ([tmp_path / "none.txt"], (), "none.txt"),
+        ([texts[0], tmp_path / "other" / texts[0].name], (), "two texts are called xa.txt"),
         (texts, ("--set", "model.heads=3"), "model.hidden is 32: expected a multiple of model.heads"),
         (texts, ("--set", "model.vocabulary=10"), "expected at least 300"),
         (texts, ("--set", "data.masked=1.0"), "expected a share between 0 and 1"),
