@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.types import ELLIPSIS
 
 MOST_SHOWN = 8
 """Domains that a sentence names."""
@@ -134,6 +133,6 @@ def in_words(labels: Labels) -> str:
     2024-05-31`; empty where none is known."""
     domains = sorted({label["domain"] for label in labels.values() if "domain" in label})
     dates = sorted({label["date"] for label in labels.values() if "date" in label})
-    shown = [*domains[:MOST_SHOWN], *([ELLIPSIS] if len(domains) > MOST_SHOWN else [])]
+    shown = [*domains[:MOST_SHOWN], *(["..."] if len(domains) > MOST_SHOWN else [])]
     parts = [f"domains {', '.join(shown)}"] if domains else []
     return "; ".join([*parts, *([f"dates {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}"] if dates else [])])

@@ -26,7 +26,7 @@ ANSWER = 60.0
 WAITS = (0.5, 2.0)
 """Seconds before an engine that was away for a moment is asked again."""
 TRIES = 1 + len(WAITS)
-UNREACHED = ("IO", "I/O")
+UNREACHED = re.compile(r"\b(IO|I/O)\b")
 """Words by which engines say that they did not reach what they store."""
 UNITS, SENTENCES, FILES = PARTS = "units", "sentences", "files"
 """What the manifest of an index in an engine tells of in the place of files."""
@@ -128,7 +128,7 @@ def store_errors(
     except kinds as error:
         said = " ".join(str(error).split()) or type(error).__name__
         short = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
-        if isinstance(error, OSError) or any(re.search(rf"\b{word}\b", said) for word in UNREACHED):
+        if isinstance(error, OSError) or UNREACHED.search(said):
             raise AwayError(
                 f"index {place_text(folder)} does not answer ({short}): see that its folder, store or server can be "
                 "reached and its keys are set"

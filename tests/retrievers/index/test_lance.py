@@ -312,7 +312,7 @@ def test_a_store_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch, capsys: p
     secret = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
     monkeypatch.setattr(place, "PATIENCE", {**place.PATIENCE, **keys, **secret})
     assert main(["index", "info", "lance:s3://bucket/index"]) == 2
-    assert "cannot be read or written" in capsys.readouterr().err
+    assert "index lance:s3://bucket/index does not answer" in capsys.readouterr().err
 
 
 def test_uris() -> None:

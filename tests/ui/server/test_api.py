@@ -224,7 +224,7 @@ def test_unknown_paths_and_methods(api: Any) -> None:
 
 
 def test_health_settings_and_metrics(api: Any) -> None:
-    assert api.get("/health").json() == {"status": "ok", "translators": {}}
+    assert api.get("/health").json() == {"status": "ok", "translators": {}, "index_away": []}
     api.post("/translate", json={"q": "Das Haus. Ja.", "source": "de", "target": "en"})
     assert api.get("/health").json()["translators"] == {"de-en none": "ready"}
     settings = api.get("/frontend/settings").json()
