@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
+from typing import Any
 
 from rag_mt.base.errors import UserError
 
@@ -36,32 +37,33 @@ class Label:
         return {name: value for name, value in asdict(self).items() if value}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Only:
     """Which files of an index are looked at: those with a name that matches one of the patterns `files`, of one of the
     `domains`, with a date from `since` to `until` (YYYY-MM-DD, both included). What is empty leaves nothing out.
 
     A pattern is the name of a file as the index has it, or has `*`, `?` and `[...]` for parts of it, slashes too; one
-    without a slash is also compared with the name without its folders. Raises UserError for a domain or date that is
-    none, and for dates in the wrong order.
+    without a slash is also compared with the name without its folders. One pattern or domain may be given as it is; a
+    path is the pattern of its text. Those that name the same in another order are equal. Raises UserError for what is
+    no pattern, domain or date, and for dates in the wrong order.
     """
 
-    files: Sequence[str] = ()
-    domains: Sequence[str] = ()
-    since: str = ""
-    until: str = ""
+    files: tuple[str, ...]
+    domains: tuple[str, ...]
+    since: str
+    until: str
 
-    def __post_init__(self) -> None:
-        for name in ("files", "domains"):
-            values = getattr(self, name)
-            values = (values,) if isinstance(values, str) else tuple(dict.fromkeys(values or ()))
-            if "" in values:
-                raise UserError(f"an empty text is among the {name} to look at: leave it out, or name one")
-            object.__setattr__(self, name, values)
-        object.__setattr__(self, "domains", tuple(dict.fromkeys(map(checked_domain, self.domains))))
-        for name in ("since", "until"):
-            value = getattr(self, name)
-            object.__setattr__(self, name, checked_date(value) if value else "")
+    def __init__(
+        self,
+        files: str | PurePath | Iterable[str | PurePath] = (),
+        domains: str | Iterable[str] = (),
+        since: str | date = "",
+        until: str | date = "",
+    ) -> None:
+        object.__setattr__(self, "files", _sorted("files", files, _checked_pattern))
+        object.__setattr__(self, "domains", _sorted("domains", domains, checked_domain))
+        object.__setattr__(self, "since", checked_date(since) if since else "")
+        object.__setattr__(self, "until", checked_date(until) if until else "")
         if self.since and self.until and self.since > self.until:
             raise UserError(f"no day is since {self.since} and until {self.until}: give the earlier one as since")
 
@@ -96,7 +98,22 @@ class Only:
 def is_named(name: str, pattern: str) -> bool:
     """Whether a pattern (see `Only`) matches the name of a file."""
     plain = name if "/" in pattern else PurePosixPath(name).name
-    return pattern == name or fnmatchcase(name, pattern) or fnmatchcase(plain, pattern)
+    return pattern in (name, plain) or fnmatchcase(name, pattern) or fnmatchcase(plain, pattern)
+
+
+def _sorted(kind: str, values: Any, checked: Callable[[Any], str]) -> tuple[str, ...]:
+    """One value or several, each as `checked` makes it and once; raises UserError for an empty one of the kind."""
+    alone = isinstance(values, str | bytes | PurePath) or not isinstance(values, Iterable)
+    several = [] if values is None else [values] if alone else list(values)
+    if "" in several:
+        raise UserError(f"an empty text is among the {kind} to look at: leave it out, or name one")
+    return tuple(sorted({checked(value) for value in several}))
+
+
+def _checked_pattern(pattern: str | PurePath) -> str:
+    if not isinstance(pattern, str | PurePath):
+        raise UserError(f"{pattern!r} is no name of a file: expected a text or a path, such as news.txt or 2024/*")
+    return str(pattern)
 
 
 def checked_domain(text: str) -> str:
@@ -121,10 +138,16 @@ EVERY = Only()
 """Nothing is left out."""
 
 
-def labelled(labels: Labels, files: Iterable[str], new: Iterable[str], label: Label) -> dict[str, dict[str, str]]:
-    """What is known of the `files` of an index: what was, and of those that are `new` what the label says."""
-    there, added = set(files), set(new) if label.as_dict() else set()
-    known = {name: {**labels.get(name, {}), **(label.as_dict() if name in added else {})} for name in sorted(there)}
+def labelled(
+    labels: Labels, files: Iterable[str], new: Iterable[str], label: Label, place_of: Callable[[str], str]
+) -> dict[str, dict[str, str]]:
+    """What is known of the `files` of an index: what was, and of those that are `new` what the label says. `place_of`
+    tells what all names of a file have in common: what was known of a new one by another name is known of it still."""
+    there, added = sorted(set(files)), set(new)
+    known = {name: dict(labels.get(name, {})) for name in there}
+    places = {place_of(name): entry for name, entry in labels.items()}
+    for name in added.intersection(there):
+        known[name] = {**(known[name] or places.get(place_of(name), {})), **label.as_dict()}
     return {name: entry for name, entry in known.items() if entry}
 
 

@@ -24,6 +24,7 @@ from rag_mt.base.files import alone_in, file_sha256, sync
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.only import Label, labelled
 from rag_mt.base.types import Sentence
+from rag_mt.formats import reading
 from rag_mt.models.adapter_files import ADAPTERS
 from retrievers.bm25 import Bm25, Bm25Settings
 from retrievers.index.codes import TOGETHER
@@ -323,7 +324,8 @@ def _finish(
             manifest = _with_cut_offs(folder, base, manifest, seeded)
         names = [shard.origins for shard in shards]
         new = names if base is None else names[1:]
-        manifest = replace_fields(manifest, labels=labelled(manifest.labels, chain(*names), chain(*new), label))
+        labels = labelled(manifest.labels, chain(*names), chain(*new), label, reading.place_of)
+        manifest = replace_fields(manifest, labels=labels)
         write_manifest(merged, manifest)
         for path in (*merged.iterdir(), merged):
             sync(path)

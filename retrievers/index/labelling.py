@@ -9,6 +9,7 @@ from pathlib import Path
 from rag_mt.base.errors import UserError
 from rag_mt.base.only import Label, Only, is_named
 from retrievers.index.manifest import Manifest, change_manifest
+from retrievers.index.places import place_text
 
 JOB = "labelling"
 
@@ -31,7 +32,7 @@ def label_files(
     for pattern in patterns:
         if not any(is_named(name, pattern) for name in files):
             there = ", ".join(sorted(files)[:3])
-            raise UserError(f"index {folder} has no file {pattern}: name one that it has, such as {there}")
+            raise UserError(f"index {place_text(folder)} has no file {pattern}: name one that it has, such as {there}")
     names = Only(tuple(patterns)).among(files, {})
 
     def change(now: Manifest) -> Manifest:

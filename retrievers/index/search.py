@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_mt.base.errors import UserError
+from rag_mt.base.errors import NoSuchFileError, UserError
 from rag_mt.base.files import file_sha256, remembered_sha256
 from rag_mt.base.only import Only
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
@@ -35,8 +35,8 @@ from retrievers.index.manifest import (
     differences,
     read_manifest,
 )
-from retrievers.index.places import kind_of, only_in_folders
-from retrievers.index.selection import Selection, selected
+from retrievers.index.places import kind_of, only_in_folders, place_text
+from retrievers.index.selection import ASK_OTHERWISE, Selection, selected
 from retrievers.units.unit import QUERY_THRESHOLD
 
 log = logging.getLogger("rag_mt")
@@ -227,14 +227,16 @@ class Index:
     def within(self, only: Only) -> Index:
         """The same index, in which only the sentences of some files are searched: units and sentences keep their
         numbers, and all else is that of the whole index (how rare terms are, its cut-offs). What was opened of this one
-        stays as it is. Raises UserError where nothing is left to search."""
+        stays as it is. Raises NoSuchFileError where nothing is left to search."""
         part = copy(self)
         part.selection, part._terms = selected(self.folder, only, self.file_column(), self.manifest.labels), None
         for name in OF_A_SELECTION:
             part.__dict__.pop(name, None)
         if not part.searched:
-            raise UserError(
-                f"index {self.folder} has no {self.manifest.unit} in its files {only}: leave them out, or name others"
+            lacking = f"has no {self.manifest.unit} in its files {only}"
+            raise NoSuchFileError(
+                f"index {place_text(self.folder)} {lacking}: leave them out, or name others",
+                f"the index {lacking}: {ASK_OTHERWISE}",
             )
         return part
 

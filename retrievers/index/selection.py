@@ -10,11 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rag_mt.base.errors import UserError
+from rag_mt.base.errors import NoSuchFileError
 from rag_mt.base.only import Labels, Only, in_words
+from retrievers.index.places import place_text
 
 MOST_NAMED = 3
 """Files that an error names."""
+ASK_OTHERWISE = "ask for others, or leave out what is asked of files"
+"""What those can do who are not told which files there are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +36,8 @@ class Selection:
 
 def selected(folder: Path, only: Only, column: pa.ChunkedArray, labels: Labels) -> Selection:
     """The sentences of an index that are asked for; `column` has the file of each sentence, `labels` tells what is
-    known of files. Raises UserError where no file is left, for a name or a domain that none has, and says what there
-    is."""
+    known of files. Raises NoSuchFileError where no file is left, for a name or a domain that none has, and says what
+    there is."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     array = encoded.combine_chunks()
     names, codes = array.dictionary.to_pylist(), array.indices.to_numpy()
@@ -43,7 +46,10 @@ def selected(folder: Path, only: Only, column: pa.ChunkedArray, labels: Labels) 
     alone = [*(Only((pattern,)) for pattern in only.files), *(Only((), (domain,)) for domain in only.domains)]
     for asked in (*alone, only):
         if not asked.among(there, labels):
-            raise UserError(f"index {folder} has no file {asked}: {_what_there_is(folder, asked, there, labels)}")
+            raise NoSuchFileError(
+                f"index {place_text(folder)} has no file {asked}: {_what_there_is(folder, asked, there, labels)}",
+                f"the index has no file {asked}: {ASK_OTHERWISE}",
+            )
     wanted = np.isin(codes, [code for code, name in enumerate(names) if name in set(files)])
     edges = np.flatnonzero(np.diff(wanted.astype(np.int8), prepend=0, append=0))
     return Selection(tuple(files), edges.reshape(-1, 2))
@@ -55,9 +61,8 @@ def _what_there_is(folder: Path, only: Only, files: Sequence[str], labels: Label
     wanted = {name for name, asked in (("domain", only.domains), ("date", only.since or only.until)) if asked}
     if missing := sorted(wanted - known):
         options = " ".join(f"--{name} {name.upper()}" for name in missing)
-        return (
-            f"no {' or '.join(missing)} of its files is known, which `rag-mt index label {folder} FILE {options}` tells"
-        )
+        command = f"rag-mt index label {place_text(folder)} FILE {options}"
+        return f"no {' or '.join(missing)} of its files is known, which `{command}` tells"
     shown = (Only(only.files).among(files, {}) if wanted else []) or files
     more = f" and {len(shown) - MOST_NAMED} more" if len(shown) > MOST_NAMED else ""
     parts = [f"files {', '.join(shown[:MOST_NAMED])}{more}", *([in_words(labels)] if labels else [])]

@@ -351,7 +351,7 @@ async def _error_answer(request: Request, error: Exception) -> JSONResponse:
     match error:
         case UserError():
             away = 503 if isinstance(error, AwayError) else 400
-            status, message = getattr(error, "status", away), str(error)
+            status, message = getattr(error, "status", away), error.public
             if isinstance(error, BusyError):
                 headers = {"Retry-After": str(error.retry_after)}
         case HTTPException():

@@ -30,6 +30,7 @@ from ui.server.bodies import (
     GlossaryAnswer,
     GlossaryBody,
     IndexAnswer,
+    KeyedBody,
     RenameBody,
 )
 from ui.server.documents import Document
@@ -237,9 +238,9 @@ async def _form(request: Request, kind: type[Body]) -> AsyncIterator[tuple[Body,
         raise UserError("the body is no multipart form: send the file as curl does with -F file=@NAME")
     owner = requests.owner_of(request, "") if requests.bearer_of(request) or not request.app.state.keys.needed else ""
     async with request.form(max_files=MOST_FILES, max_fields=MOST_FILES) as form:
-        texts = {name: value for name, value in form.multi_items() if isinstance(value, str) and value}
-        owner = owner or requests.owner_of(request, texts.get("api_key", ""))
-        requests.check_unicode(*texts.values())
+        texts = requests.form_fields(form, empty=False)
+        owner = owner or requests.owner_of(request, requests.checked(KeyedBody, texts).api_key)
+        requests.check_unicode(*(value for _, value in form.multi_items() if isinstance(value, str)))
         texts.pop("file", "")  # a text is no upload
         uploads = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
         names = [upload.filename or "unnamed" for upload in uploads]

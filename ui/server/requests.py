@@ -91,9 +91,12 @@ async def fields_of(request: Request) -> dict[str, Any]:
     return fields
 
 
-def form_fields(form: Any) -> dict[str, Any]:
-    """The text fields of a form or query; several of a name are a list."""
-    lists = {name: [v for v in form.getlist(name) if isinstance(v, str)] for name in dict.fromkeys(form.keys())}
+def form_fields(form: Any, empty: bool = True) -> dict[str, Any]:
+    """The text fields of a form or query, also those that are `empty`; several of a name are a list."""
+    lists = {
+        name: [value for value in form.getlist(name) if isinstance(value, str) and (value or empty)]
+        for name in dict.fromkeys(form.keys())
+    }
     return {name: values[0] if len(values) == 1 else values for name, values in lists.items() if values}
 
 

@@ -125,7 +125,7 @@ class Task(Watched):
         except (CancelledTaskError, CancelledError):
             return "cancelled", ""
         except UserError as error:
-            return "failed", str(error)
+            return "failed", error.public
         except BaseException:  # a panic in Rust is no Exception: the task is to end all the same
             log.exception(fault)
             return "failed", f"{fault} (see the server's log)"

@@ -188,7 +188,7 @@ class Translators:
         try:
             translator = self._open(choice)
         except BaseException as error:
-            reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__} (see the server's log)"
+            reason = error.public if isinstance(error, UserError) else f"{type(error).__name__} (see the server's log)"
             if not isinstance(error, UserError):
                 log.exception("loading %s failed", choice)
             with self._lock:

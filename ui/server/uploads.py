@@ -73,7 +73,7 @@ def named(path: Path, name: str) -> Iterator[None]:
     except LimitError:
         raise
     except UserError as error:
-        raise UserError(str(error).replace(str(path), name)) from error
+        raise UserError(error.public.replace(str(path), name)) from error
 
 
 class OwnFolder:

@@ -19,6 +19,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
 from rag_mt.base.only import labelled
 from rag_mt.base.types import Sentence, TranslatedSentence
+from rag_mt.formats import reading
 from retrievers.bm25 import TERM_FILES, Bm25, Bm25Settings
 from retrievers.index.beside import contents_of, files_in, local_files, pieces_of
 from retrievers.index.engines import Change
@@ -109,7 +110,8 @@ def change_index(folder: Path, sentences: Iterable[Sentence], maker: UnitMaker, 
         manifest = replace(manifest, files=entries)
         changed = LanceIndex(folder, manifest, units, rows)
         if manifest.labels or change.label.as_dict():
-            manifest = replace(manifest, labels=labelled(manifest.labels, changed.files(), names, change.label))
+            labels = labelled(manifest.labels, changed.files(), names, change.label, reading.place_of)
+            manifest = replace(manifest, labels=labels)
         if manifest.terms is not None:
             entries[FILES] = _with_terms(folder, database, index.manifest, changed)
             manifest = replace(manifest, files=entries)

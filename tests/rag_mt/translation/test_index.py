@@ -185,6 +185,28 @@ def test_some_files_are_searched(tmp_path: Path, quick_encoder: Path, monkeypatc
     assert len(index._retrievers) == RETRIEVERS
 
 
+@pytest.mark.parametrize("engine", ["", "lance:"])
+def test_a_file_added_again_by_another_name_keeps_its_label(
+    tmp_path: Path, quick_encoder: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt"):
+        Path(name).write_text(f"The bridge of {name} is new.\n", "utf-8")
+    options = {"language": "en", "retriever": "sentence", "encoder": str(quick_encoder)}
+    index = Index.build(tmp_path / "i", ["a.txt", "b.txt"], **options)  # type: ignore[arg-type]
+    index.label("a.txt", domain="law", date="2024-05-01")
+    if engine:
+        pytest.importorskip("lancedb")
+        index = index.copy(f"{engine}{tmp_path / 'copy'}")
+    Path("a.txt").write_text("The river is deep.\n", "utf-8")
+    again = str(tmp_path / "a.txt")
+    index.add(again)
+    assert set(index.files) == {again, "b.txt"}
+    assert index.labels == {again: {"domain": "law", "date": "2024-05-01"}}
+    index.add("./a.txt", domain="news")
+    assert index.labels == {"a.txt": {"domain": "news", "date": "2024-05-01"}}
+
+
 def test_a_translator_looks_at_some_files(tmp_path: Path) -> None:
     texts = [Sentence(f"The bank of the town number {n}.", "en", Origin(f"{n}.txt", 1)) for n in range(3)]
     index = Index.build(tmp_path / "i", texts=texts, language="en", retriever="bm25")

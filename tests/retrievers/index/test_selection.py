@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag_mt.base.errors import UserError
+from rag_mt.base.errors import NoSuchFileError, UserError
 from rag_mt.base.only import Label, Only
 from rag_mt.base.types import Origin, Sentence
 from retrievers.index import search
@@ -22,6 +24,7 @@ from retrievers.index.copying import copy_index
 from retrievers.index.labelling import label_files
 from retrievers.index.manifest import read_manifest
 from retrievers.index.search import Index, open_index
+from retrievers.index.selection import selected
 from tests.retrievers.index.stored import TERMS, build
 from tests.retrievers.index.test_index import FixedUnits, unit_rows
 
@@ -174,11 +177,27 @@ def test_what_is_not_there_is_told_with_what_there_is(tmp_path: Path, fake: Fake
             label_files(place, read_manifest(place), FILES, patterns, domain, day)
 
 
+def test_a_place_in_a_store_is_told_as_people_write_it() -> None:
+    place = Path("lance:s3://bucket/i")
+    for only in (Only("c"), Only(domains="law")):
+        with pytest.raises(NoSuchFileError) as error:
+            selected(place, only, pa.chunked_array([["a.txt"]]), {})
+        told = str(error.value)
+        assert told.count("lance:s3://bucket/i") == told.count("bucket") == (2 if only.domains else 1)
+        assert (
+            error.value.public == f"the index has no file {only}: ask for others, or leave out what is asked of files"
+        )
+        assert str(pickle.loads(pickle.dumps(error.value))) == told
+    with pytest.raises(UserError, match=r"^index lance:s3://bucket/i has no file c: "):
+        label_files(place, None, ["a.txt"], ["c"], "law", None)  # type: ignore[arg-type]
+
+
 def test_sentences_without_a_unit_cannot_be_searched_alone(tmp_path: Path, fake: Fake) -> None:
     """An index of phrases has none of a line without letters."""
     build(tmp_path / "i", fake(), [*sentences(range(4)), Sentence("12 34", "en", Origin("numbers.txt", 1))])
-    with pytest.raises(UserError, match=r"has no phrase in its files named numbers\.txt"):
+    with pytest.raises(NoSuchFileError, match=r"has no phrase in its files named numbers\.txt") as error:
         open_index(tmp_path / "i").within(Only("numbers.txt"))
+    assert error.value.public.startswith("the index has no phrase in its files named numbers.txt: ask")
 
 
 @pytest.mark.parametrize(("bits", "rerank"), [(16, False), (8, False), (8, True)])

@@ -18,6 +18,7 @@ from starlette.requests import Request
 
 from rag_mt import __version__
 from rag_mt.base.languages import _known
+from rag_mt.base.only import Only
 from rag_mt.base.quality import Estimate
 from ui.server.limits import ANONYMOUS, Keys
 from ui.server.requests import client_of
@@ -271,6 +272,29 @@ def test_a_file_as_a_job(api: Any) -> None:
     assert api.get(auto.json()["translatedFileUrl"]).text == "DER STADTRAT TAGT HEUTE."
 
 
+def test_fields_that_a_form_has_twice_are_all_read(run_server: Any) -> None:
+    """Of files as of texts; what is empty is not there."""
+    running = run_server()
+    orders: list[Any] = []
+    real = running.service.documents.start
+    running.service.documents.start = lambda *values: orders.append(values[3]) or real(*values)
+    with httpx.Client(base_url=running.url, timeout=20) as api:
+        texts = ["The old house stands on the hill.\n", "The train leaves at noon.\n"]
+        files = [("files", (f"{n}.txt", text)) for n, text in enumerate(texts)]
+        built = api.post("/index", files=files, data={"language": "en", "retriever": "sentence"}).json()["id"]
+        until(lambda: api.get(f"/index/{built}").json()["state"] == "done")
+        data = {"source": "de", "target": "en", "index": built, "only_domain": ""}
+        for names in (["0.txt", "1.txt"], ["1.txt", "0.txt", ""], ["0.txt", ""]):
+            form = {**data, "only_files": names}
+            begun = api.post("/translate_file", files={"file": ("a.txt", "Das Haus.")}, data=form).json()
+            until(lambda at=f"/translate_file/{begun['id']}": api.get(at).json()["state"] == "done")
+            assert orders.pop().choice.only == Only(filter(None, names))
+        twice = {"source": ["de", "fr"], "target": "en", "api_key": ["a", "b"]}
+        for wrong in (twice, {**twice, "api_key": ""}):
+            refused = api.post("/translate_file", files={"file": ("a.txt", "Das Haus.")}, data=wrong)
+            assert refused.status_code == 400 and refused.json()["error"].startswith("Invalid request: ")
+
+
 def test_a_file_that_gave_way_to_another_is_missing(run_server: Any) -> None:
     running = run_server()
     with httpx.Client(base_url=running.url, timeout=20) as api:
@@ -384,9 +408,18 @@ def test_an_own_index(api: Any) -> None:
     form = {"source": "de", "target": "en", "index": body["index"], "only_files": ["more.txt", "x"], "since": ""}
     file = api.post("/translate_file", files={"file": ("a.txt", "Der Hund.")}, data=form).json()
     until(lambda: api.get(f"/translate_file/{file['id']}").json()["state"] == "failed")
-    assert "has no file named x: it has files houses.txt" in api.get(f"/translate_file/{file['id']}").json()["error"]
-    refused = api.post("/translate", json={**body, "only_domain": "law"})
-    assert refused.status_code == 400 and "no domain of its files is known" in refused.json()["error"]
+    otherwise = "ask for others, or leave out what is asked of files"
+    said = f"the index has no file named x: {otherwise}"
+    assert api.get(f"/translate_file/{file['id']}").json()["error"] == said
+    assert api.get(file["translatedFileUrl"]).json()["error"] == said
+    for asked, none in (
+        ({"only_files": "x"}, "named x"),
+        ({"only_domain": "law"}, "of the domain law"),
+        ({"since": "2024-01-01"}, "dated since 2024-01-01"),
+    ):
+        refused = api.post("/translate", json={**body, **asked})
+        assert refused.status_code == 400
+        assert refused.json()["error"] == f"the index has no file {none}: {otherwise}"
     assert api.delete(address).status_code == 204
     assert api.post("/translate", json=body).status_code == 404
     assert api.get("/index").json() == []
