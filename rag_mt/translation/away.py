@@ -24,10 +24,11 @@ T = TypeVar("T")
 
 
 class Unreached(NoHints):
-    """The retriever of an index of which nothing is known, for it was away whenever it was looked for."""
+    """The retriever of an index of which nothing is known, for it was away whenever it was looked for. `opener`, if
+    any, opens another one in its place, or raises AwayError."""
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    def __init__(self, reason: str, opener: Callable[[], Retriever] | None = None) -> None:
+        self.reason, self.opener = reason, opener
 
     def retrieve(self, sentences: Sequence[Sentence]) -> list[tuple[Hint, ...]]:
         """Raises AwayError."""
@@ -60,7 +61,7 @@ class HintSource:
         with self._opening:
             if self._opener is not None:
                 self.retriever = self._opener()
-                self._opener = None
+                self._opener = self.retriever.opener if isinstance(self.retriever, Unreached) else None
             return self.retriever
 
     def ask(self, question: Callable[[Retriever], Sequence[T]], without: Sequence[T]) -> tuple[Sequence[T], str]:

@@ -22,7 +22,7 @@ from rag_mt.formats.reading import files_of, input_stamp, place_of, segments_of,
 from rag_mt.translation.index_adapters import describe, index_adapters
 from retrievers.calibration import DROP, calibrate_for, set_confidence
 from retrievers.encoders.encoder import ModelEncoder
-from retrievers.index.build import build_part, restore
+from retrievers.index.build import build_part
 from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.far import dtype_for_all, far_writer
@@ -160,7 +160,6 @@ class Index:
     ) -> Index:
         """The index in a folder; `encoder` is another name (a local folder, say) of the one that it was built with.
         Raises UserError for a folder without an index and for a damaged one."""
-        restore(Path(folder))
         manifest = open_index(Path(folder)).manifest
         return cls(Path(folder), manifest, encoder or manifest.encoder, device, dtype)
 

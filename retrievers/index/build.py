@@ -40,6 +40,7 @@ from retrievers.index.manifest import (
     write_manifest,
 )
 from retrievers.index.places import kind_of
+from retrievers.index.replacing import put_back, restore, take_place
 from retrievers.index.search import Index, map_sentences, map_spans, open_index
 from retrievers.index.shards import (
     BODY,
@@ -54,7 +55,7 @@ from retrievers.index.shards import (
     write_kept,
     writer_of,
 )
-from retrievers.index.unfinished import KEPT, LISTS_OF, REPLACED, SHARDS, Unfinished, place_of
+from retrievers.index.unfinished import KEPT, LISTS_OF, SHARDS, Unfinished
 from retrievers.index.vectors import Rows, fitting, form_for, seed_lists, with_ivf, write_vectors
 from retrievers.units.unit import UnitMaker
 
@@ -106,8 +107,8 @@ def build_index(
             raise _not_built(folder)
         change = Change(retriever, language, terms, without, form, total, show, advance, label or Label())
         return engine.change_index(folder, sentences, maker, change)
+    restore(folder)
     if without is not None:
-        restore(folder)
         read_manifest(folder)  # it must be there, and of this version
         replace = True
     check_target(folder, replace)
@@ -115,7 +116,7 @@ def build_index(
     build = Unfinished(folder, maker, retriever=retriever, language=language, plan=plan, terms=terms, shard=shard)
     building, term_settings = build.place, build.settings.get("terms")
     with _disk_errors(folder, building), _alone(building, folder):
-        _restore(building, folder)  # it was killed between the two renames at its end
+        put_back(folder, building)  # it was killed between the two renames at its end
         build.check_alone()
         try:
             check_target(folder, replace)  # again: it may have come back
@@ -177,6 +178,7 @@ def build_part(
     """
     if kind_of(folder):
         raise _not_built(folder)
+    restore(folder)
     check_target(folder, replace)
     settings: dict[str, Any] = {"retriever": retriever, "language": language, "plan": plan, "terms": terms}
     build = Unfinished(folder, maker, shard=shard, part=part, **settings)
@@ -215,6 +217,9 @@ def check_target(folder: Path, replace: bool) -> None:
     """Raises UserError for a folder that is not to become an index: with `replace` it may be one."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file: give a folder for the index")
+    with suppress(OSError):  # there may be no current folder any more
+        if Path.cwd().is_relative_to(folder.resolve()):
+            raise UserError(f"{folder} is the current folder or above it, which cannot be replaced: run this elsewhere")
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not (folder / MANIFEST).is_file():
@@ -250,19 +255,6 @@ def _kept(
     gone = base.manifest.sentences - shard.sentences
     counts = dict(base.manifest.counts)
     return [shard], counts | {name: counts[name] - gone for name in ("read", "kept")}
-
-
-def restore(folder: Path) -> None:
-    """Put an index back that a killed build had moved aside for the one that replaces it."""
-    building = place_of(folder)
-    if not folder.exists() and (building / REPLACED).is_dir():
-        with alone_in(building, f"the build of index {folder}", wait=True):
-            _restore(building, folder)
-
-
-def _restore(building: Path, folder: Path) -> None:
-    if (building / REPLACED).is_dir() and not folder.exists():
-        (building / REPLACED).rename(folder)
 
 
 def _finish(
@@ -334,9 +326,7 @@ def _finish(
             _keep_adapters(folder, merged, manifest.language)
             if base is not None:
                 _keep_models(folder, merged)
-            folder.rename(building / REPLACED)
-        merged.rename(folder)
-    sync(folder.absolute().parent)
+        take_place(merged, folder, building)
     for place in building.glob(SHARDS):  # before what tells that they are needed no more
         shutil.rmtree(place)
     shutil.rmtree(building)

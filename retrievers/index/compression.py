@@ -12,12 +12,13 @@ from rag_mt.base.defaults import BITS, FP16
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats, Kind
 from retrievers.bm25 import Bm25Settings
-from retrievers.index.build import build_index, restore
+from retrievers.index.build import build_index
 from retrievers.index.codes import FEWEST, TOGETHER, possible
 from retrievers.index.manifest import Manifest
 from retrievers.index.places import kind_of
+from retrievers.index.replacing import building_place
 from retrievers.index.search import open_index
-from retrievers.index.unfinished import SHARDS, place_of
+from retrievers.index.unfinished import SHARDS
 from retrievers.index.vectors import form_of
 
 
@@ -42,7 +43,6 @@ def compress_index(folder: Path, bits: int, rerank: bool, terms: Bm25Settings | 
         raise UserError(
             f"{folder} is in {kind.title}, which stores vectors in its own way: compress the folder of an index"
         )
-    restore(folder)
     now, codes = open_index(folder).manifest, {"bits": bits, "rerank": rerank and bits != FP16}
     if bits not in BITS:
         raise UserError(f"{bits} bits a number are not possible: choose one of {', '.join(map(str, BITS))}")
@@ -56,10 +56,10 @@ def compress_index(folder: Path, bits: int, rerank: bool, terms: Bm25Settings | 
             f"index {folder} has {now.units} {now.unit} vectors, of which {bits} bits a number cannot be made: choose "
             f"8, or give an index of {FEWEST} or more"
         )
-    if any(place_of(folder).glob(SHARDS)):
+    if any(building_place(folder).glob(SHARDS)):
         raise UserError(
             f"index {folder} has a change that was interrupted: give that `rag-mt index add` or `build` command again, "
-            f"or delete {place_of(folder)}"
+            f"or delete {building_place(folder)}"
         )
     if codes == (now.codes or {"bits": FP16, "rerank": False}):
         return now

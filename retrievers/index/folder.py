@@ -10,32 +10,28 @@ import numpy as np
 import pyarrow as pa
 
 from rag_mt.base.defaults import FP16
+from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in, file_sha256, sync
 from retrievers.index.build import check_target
 from retrievers.index.codes import TOGETHER
 from retrievers.index.copying import Source
 from retrievers.index.manifest import SENTENCES, SPANS, VECTORS, Manifest, write_manifest
+from retrievers.index.replacing import REPLACED, copying_place, put_back, restore, take_place
 from retrievers.index.shards import BODY, TEXTS, Shard, merge_texts
 from retrievers.index.vectors import Rows, form_for, with_ivf, write_vectors
 
 BLOCK = 1 << 14
 """Units, and sentences, that are in memory at once."""
-REPLACED = "replaced"
-
-
-def copying_place(folder: Path) -> Path:
-    """Where a copy is made before it becomes that folder."""
-    return folder.with_name(f".{folder.name}.copying")
 
 
 def write_copy(target: Path, source: Source, *, replace: bool, form: str) -> Manifest:
     """Copy an index to a folder, where it appears whole or not at all; see `retrievers.index.copying`. What a killed
     copy left beside it is removed."""
+    restore(target)
     check_target(target, replace)
     work = copying_place(target)
     with alone_in(work, f"a copy to {target}"):
-        if (work / REPLACED).is_dir() and not target.exists():  # killed between the two renames
-            (work / REPLACED).rename(target)
+        put_back(target, work)  # it was killed just now
         for left in work.iterdir():
             shutil.rmtree(left)
         try:
@@ -43,10 +39,11 @@ def write_copy(target: Path, source: Source, *, replace: bool, form: str) -> Man
             for path in (*(work / "index").rglob("*"), work / "index"):
                 sync(path)
             check_target(target, replace)  # again: it may have appeared meanwhile
-            if target.exists():
-                target.rename(work / REPLACED)
-            (work / "index").rename(target)
-            sync(target.absolute().parent)
+            take_place(work / "index", target, work)
+        except OSError as error:
+            raise UserError(
+                f"index {target} cannot be written ({error.strerror}): make room or give a folder you can write to"
+            ) from error
         finally:
             if target.exists() or not (work / REPLACED).is_dir():
                 shutil.rmtree(work, ignore_errors=True)

@@ -33,6 +33,7 @@ from rag_mt.base.types import Unit
 from retrievers.bm25 import TERM_FILES
 from retrievers.index.engines import engine_of
 from retrievers.index.places import kind_of, place_text
+from retrievers.index.replacing import building_place, restore
 
 FORMAT = 4
 """Formats 1 to 3 were those of development versions."""
@@ -184,8 +185,9 @@ def read_manifest(folder: Path) -> Manifest:
     if there is none, or one that cannot be trusted."""
     if (engine := engine_of(folder)) is not None:
         return engine.stored_manifest(folder)
+    restore(folder)
     if not (folder / MANIFEST).is_file():
-        if folder.with_name(folder.name + ".building").is_dir():
+        if building_place(folder).is_dir():
             raise UserError(
                 f"the build of index {folder} was interrupted: give the same `rag-mt index build` command again"
             )

@@ -23,6 +23,7 @@ from rag_mt.base.languages import language as language_of
 from rag_mt.base.types import Sentence
 from retrievers.bm25 import Bm25Settings
 from retrievers.index.manifest import FORMAT, differences
+from retrievers.index.replacing import REPLACED, building_place
 from retrievers.index.shards import Blocks, Shard, Writer, read_shard, texts_digest
 from retrievers.units.unit import UnitMaker
 
@@ -32,13 +33,8 @@ PLAN = "plan.json"
 PREFIX = "shard-"
 SHARDS = f"{PREFIX}*"
 PARTS = ".part-*.lock"
-KEPT, REPLACED = "kept", "replaced"
+KEPT = "kept"
 LISTS_OF = "lists-"
-
-
-def place_of(folder: Path) -> Path:
-    """Where the index of that folder is built."""
-    return folder.with_name(folder.name + ".building")
 
 
 def blocks_of_shard(maker: UnitMaker, shard: int) -> tuple[int, int]:
@@ -73,7 +69,7 @@ class Unfinished:
         shard: int,
         part: tuple[int, int] = (1, 1),
     ) -> None:
-        self.folder, self.place, self.language, self.part = folder, place_of(folder), language, part
+        self.folder, self.place, self.language, self.part = folder, building_place(folder), language, part
         self.blocks, self.block = blocks_of_shard(maker, shard)
         self.settings: dict[str, Any] = {
             "format": FORMAT,

@@ -21,12 +21,14 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, INDEX_AWAY, WITHO
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
 from rag_mt.base.only import EVERY, Only
-from rag_mt.base.types import LanguageModel
+from rag_mt.base.types import LanguageModel, Retriever
 from rag_mt.llm.opening import open_llm
 from rag_mt.translation.away import Unreached
-from rag_mt.translation.opening import adapter_by_index
+from rag_mt.translation.opening import adapter_by_index, opened_retriever
 from rag_mt.translation.translator import Translator
 from retrievers.encoders.encoder import ModelEncoder
+from retrievers.index.manifest import read_manifest
+from retrievers.no_hints import NoHints
 from retrievers.registry import encoder_for, encoder_key
 from ui.server.limits import Limits
 
@@ -65,6 +67,8 @@ class Loading:
     error: str = ""
     future: Future[Translator] | None = None
     since: float = field(default_factory=time.time)
+    unwanted: bool = False
+    """Whether it is dropped as soon as it is loaded."""
 
 
 Opener = Callable[[Choice], Translator]
@@ -95,7 +99,7 @@ class SharedModels:
             return Translator(
                 choice.source,
                 choice.target,
-                retriever=Unreached(f"the index {choice.index} was not reached yet") if unreached else choice.retriever,
+                retriever=self._unreached(choice) if unreached else choice.retriever,
                 llm=self._llm(choice),
                 index=None if unreached else choice.index or None,
                 index_away=self._index_away,
@@ -106,6 +110,17 @@ class SharedModels:
                 max_new_tokens=256,
                 encoders=self.encoder,
             )
+
+    def _unreached(self, choice: Choice) -> Unreached:
+        """The retriever of a choice of which only the index is known, until that answers."""
+
+        def opener() -> Retriever:
+            if read_manifest(Path(choice.index)).language != choice.target:
+                return NoHints()
+            more = (None, choice.index, None, self._device, self._dtype, False, self.encoder, choice.only)
+            return opened_retriever(choice.source, choice.target, *more)
+
+        return Unreached(f"the index {choice.index} was not reached yet", opener)
 
     def encoder(self, retriever: str, name: str | None, device: str, dtype: str) -> ModelEncoder:
         """The encoder of a name, or the default one of a retriever, loaded once."""
@@ -171,10 +186,15 @@ class Translators:
         return [choice for choice, future in ready if future and future.result().hint_source.reason]
 
     def forget(self, wanted: Callable[[Choice], bool]) -> None:
-        """Drop the loaded translators of the choices that are `wanted` gone (of a deleted index, say)."""
+        """Drop the translators of the choices that are `wanted` gone (of a deleted index, say); one that is being
+        loaded goes when that is done."""
         with self._lock:
             for choice, loading in list(self._loadings.items()):
-                if loading.state != "loading" and wanted(choice):
+                if not wanted(choice):
+                    continue
+                if loading.state == "loading":
+                    self._loadings[choice] = replace(loading, unwanted=True)
+                else:
                     del self._loadings[choice]
 
     def close(self, timeout: float | None = None) -> None:
@@ -199,8 +219,12 @@ class Translators:
             raise
         log.info("loaded: %s, in %.1f s", choice, time.perf_counter() - begin)
         with self._lock:
-            self._loadings[choice] = replace(self._loadings[choice], state="ready", since=time.time())
-            self._make_room(choice, translator)
+            loading = self._loadings[choice]
+            if loading.unwanted:
+                del self._loadings[choice]
+            else:
+                self._loadings[choice] = replace(loading, state="ready", since=time.time())
+                self._make_room(choice, translator)
         return translator
 
     def _make_room(self, newest: Choice, translator: Translator) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from retrievers.index.lance.place import connected
 from retrievers.index.lance.tables import FILE_SCHEMA, at_version
 from retrievers.index.manifest import Manifest
-from retrievers.index.places import FILES, store_errors
+from retrievers.index.places import FILES, in_time, store_errors
 
 PART = 1 << 25
 """Bytes of a file in a row."""
@@ -33,10 +33,11 @@ def write_files(folder: Path, database: Any, pieces: Iterable[tuple[str, int, by
 def stored_files(folder: Path, manifest: Manifest) -> Iterator[tuple[str, bytes]]:
     """The files by name in pieces, those of one file in their order."""
     with store_errors(folder):
-        table = at_version(folder, connected(folder), manifest, FILES)
-        rows = table.search().select(["name", "part"]).limit(None).to_arrow().to_pylist()
+        table = in_time(lambda: at_version(folder, connected(folder), manifest, FILES))
+        rows = in_time(table.search().select(["name", "part"]).limit(None).to_arrow).to_pylist()
     for name, number in sorted((row["name"], row["part"]) for row in rows):
         quoted = name.replace("'", "''")
         with store_errors(folder):
-            found = table.search().where(f"name = '{quoted}' AND part = {number}").select(["data"]).limit(1).to_arrow()
+            query = table.search().where(f"name = '{quoted}' AND part = {number}").select(["data"]).limit(1)
+            found = in_time(query.to_arrow)
         yield name, found.column("data")[0].as_py()

@@ -77,12 +77,13 @@ class LanceIndex(StoredIndex):
 
     def _count_units(self) -> int:
         with store_errors(self.folder):
-            return int(self._units.count_rows(self._condition))
+            return int(in_time(lambda: self._units.count_rows(self._condition)))
 
     def _selected_units(self) -> Numbers:
         with store_errors(self.folder):
             query = self._units.search().where(self._condition).select(["unit"]).limit(None)
-            return self.unit_ids.numbers(query.to_arrow().column("unit").to_numpy())
+            rows = in_time(query.to_arrow)
+        return self.unit_ids.numbers(rows.column("unit").to_numpy())
 
     def _places_in(self, rows: pa.Table) -> Numbers:
         """Sentence number, start and end of rows of units."""
@@ -116,7 +117,7 @@ class LanceIndex(StoredIndex):
         """First (inclusive) and last (exclusive) unit of a sentence."""
         where = condition("sentence", self.sentence_ids.ids(np.array([sentence])))
         with store_errors(self.folder):
-            units = self._units.search().where(where).select(["unit"]).limit(len(self)).to_arrow()
+            units = in_time(self._units.search().where(where).select(["unit"]).limit(len(self)).to_arrow)
         if not len(units):
             return 0, 0
         numbers = self.unit_ids.numbers(units.column("unit").to_numpy())
@@ -129,7 +130,7 @@ class LanceIndex(StoredIndex):
             return False
         chosen = f" AND ({self._condition})" if self._condition else ""
         with store_errors(self.folder):
-            return bool(self._rows.count_rows(f"original != ''{chosen}"))
+            return bool(in_time(lambda: self._rows.count_rows(f"original != ''{chosen}")))
 
     @property
     def sentences(self) -> pa.Table:
@@ -141,8 +142,8 @@ class LanceIndex(StoredIndex):
     def file_column(self) -> pa.ChunkedArray:
         """The file of each sentence, by number."""
         with store_errors(self.folder):
-            rows = self._rows.search().select(["sentence", "file"]).limit(None).to_arrow().sort_by("sentence")
-        return rows.column("file")
+            rows = in_time(self._rows.search().select(["sentence", "file"]).limit(None).to_arrow)
+        return rows.sort_by("sentence").column("file")
 
     def sentences_of(self, files: Sequence[str]) -> Ids:
         """The ids of the sentences of these files, ascending."""

@@ -22,8 +22,8 @@ from rag_mt.cli.main import main
 from retrievers.index.build import build_index
 from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
-from retrievers.index.folder import REPLACED, copying_place
 from retrievers.index.manifest import change_manifest, read_manifest
+from retrievers.index.replacing import REPLACED, building_place, copying_place
 from retrievers.index.search import open_index, verify_index
 from retrievers.registry import build_for, open_retriever
 from tests.retrievers.index.stored import NEW, OLD, TERMS, build, same
@@ -160,6 +160,68 @@ def test_a_copy_that_is_killed_starts_again(tmp_path: Path, fake: Fake, when: st
         assert same(pair[0], target)
     copy_index(pair[1], target, replace=True)
     assert same(pair[0], target) and not copying_place(target).exists()
+
+
+@pytest.mark.parametrize("place", [copying_place, building_place])
+def test_an_index_that_a_kill_left_aside_is_read(
+    tmp_path: Path, fake: Fake, place: Callable[[Path], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    build(tmp_path / "b", fake(), OLD)
+    first = open_index(tmp_path / "b").reconstruct(np.arange(1))
+    tries: list[Callable[[], object]] = [
+        lambda: main(["index", "info", str(tmp_path / "b")]),
+        lambda: open_index(tmp_path / "b").search(first, 1)[1].item(),
+        lambda: build(tmp_path / "b", fake(), NEW, without=["f'1.txt"]).resumed,
+    ]
+    for again in tries:
+        work = place(tmp_path / "b")
+        work.mkdir(exist_ok=True)
+        (tmp_path / "b").rename(work / REPLACED)
+        assert again() == 0, capsys.readouterr().err
+        assert (tmp_path / "b").is_dir() and not (work / REPLACED).exists()
+
+
+def test_an_index_that_cannot_be_put_back_is_told(tmp_path: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(tmp_path / "b", fake(), OLD)
+    copying_place(tmp_path / "b").mkdir()
+    (tmp_path / "b").rename(copying_place(tmp_path / "b") / REPLACED)
+    monkeypatch.setattr(Path, "rename", refusing)
+    with pytest.raises(UserError, match=r"^a copy that was killed left index .*b in .*replaced, .*disk error 5"):
+        read_manifest(tmp_path / "b")
+
+
+def refusing(path: Path, to: Path) -> None:
+    raise OSError(5, "disk error 5", str(path))
+
+
+@pytest.mark.parametrize("job", ["copy", "build"])
+def test_an_error_while_an_index_is_replaced_leaves_it(
+    pair: tuple[Path, Path], tmp_path: Path, fake: Fake, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(tmp_path / "b", fake(), NEW)
+    before, rename = read_manifest(tmp_path / "b"), Path.rename
+    new = {"copy": "index", "build": "merged"}[job]
+    monkeypatch.setattr(Path, "rename", lambda path, to: (refusing if path.name == new else rename)(path, to))
+    with pytest.raises(UserError, match=r"b cannot be written \(disk error 5\)"):
+        if job == "copy":
+            copy_index(pair[1], tmp_path / "b", replace=True)
+        else:
+            build(tmp_path / "b", fake(), OLD, replace=True)
+    monkeypatch.undo()
+    assert (tmp_path / "b").is_dir() and read_manifest(tmp_path / "b") == before
+
+
+@pytest.mark.parametrize("target", [".", "..", "../here"])
+def test_the_current_folder_is_no_place_for_a_copy(
+    pair: tuple[Path, Path], tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    (tmp_path / "around/here").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "around/here")
+    assert main(["index", "copy", str(pair[1]), target, "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert "is the current folder or above it" in said and said.count("\n") == 1
+    assert main(["index", "info", target]) == 2 and "is no index" in capsys.readouterr().err
+    assert main(["index", "copy", str(pair[1]), "new/../back", "--quiet"]) == 0 and same(pair[0], Path("back"))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

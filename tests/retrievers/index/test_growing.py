@@ -12,8 +12,9 @@ from rag_mt.base.files import alone_in
 from rag_mt.base.types import Origin, Sentence, TranslatedSentence
 from retrievers.bm25 import Bm25Settings
 from retrievers.index import shards, vectors
-from retrievers.index.build import REPLACED, build_index, restore
+from retrievers.index.build import build_index
 from retrievers.index.manifest import SPANS, VECTORS, change_manifest, read_manifest, write_manifest
+from retrievers.index.replacing import REPLACED, restore
 from retrievers.index.search import open_index, verify_index
 from retrievers.memory.units import MemoryUnits
 from retrievers.units.unit import NgramUnits

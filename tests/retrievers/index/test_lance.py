@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_mt import Index
-from rag_mt.base.errors import UserError
+from rag_mt.base.errors import AwayError, UserError
 from rag_mt.base.types import Encoder, Origin, Sentence
 from rag_mt.cli.main import main
 from retrievers.calibration import set_confidence
@@ -28,11 +28,13 @@ from retrievers.index import stored
 from retrievers.index.beside import local_files
 from retrievers.index.copying import copy_index
 from retrievers.index.lance import place, tables
+from retrievers.index.lance.files import stored_files
 from retrievers.index.lance.lists import lists_for
 from retrievers.index.lance.numbering import Numbering, condition, runs_of
 from retrievers.index.lance.place import local_folder, uri_of
 from retrievers.index.lance.search import LanceIndex
 from retrievers.index.manifest import read_manifest
+from retrievers.index.places import TIMEOUT
 from retrievers.index.search import open_index, verify_index
 from retrievers.index.vectors import tune_nprobe
 from tests.retrievers.index.stored import NEW, OLD, TERMS, build, refuses, same, same_hints
@@ -313,6 +315,48 @@ def test_a_store_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(place, "PATIENCE", {**place.PATIENCE, **keys, **secret})
     assert main(["index", "info", "lance:s3://bucket/index"]) == 2
     assert "index lance:s3://bucket/index does not answer" in capsys.readouterr().err
+
+
+class Silent:
+    """A table whose store is connected and never says a word; its queries are itself."""
+
+    def search(self, *_: object) -> Silent:
+        return self
+
+    where = select = limit = search
+
+    def to_arrow(self, *_: object) -> None:
+        time.sleep(5)
+        raise AssertionError("it was waited for to its end")
+
+    count_rows = to_arrow
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda index: index.file_column(),
+        lambda index: index._count_units(),
+        lambda index: index._selected_units(),
+        lambda index: index.has_originals,
+        lambda index: index.units_of(0),
+    ],
+)
+def test_a_silent_store_is_given_up(pair: tuple[Path, Path], ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    index: Any = open_index(pair[1])
+    index.manifest = replace(index.manifest, unit="memory")  # of which there may be originals
+    index._units = index._rows = Silent()
+    monkeypatch.setenv(TIMEOUT, "0.02")
+    with pytest.raises(AwayError, match=r"copy does not answer \(no answer in 0.06 seconds\)"):
+        ask(index)
+
+
+def test_the_files_of_a_silent_store_are_given_up(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = read_manifest(pair[1])
+    monkeypatch.setattr("retrievers.index.lance.files.at_version", lambda *_: Silent())
+    monkeypatch.setenv(TIMEOUT, "0.02")
+    with pytest.raises(AwayError, match="does not answer"):
+        next(stored_files(pair[1], manifest))
 
 
 def test_uris() -> None:

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from rag_mt import Index
 from rag_mt.base.errors import AwayError
-from rag_mt.base.types import LanguageModel
+from rag_mt.base.types import LanguageModel, Sentence
 from rag_mt.translation import away
 from tests.retrievers.index.qdrant_process import Process, serving_copy
 from tests.ui.conftest import RuleLLM
@@ -20,7 +20,7 @@ from ui.server.api import make_app
 from ui.server.languages import offer_of
 from ui.server.limits import Limits
 from ui.server.service import Service
-from ui.server.translators import Choice, SharedModels
+from ui.server.translators import UNREACHED, Choice, SharedModels
 
 pytest.importorskip("qdrant_client")
 
@@ -91,8 +91,18 @@ def test_a_server_starts_without_its_index_and_finds_it_later(served: Process, t
         assert (answer["status"], answer["hints"], answer["hints_away"]) == (200, [], True)
         served.start()
         until_hints(client)
-        none = client.post("/translate", json={"q": GERMAN, "source": "de", "target": "ro"}).json()
-        assert none == {"translatedText": GERMAN.upper()}  # the index is of English
+
+
+def test_a_document_that_began_before_the_index_was_reached_gets_its_hints(served: Process) -> None:
+    models = Models("compact", index_away="plain")
+    english, romanian = (models(Choice("de", target, UNREACHED, served.place)) for target in ("en", "ro"))
+    assert english.translate(GERMAN).hints_away and romanian.translate(GERMAN).hints_away
+    served.start()
+    time.sleep(0.25)
+    translated = english.translate_sentences([Sentence(GERMAN, "de")])[0]
+    assert translated.hints and not translated.hints_away
+    translated = romanian.translate_sentences([Sentence(GERMAN, "de")])[0]  # the index is of English
+    assert not translated.hints and not translated.hints_away
 
 
 def test_a_server_that_stops_says_that_it_is_the_index(served: Process, tmp_path: Path) -> None:

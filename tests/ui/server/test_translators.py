@@ -108,6 +108,23 @@ def test_failures_are_not_remembered_for_ever() -> None:
     translators.close()
 
 
+def test_what_is_forgotten_while_it_is_loaded_goes_when_it_is_loaded(opener: Any) -> None:
+    goes_on, begun = threading.Event(), threading.Event()
+
+    def slow(choice: Choice) -> Any:
+        begun.set()
+        return goes_on.wait(20) and opener(choice)
+
+    translators = Translators(slow)
+    loads = [translators.load(Choice(code, "en", "phrases")) for code in ("de", "cs")]
+    assert begun.wait(20)
+    translators.forget(lambda choice: choice.source == "de")
+    goes_on.set()
+    assert [load.result(20).source for load in loads] == ["de", "cs"], "who asked for it before gets it"
+    assert [one.choice.source for one in translators.states()] == ["cs"]
+    translators.close()
+
+
 def test_closing_waits_for_the_load_that_runs_and_for_no_other(opener: Any) -> None:
     goes_on = threading.Event()
     translators = Translators(lambda choice: goes_on.wait(20) and opener(choice))
