@@ -331,9 +331,12 @@ def _question(wrapper: str, kind: str, source: str, target: str, fields: dict[st
     if wrapper not in ("few-shot", "compact"):
         return filled(wrapper, {"task": filled(f"task.{kind}", fields)})
     asked = filled(f"few-shot.{kind}.example", fields).rstrip()
-    examples = _examples(kind, source, target) if wrapper == "few-shot" else ()
-    shown = [*examples, *filter(None, [fields["context"]]), asked]
-    return filled(f"few-shot.{kind}", fields | {"examples": "\n\n".join(shown)})
+    context = list(filter(None, [fields["context"]]))
+    if wrapper == "compact":
+        return filled(f"few-shot.{kind}", fields | {"examples": "\n".join([*context, asked])})
+    return filled(
+        f"few-shot.{kind}", fields | {"examples": "\n\n".join([*_examples(kind, source, target), *context, asked])}
+    )
 
 
 def _names(source: str, target: str) -> dict[str, str]:

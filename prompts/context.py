@@ -10,6 +10,8 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Neighbour
 
 CODED = "translategemma"
+ALIKE = "30"
+"""How alike, in per cent, `compact` prompts call the sentences around one: as alike as hits of a memory mostly are."""
 
 
 def check_context(wrapper: str, llm: str) -> None:
@@ -23,9 +25,9 @@ def check_context(wrapper: str, llm: str) -> None:
 
 def shown_context(wrapper: str, context: Sequence[Neighbour]) -> tuple[Neighbour, ...]:
     """The neighbours that prompts of a wrapper can show: examples are pairs that come before the sentence."""
-    if wrapper in WITH_INSTRUCTION:
-        return tuple(context)
-    return tuple(one for one in context if one.offset < 0 and wrapper != CODED)
+    if wrapper == "few-shot":
+        return tuple(one for one in context if one.offset < 0)
+    return () if wrapper == CODED else tuple(context)
 
 
 def nearest(context: Sequence[Neighbour], most: int) -> tuple[Neighbour, ...]:
@@ -35,15 +37,18 @@ def nearest(context: Sequence[Neighbour], most: int) -> tuple[Neighbour, ...]:
 
 
 def context_text(wrapper: str, context: Sequence[Neighbour], guard: Guard, languages: dict[str, str]) -> str:
-    """What prompts show of the neighbours: a block of the instruction, or examples; empty without any."""
-    block = wrapper in WITH_INSTRUCTION
-    name = "task.neighbour" if block else "few-shot.plain.example"
+    """What prompts show of the neighbours: a block of the instruction, examples or, in `compact` prompts, lines like
+    those of a memory of both languages, the nearest one before the sentence last; empty without any."""
+    shape = {"few-shot": "few-shot.plain.example", "compact": "similar"}.get(wrapper, "task.neighbour")
 
     def line(one: Neighbour) -> str:
         source, translation = (guard.neutral(one_line(text)) for text in (one.source, one.translation))
-        return filled(name, {"source": source, "translation": translation} | languages)
+        pair = {"source": source, "translation": translation, "percent": ALIKE, "sentence": f"{source} = {translation}"}
+        return filled(shape, pair | languages)
 
     before, after = ([line(one) for one in context if (one.offset > 0) is behind] for behind in (False, True))
-    if not block or not context:
+    if wrapper == "compact":
+        return "\n".join([*after, *before])
+    if wrapper not in WITH_INSTRUCTION or not context:
         return "\n\n".join(before)
     return filled("task.context", {"sentences": "\n".join([*before, template("task.here"), *after])})

@@ -29,11 +29,15 @@ BLOCK = (
 )
 TASK = "Translate the German text below into English. Reply with the translation alone, on a single line.\n\n"
 PAIRS = "German: Guten Tag.\nEnglish: Hello.\n\nGerman: Das Museum ist zu.\nEnglish: The museum is closed.\n\n"
+LINES = (
+    "Similar, 30%: Der Eintritt ist frei. = Admission is free.\nSimilar, 30%: Guten Tag. = Hello.\n"
+    "Similar, 30%: Das Museum ist zu. = The museum is closed.\n"
+)
 KNOWN = {
     "chat": f"{TASK}{BLOCK}German: Es öffnet morgen.",
     "alpaca": "The instruction sets a task. The response carries it out.\n\n### Instruction:\n"
     f"{TASK}{BLOCK}German: Es öffnet morgen.\n\n### Response:\n",
-    "compact": f"German to English:\n\n{PAIRS}German: Es öffnet morgen.\nEnglish:",
+    "compact": f"German to English:\n\n{LINES}German: Es öffnet morgen.\nEnglish:",
 }
 
 
@@ -42,7 +46,7 @@ def test_prompts_with_context(wrapper: str) -> None:
     builder = PromptBuilder("de", "en", wrapper)
     prompt, plain = builder.build(SENTENCE, (), (), CONTEXT), builder.build(SENTENCE, ())
     assert prompt.text == KNOWN[wrapper]
-    assert prompt.context == (CONTEXT[:2] if wrapper == "compact" else CONTEXT) and not prompt.notes
+    assert prompt.context == CONTEXT and not prompt.notes
     assert prompt.shared == plain.shared and prompt.text[: prompt.shared] == plain.text[: plain.shared]
 
 
@@ -54,12 +58,12 @@ def test_context_stands_before_the_question(wrapper: str, hints: Sequence[Hint])
     if wrapper == "translategemma":
         assert prompt == plain
         return
-    part = BLOCK if wrapper in ("chat", "alpaca") else PAIRS
+    part = {"few-shot": PAIRS, "compact": LINES}.get(wrapper, BLOCK)
     assert prompt.text.replace(part, "") == plain.text and prompt.hints == plain.hints
     last = "Hint: Der" if hints and wrapper in ("few-shot", "compact") else f"German: {SOURCE.text}"
     assert prompt.text.index(last) == prompt.text.index(part) + len(part)
     following = builder.build(SOURCE, hints, (), CONTEXT[2:])
-    assert (following.text == plain.text) == (wrapper in ("few-shot", "compact")), "examples are pairs before"
+    assert (following.text == plain.text) == (wrapper == "few-shot"), "examples are pairs before"
 
 
 @pytest.mark.parametrize("wrapper", KNOWN)
@@ -80,8 +84,7 @@ def test_the_farthest_context_goes_first_and_hints_after_all_of_it(wrapper: str)
             shown.append(state)
             whole = free.build(SOURCE, prompt.hints, (), prompt.context)
             assert whole.text == prompt.text
-    most = 2 if wrapper == "compact" else 3
-    assert shown == [(n, 3) for n in range(most, -1, -1)] + [(0, n) for n in (2, 1, 0)]
+    assert shown == [(n, 3) for n in range(3, -1, -1)] + [(0, n) for n in (2, 1, 0)]
     assert [one.offset for one in free.build(SOURCE, (), (), CONTEXT[1:]).context] in ([-1, 1], [-1])
 
 

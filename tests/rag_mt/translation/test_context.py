@@ -174,7 +174,7 @@ def test_what_could_not_be_drafted_is_not_shown() -> None:
 
 def test_examples_show_what_comes_before_alone() -> None:
     llm = ContextLLM()
-    made = translator_of(llm, wrapper="compact").translate_sentences(SENTENCES[:3])
+    made = translator_of(llm, wrapper="few-shot").translate_sentences(SENTENCES[:3])
     assert [t.text for t in made] == [TEXTS[0].upper(), f"{TEXTS[1].upper()} -1", f"{TEXTS[2].upper()} -2 -1"]
     assert len(llm.asked) == 5, "the first one has nothing before it: its draft is its translation"
 
@@ -265,4 +265,4 @@ def test_real_models_are_shown_context(
     Translator("de", retriever="none", llm=llm, context=2)
     assert "context" not in caplog.text
     (first, second) = gemma.translate("Das Museum ist geschlossen. Es öffnet morgen.").sentences
-    assert first.ok and second.ok and f"English: {first.draft}\n\nGerman: Es öffnet" in second.prompt
+    assert first.ok and second.ok and f"geschlossen. = {first.draft}\nGerman: Es öffnet" in second.prompt
