@@ -13,7 +13,13 @@ class UserError(Exception):
 
 
 class AwayError(UserError):
-    """An index in an engine that does not answer: its server or store is down, out of reach, or too slow."""
+    """An index in an engine that does not answer: its server or store is down, out of reach, or too slow. `public` does
+    not say where it is."""
+
+    @property
+    def public(self) -> str:
+        """See `UserError.public`."""
+        return "the index that hints come from does not answer: try again later"
 
 
 class NoSuchFileError(UserError):

@@ -112,4 +112,5 @@ def test_a_server_that_stops_says_that_it_is_the_index(served: Process, tmp_path
         served.kill()
         answer = asked(client)
         assert answer["status"] == 503 and "does not answer" in str(answer["error"])
+        assert served.place not in str(answer) and "127.0.0.1" not in str(answer), "where it is is the operator's alone"
         assert client.get("/health").json()["index_away"] == ["de-en sentence"]
