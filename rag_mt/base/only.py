@@ -147,7 +147,8 @@ def labelled(
     known = {name: dict(labels.get(name, {})) for name in there}
     places = {place_of(name): entry for name, entry in labels.items()}
     for name in added.intersection(there):
-        known[name] = {**(known[name] or places.get(place_of(name), {})), **label.as_dict()}
+        before = known[name] or (places.get(place_of(name), {}) if places else {})
+        known[name] = {**before, **label.as_dict()}
     return {name: entry for name, entry in known.items() if entry}
 
 

@@ -69,8 +69,9 @@ def files_of(names: Sequence[str], format: str = "auto") -> list[str]:
 
 
 def place_of(name: str) -> str:
-    """What all names of a file, seen from the current folder, have in common; data sets have one name."""
-    return name if name.startswith(PREFIX) or is_remote(name) else str(Path(name).resolve())
+    """What all names of a file, seen from the current folder, have in common; data sets, and texts that name no file,
+    have one name."""
+    return name if name.startswith(PREFIX) or is_remote(name) or "\0" in name else str(Path(name).resolve())
 
 
 def input_stamp(name: str) -> list[object]:

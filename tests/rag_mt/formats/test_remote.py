@@ -50,6 +50,7 @@ def test_a_folder_is_read_like_one_of_the_disk(bucket: str) -> None:
     assert [s.text for s in sentences] == ["A third.", *TEXT.splitlines()]
     assert str(sentences[-1].source) == f"{bucket}/one.txt:2"
     assert place_of(f"{bucket}/one.txt") == f"{bucket}/one.txt"
+    assert place_of("a\0b") == "a\0b", "no file has such a name"
 
 
 def test_an_index_is_built_and_grows_by_url(bucket: str, tmp_path: Path) -> None:

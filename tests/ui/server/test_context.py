@@ -14,14 +14,14 @@ from ui.server.translators import Choice
 from ui.server.work import Order
 
 TEXT = "Ja eins. Nein zwei. Gut drei. Schlecht vier."
-SHOWN = "JA EINS. NEIN ZWEI. -1 GUT DREI. -2 -1 SCHLECHT VIER. -2 -1"
+SHOWN = "JA EINS. +1 NEIN ZWEI. -1 +1 GUT DREI. -2 -1 +1 SCHLECHT VIER. -2 -1"
 
 
 def test_a_request_with_context(run_server: Callable[..., Any]) -> None:
     url = run_server(RuleOpener(ContextLLM())).url
     body = {"q": [TEXT, "Ja eins. Nein zwei."], "source": "de", "target": "en", "context": 2}
     answer = httpx.post(f"{url}/translate", json=body, timeout=60).json()
-    assert answer["translatedText"] == [SHOWN, "JA EINS. NEIN ZWEI. -1"]
+    assert answer["translatedText"] == [SHOWN, "JA EINS. +1 NEIN ZWEI. -1"]
     for none in ("", 0, None):
         answer = httpx.post(f"{url}/translate", json=body | {"context": none}, timeout=60).json()
         assert answer["translatedText"][0] == TEXT.upper()
