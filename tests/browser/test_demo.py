@@ -226,7 +226,7 @@ def test_context_consistency_and_style_are_settings(visitor: Visitor) -> None:
     translation = visitor.translate()
     assert translation.lower().count("museum") == 2
     visitor.open_tab("Prompt")
-    expect(page.locator("#prompts pre").last).to_contain_text("German: Das Museum ist geschlossen.\nEnglish: ")
+    expect(page.locator("#prompts pre").last).to_contain_text("Similar, 30%: Das Museum ist geschlossen. = ")
     visitor.choose("formality", "Formal")
     page.locator("#translate").click()
     expect(page.locator("#message [role=alert]")).to_contain_text("formality cannot be asked of", ignore_case=True)
