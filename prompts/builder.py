@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, get_args
 
-from prompts.context import CODED, context_text, nearest, shown_context
+from prompts.context import CODED, alike_line, context_text, nearest, shown_context
 from prompts.safety import MARKS, Guard, one_line
 from prompts.style import NO_STYLE, Style
 from prompts.wording import filled, has_shots, shot_languages, shots, templates_hash
@@ -306,10 +306,8 @@ def _similar(kind: str, hint: Hint) -> bool:
 def similar_line(hint: Hint, guard: Guard) -> str:
     """A similar sentence, after the text that it translates where that is known, with its similarity in tens of a
     hundred: a small model learns little from a finer one."""
-    sides = filter(None, (hint.hit.original, hint.phrase))
     percent = 10 * round(10 * min(max(hint.hit.score, 0.0), 1.0))
-    sentence = " = ".join(guard.neutral(one_line(side)) for side in sides)
-    return filled("similar", {"percent": str(percent), "sentence": sentence})
+    return alike_line(percent, (hint.hit.original, hint.phrase), guard)
 
 
 def _keeping_blanks(guard: Guard, part: str) -> str:
@@ -331,12 +329,10 @@ def _question(wrapper: str, kind: str, source: str, target: str, fields: dict[st
     if wrapper not in ("few-shot", "compact"):
         return filled(wrapper, {"task": filled(f"task.{kind}", fields)})
     asked = filled(f"few-shot.{kind}.example", fields).rstrip()
-    context = list(filter(None, [fields["context"]]))
-    if wrapper == "compact":
-        return filled(f"few-shot.{kind}", fields | {"examples": "\n".join([*context, asked])})
-    return filled(
-        f"few-shot.{kind}", fields | {"examples": "\n\n".join([*_examples(kind, source, target), *context, asked])}
-    )
+    examples = _examples(kind, source, target) if wrapper == "few-shot" else ()
+    shown = [*examples, *filter(None, [fields["context"]]), asked]
+    between = "\n" if wrapper == "compact" else "\n\n"  # its context is lines of the question, not examples
+    return filled(f"few-shot.{kind}", fields | {"examples": between.join(shown)})
 
 
 def _names(source: str, target: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Neighbour
 
 CODED = "translategemma"
-ALIKE = "30"
+ALIKE = 30
 """How alike, in per cent, `compact` prompts call the sentences around one: as alike as hits of a memory mostly are."""
 
 
@@ -36,15 +36,22 @@ def nearest(context: Sequence[Neighbour], most: int) -> tuple[Neighbour, ...]:
     return tuple(sorted(near, key=lambda one: one.offset))
 
 
+def alike_line(percent: int, sides: Sequence[str], guard: Guard) -> str:
+    """The line of a sentence that is so much like another one: its text, after what it translates if that is known."""
+    sentence = " = ".join(guard.neutral(one_line(side)) for side in sides if side)
+    return filled("similar", {"percent": str(percent), "sentence": sentence})
+
+
 def context_text(wrapper: str, context: Sequence[Neighbour], guard: Guard, languages: dict[str, str]) -> str:
     """What prompts show of the neighbours: a block of the instruction, examples or, in `compact` prompts, lines like
     those of a memory of both languages, the nearest one before the sentence last; empty without any."""
-    shape = {"few-shot": "few-shot.plain.example", "compact": "similar"}.get(wrapper, "task.neighbour")
+    shape = "task.neighbour" if wrapper in WITH_INSTRUCTION else "few-shot.plain.example"
 
     def line(one: Neighbour) -> str:
+        if wrapper == "compact":
+            return alike_line(ALIKE, (one.source, one.translation), guard)
         source, translation = (guard.neutral(one_line(text)) for text in (one.source, one.translation))
-        pair = {"source": source, "translation": translation, "percent": ALIKE, "sentence": f"{source} = {translation}"}
-        return filled(shape, pair | languages)
+        return filled(shape, {"source": source, "translation": translation} | languages)
 
     before, after = ([line(one) for one in context if (one.offset > 0) is behind] for behind in (False, True))
     if wrapper == "compact":

@@ -132,13 +132,16 @@ class Side:
 
     def following(self, number: Number) -> str:
         """The word after a number, casefolded; empty if there is none right behind it."""
-        word = _BEHIND.match(self.folded if len(self.folded) == len(self.text) else self.text, number.end)
-        return word[1].casefold() if word else ""
+        return self._behind(number, _BEHIND)
 
     def scale(self, number: Number) -> int:
         """What the word behind a number multiplies it by, 1 for no such word."""
-        behind = _SCALED.match(self.folded if len(self.folded) == len(self.text) else self.text, number.end)
-        return self._factor(behind[1].casefold()) if behind else 1
+        return self._factor(self._behind(number, _SCALED))
+
+    def _behind(self, number: Number, pattern: re.Pattern[str]) -> str:
+        """The word that a pattern finds right behind a number, casefolded, or an empty text."""
+        word = pattern.match(self.folded if len(self.folded) == len(self.text) else self.text, number.end)
+        return word[1].casefold() if word else ""
 
     def _factor(self, word: str) -> int:
         named = [
