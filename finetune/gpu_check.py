@@ -35,7 +35,7 @@ from rag_mt.llm.queue import complete
 from rag_mt.models.errors import first_line
 from rag_mt.models.loading import Quantization
 from retrievers.index.build import build_index
-from retrievers.index.search import open_index
+from retrievers.index.opening import open_index
 
 CONFIG = "lora-embedded"
 QUANTIZATIONS: tuple[Quantization, ...] = ("none", "8bit", "4bit")

@@ -22,7 +22,8 @@ from rag_mt.base.types import Encoder, Origin, Sentence, Unit
 from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.retriever import CcprUnits
 from retrievers.index.manifest import CONFIDENCE, FORMAT, Manifest, change_manifest, read_manifest
-from retrievers.index.search import Index, open_index
+from retrievers.index.opening import open_index
+from retrievers.index.search import Index
 from retrievers.index.vectors import QUERIES, tune_nprobe
 from retrievers.registry import build_for, confidence_for, maker_for, searching, terms_for
 from retrievers.units.unit import UnitMaker

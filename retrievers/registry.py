@@ -29,8 +29,9 @@ from retrievers.encoders.int8 import in_int8
 from retrievers.index.beside import local_files
 from retrievers.index.build import build_index
 from retrievers.index.manifest import CONFIDENCE, Manifest, read_manifest
+from retrievers.index.opening import open_index
 from retrievers.index.places import place_text
-from retrievers.index.search import Index, open_index
+from retrievers.index.search import Index
 from retrievers.mdpr import DualEncoder, is_passage_model, open_mdpr
 from retrievers.memory import similarity as similarities
 from retrievers.memory.retriever import MemoryRetriever

@@ -38,7 +38,8 @@ from rag_mt.base.languages import WMT16, base_code
 from retrievers.ccpr.confidence import CHANCE, FEATURES, Confidence, fit_confidence
 from retrievers.ccpr.model import open_phrase_encoder
 from retrievers.ccpr.retriever import BestHits, CcprUnits
-from retrievers.index.search import Index, open_index
+from retrievers.index.opening import open_index
+from retrievers.index.search import Index
 from retrievers.registry import confidence_for
 
 Hints = Mapping[str, Mapping[str, tuple[BestHits, Judged]]]

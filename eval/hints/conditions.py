@@ -20,7 +20,8 @@ from retrievers.ccpr.retriever import BestHits, CcprUnits, Segmentation, best_hi
 from retrievers.dense import Searched
 from retrievers.encoders.alignment import Links
 from retrievers.index.build import build_index
-from retrievers.index.search import Index, LeftOut, open_index
+from retrievers.index.opening import open_index
+from retrievers.index.search import Index, LeftOut
 
 INDEX, BOTH, OTHERS = "index", "index and references", "other references"
 CONDITIONS = (INDEX, BOTH, OTHERS)

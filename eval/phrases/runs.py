@@ -30,7 +30,7 @@ from rag_mt.text.words import surface
 from retrievers.ccpr.model import open_phrase_encoder
 from retrievers.ccpr.retriever import CcprUnits
 from retrievers.encoders.encoder import open_encoder
-from retrievers.index.search import map_sentences, map_spans, open_index
+from retrievers.index.opening import map_sentences, map_spans, open_index
 from retrievers.units.unit import NgramUnits, default_layer, ngrams, span_states
 
 UNTRAINED = "untrained:"

@@ -29,8 +29,9 @@ from rag_mt.base.defaults import BITS, FP16
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
 from rag_mt.translation.index import Index as Corpus
+from retrievers.index.opening import open_index
 from retrievers.index.places import kind_of
-from retrievers.index.search import MOST_LISTS, Index, open_index
+from retrievers.index.search import MOST_LISTS, Index
 
 HEADINGS = ("vectors", "bytes/unit", "ms/sentence", "ratio", "recall@1", "lost", "score")
 WIDTHS = (20, 12, 13, 8, 10, 9, 9)

@@ -37,7 +37,8 @@ from rag_mt.base.languages import language
 from rag_mt.base.types import Floats, Kind, Sentence
 from retrievers.index.build import build_index
 from retrievers.index.manifest import SENTENCES
-from retrievers.index.search import Index, open_index
+from retrievers.index.opening import open_index
+from retrievers.index.search import Index
 from retrievers.index.vectors import OWN_COSINE, tune_nprobe, turned
 from retrievers.registry import encoder_for, maker_for, open_retriever
 

@@ -45,8 +45,9 @@ from retrievers.index.build import build_index
 from retrievers.index.copying import copy_index
 from retrievers.index.lance.place import local_folder
 from retrievers.index.manifest import Manifest, read_manifest
+from retrievers.index.opening import open_index
 from retrievers.index.places import UNITS
-from retrievers.index.search import MOST_LISTS, Index, open_index
+from retrievers.index.search import MOST_LISTS, Index
 
 SINGLE = 100
 """Queries that are searched one by one."""

@@ -47,7 +47,7 @@ from rag_mt.models.loading import DTYPES, Quantization
 from rag_mt.translation.opening import NONE, chosen_adapter
 from retrievers.ccpr.retriever import Segmentation
 from retrievers.index.manifest import read_manifest
-from retrievers.index.search import open_index
+from retrievers.index.opening import open_index
 from retrievers.registry import retriever_spec
 
 Group = Literal["to_en", "from_en", "other"]

@@ -17,7 +17,7 @@ from rag_mt.formats.parallel import letters_and_digits
 from rag_mt.text.splitting import split
 from rag_mt.text.words import word_spans
 from retrievers.index.manifest import SCHEMA, Manifest
-from retrievers.index.search import map_sentences
+from retrievers.index.opening import map_sentences
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from retrievers.encoders.alignment import EncoderAligner
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.beside import local_files
 from retrievers.index.manifest import read_manifest
-from retrievers.index.search import map_sentences
+from retrievers.index.opening import map_sentences
 from retrievers.registry import encoder_for, open_retriever
 
 METHODS: dict[str, Unit] = {"plain": "sentence", "sentence": "sentence", "phrase": "phrase"}

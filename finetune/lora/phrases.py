@@ -20,7 +20,7 @@ from finetune.lora.examples import Pair
 from rag_mt.base.types import Hint, Origin, Sentence
 from retrievers.ccpr.retriever import CcprRetriever
 from retrievers.encoders.encoder import ModelEncoder
-from retrievers.index.search import map_sentences
+from retrievers.index.opening import map_sentences
 from retrievers.registry import build_for, open_retriever
 
 RETRIEVER = "ccpr"

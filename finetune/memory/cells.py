@@ -17,7 +17,7 @@ from rag_mt.base.files import file_sha256, settings_hash
 from rag_mt.base.languages import direction_group
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.manifest import read_manifest
-from retrievers.index.search import open_index
+from retrievers.index.opening import open_index
 from retrievers.memory.retriever import MemoryRetriever
 from retrievers.memory.similarity import Similarity
 from retrievers.memory.units import MemoryUnits

@@ -212,7 +212,7 @@ def info(options: argparse.Namespace) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     """`rag-mt index verify`: every byte against the manifest."""
-    from retrievers.index.search import verify_index
+    from retrievers.index.verifying import verify_index
 
     for line in verify_index(Path(options.folder)):
         print(line)

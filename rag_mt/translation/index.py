@@ -28,8 +28,8 @@ from retrievers.index.copying import copy_index
 from retrievers.index.far import dtype_for_all, far_writer
 from retrievers.index.labelling import label_files
 from retrievers.index.manifest import Manifest, read_manifest
+from retrievers.index.opening import open_index
 from retrievers.index.places import place_text
-from retrievers.index.search import open_index
 from retrievers.index.vectors import form_of
 from retrievers.registry import (
     build_for,

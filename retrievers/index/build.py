@@ -39,9 +39,10 @@ from retrievers.index.manifest import (
     read_manifest,
     write_manifest,
 )
+from retrievers.index.opening import map_sentences, map_spans, open_index
 from retrievers.index.places import kind_of
 from retrievers.index.replacing import put_back, restore, take_place
-from retrievers.index.search import Index, map_sentences, map_spans, open_index
+from retrievers.index.search import Index
 from retrievers.index.shards import (
     BODY,
     COUNTS,

@@ -15,9 +15,9 @@ from retrievers.bm25 import Bm25Settings
 from retrievers.index.build import build_index
 from retrievers.index.codes import FEWEST, TOGETHER, possible
 from retrievers.index.manifest import Manifest
+from retrievers.index.opening import open_index
 from retrievers.index.places import kind_of
 from retrievers.index.replacing import building_place
-from retrievers.index.search import open_index
 from retrievers.index.unfinished import SHARDS
 from retrievers.index.vectors import form_of
 

@@ -19,8 +19,9 @@ from rag_mt.base.types import Floats
 from retrievers.index.beside import contents_of, files_in, local_files, pieces_of
 from retrievers.index.engines import engine_of
 from retrievers.index.manifest import MANIFEST, Manifest
+from retrievers.index.opening import open_index
 from retrievers.index.places import KINDS, UNITS, kind_of, package_of, place_text
-from retrievers.index.search import Index, open_index
+from retrievers.index.search import Index
 from retrievers.index.stored import StoredIndex
 from retrievers.index.vectors import form_for
 

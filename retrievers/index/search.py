@@ -1,9 +1,9 @@
-"""Opening, checking and searching a finished index, which is mapped into memory."""
+"""Searching a finished index, which is mapped into memory."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -16,28 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rag_mt.base.errors import NoSuchFileError, UserError
-from rag_mt.base.files import file_sha256, remembered_sha256
+from rag_mt.base.errors import NoSuchFileError
 from rag_mt.base.only import Only
 from rag_mt.base.types import Floats, Hit, Origin, Sentence, Span
 from retrievers.bm25 import Bm25
-from retrievers.index import codes
 from retrievers.index.beside import local_files
-from retrievers.index.engines import engine_of
-from retrievers.index.manifest import (
-    PAIRS,
-    ROWS,
-    SENTENCES,
-    SPANS,
-    VECTORS,
-    Manifest,
-    damaged,
-    differences,
-    read_manifest,
-)
-from retrievers.index.places import kind_of, only_in_folders, place_text
+from retrievers.index.manifest import PAIRS, Manifest, damaged
+from retrievers.index.places import place_text
 from retrievers.index.selection import ASK_OTHERWISE, Selection, selected
-from retrievers.units.unit import QUERY_THRESHOLD
 
 log = logging.getLogger("rag_mt")
 
@@ -45,137 +31,20 @@ MOST_LISTS = 1 << 15
 MORE_PROBES = 4
 GPU_PROBES = 2048
 """FAISS's limit."""
-VERIFIED_AT_ONCE = 65536
 RERANKED = 64
 """Units of a compressed index whose vectors are compared in fp16, or twice as many as are wanted."""
 RERANKED_BYTES = 1 << 26
 """Vectors of units that are in memory at once as float32."""
 FEW = 1 << 16
 """Units of a selection up to which all of them are compared, also where vectors are in lists, unless they are lossy."""
-FAR = 0.75
-"""Share of the length of vectors that compressed ones may be away from them on average."""
 OF_A_SELECTION = ("chosen", "searched", "has_originals", "_bits", "_alone", "_condition")
 """What an index remembers that depends on its selection."""
-ARROW_MAGIC = b"ARROW1"
 
 LeftOut = int | Sequence[int]
 """The number of a sentence that a search leaves out, or several."""
 
 Neighbours = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Scores and unit numbers, both (queries, k)."""
-
-
-def map_vectors(folder: Path) -> Any:
-    """FAISS's index of the vectors, mapped into memory: pages are read when a search touches them, and processes share
-    them. (Its type hints lack most of what it has, hence Any.) Raises RuntimeError for what is not FAISS's."""
-    faiss.set_deserialization_loop_limit(MOST_LISTS)  # counts that an index of ours cannot have are refused
-    return faiss.read_index(str(folder / VECTORS), faiss.IO_FLAG_MMAP_IFC)
-
-
-def map_rows(folder: Path, manifest: Manifest) -> NDArray[np.float16]:
-    """The vectors of a re-ranked index, fp16 (units, dimension), mapped into memory."""
-    return np.memmap(folder / ROWS, "<f2", "r", shape=(manifest.units, manifest.dimension))
-
-
-def map_spans(folder: Path) -> NDArray[np.int32]:
-    """The spans, int32 (units, 3), mapped into memory; raises ValueError for a file that holds no array."""
-    only_in_folders(folder)
-    spans: NDArray[np.int32] = np.load(folder / SPANS, mmap_mode="r", allow_pickle=False)
-    return spans
-
-
-def map_sentences(folder: Path) -> pa.Table:
-    """The sentences as a table, mapped into memory; raises OSError or ArrowInvalid for another file, UserError for an
-    index in an engine."""
-    only_in_folders(folder)
-    file = pa.memory_map(str(folder / SENTENCES))
-    if file.read(len(ARROW_MAGIC)) != ARROW_MAGIC:
-        raise pa.ArrowInvalid("it is no Arrow file")
-    table = pa.ipc.open_file(file).read_all()
-    table.validate()
-    return table
-
-
-def open_index(
-    folder: Path, maker_settings: Mapping[str, Any] | None = None, manifest: Manifest | None = None
-) -> Index:
-    """The index in `folder`, mapped into memory; `manifest` is its own, if it has been read already.
-
-    `maker_settings` are those of the unit maker that will make the queries: vectors of other settings cannot be
-    compared. A file is hashed in full when it is first opened and whenever anything has changed it since (see
-    `remembered_sha256`); `verify_index` reads every byte.
-    Raises UserError for a missing or damaged index, one of another format, and one of other settings.
-    """
-    manifest = manifest or read_manifest(folder)
-    check_settings(folder, manifest, maker_settings)
-    if (engine := engine_of(folder)) is not None:
-        return engine.open_stored(folder, manifest)
-    _check_files(folder, manifest, remembered_sha256)
-    return map_index(folder, manifest)
-
-
-def check_settings(folder: Path, manifest: Manifest, maker_settings: Mapping[str, Any] | None) -> None:
-    """Raises UserError if vectors that a unit maker with these settings makes cannot be compared with the index's."""
-    settings = manifest.settings if maker_settings is None else maker_settings
-    # The fingerprint tells encoders apart; the same one may go by different names (hub id, folder). What only queries
-    # depend on is recorded and may change.
-    free = {key: settings[key] for key in ("encoder", QUERY_THRESHOLD) if key in settings}
-    if different := differences({**manifest.settings, **free}, settings):
-        name = "" if manifest.encoder == settings.get("encoder") else f" by encoder {manifest.encoder}"
-        raise UserError(
-            f"index {folder} was built{name} with other settings ({'; '.join(different)}): "
-            "use the encoder it was built with, or build it again with `rag-mt index build --replace`"
-        )
-
-
-def _check_files(folder: Path, manifest: Manifest, sha256: Callable[[Path], str]) -> None:
-    """Sizes and hashes, before any library parses a file."""
-    for name in manifest.file_names:
-        path, size = folder / name, manifest.files[name]["size"]
-        if not path.is_file():
-            raise damaged(folder, f"{name} is missing")
-        if path.stat().st_size != size:
-            raise damaged(folder, f"{name} has {path.stat().st_size} bytes, not {size}")
-    for name in manifest.file_names:
-        if sha256(folder / name) != manifest.files[name]["sha256"]:
-            raise damaged(folder, f"{name} does not match its sha256")
-
-
-def map_index(folder: Path, manifest: Manifest) -> Index:
-    """The index of files that have the size and hash of the manifest; raises UserError if they do not fit together, or
-    are none: a hash may be remembered of a file that was damaged since without a trace in its size and time."""
-    vectors = _parsed(folder, VECTORS, map_vectors) if manifest.dimension else None
-    spans = _parsed(folder, SPANS, map_spans)
-    sentences = _parsed(folder, SENTENCES, map_sentences)
-    if vectors is not None and (problem := _vectors_problem(vectors, manifest)):
-        raise damaged(folder, f"{VECTORS} {problem}")
-    rows = _parsed(folder, ROWS, lambda place: map_rows(place, manifest)) if manifest.rerank else None
-    if spans.dtype != np.int32 or spans.shape != (manifest.units, 3):
-        raise damaged(folder, f"{SPANS} is not an int32 array of {manifest.units} rows of 3")
-    if sentences.schema != manifest.schema or len(sentences) != manifest.sentences:
-        raise damaged(folder, f"{SENTENCES} does not hold {manifest.sentences} sentences")
-    return Index(folder, manifest, vectors, spans, sentences, rows)
-
-
-def _parsed(folder: Path, name: str, parse: Callable[[Path], Any]) -> Any:
-    try:
-        return parse(folder)
-    except Exception as error:  # NumPy alone raises five kinds
-        raise damaged(folder, f"{name} cannot be read ({str(error).splitlines()[0]})") from error
-
-
-def _vectors_problem(vectors: Any, manifest: Manifest) -> str:
-    """What is wrong with a vectors file that FAISS could read, or an empty string."""
-    units, lists = manifest.units, 0 if manifest.ivf is None else int(manifest.ivf["nlist"])
-    expected = (manifest.dimension, units, faiss.METRIC_INNER_PRODUCT)
-    shape = (vectors.d, vectors.ntotal, vectors.metric_type)
-    if shape != expected or isinstance(vectors, faiss.IndexIVF) != bool(lists):
-        return f"does not hold {units} vectors of {manifest.dimension} dimensions"
-    if problem := codes.problem(vectors, manifest.bits, bool(lists), manifest.dimension):
-        return problem
-    if lists and (vectors.nlist, vectors.quantizer.ntotal, vectors.invlists.compute_ntotal()) != (lists, lists, units):
-        return f"does not hold {units} vectors in {lists} lists"
-    return ""
 
 
 class Index:
@@ -476,80 +345,7 @@ class Index:
         return True
 
 
-def verify_index(folder: Path) -> list[str]:
-    """Check every byte and what the files say about each other; returns one line per check that passed. Raises
-    UserError with the first thing that is wrong."""
-    manifest = read_manifest(folder)
-    if kind_of(folder):
-        index = open_index(folder, manifest=manifest)
-        facts = {
-            name: [f"{key} {value}" for key, value in entry.items() if not isinstance(value, list)]
-            for name, entry in manifest.files.items()
-        }
-        same = [f"{name}: {', '.join(known)}" for name, known in facts.items()]
-    else:
-        _check_files(folder, manifest, file_sha256)
-        index = map_index(folder, manifest)
-        names = {name: manifest.files[name]["size"] for name in manifest.file_names}
-        same = [f"{name}: {size} bytes, sha256 as in the manifest" for name, size in names.items()]
-    normalised = bool(manifest.settings.get("normalised", True))  # a unit maker says so if its vectors are not
-    normalised = normalised and not manifest.lossy  # compressed ones are of about that length
-    problem = _text_problem(index) or (_rows_problem(index, normalised) if manifest.dimension else "")
-    if not problem and manifest.terms is not None:
-        problem = index.terms.problem(len(index))
-    if problem:
-        raise damaged(folder, problem)
-    return [
-        f"manifest.json: format {manifest.format}, matches its own hash",
-        *same,
-        f"{manifest.units} spans lie inside their {manifest.sentences} sentences, in order",
-        *([f"{len(index)} vectors {'have length 1' if normalised else 'are finite'}"] if manifest.dimension else []),
-        *([] if manifest.terms is None else [f"{manifest.units} units have their terms"]),
-    ]
-
-
 def _ordered(scores: Floats, ids: NDArray[np.int64], k: int) -> Neighbours:
     """The `k` best, equal scores by number."""
     order = np.lexsort((ids, -scores), axis=-1)[:, :k]
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(ids, order, axis=1)
-
-
-def _text_problem(index: Index) -> str:
-    """What is wrong with the structure of the sentences or with the spans, or an empty string."""
-    try:
-        index.sentences.validate(full=True)
-    except pa.ArrowInvalid as error:
-        return f"{SENTENCES} is inconsistent ({str(error).splitlines()[0]})"
-    if sum(column.null_count for column in index.sentences.columns):
-        return f"{SENTENCES} has empty entries"
-    lengths = pc.utf8_length(index.sentences.column("text")).to_numpy()
-    last = 0
-    for begin in range(0, len(index), VERIFIED_AT_ONCE):
-        number, start, end = index.spans(np.arange(begin, min(begin + VERIFIED_AT_ONCE, len(index)))).T
-        if number.min() < 0 or number.max() >= len(lengths):
-            return f"{SPANS} points to sentences that are not there"
-        if number[0] < last or (np.diff(number) < 0).any():
-            return f"{SPANS} is not in the order of the sentences"
-        if (start < 0).any() or (start >= end).any() or (end > lengths[number]).any():
-            return f"{SPANS} has spans outside their sentence"
-        last = number[-1]
-    return ""
-
-
-def _rows_problem(index: Index, normalised: bool) -> str:
-    """What is wrong with the vectors, or an empty string."""
-    for begin in range(0, len(index), VERIFIED_AT_ONCE // 16):
-        units = np.arange(begin, min(begin + VERIFIED_AT_ONCE // 16, len(index)))
-        try:
-            rows = index.reconstruct(units)
-            searched = index.reconstruct_codes(units) if index.manifest.rerank else rows
-        except RuntimeError:
-            return f"{VECTORS} does not hold every unit once"
-        lengths, name = np.linalg.norm(rows, axis=1), ROWS if index.manifest.rerank else VECTORS
-        if not normalised and not np.isfinite(rows).all():
-            return f"{name} has vectors that are not finite"
-        if normalised and not np.allclose(lengths, 1, atol=0.01):  # NaN is not close either
-            return f"{name} has vectors whose length is not 1"
-        if np.linalg.norm(rows - searched, axis=1).sum() > FAR * lengths.sum():
-            return f"{VECTORS} does not hold the vectors of {ROWS}"
-    return ""

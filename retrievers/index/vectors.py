@@ -32,7 +32,8 @@ from rag_mt.base.files import whole_file
 from rag_mt.base.types import Floats, Unit
 from retrievers.index.codes import SAMPLE, encode, exact_form, in_lists, take_codec
 from retrievers.index.manifest import Manifest, change_manifest
-from retrievers.index.search import MOST_LISTS, Index, map_index
+from retrievers.index.opening import map_index
+from retrievers.index.search import MOST_LISTS, Index
 
 log = logging.getLogger("rag_mt")
 lib: Any = faiss

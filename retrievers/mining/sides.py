@@ -23,7 +23,8 @@ from rag_mt.base.types import Encoder, Floats, Kind, Sentence
 from rag_mt.formats.parallel import letters_and_digits
 from retrievers.index.build import build_index
 from retrievers.index.manifest import MANIFEST
-from retrievers.index.search import Index, open_index
+from retrievers.index.opening import open_index
+from retrievers.index.search import Index
 from retrievers.index.shards import Writer
 from retrievers.registry import sentence_encoder
 from retrievers.units.unit import SentenceUnits, UnitMaker

@@ -11,7 +11,8 @@ from rag_mt.base.errors import UserError
 from retrievers.calibration import calibrate, default_index
 from retrievers.dense import DenseRetriever
 from retrievers.index.build import build_index
-from retrievers.index.search import open_index, verify_index
+from retrievers.index.opening import open_index
+from retrievers.index.verifying import verify_index
 from retrievers.registry import open_retriever
 from retrievers.units.unit import NgramUnits, SentenceUnits
 

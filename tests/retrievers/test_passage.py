@@ -14,7 +14,8 @@ from retrievers.calibration import calibrate, default_index
 from retrievers.encoders.encoder import NoEncoder
 from retrievers.index.build import build_index
 from retrievers.index.manifest import read_manifest
-from retrievers.index.search import open_index, verify_index
+from retrievers.index.opening import open_index
+from retrievers.index.verifying import verify_index
 from retrievers.mdpr import DualEncoder
 from retrievers.passage import HybridSettings, PassageRetriever
 from retrievers.registry import build_for, encoder_for, open_retriever

@@ -20,7 +20,7 @@ from rag_mt.base.languages import base_code, language
 from rag_mt.base.types import Encoder, Sentence, Skips
 from rag_mt.formats.reading import read_sentences
 from retrievers.calibration import CALIBRATION_LINES, SAMPLE_DROP, calibrate, needs_cut_off
-from retrievers.index.search import open_index
+from retrievers.index.opening import open_index
 from retrievers.registry import RETRIEVERS, build_for, maker_for, retriever_spec
 from ui.server.limits import BusyError, LimitError, Limits, MissingError
 from ui.server.tasks import Outcome, OwnedTasks, Task, missing

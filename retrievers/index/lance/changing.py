@@ -42,8 +42,8 @@ from retrievers.index.lance.tables import (
     write,
 )
 from retrievers.index.manifest import Manifest, check_kind
+from retrievers.index.opening import check_settings
 from retrievers.index.places import FILES, SENTENCES, UNITS, changed_by_others, store_errors
-from retrievers.index.search import check_settings
 from retrievers.index.shards import Seen, distinct_blocks
 from retrievers.index.vectors import form_for
 from retrievers.units.unit import UnitMaker

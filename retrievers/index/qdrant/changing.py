@@ -18,12 +18,12 @@ from retrievers.index.copying import Source
 from retrievers.index.engines import Change
 from retrievers.index.folder import write_folder
 from retrievers.index.manifest import Manifest, check_kind
+from retrievers.index.opening import check_settings, open_index
 from retrievers.index.places import UNITS, place_text
 from retrievers.index.qdrant.copying import put
 from retrievers.index.qdrant.place import connected, place_of
 from retrievers.index.qdrant.points import finished
 from retrievers.index.qdrant.search import open_stored
-from retrievers.index.search import check_settings, open_index
 from retrievers.index.vectors import form_for
 from retrievers.units.unit import UnitMaker
 

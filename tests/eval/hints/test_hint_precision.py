@@ -31,7 +31,7 @@ from rag_mt.text.words import word_spans
 from retrievers.ccpr.confidence import Confidence
 from retrievers.ccpr.model import PhraseHeads, PhraseSettings, open_phrase_encoder
 from retrievers.ccpr.retriever import CcprUnits
-from retrievers.index.search import open_index
+from retrievers.index.opening import open_index
 from retrievers.registry import build_for, encoder_for
 
 SOURCE = "Der alte Großvater kaufte gestern zwei Häuser ."

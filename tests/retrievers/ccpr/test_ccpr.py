@@ -16,7 +16,7 @@ from rag_mt.text.words import word_spans
 from retrievers.ccpr.model import PhraseHeads, PhraseSettings, open_phrase_encoder, tokenise
 from retrievers.ccpr.retriever import CcprUnits
 from retrievers.encoders.encoder import open_encoder
-from retrievers.index.search import open_index
+from retrievers.index.opening import open_index
 from retrievers.registry import build_for, encoder_for, open_retriever
 
 TEXTS = [

@@ -37,7 +37,7 @@ from retrievers.ccpr.retriever import ALL, ALONE, CcprRetriever, CcprUnits, best
 from retrievers.dense import DenseRetriever
 from retrievers.index.build import build_index
 from retrievers.index.manifest import CONFIDENCE
-from retrievers.index.search import open_index
+from retrievers.index.opening import open_index
 from retrievers.registry import build_for, confidence_for, encoder_for, open_retriever
 
 

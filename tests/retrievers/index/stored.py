@@ -17,8 +17,8 @@ from retrievers.index.build import build_index
 from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.manifest import read_manifest
+from retrievers.index.opening import map_sentences, open_index
 from retrievers.index.places import kind_of, name_of
-from retrievers.index.search import map_sentences, open_index
 from retrievers.registry import build_for, open_retriever
 from retrievers.units.unit import NgramUnits
 from tests.retrievers.index.test_index import unit_rows

@@ -16,8 +16,9 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import alone_in
 from rag_mt.base.types import Origin, Sentence
 from retrievers.index.build import build_index, build_part
-from retrievers.index.search import open_index, verify_index
+from retrievers.index.opening import open_index
 from retrievers.index.shards import Seen
+from retrievers.index.verifying import verify_index
 from retrievers.units.unit import NgramUnits, SentenceUnits
 
 CORPUS = [Sentence(f"sentence {n} of {n % 7}", "en", Origin("c.txt", n + 1)) for n in range(100)]

@@ -17,8 +17,9 @@ from retrievers.index.build import build_index
 from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.manifest import ROWS, VECTORS, read_manifest, write_manifest
-from retrievers.index.search import open_index, verify_index
+from retrievers.index.opening import open_index
 from retrievers.index.vectors import turned
+from retrievers.index.verifying import verify_index
 from tests.retrievers.index.test_ivf import DIMENSION, FixedUnits, build_fixed, clustered
 
 BITS = (8, 4, 2)

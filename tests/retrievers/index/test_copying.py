@@ -23,8 +23,9 @@ from retrievers.index.build import build_index
 from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.manifest import change_manifest, read_manifest
+from retrievers.index.opening import open_index
 from retrievers.index.replacing import REPLACED, building_place, copying_place
-from retrievers.index.search import open_index, verify_index
+from retrievers.index.verifying import verify_index
 from retrievers.registry import build_for, open_retriever
 from tests.retrievers.index.stored import NEW, OLD, TERMS, build, same
 from tests.retrievers.index.test_index import FixedUnits, build_fixed, unit_rows

@@ -14,8 +14,9 @@ from retrievers.bm25 import Bm25Settings
 from retrievers.index import shards, vectors
 from retrievers.index.build import build_index
 from retrievers.index.manifest import SPANS, VECTORS, change_manifest, read_manifest, write_manifest
+from retrievers.index.opening import open_index
 from retrievers.index.replacing import REPLACED, restore
-from retrievers.index.search import open_index, verify_index
+from retrievers.index.verifying import verify_index
 from retrievers.memory.units import MemoryUnits
 from retrievers.units.unit import NgramUnits
 from tests.retrievers.index.test_build import StopHereError, build, stopping

@@ -23,7 +23,8 @@ from rag_mt.base.types import Origin, Sentence, Span
 from retrievers.dense import search_each
 from retrievers.index.build import build_index
 from retrievers.index.manifest import SENTENCES, SPANS, VECTORS, read_manifest, write_manifest
-from retrievers.index.search import open_index, verify_index
+from retrievers.index.opening import open_index
+from retrievers.index.verifying import verify_index
 from retrievers.units.unit import NgramUnits, SentenceUnits
 
 FILES = (VECTORS, SPANS, SENTENCES)
@@ -87,7 +88,7 @@ def unparsed(monkeypatch):
         raise AssertionError("a damaged file was parsed")
 
     monkeypatch.setattr(faiss, "read_index", parse)
-    monkeypatch.setattr("retrievers.index.search.pa.ipc.open_file", parse)
+    monkeypatch.setattr("retrievers.index.opening.pa.ipc.open_file", parse)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -358,7 +359,7 @@ def test_damage_that_leaves_no_trace_at_all_is_refused_in_one_sentence_where_it_
     """As if the disk had lost bytes after the hash was remembered."""
     shutil.copytree(built[0], tmp_path / "copy")
     files = read_manifest(built[0]).files
-    monkeypatch.setattr("retrievers.index.search.remembered_sha256", lambda path: files[path.name]["sha256"])
+    monkeypatch.setattr("retrievers.index.opening.remembered_sha256", lambda path: files[path.name]["sha256"])
     size = (built[0] / name).stat().st_size
     refused = 0
     for place in {*range(0, 200, 7), *range(size - 60, size, 3), *np.linspace(0, size - 1, 40).astype(int).tolist()}:

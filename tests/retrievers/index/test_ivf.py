@@ -23,8 +23,9 @@ from retrievers.index import build
 from retrievers.index import vectors as ivf
 from retrievers.index.build import build_index
 from retrievers.index.manifest import SENTENCES, SPANS, VECTORS, read_manifest, write_manifest
-from retrievers.index.search import open_index, verify_index
+from retrievers.index.opening import open_index
 from retrievers.index.vectors import OWN, OWN_COSINE, form_for, lists_for, tune_nprobe, turned
+from retrievers.index.verifying import verify_index
 from retrievers.units.unit import SentenceUnits
 
 DIMENSION = 16

@@ -34,9 +34,10 @@ from retrievers.index.lance.numbering import Numbering, condition, runs_of
 from retrievers.index.lance.place import local_folder, uri_of
 from retrievers.index.lance.search import LanceIndex
 from retrievers.index.manifest import read_manifest
+from retrievers.index.opening import open_index
 from retrievers.index.places import TIMEOUT
-from retrievers.index.search import open_index, verify_index
 from retrievers.index.vectors import tune_nprobe
+from retrievers.index.verifying import verify_index
 from tests.retrievers.index.stored import NEW, OLD, TERMS, build, refuses, same, same_hints
 from tests.retrievers.index.test_build import StopHereError, stopping
 from tests.retrievers.index.test_index import build_fixed, unit_rows

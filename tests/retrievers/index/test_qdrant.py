@@ -35,9 +35,10 @@ from retrievers.index.build import build_index
 from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.manifest import change_manifest, read_manifest
+from retrievers.index.opening import open_index
 from retrievers.index.places import KINDS
-from retrievers.index.search import open_index, verify_index
 from retrievers.index.vectors import tune_nprobe
+from retrievers.index.verifying import verify_index
 from retrievers.memory.units import MemoryUnits
 from tests.retrievers.index.stored import NEW, OLD, TERMS, build, refuses, same, same_hints
 from tests.retrievers.index.test_build import StopHereError, stopping

@@ -23,7 +23,8 @@ from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.labelling import label_files
 from retrievers.index.manifest import read_manifest
-from retrievers.index.search import Index, open_index
+from retrievers.index.opening import open_index
+from retrievers.index.search import Index
 from retrievers.index.selection import selected
 from tests.retrievers.index.stored import TERMS, build
 from tests.retrievers.index.test_index import FixedUnits, unit_rows

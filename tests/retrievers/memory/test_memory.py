@@ -10,7 +10,8 @@ import pytest
 from rag_mt import Index
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Encoder, Origin, Recalled, Sentence, Span, TranslatedSentence
-from retrievers.index.search import open_index, verify_index
+from retrievers.index.opening import open_index
+from retrievers.index.verifying import verify_index
 from retrievers.memory import retriever as memory_retriever
 from retrievers.memory.regression import Regression
 from retrievers.memory.retriever import LEAST_SIMILARITY, MOST_HITS, MemoryRetriever, says_new

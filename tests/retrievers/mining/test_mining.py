@@ -18,7 +18,7 @@ from rag_mt.formats.format import Side
 from rag_mt.formats.registry import format_named
 from rag_mt.formats.tmx import TMX
 from retrievers.index.build import build_index
-from retrievers.index.search import open_index
+from retrievers.index.opening import open_index
 from retrievers.mining import margin
 from retrievers.mining.margin import (
     FILE,
