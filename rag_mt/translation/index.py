@@ -8,28 +8,24 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
-from typing import Any, overload
+from typing import Any, Self, overload
 
 from prompts.safety import encodable
 from rag_mt.base.cluster import Cluster
 from rag_mt.base.defaults import INDEX_RETRIEVER, SHARD
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language as language_of
-from rag_mt.base.only import Label, Labels, Only
+from rag_mt.base.only import Label, Only
 from rag_mt.base.types import Hint, Origin, Retriever, Sentence, Skips, TranslatedSentence
 from rag_mt.formats.format import Segment
 from rag_mt.formats.reading import files_of, input_stamp, place_of, segments_of, sentences_of
-from rag_mt.translation.index_adapters import describe, index_adapters
+from rag_mt.translation.stored_index import StoredIndex
 from retrievers.calibration import DROP, calibrate_for, set_confidence
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.build import build_part
-from retrievers.index.compression import compress_index
-from retrievers.index.copying import copy_index
 from retrievers.index.far import dtype_for_all, far_writer
-from retrievers.index.labelling import label_files
 from retrievers.index.manifest import Manifest, read_manifest
 from retrievers.index.opening import open_index
-from retrievers.index.places import place_text
 from retrievers.index.vectors import form_of
 from retrievers.registry import (
     build_for,
@@ -49,7 +45,7 @@ RETRIEVERS = 16
 """Retrievers that an index keeps open: one for each language and each choice of files that was asked for lately."""
 
 
-class Index:
+class Index(StoredIndex):
     """Target-language text in a folder, searched for the hints of sentences in any other language.
 
         from rag_mt import Index
@@ -65,8 +61,8 @@ class Index:
         self, folder: Path, manifest: Manifest, encoder: str, device: str = "auto", dtype: str = "auto"
     ) -> None:
         """See `build` and `open`, which make the objects."""
-        self.folder, self.manifest, self.skips = folder, manifest, Skips()
-        self._named = (encoder, device, dtype)
+        super().__init__(folder, manifest, encoder, device, dtype)
+        self.skips = Skips()
         self._encoder: ModelEncoder | None = None
         self._retrievers: OrderedDict[tuple[str, Only], Retriever] = OrderedDict()
         self._opening = RLock()
@@ -154,15 +150,6 @@ class Index:
         options: dict[str, Any] = {"plan": plan, "terms": settings, "shard": shard, "replace": replace, "show": show}
         return build_part(folder, sentences, maker, part, retriever=retriever, language=code, **options)
 
-    @classmethod
-    def open(
-        cls, folder: str | Path, *, encoder: str | None = None, device: str = "auto", dtype: str = "auto"
-    ) -> Index:
-        """The index in a folder; `encoder` is another name (a local folder, say) of the one that it was built with.
-        Raises UserError for a folder without an index and for a damaged one."""
-        manifest = open_index(Path(folder)).manifest
-        return cls(Path(folder), manifest, encoder or manifest.encoder, device, dtype)
-
     def add(
         self,
         files: str | Path | Sequence[str | Path] = (),
@@ -212,57 +199,17 @@ class Index:
             raise UserError(f"nothing would be left of index {self.folder}: delete the folder, or name fewer files")
         self._go_on((), gone, plan={"removed": sorted(gone)}, restart=restart, show=show)
 
-    def label(
-        self, files: str | Sequence[str] = "*", *, domain: str | None = None, date: str | None = None
-    ) -> list[str]:
-        """Say of files of the index what their `domain` is and which day (YYYY-MM-DD) they are from, so that a search
-        can be told to look at some of them only; returns their names.
-
-        Files are named as the index has them, or by patterns (see `Only`). What is None stays, what is empty is taken
-        away, and nothing is encoded. Raises UserError for names that it does not have, a domain or date that is none,
-        and where neither is given.
-        """
-        patterns = [files] if isinstance(files, str) else list(files)
-        manifest, names = label_files(self.folder, self.manifest, self.files, patterns, domain, date)
-        with self._opening:
-            self.manifest = manifest
-            self._retrievers.clear()
-        return names
-
-    def copy(self, target: str | Path, *, replace: bool = False, form: str = "auto", show: bool = False) -> Index:
-        """Copy the index to `target`, a place in LanceDB (`lance:FOLDER`, `lance:s3://BUCKET/FOLDER`) or Qdrant
-        (`qdrant:FOLDER`, `qdrant:http://HOST:6333/NAME`), or, where it is in one of them, to a folder, and return the
-        copy, which is used as the index is. `replace`
-        puts it in the place of an index that is there, `form` is that of `build`. Raises UserError for another place,
-        one that is taken or cannot be written, and where its engine is not installed."""
-        manifest = copy_index(self.folder, Path(target), replace=replace, form=form, show=show)
-        copy = Index(Path(target), manifest, *self._named)
+    def copy(self, target: str | Path, *, replace: bool = False, form: str = "auto", show: bool = False) -> Self:
+        """The copy, with the encoder that is loaded; see `StoredIndex.copy`."""
+        copy = super().copy(target, replace=replace, form=form, show=show)
         copy._encoder = self._encoder
         return copy
 
-    def compress(self, bits: int, *, rerank: bool = False, show: bool = False) -> None:
-        """Store each number of the vectors in 8, 4 or 2 bits instead of the 16 of fp16, or in 16 again where they are
-        there.
-
-        With `rerank` the vectors stay in fp16 as well, beside the compressed ones: search then compares the best hits
-        by them, and finds nearly what it found before. The index is replaced in one step, as by `add`. Raises
-        UserError for another number of bits, one that the vectors cannot be had in (any more, or 4 and 2 bits of fewer
-        than 256), an index in an engine and one without vectors.
-        """
-        manifest = compress_index(self.folder, bits, rerank, terms_for(self.retriever, **self._terms), show)
+    def _changed(self, manifest: Manifest) -> None:
+        """The index has become another one: a search that is opening a retriever with the old one is done before."""
         with self._opening:
-            self.manifest = manifest
+            super()._changed(manifest)
             self._retrievers.clear()
-
-    @property
-    def files(self) -> dict[str, int]:
-        """The files that its sentences came from, with the number of sentences of each."""
-        return open_index(self.folder).files()
-
-    @property
-    def labels(self) -> Labels:
-        """What is known of its files, by name: `domain` and `date`."""
-        return self.manifest.labels
 
     def _go_on(self, sentences: Iterable[Sentence], without: Sequence[str], **options: Any) -> None:
         """Replace the index by one with further sentences, and without those of some files."""
@@ -270,52 +217,13 @@ class Index:
             self.retriever, self.folder, sentences, self.opened_encoder(), self.language, self._terms,
             without=without, form=form_of(self.manifest), **options,
         )  # fmt: skip
-        with self._opening:
-            self.manifest = manifest
-            self._retrievers.clear()
-
-    @property
-    def _terms(self) -> dict[str, float]:
-        """The settings of BM25 that it was built with."""
-        return {name: float(value) for name, value in (self.manifest.terms or {}).items()}
-
-    @property
-    def language(self) -> str:
-        """The code of the language of its text."""
-        return self.manifest.language
-
-    @property
-    def retriever(self) -> str:
-        """The name of the retriever that it was built for."""
-        return self.manifest.retriever
-
-    @property
-    def sentences(self) -> int:
-        """The number of sentences (or passages) in it."""
-        return self.manifest.sentences
-
-    @property
-    def encoder(self) -> str:
-        """The name of its encoder."""
-        return self._named[0]
+        self._changed(manifest)
 
     @property
     def least_confidence(self) -> float | None:
         """The confidence from which on hints are shown where none is stored; None without a confidence model."""
         model = confidence_for(self.opened_encoder(), self.folder)
         return None if model is None else model.minimum
-
-    def describe(self) -> str:
-        """What it holds, in one line for people."""
-        return f"{place_text(self.folder)}: {'; '.join([self.manifest.describe(), *self.adapters])}"
-
-    @property
-    def adapters(self) -> list[str]:
-        """The adapters that were tuned on its text, each in a few words for people."""
-        return [f"adapter from {code}: {describe(report)}" for code, report in index_adapters(self.folder).items()]
-
-    def __repr__(self) -> str:
-        return f"<Index {self.describe()}>"
 
     def opened_encoder(self) -> ModelEncoder:
         """Its encoder, which is loaded at the first call."""
@@ -395,9 +303,7 @@ class Index:
             assert confidence is not None
             set_confidence(open_index(self.folder), confidence, code)
             cut_off = float(confidence)
-        with self._opening:  # a search that is opening a retriever with the old one is done before
-            self.manifest = read_manifest(self.folder)
-            self._retrievers.clear()
+        self._changed(read_manifest(self.folder))
         return cut_off
 
 

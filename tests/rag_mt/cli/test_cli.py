@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +67,19 @@ def test_info_and_verify(index: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "4 sentence vectors" in capsys.readouterr().out
     assert main(["index", "verify", str(index)]) == 0
     assert "sha256" in capsys.readouterr().out
+
+
+def test_what_needs_no_model_imports_none(index: Path, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy")
+    shutil.copytree(index, copy)
+    code = (
+        "import sys; sys.modules['torch'] = sys.modules['transformers'] = None; from rag_mt.cli.main import main; "
+        f"folder = {copy!r}; commands = ('info', folder), ('verify', folder), "
+        "('label', folder, '*', '--domain', 'law'), ('copy', folder, 'lance:' + folder + '.lance', '--quiet'); "
+        "sys.exit(any(main(['index', *command]) for command in commands))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_index_grows_and_shrinks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
