@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +23,7 @@ from rag_mt.base.defaults import (
 )
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.only import Only
+from rag_mt.base.only import EVERY, Only
 from rag_mt.base.quality import Said
 from rag_mt.base.types import (
     NOWHERE,
@@ -47,7 +47,7 @@ from rag_mt.llm.opening import open_llm
 from rag_mt.llm.options import Options
 from rag_mt.text.answers import takes_up
 from rag_mt.text.splitting import needs_space, rejoin, split
-from rag_mt.translation.away import HintSource
+from rag_mt.translation.away import HintSource, Unreached
 from rag_mt.translation.consistency import DocumentTerms
 from rag_mt.translation.context import checked_size, finished_pair, surround, tell_not_learnt, translate_together
 from rag_mt.translation.opening import (
@@ -67,6 +67,8 @@ if TYPE_CHECKING:  # what searches is imported when something is searched
     from rag_mt.translation.index import Index
     from retrievers.registry import EncoderOpener
 
+NARROWED = 16
+"""Choices of files whose retrievers are kept open: those that were asked for last."""
 HELD_BACK = 8
 """Characters at the end of a streamed answer that wait, because a mark or a label may still begin there."""
 
@@ -157,16 +159,18 @@ class Translator:
         resolved_wrapper(wrapper, self.source, self.target, None)  # names are checked before minutes of loading
         style, context = Style(formality, instruction, title), checked_size(context)
         folder = index_folder(index)
-        if not isinstance(retriever, str | None) and (index is not None or encoder is not None or only):
-            raise UserError(
-                f"the retriever {retriever.name} is open already: leave index, encoder and only out, or name it"
-            )
+        if not isinstance(retriever, str | None) and (index is not None or encoder is not None):
+            raise UserError(f"the retriever {retriever.name} is open already: leave index and encoder out, or name it")
 
-        def open_source() -> Retriever:
+        def open_source(only: Only) -> Retriever:
             opened = retriever
-            if isinstance(opened, str | None):
+            if isinstance(opened, Unreached):
+                opened = opened.within(only)
+            elif isinstance(opened, str | None):
                 more = (index, encoder, device, dtype, show, encoders, only)
                 opened = opened_retriever(self.source, self.target, opened, *more)
+            elif only:
+                raise UserError(f"the retriever {opened.name} is open already: leave only out, or name it")
             if reuse_known and not getattr(opened, "bilingual", False):
                 raise UserError(
                     f"translations are only reused (--reuse-known) from a memory of both languages, and "
@@ -174,7 +178,9 @@ class Translator:
                 )
             return opened
 
-        self.hint_source = HintSource(index_away, open_source)
+        source_of_hints = HintSource(index_away, partial(open_source, only or EVERY))
+        self.hint_source = source_of_hints
+        self._within = lru_cache(NARROWED)(lambda other: source_of_hints.narrowed(partial(open_source, other)))
         if isinstance(llm, str):
             llm = open_llm(
                 llm,
@@ -206,6 +212,13 @@ class Translator:
         self._keep_to(glossary if glossary is not None else Glossary(self.source, self.target))
         self.min_quality = min_quality
         self._open_estimator = partial(estimator_for, device, dtype)
+
+    def with_only(self, only: Only) -> Translator:
+        """A translator that looks at some files of the index only and shares all else with this one; raises UserError
+        if there are none of these, or no index."""
+        other = copy(self)
+        other.hint_source = self._within(only)
+        return other
 
     def with_glossary(self, glossary: Glossary) -> Translator:
         """A translator that keeps to a glossary and shares all else with this one; raises UserError for a glossary of

@@ -26,7 +26,6 @@ from rag_mt.base.types import (
     Prompt,
     PromptQueue,
     Recalled,
-    Retriever,
     Sentence,
     Span,
     TokenStates,
@@ -34,7 +33,6 @@ from rag_mt.base.types import (
 )
 from rag_mt.llm.generation import first_stop
 from rag_mt.translation.translator import Translator
-from retrievers.registry import open_retriever
 from ui.server.api import make_app
 from ui.server.languages import offer_of
 from ui.server.limits import Limits
@@ -212,19 +210,11 @@ class RuleOpener:
         self.opened.append(choice)
         key = (choice.llm, choice.adapter)
         llm = self.llm if key == (DEFAULT_LLM, DEFAULT_ADAPTER) else self.others.setdefault(key, RuleLLM())
-        retriever: Retriever = RuleRetriever()
-        if choice.index:
-            retriever = open_retriever(
-                choice.retriever,
-                Path(choice.index),
-                WordEncoder(),
-                source_language=choice.source,
-                target_language=choice.target,
-                only=choice.only,
-            )
         self.at_once -= 1
-        options: dict[str, Any] = {"wrapper": "compact", "max_new_tokens": 64}
-        return Translator(choice.source, choice.target, retriever=retriever, llm=llm, **options)
+        options: dict[str, Any] = {"wrapper": "compact", "max_new_tokens": 64, "retriever": RuleRetriever()}
+        if choice.index:
+            options |= {"retriever": choice.retriever, "index": choice.index, "encoders": lambda *_: WordEncoder()}
+        return Translator(choice.source, choice.target, llm=llm, **options)
 
 
 @pytest.fixture

@@ -261,6 +261,7 @@ def _order(
         context=body.context,
         consistent=body.consistent,
         min_quality=least_score(str(body.min_quality)),
+        only=body.only,
     )
     if isinstance(body.hints, bodies.HintOptions):
         return replace(order, max_hints=body.hints.max, least_score=body.hints.least_score)

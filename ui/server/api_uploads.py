@@ -77,6 +77,7 @@ async def translate_file(request: Request, service: ServiceOf) -> DocumentAnswer
             context=body.context,
             consistent=body.consistent,
             min_quality=least_score(str(body.min_quality)),
+            only=body.only,
         )
         client = "" if request.app.state.keys.needed else requests.client_of(request)
         document = await asyncio.to_thread(documents.start, owner, name, path, order, body.column, client)

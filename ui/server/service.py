@@ -110,7 +110,7 @@ class Service:
             retriever = DEFAULT_RETRIEVER if with_hints and self._retriever == WITHOUT_INDEX else self._retriever
         if only and not folder:
             raise UserError(f"only files {only} are to be looked at, but no index is searched: name one with index")
-        return Choice(source, target, retriever, folder, adapter, llm, only)
+        return Choice(source, target, retriever, folder, adapter, llm)
 
     def style(self, target: str, formality: str = "", instruction: str = "", title: str = "") -> Style:
         """The style of translations into a language, by what a request asks for."""

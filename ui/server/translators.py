@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, INDEX_AWAY, WITHOUT_INDEX
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
-from rag_mt.base.only import EVERY, Only
+from rag_mt.base.only import Only
 from rag_mt.base.types import LanguageModel, Retriever
 from rag_mt.llm.opening import open_llm
 from rag_mt.translation.away import Unreached
@@ -42,7 +42,7 @@ State = Literal["not loaded", "loading", "ready", "failed"]
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What tells one translator from another. `index` is a folder, or empty for the sample index of the target
-    language; `adapter`, `llm` and `only` are as in `Translator`."""
+    language; `adapter` and `llm` are as in `Translator`."""
 
     source: str
     target: str
@@ -50,12 +50,10 @@ class Choice:
     index: str = ""
     adapter: str = DEFAULT_ADAPTER
     llm: str = DEFAULT_LLM
-    only: Only = EVERY
 
     def __str__(self) -> str:
         index = f", index {Path(self.index).name}" if self.index else ""
-        files = f", files {self.only}" if self.only else ""
-        return f"{language(self.source).name} to {language(self.target).name}, retriever {self.retriever}{index}{files}"
+        return f"{language(self.source).name} to {language(self.target).name}, retriever {self.retriever}{index}"
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,6 @@ class SharedModels:
                 llm=self._llm(choice),
                 index=None if unreached else choice.index or None,
                 index_away=self._index_away,
-                only=EVERY if unreached else choice.only,
                 wrapper=self._wrapper,
                 device=self._device,
                 dtype=self._dtype,
@@ -114,10 +111,10 @@ class SharedModels:
     def _unreached(self, choice: Choice) -> Unreached:
         """The retriever of a choice of which only the index is known, until that answers."""
 
-        def opener() -> Retriever:
+        def opener(only: Only) -> Retriever:
             if read_manifest(Path(choice.index)).language != choice.target:
                 return NoHints()
-            more = (None, choice.index, None, self._device, self._dtype, False, self.encoder, choice.only)
+            more = (None, choice.index, None, self._device, self._dtype, False, self.encoder, only)
             return opened_retriever(choice.source, choice.target, *more)
 
         return Unreached(f"the index {choice.index} was not reached yet", opener)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal
 
 from prompts.style import NO_STYLE, Style
+from rag_mt.base.only import EVERY, Only
 from rag_mt.base.types import Hint, Sentence, Span, TranslatedText, Translation
 from rag_mt.glossary.glossary import Glossary
 from rag_mt.text.splitting import rejoin, split
@@ -34,7 +35,8 @@ class Order:
     The translation keeps to the terms of a `glossary`, which is of the choice's languages, and to a `style`. Each
     sentence is shown with `context` sentences before it, and half as many after it. If it shall be `consistent`, what
     lacks the terms that the text's other translations agree on is translated again. With `min_quality` the quality is
-    estimated. `spans` are those of the sentences, if they are known.
+    estimated. `spans` are those of the sentences, if they are known. Hints are those of `only` some files of the index,
+    if not all.
     """
 
     choice: Choice
@@ -49,6 +51,7 @@ class Order:
     consistent: bool = False
     min_quality: float | None = None
     spans: tuple[Span, ...] | None = None
+    only: Only = EVERY
 
 
 def hint_id(hint: Hint) -> str:
@@ -150,6 +153,8 @@ class Job(Watched):
 
     def begin(self, translator: Translator) -> None:
         """Take the translator and cut the text into sentences; raises UserError if it cannot do what is ordered."""
+        if self.order.only:
+            translator = translator.with_only(self.order.only)
         if self.order.style.settings:
             translator = translator.with_style(self.order.style)
         if self.order.context:

@@ -13,6 +13,7 @@ import pytest
 
 from rag_mt import Index, Translator
 from rag_mt.base.errors import AwayError, UserError
+from rag_mt.base.only import Only
 from rag_mt.base.types import Origin, Sentence
 from rag_mt.cli.main import main
 from rag_mt.formats.format import Segment
@@ -179,6 +180,20 @@ def test_what_is_no_server_is_away(behaviour: str, monkeypatch: pytest.MonkeyPat
     assert time.monotonic() - begin < 15
     if listener is not None:
         listener.close()
+
+
+def test_other_files_are_not_asked_for_before_it_is_time(served: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(away, "INDEX_PAUSE", 0)
+    translator = translator_of(served.place)
+    monkeypatch.setattr(away, "INDEX_PAUSE", 1000)
+    assert all(made.hints_away for made in translator.translate_sentences(SENTENCES))
+    served.start()
+    within = translator.with_only(Only("texts"))
+    assert all(made.hints_away for made in within.translate_sentences(SENTENCES))
+    within.hint_source._answering.again = 0.0
+    until_hints(within)
+    assert not any(made.hints_away for made in within.translate_sentences(SENTENCES))
+    assert not translator.hint_source.reason and within.retriever is not translator.retriever
 
 
 def test_files_that_are_gone_are_told_and_found_again(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from prompts.style import Style
+from rag_mt import Index
 from rag_mt.base.errors import UserError
 from rag_mt.base.findings import Finding
+from rag_mt.base.only import Only
 from rag_mt.base.terms import Term
 from rag_mt.base.types import Completion, Origin, Prompt, Returning, Sentence, Skips, TranslatedText, Translation
 from rag_mt.cli.translate import _closing_lines
@@ -162,6 +167,32 @@ def test_what_would_not_be_used_is_refused() -> None:
             Translator("de", encoder="e5", retriever=retriever, llm=RuleLLM())
     with pytest.raises(UserError, match="is open already"):
         Translator("de", index="/nowhere", retriever=RuleRetriever(), llm=RuleLLM())
+
+
+def test_some_files_are_looked_at_by_translators_that_share_all_else(tmp_path: Path) -> None:
+    texts = [Sentence(f"The museum of {name} is closed.", "en", Origin(f"{name}.txt", 1)) for name in ("Bern", "Rome")]
+    Index.build(tmp_path / "index", texts=texts, language="en", retriever="bm25")
+    options: dict[str, Any] = {"index": tmp_path / "index", "llm": RuleLLM(), "wrapper": "compact"}
+    translator = Translator("de", **options)
+
+    def files(asked: Translator) -> set[str]:
+        return {hint.hit.sentence.source.file for hint in asked.retriever.retrieve([texts[0]])[0]}
+
+    rome, bern = Only("Rome.txt"), Only("Bern.txt")
+    within = translator.with_only(rome)
+    assert files(translator) == {"Bern.txt"} and files(within) == {"Rome.txt"}
+    assert files(within.with_only(bern)) == {"Bern.txt"} and within.llm is translator.llm
+    assert translator.with_only(rome).retriever is within.retriever, "it is opened once"
+    assert (
+        within.settings
+        == Translator("de", index=tmp_path / "index", llm=RuleLLM(), wrapper="compact", only=rome).settings
+    )
+    assert within.settings != translator.settings
+    with pytest.raises(UserError, match=r"named Oslo\.txt"):
+        translator.with_only(Only("Oslo.txt"))
+    for without in (RuleRetriever(), "none"):
+        with pytest.raises(UserError, match="only"):
+            Translator("de", "en", retriever=without, llm=RuleLLM()).with_only(rome)
 
 
 def test_half_a_surrogate_pair_is_a_replacement_character(translator: Translator) -> None:

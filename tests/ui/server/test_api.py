@@ -288,7 +288,8 @@ def test_fields_that_a_form_has_twice_are_all_read(run_server: Any) -> None:
             form = {**data, "only_files": names}
             begun = api.post("/translate_file", files={"file": ("a.txt", "Das Haus.")}, data=form).json()
             until(lambda at=f"/translate_file/{begun['id']}": api.get(at).json()["state"] == "done")
-            assert orders.pop().choice.only == Only(filter(None, names))
+            assert orders.pop().only == Only(filter(None, names))
+        assert len(running.service.translators.states()) == 1, "one for all choices of files"
         twice = {"source": ["de", "fr"], "target": "en", "api_key": ["a", "b"]}
         for wrong in (twice, {**twice, "api_key": ""}):
             refused = api.post("/translate_file", files={"file": ("a.txt", "Das Haus.")}, data=wrong)

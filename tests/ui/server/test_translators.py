@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from rag_mt.base.errors import UserError
-from rag_mt.base.only import Only
 from rag_mt.translation.translator import Translator
 from ui.server.translators import Choice, SharedModels, Translators
 
@@ -86,7 +85,6 @@ def test_models_are_shared_as_long_as_they_are_used(monkeypatch: pytest.MonkeyPa
     third: Any = models(Choice("de", "en", "sentence", llm="other/model"))
     assert first.llm is second.llm is not other.llm
     assert other.llm.options["adapter"] == "my-adapter"
-    assert models(Choice("de", "en", "sentence", index="i", only=Only("a*"))).only == Only("a*")  # type: ignore[attr-defined]
     assert (first.llm.name, third.llm.name) == ("some/model", "other/model")
     ours: list[Any] = [models(Choice("de", "en", "phrases")), models(Choice("en", "cs", "none"))]
     assert ours[0].llm is ours[1].llm and Path(ours[0].llm.options["adapter"]).name == "gemma-3-270m"
