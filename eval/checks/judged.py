@@ -30,7 +30,7 @@ from pathlib import Path
 
 from scipy.stats import binomtest
 
-from eval.checks.__main__ import groups_of
+from eval.checks.pairs import groups_of
 from eval.outputs import check_outputs, write_outputs
 from eval.report.blocks import Block, Code, Heading, Table, Text, as_markdown
 from rag_mt.base.console import OK, Parser, run
