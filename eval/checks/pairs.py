@@ -54,19 +54,20 @@ class TrainingPairs:
         """Raises UserError where the data is not there."""
         domains = [domain for domain in DOMAINS if any(languages_of(data, domain, any_part) for any_part in PARTS)]
         held_out = {text for domain in domains for text in excluded(data, domain)}
-        self._pairs: dict[str, list[tuple[str, str]]] = {}
+        self.pairs: dict[str, list[tuple[str, str]]] = {}
+        """Pairs of the other language and English, by the other."""
         for code in WMT16:
             corpus = read_corpus(training_file(data, f"{code}-en"), Skips(shown=0))
             rows = zip(corpus.domains, corpus.pairs, strict=True)
             pairs = ((pair, normalised(pair[1])) for domain, pair in rows if domain not in NO_TEXT)
-            self._pairs[code] = [pair for pair, key in pairs if part_of(key) == part and key not in held_out]
+            self.pairs[code] = [pair for pair, key in pairs if part_of(key) == part and key not in held_out]
 
     def into(self, target: str, rng: random.Random) -> Iterator[Pair]:
         """All pairs with translations into a language, in random order."""
-        order = [(code, n) for code in (WMT16 if target == "en" else [target]) for n in range(len(self._pairs[code]))]
+        order = [(code, n) for code in (WMT16 if target == "en" else [target]) for n in range(len(self.pairs[code]))]
         rng.shuffle(order)
         for code, n in order:
-            other, english = self._pairs[code][n]
+            other, english = self.pairs[code][n]
             yield Pair(other, english, code, "en") if target == "en" else Pair(english, other, "en", code)
 
 

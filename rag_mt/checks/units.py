@@ -28,12 +28,13 @@ _ALSO = {
     "%": ("prozent", "percent", "per cent", "procent", "prosent", "la sut", "процент", "yüzde"),
     "°C": ("degree", "grad", "stup", "aste", "градус", "derece"),
     "kg": ("kilo", "кило"),
+    "cm": ("sentti",),
 }
 """Further names, of all languages."""
 COUNTRY = 3
 """Letters of an abbreviated country in the name of a currency: `US dollars`, `ABD doları`."""
 _SYMBOL = "|".join(re.escape(unit) for unit in sorted((*_UNITS, *_CURRENCIES), key=len, reverse=True))
-_MEASURE = re.compile(rf"\d\s?({_SYMBOL})(?![A-Za-z])|([{''.join(map(re.escape, _CURRENCIES))}])\s?\d")
+_MEASURE = re.compile(rf"\d\s?({_SYMBOL})(?![A-Za-z])|([{''.join(map(re.escape, _CURRENCIES))}]|%)\s?\d")
 
 
 def measures(text: str) -> list[str]:
@@ -60,7 +61,7 @@ def _names(symbol: str, code: str) -> tuple[str, ...]:
         currency = _CURRENCIES[symbol]
         names |= {currency, get_currency_symbol(currency, locale)}
         for count in (1, 2, 5):
-            words = get_currency_name(currency, count, locale).split()
+            words = re.split(r"[\s-]+", get_currency_name(currency, count, locale))
             names |= {word for word in (words[0], words[-1]) if len(word) > COUNTRY or not word.isupper()}
     else:
         for width, count in product(WIDTHS, (1, 2, 5)):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.checks import judged
+from eval.checks import judged, words
 from eval.checks.__main__ import main
 from eval.checks.errors import ERRORS
 from eval.checks.pairs import NO_TEXT, PARTS, TrainingPairs
@@ -92,6 +92,22 @@ def test_training_pairs_of_the_parts_share_no_sentence(tmp_path: Path) -> None:
     assert [pair.texts for pair in parts[0].into("de", random.Random(1))] == german
 
 
+def test_words_that_stand_in_the_same_pairs_translate_each_other(tmp_path: Path) -> None:
+    nouns = [("house", "haus"), ("bridges", "brücke"), ("garden", "garten"), ("water", "wasser"), ("winter", "winter")]
+    nouns += [(f"{a}{b}thing", f"{b}{a}ding") for a in "bcdfg" for b in "klmnp"]
+    rows = [f"It is a {noun} {n}\tEs ist {other} {n}\tnews" for n in range(40) for noun, other in nouns]
+    _write_training(tmp_path, [*rows, *["zebra\tzebra\tnews"] * 3])
+    file = tmp_path / "meanings.tsv"
+    assert words.main(["--data", str(tmp_path), "--output", str(file)]) == 0
+    head, *lines = file.read_text(encoding="utf-8").splitlines()
+    assert head.split("\t") == ["en", "de", "cs", "fi", "ru", "ro", "tr"]
+    table = {line.split("\t")[0]: line.split("\t")[1:] for line in lines}
+    assert table["bridg"] == ["brück"] * 6 and table["house"] == ["haus"] * 6 and len(table) == len(nouns)
+    assert words.main(["--data", str(tmp_path), "--output", str(file), "--words", "3"]) == 0
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 4
+    assert words.main(["--data", str(tmp_path / "none"), "--output", str(file)]) == 2
+
+
 def test_alarms_are_counted_by_their_verdicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, report = tmp_path / "data", tmp_path / "judged.json"
     (data / "dev").mkdir(parents=True)
@@ -111,7 +127,7 @@ def test_verdicts_are_found_by_the_pair_whatever_its_direction() -> None:
     assert judged.key_of(pair) == judged.key_of(Pair(pair.target, pair.source, "de", "en"))
     assert judged.key_of(pair) != judged.key_of(Pair("Page 12", "Seite 2", "en", "de"))
     known = judged.verdicts()
-    assert {rule for rule, _ in known} == {"numbers", "sentences", "ends"}
+    assert {rule for rule, _ in known} == {"numbers", "months", "units", "sentences", "ends"}
     assert {verdict for verdict, _ in known.values()} == set(judged.VERDICTS)
     lines = judged.FILE.read_text(encoding="utf-8").splitlines()
     assert len(known) == len(lines) - 1 and all(re.fullmatch(r"[0-9a-f]{16}", key) for _, key in known)

@@ -65,6 +65,7 @@ FOUND = {
         ("en", "de", "It weighs 5 kg.", "Es wiegt 5.", "unit lost: kg"),
         ("en", "ru", "It costs $5.", "Это стоит 5 рублей.", "unit lost: $"),
         ("de", "en", "Um 3 % mehr", "3 more", "unit lost: %"),
+        ("tr", "en", "Fiyatlar %50 arttı.", "Prices rose by 50.", "unit lost: %"),
         ("ru", "en", "Курс стоит $20.", "The calculus course costs 20.", "unit lost: $"),
     ],
     "length": [
@@ -94,6 +95,28 @@ FOUND = {
             "The train was an hour late. Nobody knew why. We were home at 18.",
             "1 sentence more than the source",
         ),
+        (
+            "en",
+            "ru",
+            "The file has been found. Please open the following window and choose the language of the text.",
+            "Пожалуйста, откройте в программе следующее окно и выберите там нужный вам язык вашего текста.",
+            "1 sentence less than the source",
+        ),
+        (
+            "en",
+            "de",
+            "We have found the pass. Well, at least I know now that the enemy can be beaten in the mountains.",
+            "Nun gut, zumindest weiß ich jetzt, dass der Feind in den Bergen auch wirklich besiegt werden kann.",
+            "1 sentence less than the source",
+        ),
+        (
+            "en",
+            "tr",
+            "Water is good. The children of the school play football every day.",
+            "Okulun bütün çocukları her gün bahçede birlikte futbol oynuyorlar.",
+            "1 sentence less than the source",
+        ),
+        ("en", "pl", "He came home. She was not there.", "Przyszedł.", "1 sentence less than the source"),
     ],
     "repeated": [
         ("en", "de", "The people came.", "Die die Leute kamen.", "said twice: Die"),
@@ -133,6 +156,7 @@ FOUND = {
     "brackets": [
         ("en", "tr", "the file (new)", "dosya (yeni", "bracket without its other half: ("),
         ("en", "cs", "the file [new]", "soubor nový]", "bracket without its other half: ]"),
+        ("en", "tr", "(expected , or =)", "(beklenen , veya =", "bracket without its other half: ("),
     ],
 }
 GOOD = [
@@ -150,14 +174,13 @@ GOOD = [
     ("tr", "en", "Python 3.10 olabilir", "Python 3.10 may be"),
     ("en", "pl", "It began in May 2011.", "Zaczęło się w maju 2011 roku."),
     ("ru", "en", "Он пришёл 12-го июля.", "He came on 12 July."),
+    ("en", "de", "He has $5 million.", "Er hat 5 Millionen Dollar."),
+    ("en", "fi", "She is 190 cm tall.", "Hän on 190-senttinen."),
     ("en", "de", "It costs ¥500.", "Es kostet 500 Yen."),
     ("en", "zh", "It costs $5.", "它的价格是5美元。"),
-    (
-        "en",
-        "de",
-        "Well. Yes, that is how it was, and so it is.",
-        "Nun ja, so war es, und so ist es heute noch.",
-    ),
+    ("en", "de", "Brother! My old teacher! Is that you?", "Bruder, mein alter Lehrer! Bist du das?"),
+    ("en", "ru", "Brother! My old friend! Is that you?", "Брат, мой старый друг! Это ты?"),
+    ("cs", "en", "Bratře! Můj starý příteli! Jsi to ty?", "Brother, my old friend! Is that you?"),
     (
         "en",
         "fi",
