@@ -81,7 +81,7 @@ def month(pair: Pair, rng: random.Random) -> Pair | None:
     names, own = month_names(pair.target_language), month_names(pair.source_language)
     for key, forms in sorted(names.items()):
         for form, name in enumerate(forms):
-            sides = (_whole(name, before=r"\d\S{0,3}\s+"), _whole(name, after=r"\.?\s+\d"))
+            sides = (_whole(name, left=r"\d\S{0,3}\s+"), _whole(name, right=r"\.?\s+\d"))
             place = next(filter(None, (side.search(pair.target) for side in sides)), None)
             if not place or not any(_whole(n).search(pair.source) for n in own.get(key, ())):
                 continue
@@ -94,10 +94,10 @@ def month(pair: Pair, rng: random.Random) -> Pair | None:
 
 
 @lru_cache(1024)
-def _whole(name: str, before: str = "", after: str = "") -> re.Pattern[str]:
+def _whole(name: str, left: str = "", right: str = "") -> re.Pattern[str]:
     """Finds a name as group 1; one of more than LONG letters may go on with an ending (`tammikuu|ssa`)."""
-    ending = r"[^\W\d_]{0,5}" if len(name) > LONG else ""
-    return re.compile(rf"{before}(?<!\w)({re.escape(name)}){ending}(?!\w){after}", re.IGNORECASE)
+    letters = r"[^\W\d_]{0,5}" if len(name) > LONG else ""
+    return re.compile(rf"{left}(?<!\w)({re.escape(name)}){letters}(?!\w){right}", re.IGNORECASE)
 
 
 def unit(pair: Pair, rng: random.Random) -> Pair | None:

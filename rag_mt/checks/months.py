@@ -85,9 +85,9 @@ def _beside_numbers(text: str, names: _Names) -> dict[str, str]:
     return found
 
 
-def _has_number(text: str, month: int) -> bool:
+def _has_number(text: str, number: int) -> bool:
     """Whether a text may have a month in digits."""
-    return bool(re.search(rf"\d[./-]\s?0?{month}(?!\d)|(?<!\d)0?{month}[./-]\s?\d", text))
+    return bool(re.search(rf"\d[./-]\s?0?{number}(?!\d)|(?<!\d)0?{number}[./-]\s?\d", text))
 
 
 @lru_cache(64)
@@ -96,11 +96,11 @@ def _names(code: str) -> _Names | None:
     known = month_names(code)
     if not known:
         return None
-    patterns = [f"(?P<m{number}>{'|'.join(_forms(code, number, forms))})" for number, forms in known.items()]
+    names = "|".join(f"(?P<m{number}>{'|'.join(_forms(code, number, forms))})" for number, forms in known.items())
     short = {form for forms in known.values() for form in forms if len(form) < LONG or _is_short(form, forms)}
     first = next(iter(Locale.parse(code).months["format"]["wide"].values()))
     return _Names(
-        re.compile(rf"(?<![^\W\d_])(?:{'|'.join(patterns)})(?![^\W\d_])", re.IGNORECASE),
+        re.compile(rf"(?<![^\W\d_])(?:{names})(?![^\W\d_])", re.IGNORECASE),
         first[:1].isupper(),
         frozenset(short) if code in OTHER_WORDS else frozenset(),
         ADVERB.get(code),
