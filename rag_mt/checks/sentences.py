@@ -23,7 +23,7 @@ OFF, MARK, STOP, COST, CHARACTERS = 2.5, 0.35, 0.73, 1.36, 0.017
 """What the length being off (as ln), a question mark or exclamation mark less (two at most), any mark that ends or
 divides a sentence less (one at most), the lower cost of a lost sentence (MOST_COST at most) and a character less
 (MOST_CHARACTERS at most) count. The last counts against a loss: in a long text, lengths differ more. Fitted by logistic
-regression on training data with seeded losses, the costs below by a search."""
+regression on training data of the development half with seeded losses, the costs below by a search."""
 MOST_COST, MOST_CHARACTERS = 12.0, 60.0
 NEEDED, NEEDED_WITHOUT_WORDS = 0.7, 1.3
 """From which sum on a sentence counts as lost, and where the words of one of the languages are not known: chosen on
