@@ -5,8 +5,9 @@
 
 Pairs are the news of DIR/dev or DIR/test and the held-out sentences of DIR/domains, in both directions. For each rule
 and language up to --errors pairs get one error of its kind (`eval.checks.errors`), which counts as found where the rule
-finds something; recall is the share of them. The human translations as they are count as clean: what the rules find
-there is an alarm, false or not (some of them do have errors). Settings were chosen on `dev`.
+finds something; recall is the share of them. Where too few of those pairs have a place for an error, pairs of DIR/train
+follow: of the one half of them for dev, of the other for test. The human translations as they are count as clean: what
+the rules find there is an alarm, false or not (some of them do have errors). Settings were chosen on `dev`.
 """
 
 from __future__ import annotations
@@ -17,47 +18,33 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product, takewhile
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from eval.checks.errors import ERRORS
-from eval.data.domains import DOMAINS, cell_file, languages_of
+from eval.checks.pairs import NEWS, PARTS, Group, TrainingPairs, groups_of
+from eval.data.domains import DOMAINS
 from eval.outputs import check_outputs, write_outputs
 from eval.report.blocks import Block, Code, Heading, Table, Text, as_markdown
 from rag_mt.base.console import OK, Parser, positive, progress, run
-from rag_mt.base.errors import UserError
 from rag_mt.base.languages import WMT16
-from rag_mt.base.types import Skips
 from rag_mt.checks.amounts import length_off
 from rag_mt.checks.rules import RULES, Pair, check
-from rag_mt.formats.parallel import read_corpus
 
-PARTS = ("dev", "test")
-NEWS = "news"
+CODES = (*WMT16, "en")
 
 
-class Group(NamedTuple):
-    """Pairs of a kind of text in a direction."""
+class Seeded(NamedTuple):
+    """A good pair, the same with an error in it, whether the pair is one of the training data, and whether the error is
+    found."""
 
-    kind: str
-    pairs: list[Pair]
-
-
-def groups_of(data: Path, part: str) -> list[Group]:
-    """The pairs of a part; raises UserError where the data is not there."""
-    groups = []
-    for code in WMT16:
-        files = {NEWS: data / part / f"{code}-en.tsv"}
-        files |= {d: cell_file(data, d, code, part) for d in DOMAINS if code in languages_of(data, d, part)}
-        for kind, file in files.items():
-            if not file.is_file():
-                raise UserError(f"there is no {file}: give --data DIR with {part}/ and domains/")
-            corpus = read_corpus(file, Skips(shown=0))
-            groups.append(Group(kind, [Pair(one, other, code, "en") for one, other in corpus.pairs]))
-            groups.append(Group(kind, [Pair(other, one, "en", code) for one, other in corpus.pairs]))
-    return groups
+    pair: Pair
+    damaged: Pair
+    is_training: bool
+    is_found: bool
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -70,6 +57,7 @@ def evaluate(options: argparse.Namespace) -> int:
             own = [length_off(p.source, p.target, "", "") for p in pairs if p.target_language == code]
             sys.stdout.write(f"{code} = {median(own):.3f}\n")
         return OK
+    rows = TrainingPairs(Path(options.data), options.part)
     alarms: Counter[tuple[str, str]] = Counter()
     begun = time.process_time()
     with progress(len(pairs), "pairs", "checking") as bar:
@@ -78,13 +66,17 @@ def evaluate(options: argparse.Namespace) -> int:
                 alarms.update({(rule, group.kind) for rule in {finding.rule for finding in check(pair)}})
                 bar.update()
     speed = 1000 * (time.process_time() - begun) / len(pairs)
-    found, made = _seeded(pairs, options)
-    blocks = _report(groups, alarms, found, made, speed, options)
+    counts: Counter[tuple[str, str, bool, bool]] = Counter()
+    for name in ERRORS:
+        for error in seeded(name, pairs, rows, options.errors, options.seed):
+            counts[name, error.pair.target_language, error.is_training, error.is_found] += 1
+    blocks = _report(groups, alarms, counts, speed, options)
     markdown = as_markdown(blocks)
     sys.stdout.write(markdown)
     facts: dict[str, Any] = {
         "part": options.part,
-        "errors": {f"{rule} {code}": [found[rule, code], made[rule, code]] for rule, code in sorted(made)},
+        "errors": _facts(counts, (False, True)),
+        "errors in training pairs": _facts(counts, (True,)),
         "alarms": {f"{rule} {kind}": count for (rule, kind), count in sorted(alarms.items())},
         "pairs": {kind: sum(len(g.pairs) for g in groups if g.kind == kind) for kind in (NEWS, *DOMAINS)},
     }
@@ -92,43 +84,58 @@ def evaluate(options: argparse.Namespace) -> int:
     return OK
 
 
-def _seeded(pairs: Sequence[Pair], options: argparse.Namespace) -> tuple[Counter[Any], Counter[Any]]:
-    """How many errors of each rule and target language were found, and how many were made."""
-    found: Counter[tuple[str, str]] = Counter()
-    made: Counter[tuple[str, str]] = Counter()
-    for name, error in ERRORS.items():
-        rng = random.Random(f"{options.seed} {name}")
-        order = rng.sample(pairs, len(pairs))
-        rule = RULES[name]
-        for pair in order:
-            key = (name, pair.target_language)
-            if made[key] >= options.errors or rule.found(pair):
-                continue
-            damaged = error(pair, rng)
-            if damaged is not None:
-                made[key] += 1
-                found[key] += bool(rule.found(damaged))
-    return found, made
+def seeded(name: str, pairs: Sequence[Pair], rows: TrainingPairs, most: int, seed: int) -> Iterator[Seeded]:
+    """Up to `most` errors of a rule for each target language, drawn by a seed, in pairs of which the rule found nothing
+    before: in those given, and in pairs of the training data where they have too few places for it."""
+    rng, made = random.Random(f"{seed} {name}"), Counter[str]()
+    own = ((pair, False) for pair in rng.sample(pairs, len(pairs)))
+    for pair, is_training in chain(own, *(_training(rows, code, made, most, rng) for code in CODES)):
+        if made[pair.target_language] >= most:
+            continue
+        damaged = ERRORS[name](pair, rng)
+        if damaged is not None and not RULES[name].found(pair):
+            made[pair.target_language] += 1
+            yield Seeded(pair, damaged, is_training, bool(RULES[name].found(damaged)))
+
+
+def _training(
+    rows: TrainingPairs, code: str, made: Mapping[str, int], most: int, rng: random.Random
+) -> Iterator[tuple[Pair, bool]]:
+    """Pairs of the training data with translations into a language, as long as it has fewer errors than `most`."""
+    if made[code] < most:
+        for pair in takewhile(lambda _: made[code] < most, rows.into(code, rng)):
+            yield pair, True
+
+
+def _facts(counts: Mapping[Any, int], kinds: Sequence[bool]) -> dict[str, list[int]]:
+    """How many errors of each rule and language were found, and how many were made, in these kinds of pairs."""
+    facts = {}
+    for name, code in product(ERRORS, CODES):
+        found, missed = (sum(counts[name, code, kind, is_found] for kind in kinds) for is_found in (True, False))
+        if found + missed:
+            facts[f"{name} {code}"] = [found, found + missed]
+    return facts
+
+
+def _recalls(facts: Mapping[str, Sequence[int]]) -> Table:
+    """The share of errors found by rule and language, those rules that have any."""
+    rows = []
+    for name in ERRORS:
+        cells = [facts.get(f"{name} {code}") for code in CODES]
+        if any(cells):
+            rows.append([name, *(f"{100 * cell[0] / cell[1]:.1f} ({cell[1]})" if cell else "" for cell in cells)])
+    return Table(["rule", *CODES], rows)
 
 
 def _report(
     groups: Sequence[Group],
     alarms: Counter[tuple[str, str]],
-    found: Counter[tuple[str, str]],
-    made: Counter[tuple[str, str]],
+    counts: Mapping[Any, int],
     speed: float,
     options: argparse.Namespace,
 ) -> list[Block]:
-    codes = [*WMT16, "en"]
     kinds = [kind for kind in (NEWS, *DOMAINS) if any(group.kind == kind for group in groups)]
     sizes = {kind: sum(len(group.pairs) for group in groups if group.kind == kind) for kind in kinds}
-    recalls = [
-        [
-            name,
-            *(f"{100 * found[name, c] / made[name, c]:.1f} ({made[name, c]})" if made[name, c] else "" for c in codes),
-        ]
-        for name in ERRORS
-    ]
     total = sum(sizes.values())
     rates = [
         [
@@ -146,7 +153,13 @@ def _report(
         ),
         Code(shlex.join(["python", "-m", "eval.checks", "--data", "DATA", "--part", options.part])),
         Heading("Errors found, %, by language of the translation (errors made)"),
-        Table(["rule", *codes], recalls),
+        _recalls(_facts(counts, (False, True))),
+        Heading("Of these in training data"),
+        Text(
+            f"Where those pairs have fewer than {options.errors} places for an error of a language, pairs of the half "
+            f"of the training data that belongs to the {options.part} part follow."
+        ),
+        _recalls(_facts(counts, (True,))),
         Heading("Human translations in which a rule finds something, per 1,000"),
         Text("Alarms need not be false: human translations have lost numbers, doubled words and other marks as well."),
         Table(["rule", "all", *kinds], rates),
@@ -156,7 +169,7 @@ def _report(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit code."""
     parser = Parser(prog="python -m eval.checks", description=__doc__, examples=["--data DIR --part dev"])
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder with dev/, test/ and domains/")
+    parser.add_argument("--data", required=True, metavar="DIR", help="folder with dev/, test/, domains/ and train/")
     parser.add_argument("--part", choices=PARTS, default="test", help="which sentences")
     parser.add_argument("--errors", type=positive, default=500, metavar="N", help="errors of each rule and language")
     parser.add_argument("--seed", type=int, default=1, help="what errors are drawn by")

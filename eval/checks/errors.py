@@ -10,12 +10,13 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
-from rag_mt.checks.calendar_names import month_names
-from rag_mt.checks.dates import measures
+from rag_mt.checks.calendar_names import LONG, month_names
 from rag_mt.checks.marks import BRACKETS, QUOTES, foreign_quotes
 from rag_mt.checks.number_sides import numbers
 from rag_mt.checks.rules import Pair
+from rag_mt.checks.units import measures
 from rag_mt.text.splitting import split
 from rag_mt.text.words import word_spans
 
@@ -25,6 +26,7 @@ LONG_ENOUGH = 20
 """Characters of a text that is cut or said twice."""
 PLACEHOLDERS = ("%s", "%(name)s", "{count}", "{0}", "<b>", "</b>", "&nbsp;", "${user}")
 MARKS = (".", "?", "!", ":")
+_DIGIT = re.compile(r"\d")
 
 Error = Callable[[Pair, random.Random], Pair | None]
 
@@ -73,20 +75,29 @@ def untranslated(pair: Pair, rng: random.Random) -> Pair | None:
 
 
 def month(pair: Pair, rng: random.Random) -> Pair | None:
-    """Another month's name takes the place of one that both sides name beside a number."""
+    """Another month's name takes the place of one that both sides name and that stands beside a number."""
+    if not _DIGIT.search(pair.target):
+        return None
     names, own = month_names(pair.target_language), month_names(pair.source_language)
     for key, forms in sorted(names.items()):
         for form, name in enumerate(forms):
-            place = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", pair.target.casefold())
-            beside = place and re.search(r"\d\S{0,3}\s*$|^\.?\s*\d", pair.target[: place.start()][-6:])
-            if not place or not beside or not any(n in pair.source.casefold() for n in own.get(key, ())):
+            sides = (_whole(name, left=r"\d\S{0,3}\s+"), _whole(name, right=r"\.?\s+\d"))
+            place = next(filter(None, (side.search(pair.target) for side in sides)), None)
+            if not place or not any(_whole(n).search(pair.source) for n in own.get(key, ())):
                 continue
-            others = [months[form] for k, months in names.items() if k != key and len(months) > form]
-            written = pair.target[place.start() : place.end()]
+            start, end = place.span(1)
+            others = [months[min(form, len(months) - 1)] for k, months in names.items() if k != key]
             new = rng.choice(others)
-            new = new.capitalize() if written[0].isupper() else new
-            return _with(pair, pair.target[: place.start()] + new + pair.target[place.end() :])
+            new = new.capitalize() if pair.target[start].isupper() else new
+            return _with(pair, pair.target[:start] + new + pair.target[end:])
     return None
+
+
+@lru_cache(1024)
+def _whole(name: str, left: str = "", right: str = "") -> re.Pattern[str]:
+    """Finds a name as group 1; one of more than LONG letters may go on with an ending (`tammikuu|ssa`)."""
+    letters = r"[^\W\d_]{0,5}" if len(name) > LONG else ""
+    return re.compile(rf"{left}(?<!\w)({re.escape(name)}){letters}(?!\w){right}", re.IGNORECASE)
 
 
 def unit(pair: Pair, rng: random.Random) -> Pair | None:

@@ -4,10 +4,12 @@
 
 Every alarm of `numbers`, `sentences`, `ends` and `stops` in the human translations of DIR/dev and DIR/domains was read,
 those of the rules as they were before they were improved (`first`) and what the improved ones find beside that
-(`later`). `judged.tsv` has the verdicts, with hashes for the sentences; no text. The criteria:
+(`later`); of `months` and `units` those of the improved rules alone. `judged.tsv` has the verdicts, with hashes for the
+sentences; no text. The criteria:
 
-- true: the translation has another number than its source, or none, or one more; lacks a sentence's content or adds
-  some; or lost or added a question, a colon, or the mark of a sentence that breaks off. A proof-reader would change it.
+- true: the translation has another number, month or unit than its source, or none, or one more; lacks a sentence's
+  content or adds some; or lost or added a question, a colon, or the mark of a sentence that breaks off. A proof-reader
+  would change it.
 - style (marks alone): they differ, and the source's would fit, but a proof-reader may let it stand: a full stop
   behind a headline or an item of a list, an exclamation mark against a full stop, a question that is none.
 - false: the same is said in another way: a number in words, by a name or idiom, in other units, as a time; two
@@ -30,7 +32,7 @@ from pathlib import Path
 
 from scipy.stats import binomtest
 
-from eval.checks.__main__ import groups_of
+from eval.checks.pairs import groups_of
 from eval.outputs import check_outputs, write_outputs
 from eval.report.blocks import Block, Code, Heading, Table, Text, as_markdown
 from rag_mt.base.console import OK, Parser, run
@@ -38,7 +40,10 @@ from rag_mt.checks.rules import RULES, Pair
 
 FILE = Path(__file__).with_name("judged.tsv")
 PART = "dev"
-JUDGED = {"numbers": "numbers", "sentences": "sentences", "ends": "ends", "stops": "ends"}
+JUDGED = {
+    "numbers": "numbers", "months": "months", "units": "units", "sentences": "sentences", "ends": "ends",
+    "stops": "ends",
+}  # fmt: skip
 """The rules, and under which rule their alarms were judged: `stops` was part of `ends`."""
 VERDICTS = ("true", "style", "false")
 FIRST, UNREAD = "first", "not read"
@@ -61,7 +66,9 @@ def evaluate(options: argparse.Namespace) -> int:
     check_outputs(options.output)
     pairs = {key_of(pair): pair for group in groups_of(Path(options.data), PART) for pair in group.pairs}
     known = verdicts()
+    # Of some rules, only the alarms of today were read.
     before = Counter((rule, verdict) for (rule, _), (verdict, seen) in known.items() if seen == FIRST)
+    read_before = [rule for rule in dict.fromkeys(JUDGED.values()) if any(rule == own for own, _ in before)]
     now: Counter[tuple[str, str]] = Counter()
     for key, pair in pairs.items():
         for rule, judged in JUDGED.items():
@@ -72,7 +79,7 @@ def evaluate(options: argparse.Namespace) -> int:
         Text(f"The {PART} part: {len(pairs)} pairs of sentences, each counted once. {_CRITERIA}"),
         Code(shlex.join(["python", "-m", "eval.checks.judged", "--data", "DATA"])),
         Heading("The rules before"),
-        _table(before, list(dict.fromkeys(JUDGED.values())), len(pairs)),
+        _table(before, read_before, len(pairs)),
         Heading("The rules now"),
         _table(now, list(JUDGED), len(pairs)),
     ]

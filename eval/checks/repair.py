@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.checks.__main__ import PARTS, groups_of
+from eval.checks.pairs import PARTS, groups_of
 from eval.metrics.formulas import FORMULAS, open_chrf
 from eval.outputs import check_outputs, write_outputs
 from eval.report.blocks import Block, Code, Heading, Table, Text, as_markdown

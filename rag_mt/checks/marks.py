@@ -26,6 +26,7 @@ _CLASSES = {
     "?": QUESTION, "？": QUESTION, "؟": QUESTION, ":": COLON, "：": COLON, "…": ELLIPSIS,
 }  # fmt: skip
 _DATE = re.compile(r"(?<!\d)\d{1,2}\.\s?\d{1,2}\.$")
+_NO_BRACKETS = re.compile(r"(?<!\w)[:;=]-?[()\[\]]+|^\s*\w{1,3}[)\]](?=\s)")
 _DOTS = re.compile(r"\.{3,}")
 _DASH = re.compile(r"\w[—–]$")
 _TAIL = re.compile(r"(?<![^\w\s])[^\w\s]+$")
@@ -89,7 +90,11 @@ def _quotes(code: str) -> frozenset[str]:
 
 
 def unclosed(text: str) -> list[str]:
-    """Brackets that are not closed or not opened, smileys and numbers of lists (`a)`) aside."""
-    plain = re.sub(r"(?<!\w)[:;=]-?[()\[\]]+|^\s*\w{1,3}[)\]](?=\s)", " ", text)
-    counts = ((o, c, plain.count(o) - plain.count(c)) for o, c in BRACKETS.items())
+    """Brackets that are not closed or not opened; none where they are paired either with or without smileys and numbers
+    of lists (`a)`)."""
+    return _unpaired(text) and _unpaired(_NO_BRACKETS.sub(" ", text))
+
+
+def _unpaired(text: str) -> list[str]:
+    counts = ((o, c, text.count(o) - text.count(c)) for o, c in BRACKETS.items())
     return [o if more > 0 else c for o, c, more in counts if more]

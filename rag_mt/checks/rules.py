@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rag_mt.base.findings import Finding, Severity
-from rag_mt.checks import amounts, dates, marks, wording
+from rag_mt.checks import amounts, marks, months, units, wording
 from rag_mt.checks.numbers import differing_numbers
 from rag_mt.checks.sentences import sentences_off
 from rag_mt.text.answers import differing_placeholders
@@ -52,11 +52,14 @@ def _numbers(pair: Pair) -> list[str]:
 
 
 def _months(pair: Pair) -> list[str]:
-    return [f"month lost: {month}" for month in dates.lost_months(*pair.texts)]
+    lost, added = months.differing_months(*pair.texts)
+    if len(lost) == len(added) == 1:
+        return [f"month changed: {lost[0]} → {added[0]}"]
+    return [*(f"month lost: {month}" for month in lost), *(f"month added: {month}" for month in added)]
 
 
 def _units(pair: Pair) -> list[str]:
-    return [f"unit lost: {unit}" for unit in dates.lost_units(pair.source, pair.target, pair.target_language)]
+    return [f"unit lost: {unit}" for unit in units.lost_units(pair.source, pair.target, pair.target_language)]
 
 
 def _placeholders(pair: Pair) -> list[str]:
@@ -131,7 +134,7 @@ RULES = {
         Rule("numbers", "error", "a number is lost, added or changed", _numbers),
         Rule("placeholders", "error", "a placeholder, tag or entity is lost, added or changed", _placeholders),
         Rule("untranslated", "error", "the text, or a run of its words, stands in the source language", _untranslated),
-        Rule("months", "warning", "a month of a date is lost or changed", _months),
+        Rule("months", "warning", "a month of a date is lost, added or changed", _months),
         Rule("units", "warning", "a unit or currency beside a number is lost or changed", _units),
         Rule("length", "warning", "the text is much longer or shorter than expected", _length),
         Rule("sentences", "warning", "a sentence is lost or added", _sentences),

@@ -1,4 +1,4 @@
-"""Sentences: none is lost, none is added, told by their number, their lengths, their marks and their names.
+"""Sentences: none is lost, none is added, told by their number, their lengths, marks, names and words.
 
 A translation that has a sentence less than its source may lack one, or may have two in one. Both are tried: the
 sentences are aligned in order, at the lowest cost, once with one of the source left over and once with two of it for
@@ -14,18 +14,20 @@ from dataclasses import dataclass
 from math import exp, inf
 
 from rag_mt.checks.amounts import expected_length, length_off
+from rag_mt.checks.meanings import Meanings, count_shared, has_meanings, meanings
 from rag_mt.text.splitting import split
 
 MOST_ALIGNED = 12
 """Sentences of a text up to which they are aligned: beyond, and where more than one is lost, only lengths count."""
-OFF, MARK, STOP, COST, CHARACTERS = 4.2, 0.77, 0.55, 1.05, 0.027
+OFF, MARK, STOP, COST, CHARACTERS = 2.5, 0.35, 0.73, 1.36, 0.017
 """What the length being off (as ln), a question mark or exclamation mark less (two at most), any mark that ends or
 divides a sentence less (one at most), the lower cost of a lost sentence (MOST_COST at most) and a character less
 (MOST_CHARACTERS at most) count. The last counts against a loss: in a long text, lengths differ more. Fitted by logistic
-regression on training data with seeded losses, the costs below by a search."""
+regression on training data of the development half with seeded losses, the costs below by a search."""
 MOST_COST, MOST_CHARACTERS = 12.0, 60.0
-NEEDED = 1.1
-"""From which sum on a sentence counts as lost: chosen on development data."""
+NEEDED, NEEDED_WITHOUT_WORDS = 0.7, 1.3
+"""From which sum on a sentence counts as lost, and where the words of one of the languages are not known: chosen on
+development data."""
 SPREAD, MOST_SPREAD = 9.5, 6.0
 """Variance of a sentence's length for each of its characters, and the highest cost of a length."""
 QUESTION, OTHER_MARK, TWO = 3.0, 0.7, 2.0
@@ -35,6 +37,9 @@ UNDIVIDED, NEAR, NEAR_SHARE = 1.0, 4, 0.3
 characters, and as a share of the first sentence."""
 SHARED, MOST_SHARED = 3.0, 5
 """What each number and name is worth that both of two sentences have, and how many count."""
+MEANT, NOT_MEANT = 0.25, 0.125
+"""What each word of two sentences is worth that shares a meaning with one of the other (`rag_mt.checks.meanings`), and
+what one costs that does not; words that are not known count for nothing."""
 SENTENCES_APART, PER_SENTENCE, PER_MARK = 0.17, 0.1, 0.2
 """By lengths alone: how far the length must be off for a sentence more or less to count; more where a sentence is a
 larger part of the text, less where question marks or exclamation marks are lost or added too (two at most)."""
@@ -62,7 +67,10 @@ def sentences_off(source: str, target: str, source_language: str, target_languag
     if abs(more) > 1 or not 0 < fewest < MOST_ALIGNED:
         needed = SENTENCES_APART + PER_SENTENCE / max(1, fewest) - PER_MARK * marks
         return more if off > max(0.0, needed) else 0
-    own, other = ([_Sentence.of(span.of(text)) for span in of_text] for text, of_text in zip(texts, spans, strict=True))
+    own, other = (
+        [_Sentence.of(span.of(text), language) for span in of_text]
+        for text, language, of_text in zip(texts, languages, spans, strict=True)
+    )
     expected = expected_length(*languages)
     longer, shorter, ratio = (own, other, exp(expected)) if sign < 0 else (other, own, exp(-expected))
     lower = _cost(longer, shorter, ratio, lost=0) - _cost(longer, shorter, ratio, lost=1)
@@ -70,7 +78,7 @@ def sentences_off(source: str, target: str, source_language: str, target_languag
     score += COST * max(-MOST_COST, min(MOST_COST, lower))
     characters = off * len(source if sign < 0 else target)
     score -= CHARACTERS * max(-MOST_CHARACTERS, min(MOST_CHARACTERS, characters))
-    return more if score > NEEDED else 0
+    return more if score > (NEEDED if all(map(has_meanings, languages)) else NEEDED_WITHOUT_WORDS) else 0
 
 
 def _more(pattern: re.Pattern[str], one: str, other: str, most: int) -> int:
@@ -80,26 +88,29 @@ def _more(pattern: re.Pattern[str], one: str, other: str, most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """The length of a sentence in characters, its last mark (`.` for any but `?!:`), its numbers and names, and where
-    within it a clause begins."""
+    """The length of a sentence in characters, its last mark (`.` for any but `?!:`), its numbers and names, where
+    within it a clause begins, and what its words may mean."""
 
     length: int
     mark: str
     names: frozenset[str]
     clauses: tuple[int, ...] = ()
+    words: tuple[Meanings, ...] = ()
 
     @classmethod
-    def of(cls, text: str) -> _Sentence:
+    def of(cls, text: str, language: str) -> _Sentence:
         text = text.strip()
         last = text.rstrip(_CLOSING)[-1:]
-        words = _TOKEN.findall(text)
-        names = (w for n, w in enumerate(words) if w.isdecimal() or (n and len(w) >= NAME and w[0].isupper()))
+        tokens = _TOKEN.findall(text)
+        names = (w for n, w in enumerate(tokens) if w.isdecimal() or (n and len(w) >= NAME and w[0].isupper()))
         clauses = tuple(match.end() for match in _CLAUSE.finditer(text))
         mark = last if last in "?!:" else "."
-        return cls(len(text), mark, frozenset(name.casefold()[:NAME] for name in names), clauses)
+        words = tuple(meanings(text, language))
+        return cls(len(text), mark, frozenset(name.casefold()[:NAME] for name in names), clauses, words)
 
     def __add__(self, other: _Sentence) -> _Sentence:
-        return _Sentence(self.length + 1 + other.length, other.mark, self.names | other.names)
+        words = self.words + other.words
+        return _Sentence(self.length + 1 + other.length, other.mark, self.names | other.names, words=words)
 
 
 def _cost(longer: Sequence[_Sentence], shorter: Sequence[_Sentence], ratio: float, lost: int) -> float:
@@ -143,4 +154,6 @@ def _apart(own: _Sentence, other: _Sentence, ratio: float) -> float:
     cost = min(MOST_SPREAD, (other.length - expected) ** 2 / (SPREAD * ((expected + other.length) / 2 + 5)))
     if own.mark != other.mark:
         cost += QUESTION if "?" in (own.mark, other.mark) else OTHER_MARK
+    shared = count_shared(own.words, other.words) + count_shared(other.words, own.words)
+    cost += NOT_MEANT * (len(own.words) + len(other.words) - shared) - MEANT * shared
     return cost - SHARED * min(MOST_SHARED, len(own.names & other.names))

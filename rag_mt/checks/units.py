@@ -1,4 +1,4 @@
-"""Months and units of measure: what the source names beside a number, the translation names too."""
+"""Units of measure and currencies: what the source names beside a number, the translation names too."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from babel.numbers import get_currency_name, get_currency_symbol
 from babel.units import UnknownUnitError, format_unit
 
 from rag_mt.base.languages import base_code
-from rag_mt.checks.calendar_names import month_names, month_stems
-from rag_mt.checks.stems import has_word
 
 _UNITS = {
     "km": "length-kilometer", "cm": "length-centimeter", "mm": "length-millimeter", "kg": "mass-kilogram",
@@ -30,34 +28,13 @@ _ALSO = {
     "%": ("prozent", "percent", "per cent", "procent", "prosent", "la sut", "процент", "yüzde"),
     "°C": ("degree", "grad", "stup", "aste", "градус", "derece"),
     "kg": ("kilo", "кило"),
+    "cm": ("sentti",),
 }
 """Further names, of all languages."""
 COUNTRY = 3
 """Letters of an abbreviated country in the name of a currency: `US dollars`, `ABD doları`."""
 _SYMBOL = "|".join(re.escape(unit) for unit in sorted((*_UNITS, *_CURRENCIES), key=len, reverse=True))
-_MEASURE = re.compile(rf"\d\s?({_SYMBOL})(?![A-Za-z])|([{''.join(map(re.escape, _CURRENCIES))}])\s?\d")
-
-
-def lost_months(source: str, target: str, source_language: str, target_language: str) -> list[str]:
-    """The months beside a number of the source that the translation has neither by their name nor by their number; none
-    where CLDR does not know the languages."""
-    own, other, stems = source.casefold(), target.casefold(), month_stems(target_language)
-    lost = []
-    for number, names in month_names(source_language).items() if stems else ():
-        places = (_month_beside_number(name).search(own) for name in names)
-        if (place := next(filter(None, places), None)) is None:
-            continue
-        by_number = re.search(rf"\d[./-]\s?0?{number}(?!\d)|(?<!\d)0?{number}[./-]\s?\d", other)
-        if not by_number and not has_word(other, stems[number]):
-            lost.append(source[slice(*place.span(place.lastindex or 0))])
-    return lost
-
-
-@lru_cache(1024)
-def _month_beside_number(name: str) -> re.Pattern[str]:
-    """Finds the name of a month after a day or before a day or year."""
-    whole = rf"(?<!\w){re.escape(name)}(?!\w)"
-    return re.compile(rf"(?<!\w)\d{{1,4}}(?:[.,ºª]|-?[^\W\d_]{{1,2}})?\s+({whole})|({whole})\.?\s+\d")
+_MEASURE = re.compile(rf"\d\s?({_SYMBOL})(?![A-Za-z])|([{''.join(map(re.escape, _CURRENCIES))}]|%)\s?\d")
 
 
 def measures(text: str) -> list[str]:
@@ -84,7 +61,7 @@ def _names(symbol: str, code: str) -> tuple[str, ...]:
         currency = _CURRENCIES[symbol]
         names |= {currency, get_currency_symbol(currency, locale)}
         for count in (1, 2, 5):
-            words = get_currency_name(currency, count, locale).split()
+            words = re.split(r"[\s-]+", get_currency_name(currency, count, locale))
             names |= {word for word in (words[0], words[-1]) if len(word) > COUNTRY or not word.isupper()}
     else:
         for width, count in product(WIDTHS, (1, 2, 5)):
