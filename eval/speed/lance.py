@@ -1,10 +1,11 @@
 """An index of ours against its copy in LanceDB: build, size, latency, recall, and readers while it grows.
 
-    python -m eval.speed.lance INDEX [--form ivf] [--sentences 100] [--rounds 3]
+    python -m eval.speed.lance INDEX [--form ivf] [--bits 2] [--sentences 100] [--rounds 3]
     python -m eval.speed.lance --synthetic 500000
     python -m eval.speed.lance --synthetic 50000 --readers 4 --appends 20
 
 Both are made in a temporary folder; INDEX itself is only read. The time of a build is without that of making vectors.
+With --bits it is a copy of the index compressed to so many, re-ranked, that is compared with the one that is not.
 Queries are vectors of the index, each turned at random to a cosine of 0.7 with itself, and of a sentence all (batch)
 or one (single) are searched at once. Recall@1 is measured against exact search of the same vectors. Last a file of 20
 sentences is added to both.
@@ -37,11 +38,13 @@ from eval.data.vectors import milliseconds
 from eval.speed.growing import seconds
 from eval.speed.index import built, query_vectors
 from rag_mt.base.console import OK, PARTLY, Parser, note, positive, run
+from rag_mt.base.defaults import BITS, FP16
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import write_whole
 from rag_mt.base.sizes import bytes_below
 from rag_mt.base.types import Floats, Kind, Origin, Sentence
 from retrievers.index.build import build_index
+from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.lance.place import local_folder
 from retrievers.index.manifest import Manifest, read_manifest
@@ -119,6 +122,8 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     source = folder / "ours" / options.form
     copied = Path(f"lance:{folder / 'lance'}")
     form = "exact" if ours.manifest.ivf is None else "ivf"
+    if options.bits:
+        compress_index(source, options.bits, True, None)
     copying = seconds(lambda: copy_index(source, copied, form=form))
     theirs = open_index(copied)
     sentences = query_vectors(options, ours)
@@ -266,6 +271,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--synthetic", type=positive, default=0, help="number of synthetic vectors, instead of INDEX")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N sentences of INDEX")
     parser.add_argument("--form", choices=("auto", "exact", "ivf"), default="auto", help="how vectors are searched")
+    few = [bits for bits in BITS if bits != FP16]
+    parser.add_argument("--bits", type=int, choices=few, help="copy the index compressed to so many bits a number")
     parser.add_argument("--sentences", type=positive, default=100, metavar="N", help="sentences to search for")
     parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
     parser.add_argument("--readers", type=positive, default=0, metavar="N", help="processes that read while it grows")

@@ -28,6 +28,10 @@ WAITS = (0.5, 2.0)
 TRIES = 1 + len(WAITS)
 UNREACHED = re.compile(r"\b(IO|I/O)\b")
 """Words by which engines say that they did not reach what they store."""
+REASON = re.compile(r'<Message>([^<]+)|message: "([^"]+)|source: "([^"(]+)|status code: (\d+[^:]*)')
+"""What a store itself said, in what an engine says of it at length."""
+MISSING = "NoSuchBucket"
+"""What a store says that answers, and will not have what is asked for."""
 UNITS, SENTENCES, FILES = PARTS = "units", "sentences", "files"
 """What the manifest of an index in an engine tells of in the place of files."""
 
@@ -127,8 +131,11 @@ def store_errors(
         raise
     except kinds as error:
         said = " ".join(str(error).split()) or type(error).__name__
-        short = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
-        if isinstance(error, OSError) or UNREACHED.search(said):
+        if len(said) > LONGEST and (reason := REASON.search(said)):
+            short = reason[reason.lastindex or 0][:LONGEST]
+        else:
+            short = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
+        if MISSING not in said and (isinstance(error, OSError) or UNREACHED.search(said)):
             raise AwayError(
                 f"index {place_text(folder)} does not answer ({short}): see that its folder, store or server can be "
                 "reached and its keys are set"

@@ -64,6 +64,11 @@ class StoredIndex(Index):
         self._texts: dict[int, tuple[Sentence, str]] = {}
         self._expected: set[int] = set()  # sentences of hits that were not read yet
 
+    @property
+    def _more(self) -> int:
+        """Units beyond those that are asked for which are compared where lists are searched."""
+        return MORE
+
     @abstractmethod
     def _found(self, queries: Floats, depth: int, without: Sequence[int], probes: int | None) -> Found:
         """The first `depth` units of the selection for each query but those of sentences `without`, by the engine's
@@ -124,7 +129,7 @@ class StoredIndex(Index):
         numbers = list(without) if isinstance(without, Sequence) else [] if without is None else [without]
         left_out = np.unique(numbers).tolist()
         exact = probes is None or probes >= lists
-        depth = min(k + MORE, self.searched)
+        depth = min(k + (MORE if exact else self._more), self.searched)
         scores, ids, unsure = self._nearest_of_all(queries, k, depth, left_out, None if exact else probes)
         while len(unsure) and (depth < self.searched or not exact):
             if depth < self.searched:

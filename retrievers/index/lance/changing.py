@@ -25,7 +25,7 @@ from retrievers.index.beside import contents_of, files_in, local_files, pieces_o
 from retrievers.index.engines import Change
 from retrievers.index.lance.copying import unit_batch
 from retrievers.index.lance.files import PART, write_files
-from retrievers.index.lance.lists import index_vectors, lists_for, with_lists
+from retrievers.index.lance.lists import bits_for, index_vectors, lists_for, with_lists
 from retrievers.index.lance.numbering import Ids, Numbering, condition, runs_of
 from retrievers.index.lance.place import connected
 from retrievers.index.lance.search import LanceIndex, open_stored
@@ -98,13 +98,15 @@ def change_index(folder: Path, sentences: Iterable[Sentence], maker: UnitMaker, 
                 compact(table, len(before) - len(staying[name]), int(manifest.files[name]["version"]))
         sizes = {name: len(numbers) for name, numbers in numbering.items()}
         manifest = replace(manifest, counts=counts, units=sizes[UNITS], sentences=sizes[SENTENCES])
-        lists = 0
+        lists, bits = 0, bits_for(manifest)
         if manifest.ivf is None and form_for(change.form, manifest.units, manifest.unit) == "ivf":
             lists = lists_for(manifest.units)
-            index_vectors(folder, units, lists)
-        entries: dict[str, Mapping[str, Any]] = dict(manifest.files)
+            index_vectors(folder, units, lists, bits, manifest.dimension)
+        entries: dict[str, dict[str, Any]] = {name: dict(entry) for name, entry in manifest.files.items()}
+        if lists:
+            entries[UNITS]["bits"] = bits
         for name, table in ((UNITS, units), (SENTENCES, rows)):
-            entries[name] = {"version": table.version, "numbers": numbering[name].runs}
+            entries[name] |= {"version": table.version, "numbers": numbering[name].runs}
             if table.count_rows() != len(numbering[name]):
                 raise changed_by_others(folder, JOB)
         manifest = replace(manifest, files=entries)

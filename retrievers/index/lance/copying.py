@@ -14,7 +14,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
 from retrievers.index.copying import Source, not_a_folder
 from retrievers.index.lance.files import PART, write_files
-from retrievers.index.lance.lists import index_ids, index_vectors, lists_for, with_lists
+from retrievers.index.lance.lists import bits_for, index_ids, index_vectors, lists_for, with_lists
 from retrievers.index.lance.place import connected, local_folder
 from retrievers.index.lance.tables import (
     INDEX,
@@ -39,7 +39,7 @@ BLOCK = 16384
 def write_copy(target: Path, source: Source, *, replace: bool, form: str) -> Manifest:
     """Copy an index to a place in LanceDB; see `retrievers.index.copying`."""
     manifest = source.manifest
-    wanted = form_for(form, manifest.units, manifest.unit)
+    wanted, bits = form_for(form, manifest.units, manifest.unit), bits_for(source.index.manifest)
     local = local_folder(target)
     if local is not None:
         not_a_folder(local, target)
@@ -53,10 +53,11 @@ def write_copy(target: Path, source: Source, *, replace: bool, form: str) -> Man
         stored = write_files(target, database, source.pieces(PART), source.contents)
         index_ids(target, units, sentences)
         if wanted == "ivf":
-            index_vectors(target, units, lists_for(manifest.units))
+            index_vectors(target, units, lists_for(manifest.units), bits, manifest.dimension)
         numbers = {UNITS: [[0, manifest.units]], SENTENCES: [[0, manifest.sentences]]}
         tables = {name: {"version": table.version} for name, table in ((UNITS, units), (SENTENCES, sentences))}
         entries = {name: {**entry, "numbers": numbers[name]} for name, entry in tables.items()}
+        entries[UNITS]["bits"] = bits
         manifest = with_fields(manifest, files={**entries, FILES: stored})
         if wanted == "ivf":
             manifest = with_lists(target, manifest, units, sentences, lists_for(manifest.units))

@@ -17,8 +17,12 @@ from retrievers.index.lance.place import connected
 from retrievers.index.lance.tables import SENTENCE_SCHEMA, at_version
 from retrievers.index.manifest import Manifest, damaged
 from retrievers.index.places import SENTENCES, UNITS, in_time, store_errors
-from retrievers.index.stored import Found, Numbers, StoredIndex, TextRow
+from retrievers.index.stored import MORE, Found, Numbers, StoredIndex, TextRow
 
+SQ_BITS, FEW = 8, 2
+"""Bits of each number in lists, and in smaller ones."""
+MORE_OF_FEW = 64
+"""Units beyond those that are asked for whose vectors are compared, where lists have FEW bits a number."""
 ROWS_AT_ONCE = 4096
 """Rows that are read by their ids at once."""
 _PLACE = ["sentence", "start", "end"]
@@ -50,6 +54,10 @@ class LanceIndex(StoredIndex):
         super().__init__(folder, manifest)
         self.unit_ids, self.sentence_ids = (Numbering(manifest.files[name]["numbers"]) for name in (UNITS, SENTENCES))
         self._units, self._rows = units, sentences
+
+    @property
+    def _more(self) -> int:
+        return MORE_OF_FEW if self.manifest.files[UNITS].get("bits") == FEW else MORE
 
     def _found(self, queries: Floats, depth: int, without: Sequence[int], probes: int | None) -> Found:
         with store_errors(self.folder):

@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_both_are_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(place / "index"), "--sentences", "2", "--rounds", "1"]) == 0
+    assert main([str(place / "index"), "--sentences", "2", "--rounds", "1", "--bits", "8"]) == 0
     told = capsys.readouterr().out
     assert re.search(r"^40 vectors of \d+ dimensions, exact search", told)
     for name in ("FAISS", "LanceDB"):

@@ -1,9 +1,11 @@
-"""Text behind URLs: read as files are, from a storage in memory and a server; what fails is told in a sentence."""
+"""Text behind URLs: read as files are, from an object store, a storage in memory and a server; what fails is told in a
+sentence."""
 
 from __future__ import annotations
 
 import functools
 import gzip
+import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,18 +19,23 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Skips
 from rag_mt.formats.reading import files_of, input_stamp, place_of, read_sentences
 from rag_mt.translation.index import Index
+from tests.object_store import BUCKET, object_store
 
 TEXT = "The first line is here.\nThe second one, too.\n"
 
 
-@pytest.fixture
-def bucket() -> Iterator[str]:
-    """The URL of a folder in memory, with two files in it, one of them packed, and a hidden one."""
-    storage = fsspec.filesystem("memory")
-    for name, text in (("b/one.txt", TEXT), ("b/deep/two.txt.gz", "A third.\n"), ("b/.hidden.txt", "No.\n")):
-        storage.pipe(f"/{name}", gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
-    yield "memory://b"
-    storage.rm("/b", recursive=True)
+@pytest.fixture(params=["memory", "s3"])
+def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of a folder in memory or an object store, with two files in it, one of them packed, and a hidden one."""
+    place = "b"
+    if request.param == "s3":
+        object_store(monkeypatch)
+        place = f"{BUCKET}/b"
+    storage = fsspec.filesystem(request.param)
+    for name, text in (("one.txt", TEXT), ("deep/two.txt.gz", "A third.\n"), (".hidden.txt", "No.\n")):
+        storage.pipe(f"{place}/{name}", gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    yield f"{request.param}://{place}"
+    storage.rm(place, recursive=True)
 
 
 @pytest.fixture
@@ -62,7 +69,8 @@ def test_an_index_is_built_and_grows_by_url(bucket: str, tmp_path: Path) -> None
 def test_a_changed_file_is_known(bucket: str) -> None:
     before = input_stamp(bucket)
     assert before == input_stamp(bucket) and len(before) == 3
-    fsspec.filesystem("memory").pipe("/b/one.txt", b"Other text.\n")
+    with fsspec.open(f"{bucket}/one.txt", "wb") as file:
+        file.write(b"Other text.\n")
     assert input_stamp(bucket) != before
 
 
@@ -80,3 +88,17 @@ def test_what_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "upath", None)
     with pytest.raises(UserError, match=r"s3://a/b.txt needs universal-pathlib: `pip install 'rag-mt\[scale\]'`"):
         files_of(["s3://a/b.txt"])
+
+
+def test_what_a_store_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = object_store(monkeypatch)
+    with pytest.raises(UserError, match=r"file s3://bucket/none.txt does not exist: check its name"):
+        files_of(["s3://bucket/none.txt"])
+    for url in ("s3://none/", "s3://none"):
+        with pytest.raises(UserError, match=r"s3://none"):
+            files_of([url])
+    client.put_object(Bucket=BUCKET, Key="mine.txt", Body=TEXT.encode())
+    rule = {"Effect": "Deny", "Principal": "*", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{BUCKET}/*"}
+    client.put_bucket_policy(Bucket=BUCKET, Policy=json.dumps({"Version": "2012-10-17", "Statement": [rule]}))
+    with pytest.raises(UserError, match=r"s3://bucket/mine.txt cannot be read \(Forbidden\): check the URL"):
+        list(read_sentences(["s3://bucket/mine.txt"], "en", skips=Skips()))

@@ -20,12 +20,15 @@ from hypothesis import strategies as st
 
 from rag_mt import Index
 from rag_mt.base.errors import AwayError, UserError
+from rag_mt.base.sizes import bytes_below
 from rag_mt.base.types import Encoder, Origin, Sentence
 from rag_mt.cli.main import main
 from retrievers.calibration import set_confidence
 from retrievers.ccpr.confidence import FILE
 from retrievers.index import stored
 from retrievers.index.beside import local_files
+from retrievers.index.build import build_index
+from retrievers.index.compression import compress_index
 from retrievers.index.copying import copy_index
 from retrievers.index.lance import place, tables
 from retrievers.index.lance.files import stored_files
@@ -40,7 +43,7 @@ from retrievers.index.vectors import tune_nprobe
 from retrievers.index.verifying import verify_index
 from tests.retrievers.index.stored import NEW, OLD, TERMS, build, refuses, same, same_hints
 from tests.retrievers.index.test_build import StopHereError, stopping
-from tests.retrievers.index.test_index import build_fixed, unit_rows
+from tests.retrievers.index.test_index import FixedUnits, build_fixed, unit_rows
 
 pytest.importorskip("lancedb")
 
@@ -217,6 +220,45 @@ def test_vectors_in_lists_are_found_and_lists_are_tuned(tmp_path: Path) -> None:
     assert lists_for(10) == 1 and lists_for(10**6) == 2048 and lists_for(10**12) == 4096
 
 
+def test_a_copy_of_a_compressed_index_has_smaller_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "PIECES", 0)  # tables are compacted each time
+    rng = np.random.default_rng(5)
+    vectors = np.repeat(unit_rows(rng, 100, 16), 30, axis=0) + 0.1 * rng.standard_normal((3000, 16), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    build_fixed(tmp_path / "i", vectors)
+    copy_index(tmp_path / "i", lance(tmp_path / "whole"), form="ivf")
+    compress_index(tmp_path / "i", 4, True, None)
+    copy_index(tmp_path / "i", lance(tmp_path / "few"), form="ivf")
+    sizes = [bytes_below(tmp_path / name / "units.lance" / "_indices") for name in ("few", "whole")]
+    assert sizes[0] < sizes[1] * 0.8
+    queries = vectors[::30] + 0.05 * rng.standard_normal((100, 16), dtype=np.float32)
+
+    def right(folder: Path) -> LanceIndex:
+        index = open_index(folder)
+        assert isinstance(index, LanceIndex) and index.manifest.files["units"]["bits"] == 2
+        assert "IvfPq" in [entry.index_type for entry in index._units.list_indices()]
+        best = index.search(queries, 1, probes=10**6)  # all vectors
+        assert (index.search(queries, 1)[1] == best[1]).mean() >= 0.98
+        products = queries @ index.reconstruct(np.arange(len(index))).T
+        np.testing.assert_allclose(best[0][:, 0], products.max(axis=1), atol=1e-5)
+        return index
+
+    right(lance(tmp_path / "few"))
+    copy_index(lance(tmp_path / "few"), lance(tmp_path / "again"), form="ivf")
+    right(lance(tmp_path / "again"))
+    new = [Sentence(str(n + 3000), "en", Origin("new.txt", n)) for n in range(300)]
+    options: dict[str, Any] = {"retriever": "x", "language": "en", "show": False, "form": "ivf"}
+    for sentences, without in ((new, []), ([], ["new.txt"])):
+        build_index(
+            lance(tmp_path / "few"),
+            sentences,
+            FixedUnits(np.concatenate([vectors, vectors[5::10]])),
+            without=without,
+            **options,
+        )
+        assert len(right(lance(tmp_path / "few"))) == 3000 + len(sentences)
+
+
 def test_hints_of_every_dense_retriever_are_the_same(
     tmp_path: Path, e5: Encoder, parallel: dict[str, list[Sentence]]
 ) -> None:
@@ -315,7 +357,8 @@ def test_a_store_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch, capsys: p
     secret = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
     monkeypatch.setattr(place, "PATIENCE", {**place.PATIENCE, **keys, **secret})
     assert main(["index", "info", "lance:s3://bucket/index"]) == 2
-    assert "index lance:s3://bucket/index does not answer" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "index lance:s3://bucket/index does not answer (Connection refused): see" in told
 
 
 class Silent:
