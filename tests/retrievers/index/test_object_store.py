@@ -18,7 +18,8 @@ from retrievers.index.copying import copy_index
 from retrievers.index.lance import place
 from retrievers.index.lance.place import connected
 from retrievers.index.lance.tables import commit, finished, read_stored
-from retrievers.index.search import open_index, verify_index
+from retrievers.index.opening import open_index
+from retrievers.index.verifying import verify_index
 from tests.object_store import BUCKET, object_store
 from tests.retrievers.index.stored import NEW, OLD, build, same
 
