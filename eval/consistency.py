@@ -141,19 +141,21 @@ class Agreement:
         return agreed, occurrences
 
 
-def translators_of(own: Sequence[Document], options: argparse.Namespace, adapter: str) -> list[Translator]:
-    """A translator for each document, all with one language model and its adapter."""
+def translators_of(
+    own: Sequence[Document], options: argparse.Namespace, adapter: str, context: int = 0
+) -> list[Translator]:
+    """A translator for each document, all with one language model and its adapter, which may depend on `context`."""
     llm: LanguageModel | str = options.llm
     made = []
     for document in own:
-        made.append(cell_translator(document.source, document.target, llm, options, adapter=adapter))
+        made.append(cell_translator(document.source, document.target, llm, options, adapter=adapter, context=context))
         llm = made[-1].llm
     return made
 
 
-def with_context(translators: Sequence[Translator], own: Sequence[Document], context: int) -> list[list[Translation]]:
-    """The translations of documents with so many sentences of context."""
-    return plain([translator.with_context(context) for translator in translators], own, context)
+def with_context(own: Sequence[Document], options: argparse.Namespace, adapter: str) -> list[list[Translation]]:
+    """The translations of documents with sentences of context."""
+    return plain(translators_of(own, options, adapter, options.context), own, options.context)
 
 
 def plain(translators: Sequence[Translator], own: Sequence[Document], context: int) -> list[list[Translation]]:
@@ -210,12 +212,12 @@ def evaluate(options: argparse.Namespace) -> int:
                 made[name] = consistent(translators, first, own_bounds)
                 changed[name] += sum(ASKED_AGAIN in " ".join(t.notes) for t in chain(*made[name]))
             if options.context:
-                made["context"] = with_context(translators, group, options.context)
+                made["context"] = with_context(group, options, DEFAULT_ADAPTER)
             for name, adapter in adapters.items():
                 others = translators_of(group, options, adapter)
                 made[f"plain, {name}"] = plain(others, group, 0)
                 if options.context:
-                    made[f"context, {name}"] = with_context(others, group, options.context)
+                    made[f"context, {name}"] = with_context(group, options, adapter)
             for name, translations in made.items():
                 texts[name] += [[t.text for t in document] for document in translations]
                 bar.update(len(group))

@@ -27,6 +27,8 @@ log = logging.getLogger("rag_mt")
 
 NONE = "none"
 """No adapter."""
+CONTEXT = "-context"
+"""What the name of the shipped adapter for prompts with context has behind that of the other one."""
 
 
 def opened_retriever(
@@ -109,24 +111,26 @@ def index_folder(index: str | Path | Index | None) -> Path | None:
 
 
 def adapter_by_index(
-    adapter: str | None, llm: str, source: str, target: str, index: Path | None, plain: bool
+    adapter: str | None, llm: str, source: str, target: str, index: Path | None, plain: bool, context: bool
 ) -> str | None:
     """`chosen_adapter`; with `plain` an index that is away has none, which is logged."""
     try:
-        return chosen_adapter(adapter, llm, source, target, index)
+        return chosen_adapter(adapter, llm, source, target, index, context)
     except AwayError:
         if not plain:
             raise
         log.warning("whether the index has an adapter of its own is not known: it is not used, also when it answers")
-        return chosen_adapter(adapter, llm, source, target)
+        return chosen_adapter(adapter, llm, source, target, None, context)
 
 
-def chosen_adapter(adapter: str | None, llm: str, source: str, target: str, index: Path | None = None) -> str | None:
+def chosen_adapter(
+    adapter: str | None, llm: str, source: str, target: str, index: Path | None = None, context: bool = False
+) -> str | None:
     """The folder of the adapter for a language model and direction (language codes), None for none.
 
     `adapter` is a folder, `none`, or `auto`: for the one that was tuned on the text of the index in the folder `index`
     (see `rag_mt.translation.index_adapters`), or else for the one that ships, which an embedded language model has for
-    directions to or from English.
+    directions to or from English, and another one for prompts with `context`.
     """
     if adapter in (None, NONE):
         return None
@@ -137,5 +141,6 @@ def chosen_adapter(adapter: str | None, llm: str, source: str, target: str, inde
     if not llm.startswith(PREFIX) or direction_group(source, target) == "other":
         return None
     tell_if_left_out(llm)
-    shipped = FOLDER / llm.removeprefix(PREFIX)
-    return str(shipped) if shipped.is_dir() else None
+    name = llm.removeprefix(PREFIX)
+    shipped = [FOLDER / f"{name}{CONTEXT}"] if context else []
+    return next((str(folder) for folder in (*shipped, FOLDER / name) if folder.is_dir()), None)

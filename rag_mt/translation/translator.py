@@ -184,7 +184,9 @@ class Translator:
         if isinstance(llm, str):
             llm = open_llm(
                 llm,
-                adapter=adapter_by_index(adapter, llm, self.source, self.target, folder, self.hint_source.plain),
+                adapter=adapter_by_index(
+                    adapter, llm, self.source, self.target, folder, self.hint_source.plain, context > 0
+                ),
                 device=device,
                 dtype=dtype,
                 quantization=quantization,

@@ -190,7 +190,8 @@ def source_of(service: Service, asked: Asked) -> str:
 def choice_of(service: Service, session: Session, source: str, asked: Asked) -> Choice:
     """The translator that was asked for; raises UserError for what is not offered."""
     owner = session.owner
-    return service.choice(owner, source, asked.target, asked.retriever, asked.index, asked.adapter, asked.llm)
+    names = asked.retriever, asked.index, asked.adapter, asked.llm
+    return service.choice(owner, source, asked.target, *names, context=asked.context)
 
 
 def glossary_of(service: Service, session: Session, choice: Choice, asked: Asked) -> Glossary | None:

@@ -251,7 +251,8 @@ def _order(
     if source == target:
         return None
     names = (body.retriever, body.index, body.adapter, body.llm)
-    choice = service.choice(owner, source, target, *names, with_hints=body.hints is not False, only=body.only)
+    hints, more = body.hints is not False, {"only": body.only, "context": body.context}
+    choice = service.choice(owner, source, target, *names, with_hints=hints, **more)
     style = service.style(choice.target, body.formality, body.instruction, body.title)
     order = Order(
         choice,

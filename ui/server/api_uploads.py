@@ -63,9 +63,8 @@ async def translate_file(request: Request, service: ServiceOf) -> DocumentAnswer
         if source.lower() == "auto":
             able = service.offer.sources_of(service.offer.known(body.target))
             source = await asyncio.to_thread(documents.source_of, path, name, body.column, service.detector, able)
-        choice = service.choice(
-            owner, source, body.target, body.retriever, body.index, body.adapter, body.llm, only=body.only
-        )
+        names = body.retriever, body.index, body.adapter, body.llm
+        choice = service.choice(owner, source, body.target, *names, only=body.only, context=body.context)
         codes = choice.source, choice.target
         glossary = service.glossaries.opened(owner, body.glossary, *codes) if body.glossary else None
         style = service.style(choice.target, body.formality, body.instruction, body.title)

@@ -83,11 +83,13 @@ class Service:
         llm: str = "",
         with_hints: bool = False,
         only: Only = EVERY,
+        context: int = 0,
     ) -> Choice:
         """A translator by names that a user gave; what is empty is the default. `index` is the id of an index of the
         owner, whose retriever is taken unless it is named `none`. Who asks for an answer `with_hints` and names nothing
         that finds them has those of the sample index. `only` says which files of the index are looked at. Raises
-        UserError for what is not offered, and for `only` where no index is searched."""
+        UserError for what is not offered, and for `only` where no index is searched. `context` is how many sentences
+        before each one it is to be shown."""
         source, target = self.offer.known(source), self.offer.known(target)
         self.offer.check(source, target)
         llm = _offered("language model", llm or self.llms[0], self.llms)
@@ -110,7 +112,7 @@ class Service:
             retriever = DEFAULT_RETRIEVER if with_hints and self._retriever == WITHOUT_INDEX else self._retriever
         if only and not folder:
             raise UserError(f"only files {only} are to be looked at, but no index is searched: name one with index")
-        return Choice(source, target, retriever, folder, adapter, llm)
+        return Choice(source, target, retriever, folder, adapter, llm, context > 0 and adapter == DEFAULT_ADAPTER)
 
     def style(self, target: str, formality: str = "", instruction: str = "", title: str = "") -> Style:
         """The style of translations into a language, by what a request asks for."""

@@ -42,7 +42,8 @@ State = Literal["not loaded", "loading", "ready", "failed"]
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What tells one translator from another. `index` is a folder, or empty for the sample index of the target
-    language; `adapter` and `llm` are as in `Translator`."""
+    language; `adapter` and `llm` are as in `Translator`, and with
+    `context` the adapter is one that has learnt to use it, if there is one."""
 
     source: str
     target: str
@@ -50,6 +51,7 @@ class Choice:
     index: str = ""
     adapter: str = DEFAULT_ADAPTER
     llm: str = DEFAULT_LLM
+    context: bool = False
 
     def __str__(self) -> str:
         index = f", index {Path(self.index).name}" if self.index else ""
@@ -136,7 +138,8 @@ class SharedModels:
         """The language model of a choice, loaded once."""
         index = Path(choice.index) if choice.index and choice.retriever != UNREACHED else None
         plain = self._index_away == "plain"
-        adapter = adapter_by_index(choice.adapter, choice.llm, choice.source, choice.target, index, plain)
+        languages = choice.source, choice.target
+        adapter = adapter_by_index(choice.adapter, choice.llm, *languages, index, plain, choice.context)
         model = self._llms.get((choice.llm, adapter))
         if model is None:
             model = self._llms[choice.llm, adapter] = open_llm(choice.llm, adapter=adapter, **self._options)

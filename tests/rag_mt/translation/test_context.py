@@ -258,11 +258,10 @@ def test_real_models_are_shown_context(
     gemma = Translator("de", retriever="none")
     assert "context" not in caplog.text
     gemma = gemma.with_context(2)
-    assert (
-        "embedded:gemma-3-270m has not learnt to use context" in caplog.text and caplog.text.count("context (--") == 1
-    )
+    assert "embedded:gemma-3-270m with the adapter for single sentences has not learnt to use context" in caplog.text
     caplog.clear()
     Translator("de", retriever="none", llm=llm, context=2)
-    assert "context" not in caplog.text
+    learnt = Translator("de", retriever="none", context=2)
+    assert "has not learnt" not in caplog.text and learnt.llm is not gemma.llm
     (first, second) = gemma.translate("Das Museum ist geschlossen. Es öffnet morgen.").sentences
     assert first.ok and second.ok and f"geschlossen. = {first.draft}\nGerman: Es öffnet" in second.prompt

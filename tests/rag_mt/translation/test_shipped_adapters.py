@@ -9,7 +9,7 @@ import pytest
 
 from rag_mt.models.adapter_files import checked_adapter, trained_wrapper
 from rag_mt.models.weights import FOLDER, shipped_models
-from rag_mt.translation import translator
+from rag_mt.translation import opening, translator
 from rag_mt.translation.opening import chosen_adapter
 from rag_mt.translation.translator import Translator
 from retrievers.no_hints import NoHints
@@ -38,6 +38,15 @@ def test_the_adapter_of_a_translation(adapter: str | None, llm: str, direction: 
 
 def test_a_named_adapter_is_taken_as_it_is() -> None:
     assert chosen_adapter("my/adapter", GEMMA, "de", "en") == "my/adapter"
+    assert chosen_adapter("my/adapter", GEMMA, "de", "en", context=True) == "my/adapter"
+
+
+def test_prompts_with_context_have_an_adapter_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen_adapter("auto", GEMMA, "de", "en", context=True) == str(FOLDER / "gemma-3-270m-context")
+    assert chosen_adapter("auto", GEMMA, "de", "cs", context=True) is None
+    monkeypatch.setattr(opening, "FOLDER", tmp_path)
+    (tmp_path / "gemma-3-270m").mkdir()
+    assert chosen_adapter("auto", GEMMA, "de", "en", context=True) == str(tmp_path / "gemma-3-270m")
 
 
 @pytest.mark.parametrize("name", ["none", "sentence", "ccpr", "memory", "passage"])
@@ -53,6 +62,8 @@ def test_all_retrievers_have_the_shipped_adapter(name: str, monkeypatch: pytest.
     for source, target in (("de", "en"), ("en", "cs"), ("de", "cs")):
         Translator(source, target, retriever=name)
     assert adapters == ["gemma-3-270m", "gemma-3-270m", None]
+    Translator("de", "en", retriever=name, context=1)
+    assert adapters[-1] == "gemma-3-270m-context"
 
 
 @pytest.mark.parametrize("name", [name for name, model in shipped_models().items() if "gemma" in model.base])

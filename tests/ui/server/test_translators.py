@@ -88,6 +88,8 @@ def test_models_are_shared_as_long_as_they_are_used(monkeypatch: pytest.MonkeyPa
     assert (first.llm.name, third.llm.name) == ("some/model", "other/model")
     ours: list[Any] = [models(Choice("de", "en", "phrases")), models(Choice("en", "cs", "none"))]
     assert ours[0].llm is ours[1].llm and Path(ours[0].llm.options["adapter"]).name == "gemma-3-270m"
+    around: Any = models(Choice("de", "en", "none", context=True))
+    assert Path(around.llm.options["adapter"]).name == "gemma-3-270m-context"
     assert models.encoder("sentence", None, "cpu", "float32") is models.encoder("sentence", None, "cpu", "float32")
     gone = weakref.ref(first.llm)
     del first, second
