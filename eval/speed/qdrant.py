@@ -7,7 +7,8 @@ cost is not in these numbers. It has one segment, a graph (HNSW) of vectors in f
 searches with one thread, one query after the other. INDEX is only read: its first N sentences are built anew for FAISS,
 whose time is without that of making vectors. Queries are vectors of the index, each turned at random to a cosine of 0.7
 with itself; `looked at` are the lists of FAISS that are searched, and `ef` of the graph. Recall@1 is measured against
-exact search of the same vectors.
+exact search of the same vectors. Bytes are those on the disk, of Qdrant with its journal of changes; its graph is made
+by a thread of low priority, so that beside other programs it takes longer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from eval.speed.growing import seconds
 from eval.speed.index import built, query_vectors
 from rag_mt.base.console import OK, Parser, note, positive, run
 from rag_mt.base.errors import UserError
-from rag_mt.base.sizes import bytes_below
 from rag_mt.base.types import Floats
 from retrievers.index.manifest import VECTORS
 from retrievers.index.search import MOST_LISTS, Index
@@ -79,6 +79,11 @@ class Graph:
         return np.array([hits[0].id for hits in found], dtype=np.int64)
 
 
+def blocks_below(folder: Path) -> int:
+    """The bytes that a folder takes on the disk: the engine keeps room for what it has not written yet."""
+    return sum(512 * path.stat().st_blocks for path in folder.rglob("*") if path.is_file())
+
+
 def compare(folder: Path, options: argparse.Namespace) -> None:
     """Build both and print their rows."""
     graph_folder = folder / "graph"
@@ -110,7 +115,7 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     print_row(
         "FAISS", f"{len(index) / rate:.1f}", f"{size:.0f}", index.manifest.ivf["nprobe"], f"{base:.3f}", 1, recall
     )
-    size = bytes_below(graph_folder) / len(index)
+    size = blocks_below(graph_folder) / len(index)
     for graph.ef in EFS:
         found = np.concatenate([graph.search(queries, 1) for queries in sentences])
         time, recall = each(graph), f"{(found == best).mean():.4f}"
