@@ -25,7 +25,8 @@ from rag_mt.checks.meanings import as_table, beginnings
 WORDS = 3000
 LEAST_DICE, MOST_TRANSLATIONS = 0.1, 4
 LEAST_PAIRS, MOST_SHARE = 8, 0.05
-"""In how many pairs a word stands at least, and in what share of them at most."""
+"""In how many pairs a word stands at least, of which half have its translation too, and in what share of them at
+most."""
 LONGEST = 40
 """Words of a sentence up to which a pair is counted: in longer ones, nearly all words meet."""
 
@@ -52,6 +53,11 @@ def translations(pairs: Sequence[tuple[str, str]]) -> tuple[dict[str, list[str]]
     return {a: [b for _, b in nlargest(MOST_TRANSLATIONS, own)] for a, own in best.items()}, english
 
 
+def most_frequent(counts: Counter[str], number: int) -> set[str]:
+    """So many of the words that are counted, by their letters where counts are equal: the same ones in each run."""
+    return set(sorted(counts, key=lambda word: (-counts[word], word))[:number])
+
+
 def learn(options: argparse.Namespace) -> int:
     """Run the command."""
     rows = TrainingPairs(Path(options.data), PARTS[0])
@@ -60,7 +66,7 @@ def learn(options: argparse.Namespace) -> int:
     for code, pairs in rows.pairs.items():
         found[code], english = translations(pairs)
         counts.update({word: english[word] for word in found[code]})
-    chosen = {word for word, _ in counts.most_common(options.words)}
+    chosen = most_frequent(counts, options.words)
     table = {code: {word: own for word, own in of_code.items() if word in chosen} for code, of_code in found.items()}
     write_whole(Path(options.output), as_table(table))
     print(f"{len(chosen)} words in {options.output}")

@@ -255,6 +255,8 @@ def report(options: argparse.Namespace) -> int:
     """Measure and print."""
     if bool(options.index) == bool(options.synthetic):
         raise UserError("there is no index to measure, or two: give the folder of one or --synthetic NUMBER")
+    if options.readers and options.bits:
+        raise UserError("--bits is for measuring without readers: leave --bits or --readers out")
     with TemporaryDirectory() as name:
         folder = Path(name)
         if options.readers:

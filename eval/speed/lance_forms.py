@@ -37,6 +37,9 @@ from retrievers.index.places import UNITS
 
 FORMS = ("SQ", "PQ/2x4", "PQ/4x4", "PQ/2x8", "PQ/4x8", "RQ/1", "RQ/2", "RQ/4", "FLAT")
 COMPARED = (1, 4, 16, 64)
+MOST_RQ_BITS = 9
+PQ_BITS = {4: 2, 8: 1}
+"""The bits that LanceDB has for product quantization, with what the number of its parts must be a multiple of."""
 HEADINGS = ("lists", "build, s", "bytes/unit", "of lists", "compared", "ms/query", "recall@1")
 WIDTHS = (8, 10, 12, 10, 10, 10, 10)
 
@@ -50,10 +53,11 @@ def config(form: str, dimension: int, lists: int) -> Any:
         return {"SQ": IvfSq, "FLAT": IvfFlat}[form](**settings)
     kind, _, numbers = form.partition("/")
     values = [int(number) for number in numbers.split("x") if number.isdecimal()]
-    if kind == "RQ" and len(values) == 1:
+    if kind == "RQ" and len(values) == 1 and 1 <= values[0] <= MOST_RQ_BITS:
         return IvfRq(num_bits=values[0], **settings)
-    if kind == "PQ" and len(values) == 2 and values[0] and dimension % values[0] == 0:
-        return IvfPq(num_sub_vectors=dimension // values[0], num_bits=values[1], **settings)
+    together, bits = values if kind == "PQ" and len(values) == 2 else (0, 0)
+    if together and bits in PQ_BITS and dimension % (together * PQ_BITS[bits]) == 0:
+        return IvfPq(num_sub_vectors=dimension // together, num_bits=bits, **settings)
     raise UserError(f"{form} is no form of vectors of {dimension} dimensions: choose of {', '.join(FORMS)}")
 
 
@@ -62,13 +66,14 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     import lancedb
 
     index, _ = built(folder, "exact", options)
+    lists = lists_for(len(index))
+    configs = {form: config(form, index.manifest.dimension, lists) for form in options.forms}
     sentences = query_vectors(options, index)
     best = np.concatenate([index.search(queries, 1)[1][:, 0] for queries in sentences])
     copy_index(folder / "exact", Path(f"lance:{folder / 'lance'}"), form="exact")
     table = lancedb.connect(str(folder / "lance")).open_table(UNITS)
     place = folder / "lance" / f"{UNITS}.lance"
-    lists, bare = lists_for(len(index)), bytes_below(place)
-    configs = {form: config(form, index.manifest.dimension, lists) for form in options.forms}
+    bare = bytes_below(place)
     print(
         f"{len(index)} vectors of {index.manifest.dimension} dimensions, {min(options.probes, lists)} of {lists} lists "
         f"searched, {len(sentences)} sentences of {np.mean([len(s) for s in sentences]):.0f} queries, median of "

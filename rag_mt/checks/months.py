@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from unicodedata import normalize
 
 from babel import Locale
 
 from rag_mt.base.languages import base_code
 from rag_mt.checks.calendar_names import LONG, month_names
 
+MONTHS = 12
+"""Of languages of which fewer names are known nothing is said: others have no letters enough (`五月`)."""
+NUMBERED = {"ja", "ko", "yue", "zh"}
+"""Languages that number their months (`5月`): nothing is said of them either."""
 UNCHANGED = {"en", "ro"}
 """Languages in which names of months have no endings."""
 LETTERS_LOST = {"de": 0, "fi": 0, "tr": 1}
@@ -19,6 +24,8 @@ LETTERS_LOST = {"de": 0, "fi": 0, "tr": 1}
 OTHER_LETTERS = 2
 ENDING, SHORT_ENDING = r"[^\W\d_]{0,3}", {"de": "s?"}
 """What may follow a name of up to LONG letters."""
+PREFIX = {"he": "[בהוכלמש]{0,2}"}
+"""What may be written together with the name behind it."""
 INFLECTED = {
     "cs": "led(?:en|n_) úno(?:r|r_) břez(?:en|n_) dub(?:en|n_) květ(?:en|n_) červ(?:en|n_) červen(?:ec|c_) "
     "srp(?:en|n_) září(?:_|) říj(?:en|n_) listopad(?:_|) prosin(?:ec|c_)",
@@ -36,6 +43,7 @@ _BEFORE_AT_MOST = len("2000-th of ") + 1
 _AFTER = re.compile(r"\.?,?\s+\d")
 _WORD_FOLLOWS = re.compile(r"\s+[^\W\d_]")
 _DIGIT = re.compile(r"\d")
+_DIRECTION = dict.fromkeys((0x200E, 0x200F))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ def differing_months(
     source: str, target: str, source_language: str, target_language: str
 ) -> tuple[list[str], list[str]]:
     """The months beside a number that only the source has, and those that only the translation has; the other side has
-    none if it says it neither by a name nor by a number. None where CLDR does not know the languages."""
+    none if it says it neither by a name nor by a number. Nothing where the names are not known (see `_names`)."""
     names = _names(base_code(source_language)), _names(base_code(target_language))
     if not names[0] or not names[1]:
         return [], []
@@ -86,17 +94,20 @@ def _beside_numbers(text: str, names: _Names) -> dict[str, str]:
 
 
 def _has_number(text: str, number: int) -> bool:
-    """Whether a text may have a month in digits."""
+    """Whether a text may have a month in digits; marks of the direction of writing may stand among them."""
+    text = text.translate(_DIRECTION)
     return bool(re.search(rf"\d[./-]\s?0?{number}(?!\d)|(?<!\d)0?{number}[./-]\s?\d", text))
 
 
 @lru_cache(64)
 def _names(code: str) -> _Names | None:
-    """The months of a language, None for one whose names CLDR does not have."""
-    known = month_names(code)
-    if not known:
+    """The months of a language, None for one that numbers them or of which CLDR does not have twelve names of three
+    letters and more."""
+    known = {number: [normalize("NFC", name) for name in forms] for number, forms in month_names(code).items()}
+    if len(known) < MONTHS or code in NUMBERED:
         return None
-    names = "|".join(f"(?P<m{number}>{'|'.join(_forms(code, number, forms))})" for number, forms in known.items())
+    names = "|".join(f"(?P<m{number}>{'|'.join(_forms(code, number, known))})" for number in known)
+    names = f"{PREFIX.get(code, '')}(?:{names})"
     short = {form for forms in known.values() for form in forms if len(form) < LONG or _is_short(form, forms)}
     first = next(iter(Locale.parse(code).months["format"]["wide"].values()))
     return _Names(
@@ -107,17 +118,23 @@ def _names(code: str) -> _Names | None:
     )
 
 
-def _forms(code: str, number: str, names: Sequence[str]) -> list[str]:
-    """Expressions for what a month is called, inflected forms too."""
+def _forms(code: str, number: str, known: Mapping[str, Sequence[str]]) -> list[str]:
+    """Expressions for what a month of those that are known is called, inflected forms too."""
+    names, others = known[number], [name for other, names in known.items() if other != number for name in names]
     if code in INFLECTED:
         inflected = INFLECTED[code].split()[int(number) - 1].replace("_", _LETTERS)
-        return [inflected, *(re.escape(name) for name in names if _is_short(name, names))]
+        return [inflected, *map(re.escape, names)]
     forms = []
     for name in names:
         if code in UNCHANGED or _is_short(name, names):
             forms.append(re.escape(name))
+        elif name[-1].isdigit():  # `tháng 1`, which is not `tháng 12`
+            forms.append(rf"{re.escape(name)}(?!\d)")
         elif len(name) > LONG:
-            forms.append(f"{re.escape(name[: len(name) - LETTERS_LOST.get(code, OTHER_LETTERS)])}(?:{_LETTERS})?")
+            kept = len(name) - LETTERS_LOST.get(code, OTHER_LETTERS)
+            while kept < len(name) and any(other.startswith(name[:kept]) for other in others):  # `juuli`, `juuni`
+                kept += 1
+            forms.append(f"{re.escape(name[:kept])}(?:{_LETTERS})?")
         else:
             forms.append(rf"{re.escape(name)}{SHORT_ENDING.get(code, ENDING)}")
     return forms

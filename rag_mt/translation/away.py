@@ -74,6 +74,7 @@ class HintSource:
             self.retriever = self._opened()
         except AwayError as error:
             if not self.plain:
+                self._answering.reason = str(error)
                 raise
             self.retriever = Unreached(str(error))
             self._note(error)
@@ -97,10 +98,7 @@ class HintSource:
         with self._opening:
             if self._opener is not None:
                 self.retriever = self._opener()
-                opened = self.retriever
-                self._opener = (
-                    partial(opened.opener, opened.only) if isinstance(opened, Unreached) and opened.opener else None
-                )
+                self._opener = self.retriever.later if isinstance(self.retriever, Unreached) else None
             return self.retriever
 
     def ask(self, question: Callable[[Retriever], Sequence[T]], without: Sequence[T]) -> tuple[Sequence[T], str]:

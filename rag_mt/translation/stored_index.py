@@ -52,9 +52,9 @@ class StoredIndex:
     def copy(self, target: str | Path, *, replace: bool = False, form: str = "auto", show: bool = False) -> Self:
         """Copy the index to `target`, a place in LanceDB (`lance:FOLDER`, `lance:s3://BUCKET/FOLDER`) or Qdrant
         (`qdrant:FOLDER`, `qdrant:http://HOST:6333/NAME`), or, where it is in one of them, to a folder, and return the
-        copy, which is used as the index is. `replace`
-        puts it in the place of an index that is there, `form` is that of `build`. Raises UserError for another place,
-        one that is taken or cannot be written, and where its engine is not installed."""
+        copy, which is used as the index is. `replace` puts it in the place of an index that is there, `form` is that of
+        `build`. Raises UserError for another place, one that is taken or cannot be written, and where its engine is
+        not installed."""
         manifest = copy_index(self.folder, Path(target), replace=replace, form=form, show=show)
         return type(self)(Path(target), manifest, *self._named)
 

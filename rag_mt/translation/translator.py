@@ -275,7 +275,8 @@ class Translator:
     def prompts(self) -> PromptBuilder:
         """What makes prompts, of hits of the retriever's kind."""
         if self._prompts.unit != self.retriever.unit:
-            self._prompts = self.terms.prompts = self._prompts.with_unit(self.retriever.unit)
+            self._prompts = self._prompts.with_unit(self.retriever.unit)
+            self._keep_to(self.terms.glossary)  # a keeper of its own: others may share that one
         return self._prompts
 
     @property

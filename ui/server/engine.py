@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -62,6 +62,7 @@ class Engine:
         self._closing = False
         self.fault = ""
         self.pace = 1.0  # seconds per sentence, smoothed
+        self._narrowing = ThreadPoolExecutor(1, thread_name_prefix="narrowing")
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -114,6 +115,7 @@ class Engine:
             left = list(self._jobs)
         for job in left:
             job.cancel()
+        self._narrowing.shutdown(wait=False, cancel_futures=True)
         with self._changed:
             self._changed.notify_all()
         self._thread.join(max(0.0, end - time.monotonic()))
@@ -137,11 +139,19 @@ class Engine:
         if error := future.exception():
             job.fail(error if isinstance(error, UserError) else RuntimeError(f"loading failed: {error}"))
             return
+        if job.order.only:  # its index is opened anew, which may take its time, and this thread may be anyone's
+            self._narrowing.submit(self._begin, job, future.result())
+        else:
+            self._begin(job, future.result())
+
+    def _begin(self, job: Job, translator: Translator) -> None:
+        if job.future.done():  # while it waited for its turn
+            return
         try:
-            job.begin(future.result())
+            job.begin(translator)
         except BaseException as problem:  # a text that cannot even be split must not stop the loading of others
             if not isinstance(problem, UserError):
-                log.exception("a text could not be split into sentences")
+                log.exception("a text could not be begun with")
             job.fail(problem)
             return
         if not job.items:  # nothing to translate

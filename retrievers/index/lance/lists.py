@@ -23,7 +23,7 @@ MOST_LISTS = 4096
 SAMPLE_PER_LIST = 32
 ROUNDS = 8
 DIVISOR = 4
-"""Of the dimension of vectors, for FEW bits."""
+"""What the dimension of vectors must be a multiple of for FEW bits: the engine wants an even number of pairs."""
 
 
 def lists_for(units: int) -> int:

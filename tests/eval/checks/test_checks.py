@@ -6,6 +6,7 @@ import argparse
 import json
 import random
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,7 @@ def test_words_that_stand_in_the_same_pairs_translate_each_other(tmp_path: Path)
     assert table["bridg"] == ["brück"] * 6 and table["house"] == ["haus"] * 6 and len(table) == len(nouns)
     assert words.main(["--data", str(tmp_path), "--output", str(file), "--words", "3"]) == 0
     assert len(file.read_text(encoding="utf-8").splitlines()) == 4
+    assert words.most_frequent(Counter({"c": 2, "b": 2, "a": 2, "d": 3}), 2) == {"d", "a"}
     assert words.main(["--data", str(tmp_path / "none"), "--output", str(file)]) == 2
 
 

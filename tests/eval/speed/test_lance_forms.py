@@ -19,10 +19,13 @@ def test_every_form_has_its_rows(tmp_path: Path, capsys: pytest.CaptureFixture[s
     head, _, *rows = capsys.readouterr().out.splitlines()
     assert head.startswith("1000 vectors of 16 dimensions, ") and "3 sentences of 45 queries" in head
     values = {name: [float(value) for value in values] for name, *values in map(str.split, rows[:: len(COMPARED)])}
-    last = {name: [float(value) for value in values] for name, *values in map(str.split, rows[len(COMPARED) - 1 :: 4])}
+    last = {
+        name: [float(value) for value in values]
+        for name, *values in map(str.split, rows[len(COMPARED) - 1 :: len(COMPARED)])
+    }
     assert list(values) == ["PQ/4x4", "FLAT"] and len(rows) == 2 * len(COMPARED)
     assert values["PQ/4x4"][2] < values["FLAT"][2]
     assert values["PQ/4x4"][5] < last["PQ/4x4"][5] and last["FLAT"][5] == 1
-    for form in ("PQ/3x8", "PQ/x", "XQ", "RQ/a"):
+    for form in ("PQ/3x8", "PQ/x", "XQ", "RQ/a", "PQ/2x5", "PQ/0x8", "PQ/16x4", "RQ/10", "RQ/0"):
         assert main([str(index.folder), *options, form]) == 2
         assert f"{form} is no form of vectors of 16 dimensions" in capsys.readouterr().err

@@ -35,6 +35,8 @@ def test_both_are_compared(place: Path, capsys: pytest.CaptureFixture[str]) -> N
     for name in ("FAISS", "LanceDB"):
         assert re.search(rf"^{name} +\d+\.\d +\d+ +\d+\.\d+ +\d+\.\d+ +1\.0000 +\d+\.\d+$", told, re.MULTILINE)
     assert main([]) == 2
+    assert main([str(place / "index"), "--readers", "1", "--bits", "8"]) == 2
+    assert "leave --bits or --readers out" in capsys.readouterr().err
 
 
 def watched(place: Path, state: str) -> Counter[str]:

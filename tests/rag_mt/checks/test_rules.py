@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import date
+from itertools import product
+
 import pytest
+from babel.dates import format_date
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -172,6 +176,14 @@ GOOD = [
     ("en", "fi", "summer 2015, 16 points", "kesä 2015, hän heitti 16 pistettä"),
     ("en", "tr", "Add 5 more buttons.", "Ara 5 düğme daha ekle."),
     ("tr", "en", "Python 3.10 olabilir", "Python 3.10 may be"),
+    ("en", "zh", "It was on May 5, 2011.", "时间是2011年5月5日。"),
+    ("ko", "en", "2011년 12월 5일이었다.", "It was on December 5, 2011."),
+    ("et", "en", "See oli 5. juulil 2011.", "It was on 5 July 2011."),
+    ("en", "ca", "It was on May 5, 2011.", "Va ser el 5 de maig del 2011."),
+    ("en", "el", "It was on May 5, 2011.", "Ήταν στις 5 Μαΐου 2011."),
+    ("en", "ar", "It was on May 5, 2011.", "كان ذلك في 05\u200f/05\u200f/2011."),
+    ("en", "he", "It was on May 5, 2011.", "זה היה ב-5 במאי 2011."),
+    ("ru", "en", "Это было 5 нояб. 2011 г.", "It was on November 5, 2011."),
     ("en", "pl", "It began in May 2011.", "Zaczęło się w maju 2011 roku."),
     ("ru", "en", "Он пришёл 12-го июля.", "He came on 12 July."),
     ("en", "de", "He has $5 million.", "Er hat 5 Millionen Dollar."),
@@ -205,6 +217,8 @@ GOOD = [
     ("en", "ru", "a) first", "а) первый"),
 ]
 
+DATED = ["ar", "ca", "de", "el", "es", "et", "fi", "fr", "he", "hu", "it", "ja", "ko", "pl", "ru", "tr", "vi", "zh"]
+
 
 @pytest.mark.parametrize(
     ("rule", "case"),
@@ -228,6 +242,18 @@ def test_nothing_is_found_in_good_translations(
     source_language: str, target_language: str, source: str, target: str
 ) -> None:
     assert check(Pair(source, target, source_language, target_language)) == []
+
+
+@pytest.mark.parametrize("code", DATED)
+def test_dates_of_a_year_are_the_same_in_other_languages(code: str) -> None:
+    for number, length in product(range(1, 13), ("long", "medium")):
+        day = date(2011, number, 5)
+        english, other = format_date(day, "long", locale="en"), format_date(day, length, locale=code)
+        assert not RULES["months"].found(Pair(english, other, "en", code))
+        assert not RULES["months"].found(Pair(other, english, code, "en"))
+        next_month = format_date(date(2011, number % 12 + 1, 5), "long", locale="en")
+        if length == "long" and code not in ("ja", "ko", "zh"):  # in digits, or its names are not known
+            assert RULES["months"].found(Pair(next_month, other, "en", code)), other
 
 
 @pytest.mark.parametrize("code", ["de", "cs", "fi", "ru", "ro", "tr"])

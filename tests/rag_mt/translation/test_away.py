@@ -19,11 +19,13 @@ from rag_mt.cli.main import main
 from rag_mt.formats.format import Segment
 from rag_mt.formats.lines import added_fields
 from rag_mt.translation import away
+from rag_mt.translation.away import HintSource
 from rag_mt.translation.jobs import Counts, split_segments, translate_segments
 from rag_mt.translation.journal import Journal
 from retrievers.index import places
 from retrievers.index.copying import copy_index
 from retrievers.index.qdrant import place
+from retrievers.no_hints import NoHints
 from tests.retrievers.index.qdrant_process import Process, free_port, serving_copy
 from tests.ui.conftest import HintedLLM
 
@@ -194,6 +196,17 @@ def test_other_files_are_not_asked_for_before_it_is_time(served: Process, monkey
     until_hints(within)
     assert not any(made.hints_away for made in within.translate_sentences(SENTENCES))
     assert not translator.hint_source.reason and within.retriever is not translator.retriever
+
+
+def test_other_files_that_are_not_reached_are_known_to_be_away() -> None:
+    def opener() -> NoHints:
+        raise AwayError("it is away")
+
+    source = HintSource("stop", NoHints)
+    with pytest.raises(AwayError):
+        source.narrowed(opener)
+    assert source.reason == "it is away"
+    assert source.ask(lambda retriever: [retriever.name], [])[0] == ["none"] and not source.reason
 
 
 def test_files_that_are_gone_are_told_and_found_again(

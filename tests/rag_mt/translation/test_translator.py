@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,19 @@ def test_some_files_are_looked_at_by_translators_that_share_all_else(tmp_path: P
     for without in (RuleRetriever(), "none"):
         with pytest.raises(UserError, match="only"):
             Translator("de", "en", retriever=without, llm=RuleLLM()).with_only(rome)
+
+
+def test_a_choice_of_files_while_the_index_is_away_leaves_the_other_prompts_as_they_are(tmp_path: Path) -> None:
+    Index.build(tmp_path / "index", texts=["The museum is closed."], language="en", retriever="bm25")
+    options: dict[str, Any] = {"index": tmp_path / "index", "llm": RuleLLM(), "index_away": "plain"}
+    translator = Translator("de", **options)
+    translator.hint_source._answering.reason, translator.hint_source._answering.again = "it is away", math.inf
+    within = translator.with_only(Only("texts"))
+    assert within.prompts.unit == within.terms.prompts.unit == within.retriever.unit == "sentence"
+    assert translator.prompts.unit == translator.terms.prompts.unit == "passage"
+    translator.hint_source._answering.again = 0.0
+    assert within.hint_source.ask(lambda retriever: retriever.retrieve([Sentence("museum", "de")]), [])[0]
+    assert within.prompts.unit == within.terms.prompts.unit == "passage"
 
 
 def test_half_a_surrogate_pair_is_a_replacement_character(translator: Translator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -13,6 +14,7 @@ import pytest
 
 from rag_mt.base.defaults import DEFAULT_LLM
 from rag_mt.base.errors import UserError
+from rag_mt.base.only import Only
 from rag_mt.base.types import Completion, Prompt, Sentence, Translation
 from rag_mt.translation.translator import Translator
 from ui.server.engine import BatchReport, Engine
@@ -41,6 +43,29 @@ def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.005)
+
+
+def test_a_choice_of_files_is_opened_where_it_keeps_nobody_waiting(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.submit(order("Ein Satz.")).result(5)
+    asked, go_on = threading.Event(), threading.Event()
+
+    def with_only(translator: Translator, only: Only) -> Translator:
+        asked.set()
+        assert go_on.wait(5)
+        if only == Only("none"):
+            raise UserError("there are none")
+        return translator
+
+    monkeypatch.setattr(Translator, "with_only", with_only)
+    jobs = [engine.submit(order("Zwei Sätze.", only=Only(name))) for name in ("some", "none")]
+    assert asked.wait(5) and [job.state for job in jobs] == ["loading", "loading"]
+    assert engine.submit(order("Drei Sätze.")).result(5).text == "DREI SÄTZE."
+    go_on.set()
+    assert jobs[0].result(5).text == "ZWEI SÄTZE."
+    with pytest.raises(UserError, match="there are none"):
+        jobs[1].result(5)
 
 
 def test_a_text_keeps_its_spacing(engine: Engine) -> None:
