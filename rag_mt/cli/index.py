@@ -161,9 +161,9 @@ def shrink(options: argparse.Namespace) -> int:
 
 def label(options: argparse.Namespace) -> int:
     """`rag-mt index label`: the domain and the date of files of an index."""
-    from rag_mt.translation.stored_index import StoredIndex
+    from rag_mt.translation.index_files import IndexFiles
 
-    index = StoredIndex.open(options.folder)
+    index = IndexFiles.open(options.folder)
     names = index.label(options.files, domain=options.domain, date=options.date)
     said = [f"{what} {value or 'none'}" for what in ("domain", "date") if (value := getattr(options, what)) is not None]
     note(f"{options.folder}: {' and '.join(said)} for {len(names)} of {len(index.files)} files")
@@ -172,20 +172,20 @@ def label(options: argparse.Namespace) -> int:
 
 def copy(options: argparse.Namespace) -> int:
     """`rag-mt index copy`: an index into LanceDB or Qdrant, or back."""
-    from rag_mt.translation.stored_index import StoredIndex
+    from rag_mt.translation.index_files import IndexFiles
 
     if options.target == "qdrant::memory:":
         raise UserError(f"a copy in {options.target} would be gone with this command: give qdrant:FOLDER")
-    index = StoredIndex.open(options.folder)
+    index = IndexFiles.open(options.folder)
     note(index.copy(options.target, replace=options.replace, form=options.form, show=not options.quiet).describe())
     return OK
 
 
 def compress(options: argparse.Namespace) -> int:
     """`rag-mt index compress`: the vectors of an index in fewer bits."""
-    from rag_mt.translation.stored_index import StoredIndex
+    from rag_mt.translation.index_files import IndexFiles
 
-    index = StoredIndex.open(options.folder)
+    index = IndexFiles.open(options.folder)
     index.compress(options.bits, rerank=options.rerank, show=not options.quiet)
     note(index.describe())
     if index.manifest.lossy and index.manifest.thresholds:
@@ -195,10 +195,10 @@ def compress(options: argparse.Namespace) -> int:
 
 def info(options: argparse.Namespace) -> int:
     """`rag-mt index info`: the manifest, readable or as JSON."""
-    from rag_mt.translation.stored_index import StoredIndex
+    from rag_mt.translation.index_files import IndexFiles
 
     begin = time.perf_counter()
-    index = StoredIndex.open(options.folder)
+    index = IndexFiles.open(options.folder)
     milliseconds = (time.perf_counter() - begin) * 1000
     if options.json:
         print(json.dumps(index.manifest.as_dict(), ensure_ascii=False, indent=2))

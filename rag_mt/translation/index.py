@@ -19,7 +19,7 @@ from rag_mt.base.only import Label, Only
 from rag_mt.base.types import Hint, Origin, Retriever, Sentence, Skips, TranslatedSentence
 from rag_mt.formats.format import Segment
 from rag_mt.formats.reading import files_of, input_stamp, place_of, segments_of, sentences_of
-from rag_mt.translation.stored_index import StoredIndex
+from rag_mt.translation.index_files import IndexFiles
 from retrievers.calibration import DROP, calibrate_for, set_confidence
 from retrievers.encoders.encoder import ModelEncoder
 from retrievers.index.build import build_part
@@ -45,7 +45,7 @@ RETRIEVERS = 16
 """Retrievers that an index keeps open: one for each language and each choice of files that was asked for lately."""
 
 
-class Index(StoredIndex):
+class Index(IndexFiles):
     """Target-language text in a folder, searched for the hints of sentences in any other language.
 
         from rag_mt import Index
@@ -200,7 +200,7 @@ class Index(StoredIndex):
         self._go_on((), gone, plan={"removed": sorted(gone)}, restart=restart, show=show)
 
     def copy(self, target: str | Path, *, replace: bool = False, form: str = "auto", show: bool = False) -> Self:
-        """The copy, with the encoder that is loaded; see `StoredIndex.copy`."""
+        """The copy, with the encoder that is loaded; see `IndexFiles.copy`."""
         copy = super().copy(target, replace=replace, form=form, show=show)
         copy._encoder = self._encoder
         return copy

@@ -17,7 +17,7 @@ from retrievers.index.opening import open_index
 from retrievers.index.places import place_text
 
 
-class StoredIndex:
+class IndexFiles:
     """An index that is not searched; see `rag_mt.translation.index.Index`."""
 
     def __init__(
