@@ -251,8 +251,8 @@ def _order(
     if source == target:
         return None
     names = (body.retriever, body.index, body.adapter, body.llm)
-    hints, more = body.hints is not False, {"only": body.only, "context": body.context}
-    choice = service.choice(owner, source, target, *names, with_hints=hints, **more)
+    hints = body.hints is not False
+    choice = service.choice(owner, source, target, *names, hints, only=body.only, context=body.context)
     style = service.style(choice.target, body.formality, body.instruction, body.title)
     order = Order(
         choice,
