@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +209,23 @@ def test_a_choice_of_files_while_the_index_is_away_leaves_the_other_prompts_as_t
     translator.hint_source._answering.again = 0.0
     assert within.hint_source.ask(lambda retriever: retriever.retrieve([Sentence("museum", "de")]), [])[0]
     assert within.prompts.unit == within.terms.prompts.unit == "passage"
+
+
+def test_models_are_freed_with_their_translators(tmp_path: Path) -> None:
+    Index.build(tmp_path / "index", texts=["The museum is closed."], language="en", retriever="bm25")
+
+    def used(**options: Any) -> weakref.ref[Any]:
+        translator = Translator("de", llm=RuleLLM(), wrapper="compact", **options)
+        translator.translate("Das Museum ist geschlossen.")
+        if "index" in options:
+            translator.with_only(Only("texts")).with_context(1).translate("Das Museum ist geschlossen.")
+        return weakref.ref(translator.llm)
+
+    gc.disable()  # it may not come for a long time
+    try:
+        assert used(retriever="none")() is None and used(index=tmp_path / "index")() is None
+    finally:
+        gc.enable()
 
 
 def test_half_a_surrogate_pair_is_a_replacement_character(translator: Translator) -> None:
