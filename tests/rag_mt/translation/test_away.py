@@ -129,7 +129,7 @@ def test_a_server_that_says_nothing_is_asked_once_in_a_while(served: Process, mo
     assert 0.9 < time.monotonic() - begin < 5  # of ten times a second
     served.go_on()
     assert translator.translate_sentences(SENTENCES)[0].hints_away  # the pause is not over
-    translator.hint_source._again = 0
+    translator.hint_source._answering.again = 0.0
     until_hints(translator)
 
 

@@ -219,5 +219,5 @@ def test_a_translator_looks_at_some_files(tmp_path: Path) -> None:
     assert some.settings != plain.settings
     with pytest.raises(UserError, match="but no index is given"):
         Translator("de", "en", llm=RuleLLM(), only=Only("2.txt"))
-    with pytest.raises(UserError, match="leave index, encoder and only out"):
+    with pytest.raises(UserError, match="is open already: leave only out"):
         Translator("de", "en", llm=RuleLLM(), retriever=some.retriever, only=Only("2.txt"))
