@@ -1,4 +1,4 @@
-"""What a GPU does with rag_mt: quantized loading, search with faiss-gpu and steps of LoRA tuning, each tried.
+"""What a GPU does with rag_mt: quantized loading, encoding, search with faiss-gpu and steps of LoRA tuning, each tried.
 
     python -m finetune.gpu_check [--llm embedded:gemma-3-270m] [--vectors 1000000]
 
@@ -26,14 +26,16 @@ from finetune.lora.data import sample_data
 from finetune.lora.train import LoraTrainer
 from prompts.builder import PromptBuilder
 from rag_mt.base.console import OK, Parser, positive, run
-from rag_mt.base.defaults import DEFAULT_LLM
+from rag_mt.base.defaults import DEFAULT_ENCODER, DEFAULT_LLM
 from rag_mt.base.errors import UserError
+from rag_mt.base.files import SAMPLE_CORPUS
 from rag_mt.base.settings import config_file
-from rag_mt.base.types import Sentence
+from rag_mt.base.types import Floats, Sentence
 from rag_mt.llm.opening import open_llm
 from rag_mt.llm.queue import complete
 from rag_mt.models.errors import first_line
 from rag_mt.models.loading import Quantization
+from retrievers.encoders.encoder import open_encoder
 from retrievers.index.build import build_index
 from retrievers.index.opening import open_index
 
@@ -43,6 +45,8 @@ SOURCE = Sentence("Die Brücke über den Fluss bleibt bis zum Sommer gesperrt.",
 STEPS = 3
 SENTENCES = 20
 """Sentences that are searched for."""
+ENCODED = 2000
+"""Sentences that are encoded, at most."""
 FAILED = 1
 
 
@@ -67,6 +71,24 @@ def loading(llm: str) -> Iterator[str]:
             answer = complete(model, [prompt], 40)[0]
         yield f"{llm}, quantization {quantization}: {costs[0]}: {answer.text.strip()!r}"
         del model
+
+
+def encoding(device: str = "cuda") -> Iterator[str]:
+    """Encodes sentences on the GPU and on the CPU and compares their vectors."""
+    texts = [Path(file).read_text("utf-8").splitlines() for file in sorted(SAMPLE_CORPUS.glob("*.txt"))]
+    lines = [line for text in texts for line in text if line.strip()][:ENCODED]
+    rates, vectors = list[float](), list[Floats]()
+    for where in ("cpu", device):
+        encoder = open_encoder(DEFAULT_ENCODER, where)
+        encoder.encode(lines[:64], "passage")  # kernels are chosen at the first call
+        begin = time.perf_counter()
+        vectors.append(encoder.encode(lines, "passage"))
+        rates.append(len(lines) / (time.perf_counter() - begin))
+    least = float((vectors[0] * vectors[1]).sum(axis=1).min())
+    yield (
+        f"{DEFAULT_ENCODER}: {rates[0]:.0f} sentences/s on the CPU, {rates[1]:.0f} on the GPU, in batches by length; "
+        f"least cosine of the two vectors of a sentence {least:.4f}"
+    )
 
 
 def searching(vectors: int) -> Iterator[str]:
@@ -111,7 +133,12 @@ def check(options: argparse.Namespace) -> int:
         )
     card = torch.cuda.get_device_properties(0)
     print(f"{card.name}, {card.total_memory / 2**30:.0f} GiB; torch {torch.__version__}, faiss {faiss.__version__}")
-    parts = {"loading": loading(options.llm), "search": searching(options.vectors), "LoRA": tuning(options.llm)}
+    parts = {
+        "loading": loading(options.llm),
+        "encoding": encoding(),
+        "search": searching(options.vectors),
+        "LoRA": tuning(options.llm),
+    }
     ended = [came_to_end(name, lines) for name, lines in parts.items()]
     return OK if all(ended) else FAILED
 

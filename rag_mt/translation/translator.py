@@ -162,7 +162,7 @@ class Translator:
         if not isinstance(retriever, str | None) and (index is not None or encoder is not None):
             raise UserError(f"the retriever {retriever.name} is open already: leave index and encoder out, or name it")
 
-        languages = self.source, self.target
+        own_source, own_target = self.source, self.target
 
         def open_source(only: Only) -> Retriever:  # without `self`: else only the garbage collector would free models
             opened = retriever
@@ -170,7 +170,7 @@ class Translator:
                 opened = opened.within(only)
             elif isinstance(opened, str | None):
                 more = (index, encoder, device, dtype, show, encoders, only)
-                opened = opened_retriever(*languages, opened, *more)
+                opened = opened_retriever(own_source, own_target, opened, *more)
             elif only:
                 raise UserError(f"the retriever {opened.name} is open already: leave only out, or name it")
             if reuse_known and not getattr(opened, "bilingual", False):

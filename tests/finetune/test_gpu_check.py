@@ -4,7 +4,7 @@ import faiss
 import pytest
 import torch
 
-from finetune.gpu_check import came_to_end, main, searching
+from finetune.gpu_check import came_to_end, encoding, main, searching
 from rag_mt.base.errors import UserError
 
 
@@ -18,6 +18,12 @@ def test_no_gpu(capsys):
 def test_the_search_says_what_is_missing():
     with pytest.raises(UserError, match=r"searches on no GPU: install the extra gpu"):
         list(searching(900))
+
+
+def test_vectors_of_two_devices_are_compared(monkeypatch):
+    monkeypatch.setattr("finetune.gpu_check.ENCODED", 70)
+    (line,) = encoding("cpu")
+    assert "least cosine of the two vectors of a sentence 1.0000" in line
 
 
 def test_a_part_that_stops_is_told(capsys):
