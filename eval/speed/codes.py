@@ -24,7 +24,8 @@ import numpy as np
 
 from eval.data.vectors import milliseconds
 from eval.speed.index import query_vectors
-from rag_mt.base.console import OK, Parser, note, positive, run
+from eval.speed.timing import add_measuring_options, table_row
+from rag_mt.base.console import OK, Parser, note, run
 from rag_mt.base.defaults import BITS, FP16
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
@@ -63,7 +64,7 @@ def row(name: str, index: Index, whole: Index, sentences: Sequence[Floats], best
         f"{(wanted - products).mean():.4f}",
         f"{np.abs(scores - products).mean():.4f}",
     )
-    return "".join(f"{v:>{w}}" for v, w in zip((name, *values), WIDTHS, strict=True))
+    return table_row((name, *values), WIDTHS)
 
 
 def report(options: argparse.Namespace) -> int:
@@ -85,7 +86,7 @@ def report(options: argparse.Namespace) -> int:
         f"sentences of {np.mean([len(s) for s in sentences]):.0f} queries, {faiss.omp_get_max_threads()} threads, "
         f"median of {options.rounds} rounds"
     )
-    print("".join(f"{title:>{width}}" for title, width in zip(HEADINGS, WIDTHS, strict=True)))
+    print(table_row(HEADINGS, WIDTHS))
     print(row("16 bits", whole, whole, sentences, best, options.rounds), flush=True)
     with TemporaryDirectory(dir=folder.absolute().parent) as work:
         for rerank in (False, True):
@@ -105,8 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("index", metavar="INDEX", help="folder of an index")
     parser.add_argument("--queries", metavar="FILE", help="text to search with, one sentence per line")
     parser.add_argument("--src", metavar="LANG", help="language of that text")
-    parser.add_argument("--sentences", type=positive, default=50, metavar="N", help="sentences to search for")
-    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
+    add_measuring_options(parser, sentences=50)
     few = [bits for bits in BITS if bits != FP16]
     parser.add_argument("--bits", type=int, nargs="+", choices=few, default=few, help="bits of each number")
     return run(report, parser.parse_args(arguments))

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.data.vectors import QUERIES, SEED, SyntheticUnits, milliseconds
-from eval.speed.timing import by_turns, timed
+from eval.speed.timing import add_measuring_options, by_turns, timed
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.languages import language
@@ -189,8 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--queries", metavar="FILE", help="text to search with, one sentence per line")
     parser.add_argument("--src", metavar="LANG", help="language of that text")
     parser.add_argument("--whole", action="store_true", help="time retrieval as a user sees it, in INDEX as it is")
-    parser.add_argument("--sentences", type=positive, default=100, metavar="N", help="sentences to search for")
-    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
+    add_measuring_options(parser, sentences=100)
     return run(report, parser.parse_args(arguments))
 
 

@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 from eval.data.vectors import milliseconds
 from eval.speed.growing import seconds
 from eval.speed.index import built, query_vectors
+from eval.speed.timing import add_measuring_options
 from rag_mt.base.console import OK, PARTLY, Parser, note, positive, run
 from rag_mt.base.defaults import BITS, FP16
 from rag_mt.base.errors import UserError
@@ -275,8 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--form", choices=("auto", "exact", "ivf"), default="auto", help="how vectors are searched")
     few = [bits for bits in BITS if bits != FP16]
     parser.add_argument("--bits", type=int, choices=few, help="copy the index compressed to so many bits a number")
-    parser.add_argument("--sentences", type=positive, default=100, metavar="N", help="sentences to search for")
-    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
+    add_measuring_options(parser, sentences=100)
     parser.add_argument("--readers", type=positive, default=0, metavar="N", help="processes that read while it grows")
     parser.add_argument("--appends", type=positive, default=10, metavar="N", help="files that are appended meanwhile")
     parser.set_defaults(queries=None)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from eval.data.vectors import milliseconds
 from eval.speed.growing import seconds
 from eval.speed.index import built, query_vectors
+from eval.speed.timing import add_measuring_options, table_row
 from rag_mt.base.console import OK, Parser, note, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.sizes import bytes_below
@@ -79,7 +80,7 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
         f"searched, {len(sentences)} sentences of {np.mean([len(s) for s in sentences]):.0f} queries, median of "
         f"{options.rounds} rounds; the table without lists: {bare / len(index):.0f} bytes a unit"
     )
-    print("".join(f"{title:>{width}}" for title, width in zip(HEADINGS, WIDTHS, strict=True)))
+    print(table_row(HEADINGS, WIDTHS))
     for form, made in configs.items():
         note(f"making lists of {form}")
         before = bytes_below(place)
@@ -91,7 +92,7 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
             time = milliseconds(searched, sentences, options.rounds) * len(sentences) / len(best)  # type: ignore[arg-type]
             row = [f"{build:.1f}", f"{(bare + size) / len(index):.0f}", f"{size / len(index):.0f}", str(compared)]
             row += [f"{time:.3f}", f"{(found == best).mean():.4f}"]
-            print("".join(f"{v:>{w}}" for v, w in zip((form, *row), WIDTHS, strict=True)), flush=True)
+            print(table_row((form, *row), WIDTHS), flush=True)
 
 
 class Searched:
@@ -127,8 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--queries", metavar="FILE", help="text to search with, one sentence per line")
     parser.add_argument("--src", metavar="LANG", help="language of that text")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N sentences of INDEX")
-    parser.add_argument("--sentences", type=positive, default=30, metavar="N", help="sentences to search for")
-    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
+    add_measuring_options(parser, sentences=30)
     parser.add_argument("--probes", type=positive, default=64, metavar="N", help="lists that are searched")
     parser.add_argument("--forms", nargs="+", default=FORMS, metavar="FORM", help=f"of {', '.join(FORMS)}")
     parser.set_defaults(synthetic=0)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from eval.data.vectors import milliseconds
 from eval.speed.growing import seconds
 from eval.speed.index import built, query_vectors
+from eval.speed.timing import add_measuring_options, table_row
 from rag_mt.base.console import OK, Parser, note, positive, run
 from rag_mt.base.errors import UserError
 from rag_mt.base.types import Floats
@@ -97,7 +98,7 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     assert index.manifest.ivf is not None
 
     def print_row(*values: object) -> None:
-        print("".join(f"{value!s:>{width}}" for value, width in zip(values, WIDTHS, strict=True)), flush=True)
+        print(table_row(values, WIDTHS), flush=True)
 
     def each(searched: Any) -> float:
         """Milliseconds of a query that is searched by itself."""
@@ -135,8 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m eval.speed.qdrant", description=__doc__, examples=examples)
     parser.add_argument("index", metavar="INDEX", help="folder of an index")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N sentences of INDEX")
-    parser.add_argument("--sentences", type=positive, default=30, metavar="N", help="sentences to search for")
-    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
+    add_measuring_options(parser, sentences=30)
     parser.set_defaults(synthetic=0, queries=None)
     return run(report, parser.parse_args(arguments))
 

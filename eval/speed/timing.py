@@ -6,12 +6,12 @@ import argparse
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rag_mt.base.console import note
+from rag_mt.base.console import note, positive
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import write_json
 from rag_mt.base.languages import language
@@ -20,6 +20,18 @@ from rag_mt.formats.opening import read_lines
 from rag_mt.formats.reading import read_sentences
 
 Output = TypeVar("Output")
+
+
+def add_measuring_options(parser: argparse.ArgumentParser, sentences: int) -> None:
+    """How much is searched for, by default so many sentences, and how often."""
+    add = parser.add_argument
+    add("--sentences", type=positive, default=sentences, metavar="N", help="sentences to search for")
+    add("--rounds", type=positive, default=3, metavar="N", help="times that each is measured")
+
+
+def table_row(values: Iterable[object], widths: Iterable[int]) -> str:
+    """A line of a table, its columns so wide and to the right."""
+    return "".join(f"{value!s:>{width}}" for value, width in zip(values, widths, strict=True))
 
 
 def by_turns(systems: Mapping[str, Callable[[], Output]], rounds: int) -> dict[str, tuple[list[float], Output]]:
