@@ -73,11 +73,8 @@ class HintSource:
         try:
             self.retriever = self._opened()
         except AwayError as error:
-            if not self.plain:
-                self._answering.reason = str(error)
-                raise
-            self.retriever = Unreached(str(error))
             self._note(error)
+            self.retriever = Unreached(self.reason)
 
     @property
     def reason(self) -> str:
@@ -108,9 +105,6 @@ class HintSource:
         try:
             answer = question(self._opened())
         except AwayError as error:
-            if not self.plain:
-                self._answering.reason = str(error)
-                raise
             self._note(error)
             return without, self.reason
         if self.reason and self.plain:
@@ -119,7 +113,10 @@ class HintSource:
         return answer, ""
 
     def _note(self, error: AwayError) -> None:
-        """Remember that the index is away, and tell of it if that is new."""
+        """Remember that the index is away, and tell of it if that is new; without `plain` raise the error."""
+        if not self.plain:
+            self._answering.reason = str(error)
+            raise error
         if not self.reason:
             log.warning(
                 "%s; sentences are translated without hints until it answers, it is asked every %g seconds",

@@ -303,7 +303,8 @@ class Index(IndexFiles):
             assert confidence is not None
             set_confidence(open_index(self.folder), confidence, code)
             cut_off = float(confidence)
-        self._changed(read_manifest(self.folder))
+        with self._opening:  # nothing else changes it between reading and keeping the manifest
+            self._changed(read_manifest(self.folder))
         return cut_off
 
 
