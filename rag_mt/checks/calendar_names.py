@@ -11,8 +11,8 @@ from rag_mt.base.languages import base_code
 
 SHORTEST = 3
 """Letters of the shortest name that is looked for."""
-MORE = {"ru": {"5": "мае"}, "en": {"9": "sept"}}
-"""Forms that CLDR does not have and that no stem covers."""
+MORE = {"ru": {"5": "мае"}, "en": {"9": "sept"}, "de": {"1": "jänner", "2": "feber"}}
+"""Forms that CLDR does not have for the language alone, and that no stem covers."""
 LONG = 4
 """Letters of names up to which none changes; of longer ones the last two may."""
 
@@ -39,9 +39,9 @@ def month_names(language: str) -> Mapping[str, tuple[str, ...]]:
 @lru_cache(64)
 def month_stems(language: str) -> Mapping[str, tuple[str, ...]]:
     """What the months' names begin with where they are inflected (`syyskuu`, `syyskuussa`), by number, for
-    `rag_mt.checks.stems`."""
+    `rag_mt.checks.stems`; none of those that end in their number (`tháng 1`)."""
     return {
-        number: tuple(dict.fromkeys(_stem(name, names) for name in names))
+        number: tuple(dict.fromkeys(_stem(name, names) for name in names if not name[-1].isdigit()))
         for number, names in month_names(language).items()
     }
 

@@ -87,6 +87,7 @@ def copied_run(source: str, target: str, source_language: str, target_language: 
     return ""
 
 
+@lru_cache(1 << 14)
 def _is_only_of(word: str, code: str, other: str) -> bool:
     """Whether a word in lower case is known in a language and not in another one."""
     return word.islower() and simplemma.is_known(word, lang=code) and not simplemma.is_known(word, lang=other)

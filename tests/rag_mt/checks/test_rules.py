@@ -22,6 +22,7 @@ FOUND = {
         ("en", "de", "Page 12", "Seite 21", "number changed: 12 → 21"),
         ("tr", "en", "45 kişi geldi.", "People came.", "number lost: 45"),
         ("fi", "en", "Ihmisiä tuli.", "45 people came.", "number added: 45"),
+        ("en", "vi", "7 apples in March", "bảy quả táo trong tháng 3", "number lost: 7"),
     ],
     "placeholders": [
         ("en", "cs", "%d files in {dir}", "%d souborů", "placeholder lost: {dir}"),
@@ -215,6 +216,8 @@ GOOD = [
     ("en", "de", "See /usr/share/doc/README and foo_bar_baz.", "Siehe /usr/share/doc/README und foo_bar_baz."),
     ("en", "de", "Great :-)", "Toll :-)"),
     ("en", "ru", "a) first", "а) первый"),
+    ("en", "de", "on 5 January 2020", "am 5. Jänner 2020"),
+    ("en", "vi", "on March 5", "ngày 5 tháng 3"),
 ]
 
 DATED = ["ar", "ca", "de", "el", "es", "et", "fi", "fr", "he", "hu", "it", "ja", "ko", "pl", "ru", "tr", "vi", "zh"]
