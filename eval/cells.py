@@ -25,8 +25,10 @@ def add_cell_options(parser: argparse.ArgumentParser) -> None:
 
 
 def cell_translator(
-    source: str, target: str, llm: LanguageModel | str, options: argparse.Namespace, **more: Any
+    source: str, target: str, llm: LanguageModel | str, options: argparse.Namespace, index: str = "", **more: Any
 ) -> Translator:
-    """A translator without retrieval by an open language model, or one to open as the options say."""
+    """A translator with hints of an index, or without any, by an open language model or one to open as the options
+    say."""
     loading = {"engine": "transformers", "dtype": options.dtype, "batch_size": 64} if isinstance(llm, str) else {}
-    return Translator(source, target, retriever="none", llm=llm, **loading, **more)
+    searched = {"index": index} if index else {"retriever": "none"}
+    return Translator(source, target, llm=llm, **searched, **loading, **more)

@@ -11,7 +11,8 @@ encoder's, and its errors count as inconsistent: only differences say something.
 
 `plain` are the translations as they are, `consistent` those of `--consistent`; `--variants` tries other bounds for the
 document's terms, on `dev`. `--context N` adds translations with so many sentences of context, `--adapter DIR` those of
-another adapter, plain and with context.
+another adapter, plain and with context. With `--index` all of them have the hints of an index, so that `plain` is
+without context alone.
 """
 
 from __future__ import annotations
@@ -91,10 +92,12 @@ class System:
     changed: int = 0
 
 
-def documents(data: Path, part: str, most: int, directions: Sequence[str]) -> list[Document]:
+def documents(
+    data: Path, part: str, most: int, directions: Sequence[str], domains: Sequence[str] = tuple(DOMAINS)
+) -> list[Document]:
     """Up to so many documents of each domain and direction; raises UserError where there are none."""
     made = []
-    for domain in DOMAINS:
+    for domain in domains:
         for code in languages_of(data, domain, part):
             corpus = read_corpus(cell_file(data, domain, code, part), Skips(shown=0))
             for source, target in (("en", code), (code, "en")):
@@ -148,7 +151,9 @@ def translators_of(
     llm: LanguageModel | str = options.llm
     made = []
     for document in own:
-        made.append(cell_translator(document.source, document.target, llm, options, adapter=adapter, context=context))
+        index = options.index.replace("{domain}", document.domain).replace("{tgt}", document.target)
+        more = {"adapter": adapter, "context": context}
+        made.append(cell_translator(document.source, document.target, llm, options, index, **more))
         llm = made[-1].llm
     return made
 
@@ -194,7 +199,10 @@ def evaluate(options: argparse.Namespace) -> int:
     """Run the command."""
     check_outputs(options.output)
     directions = options.directions.split(",") if options.directions else ()
-    own = documents(Path(options.data), options.part, options.documents, directions)
+    domains = options.domains.split(",") if options.domains else tuple(DOMAINS)
+    if unknown := sorted(set(domains) - set(DOMAINS)):
+        raise UserError(f"there is no domain {unknown[0]}: --domains takes some of {','.join(DOMAINS)}")
+    own = documents(Path(options.data), options.part, options.documents, directions, domains)
     bounds = VARIANTS if options.variants else (BOUNDS,)
     names = ["consistent" if own_bounds == BOUNDS else f"consistent {own_bounds}" for own_bounds in bounds]
     adapters = {Path(adapter).name: adapter for adapter in options.adapter}
@@ -276,11 +284,14 @@ def report(
     changed = ", ".join(f"{name} {system.changed}" for name, system in systems.items() if system.changed)
     arguments = ["--data", "DATA", "--part", options.part, "--documents", str(options.documents)]
     arguments += ["--context", str(options.context)] if options.context else []
+    arguments += ["--index", options.index] if options.index else []
     arguments += ["--variants"] if options.variants else []
+    arguments += ["--domains", options.domains] if options.domains else []
     arguments += ["--directions", options.directions] if options.directions else []
     arguments += [part for adapter in options.adapter for part in ("--adapter", Path(adapter).name)]
+    retrieval = "with hints of an index" if options.index else "no retrieval"
     about = (
-        f"The {options.part} part, {options.llm} with its adapter, {options.dtype}, no retrieval: {len(own)} documents "
+        f"The {options.part} part, {options.llm} with its adapter, {options.dtype}, {retrieval}: {len(own)} documents "
         f"of {sentences} sentences in {len({document.cell for document in own})} cells of domain and direction. "
         f"Sentences that were translated again and taken: {changed or 'none'}."
     )
@@ -308,6 +319,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--documents", type=positive, default=2, metavar="N", help="most documents of a domain and direction")
     add("--variants", action="store_true", help="other bounds for a document's terms too")
     add("--adapter", action="append", default=[], metavar="DIR", help="translations with this adapter too; repeatable")
+    index_help = "an index of each domain and language, such as indexes/{domain}.memory.{tgt} (default: no hints)"
+    add("--index", default="", metavar="PATTERN", help=index_help)
+    add("--domains", default="", metavar="D,D", help="some domains (default: all)")
     add("--context", type=count, default=0, metavar="N", help="translations with so many sentences of context too")
     return run(evaluate, parser.parse_args(arguments))
 

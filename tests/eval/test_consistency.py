@@ -12,6 +12,7 @@ from eval.consistency import LENGTH, Agreement, Document, documents, evaluate, m
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM
 from rag_mt.base.errors import UserError
 from rag_mt.llm.transformers_llm import TransformersLLM
+from rag_mt.translation.index import Index
 from tests.rag_mt.translation.test_consistency import TEXTS, Wavering
 
 ENGLISH = [
@@ -56,7 +57,7 @@ def test_consistent_translations_agree_more(data: Path, tmp_path: Path, capsys: 
     output = tmp_path / "out.json"
     options = argparse.Namespace(
         data=str(data), part="dev", documents=1, directions="de-en", variants=True, context=2,
-        llm=Wavering("kalt."), dtype="float32", quiet=True, output=[str(output)], adapter=[],
+        llm=Wavering("kalt."), dtype="float32", quiet=True, output=[str(output)], adapter=[], index="", domains="",
     )  # fmt: skip
     assert evaluate(options) == 0
     markdown = capsys.readouterr().out
@@ -68,14 +69,14 @@ def test_consistent_translations_agree_more(data: Path, tmp_path: Path, capsys: 
 
 
 def test_another_adapter_translates_too(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = argparse.Namespace(llm=DEFAULT_LLM, dtype="bfloat16")
+    options = argparse.Namespace(llm=DEFAULT_LLM, dtype="bfloat16", index="")
     own = documents(data, "dev", 1, ["de-en"])
     shipped, bare = (translators_of(own, options, adapter)[0].llm for adapter in (DEFAULT_ADAPTER, "none"))
     assert isinstance(shipped, TransformersLLM) and isinstance(bare, TransformersLLM)
     assert shipped.adapter and not bare.adapter
     options = argparse.Namespace(
         data=str(data), part="dev", documents=1, directions="de-en", variants=False, context=1, adapter=["my/other"],
-        llm=Wavering("kalt."), dtype="float32", quiet=True, output=[],
+        llm=Wavering("kalt."), dtype="float32", quiet=True, output=[], index="", domains="",
     )  # fmt: skip
     assert evaluate(options) == 0
     markdown = capsys.readouterr().out
@@ -83,6 +84,22 @@ def test_another_adapter_translates_too(data: Path, tmp_path: Path, capsys: pyte
     assert "--context 1 --directions de-en --adapter other" in markdown
 
 
+def test_all_translations_may_have_hints(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Index.build(tmp_path / "help.en", texts=ENGLISH, language="en", retriever="bm25")
+    options = argparse.Namespace(
+        data=str(data), part="dev", documents=1, directions="de-en", variants=False, context=1, adapter=[],
+        llm=Wavering("kalt."), dtype="float32", quiet=True, output=[], index=f"{tmp_path}/{{domain}}.{{tgt}}",
+        domains="game,help",
+    )  # fmt: skip
+    own = documents(data, "dev", 1, ["de-en"])
+    assert translators_of(own, options, DEFAULT_ADAPTER)[0].retriever.name == "bm25"
+    assert evaluate(options) == 0
+    markdown = capsys.readouterr().out
+    assert "float32, with hints of an index:" in markdown and "| all (1) | context |" in markdown
+
+
 def test_a_wrong_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--data", str(tmp_path)]) == 2
     assert "give --data DIR with domains/" in capsys.readouterr().err
+    assert main(["--data", str(tmp_path), "--domains", "help,hepl"]) == 2
+    assert "there is no domain hepl: --domains takes some of " in capsys.readouterr().err
