@@ -30,5 +30,5 @@ def cell_translator(
     """A translator with hints of an index, or without any, by an open language model or one to open as the options
     say."""
     loading = {"engine": "transformers", "dtype": options.dtype, "batch_size": 64} if isinstance(llm, str) else {}
-    searched = {"index": index} if index else {"retriever": "none"}
-    return Translator(source, target, llm=llm, **searched, **loading, **more)
+    retriever = None if index else "none"
+    return Translator(source, target, retriever=retriever, llm=llm, index=index or None, **loading, **more)
