@@ -42,7 +42,9 @@ text() {
     --exclude "${gold[@]}" "${@:3}"
 }
 # built NAME TEXT LANGUAGE RETRIEVER [OPTION ...]: indexes/NAME of TEXT
-built() { once "$1" rag index build "indexes/$1" "$2" --lang "$3" --retriever "$4" --replace "${@:5}"; }
+built() { once "$1" indexed "$@"; }
+# An index is there when all is written; the exit code 1 alone says that some lines of the text are unusable.
+indexed() { rag index build "indexes/$1" "$2" --lang "$3" --retriever "$4" --replace "${@:5}" || [ -e "indexes/$1/manifest.json" ]; }
 # calibrated NAME LIMIT [OPTION ...]: the least scores of indexes/NAME.LANGUAGE of all languages
 calibrated() {
   for l in $languages; do
