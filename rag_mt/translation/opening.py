@@ -142,5 +142,10 @@ def chosen_adapter(
         return None
     tell_if_left_out(llm)
     name = llm.removeprefix(PREFIX)
-    shipped = [FOLDER / f"{name}{CONTEXT}"] if context else []
-    return next((str(folder) for folder in (*shipped, FOLDER / name) if folder.is_dir()), None)
+    folder = FOLDER / (f"{name}{CONTEXT}" if context and context_changes_adapter(llm) else name)
+    return str(folder) if folder.is_dir() else None
+
+
+def context_changes_adapter(llm: str) -> bool:
+    """Whether a language model has another adapter for prompts with context among those that ship."""
+    return llm.startswith(PREFIX) and (FOLDER / f"{llm.removeprefix(PREFIX)}{CONTEXT}").is_dir()

@@ -13,7 +13,7 @@ from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_LLM, DEFAULT_RETRIEVER
 from rag_mt.base.errors import UserError
 from rag_mt.base.only import EVERY, Only
 from rag_mt.base.types import Encoder
-from rag_mt.translation.opening import NONE
+from rag_mt.translation.opening import NONE, context_changes_adapter
 from retrievers.registry import retriever_spec
 from ui.server.documents import Documents
 from ui.server.engine import TO_STOP, BatchReport, Engine
@@ -112,7 +112,8 @@ class Service:
             retriever = DEFAULT_RETRIEVER if with_hints and self._retriever == WITHOUT_INDEX else self._retriever
         if only and not folder:
             raise UserError(f"only files {only} are to be looked at, but no index is searched: name one with index")
-        return Choice(source, target, retriever, folder, adapter, llm, context > 0 and adapter == DEFAULT_ADAPTER)
+        around = context > 0 and adapter == DEFAULT_ADAPTER and context_changes_adapter(llm)
+        return Choice(source, target, retriever, folder, adapter, llm, around)
 
     def style(self, target: str, formality: str = "", instruction: str = "", title: str = "") -> Style:
         """The style of translations into a language, by what a request asks for."""

@@ -42,8 +42,8 @@ State = Literal["not loaded", "loading", "ready", "failed"]
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What tells one translator from another. `index` is a folder, or empty for the sample index of the target
-    language; `adapter` and `llm` are as in `Translator`, and with `context` the adapter is one that has learnt to use
-    it, if there is one."""
+    language; `adapter` and `llm` are as in `Translator`, and with `context` the adapter that ships is the one that
+    has learnt to use it."""
 
     source: str
     target: str

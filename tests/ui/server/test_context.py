@@ -30,6 +30,18 @@ def test_a_request_with_context(run_server: Callable[..., Any]) -> None:
         assert refused.status_code == 400 and "context is" in refused.json()["error"]
 
 
+def test_a_translator_of_its_own_where_context_has_an_adapter(make_service: Callable[..., Service]) -> None:
+    gemma = "embedded:gemma-3-270m"
+    service = make_service(RuleOpener(ContextLLM()), llms=("one", gemma))
+    chosen = {
+        (llm, adapter, context): service.choice("", "de", "en", adapter=adapter, llm=llm, context=context).context
+        for llm in ("one", gemma)
+        for adapter in ("auto", "none")
+        for context in (0, 2)
+    }
+    assert [key for key, around in chosen.items() if around] == [(gemma, "auto", 2)]
+
+
 def test_drafts_wait_for_their_model_to_have_its_turn_again(make_service: Callable[..., Service]) -> None:
     """Batches of one sentence: the turn goes to the other model between a draft and those around it."""
     opener = RuleOpener(ContextLLM())
