@@ -5,8 +5,8 @@
 #
 # DATA is the folder of parallel text that reports/README.md describes, with lexicon/ in it; everything is made under
 # WORK. Steps: mining pairs indexes directions inference ccpr losses names mono left-out seeds vectors queries lift queue
-# qwen (default: all, which takes about 40 hours of two cores). Started again it goes on: finished commands are left, a
-# training or evaluation that was stopped goes on from where it was. PYTHON (default: python) is the interpreter.
+# sizes multilingual qwen (default: all, which takes about 36 hours of two cores). Started again it goes on: finished
+# commands are left, a training or evaluation that was stopped goes on from where it was. PYTHON (default: python) is the interpreter.
 set -euo pipefail
 if [ $# -lt 2 ]; then
   sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
@@ -61,10 +61,11 @@ mdpr() {
   module finetune.mdpr.runs --prepared PREPARED --output R --groups "$1" "${@:2}" --set training.steps=300 \
     --set model.shared=false --set training.dtype=bfloat16 --set training.evaluate_every=300 --set training.checkpoint_every=50
 }
-# xpr FOLDER [OPTION ...]: a training on names of several words, German
+# xpr FOLDER [OPTION ...]: a training on names of several words, German, for 100 epochs
 xpr() {
   once "$1" module finetune.xpr --config xpr-embedded --phrases NAMED --output "$1" --set 'data.languages=["de-en"]' \
-    --set training.batch=256 --set training.cached=true --set training.chunks=32 --set training.steps=280 "${@:2}"
+    --set training.batch=256 --set training.cached=true --set training.chunks=32 --set training.steps=0 \
+    --set training.epochs=100 "${@:2}"
 }
 names() {
   once "$1.json" module eval.phrases --suite xpr --phrases NAMED --data "$data" --languages de --examples 32 --output "$1.json" "$1.md" "${@:2}"
@@ -90,7 +91,7 @@ phrase_models() {
 # trainings NAME: the folders of a run of the plan with its three seeds, for --model
 trainings() { echo "$1=R/$1.seed1,R/$1.seed2,R/$1.seed3"; }
 
-for step in ${*:-mining pairs indexes directions inference ccpr losses names mono left-out seeds vectors queries lift queue qwen}; do
+for step in ${*:-mining pairs indexes directions inference ccpr losses names mono left-out seeds vectors queries lift queue sizes multilingual qwen}; do
   case $step in
     mining)
       once bitext.json module eval.bitext --data "$data" --languages de,ru --dtype bfloat16 --speed 100000 \
@@ -165,6 +166,7 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
       done
       once NAMED module finetune.xpr.data --data NAMES --output NAMED --report names-data.md
       xpr NMODELS/supervised.de-en
+      for s in 2 3; do xpr "NMODELS/seed.$s.de-en" --set "training.seed=$s"; done
       names names --models NMODELS --runs NRUNS --dev-pairs 200
       ;;
     mono)
@@ -210,6 +212,18 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
       xpr QMODELS/supervised.de-en --set training.steps=56
       xpr QMODELS/ablation.queue.de-en --set training.steps=56 --set training.queue=1024
       names queue --models QMODELS --runs QRUNS --parts models
+      ;;
+    sizes)
+      mdpr connection,pair-sizes,text-sizes --set training.hard_negatives=0
+      # shellcheck disable=SC2046
+      once sizes.json passages --model "$(trainings ir)" "$(trainings sema)" "$(trainings part-sema-lang)" \
+        $(for s in setting-{1,2,3,4,5} pairs-{50,200,800} texts-{0,200,800}; do trainings "$s"; done) \
+        --against setting-1=ir setting-2=setting-1 setting-3=setting-1 setting-4=setting-1 setting-5=setting-1 \
+        --report sizes.md sizes.json
+      ;;
+    multilingual)
+      xpr AMODELS/multilingual --set 'data.languages=["de-en","cs-en","fi-en","ru-en","ro-en","tr-en"]'
+      names names-all --models AMODELS --runs ARUNS --dev-pairs 200 --languages de,cs,fi,ru,ro,tr
       ;;
     qwen)
       cp "$here/papers.toml" papers.toml
