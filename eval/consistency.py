@@ -35,6 +35,7 @@ from eval.metrics.formulas import FORMULAS, Formula, Rows, mean, open_chrf
 from eval.outputs import check_outputs, write_outputs
 from eval.report.blocks import Block, Code, Heading, Table, Text, as_markdown
 from eval.significance import compare
+from eval.translation.systems import filled
 from rag_mt.base.console import OK, Parser, count, positive, progress, run
 from rag_mt.base.defaults import DEFAULT_ADAPTER, DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
@@ -93,11 +94,14 @@ class System:
 
 
 def documents(
-    data: Path, part: str, most: int, directions: Sequence[str], domains: Sequence[str] = tuple(DOMAINS)
+    data: Path, part: str, most: int, directions: Sequence[str], domains: Sequence[str] = ()
 ) -> list[Document]:
-    """Up to so many documents of each domain and direction; raises UserError where there are none."""
+    """Up to so many documents of some domains and directions, or all of them; raises UserError for an unknown domain
+    and where there are none."""
+    if unknown := sorted(set(domains) - set(DOMAINS)):
+        raise UserError(f"there is no domain {unknown[0]}: --domains takes some of {','.join(DOMAINS)}")
     made = []
-    for domain in domains:
+    for domain in domains or DOMAINS:
         for code in languages_of(data, domain, part):
             corpus = read_corpus(cell_file(data, domain, code, part), Skips(shown=0))
             for source, target in (("en", code), (code, "en")):
@@ -151,9 +155,9 @@ def translators_of(
     llm: LanguageModel | str = options.llm
     made = []
     for document in own:
-        index = options.index.replace("{domain}", document.domain).replace("{tgt}", document.target)
-        more = {"adapter": adapter, "context": context}
-        made.append(cell_translator(document.source, document.target, llm, options, index, **more))
+        index = filled(options.index, {"domain": document.domain, "tgt": document.target})
+        languages = document.source, document.target
+        made.append(cell_translator(*languages, llm, options, index, adapter=adapter, context=context))
         llm = made[-1].llm
     return made
 
@@ -199,9 +203,7 @@ def evaluate(options: argparse.Namespace) -> int:
     """Run the command."""
     check_outputs(options.output)
     directions = options.directions.split(",") if options.directions else ()
-    domains = options.domains.split(",") if options.domains else tuple(DOMAINS)
-    if unknown := sorted(set(domains) - set(DOMAINS)):
-        raise UserError(f"there is no domain {unknown[0]}: --domains takes some of {','.join(DOMAINS)}")
+    domains = options.domains.split(",") if options.domains else ()
     own = documents(Path(options.data), options.part, options.documents, directions, domains)
     bounds = VARIANTS if options.variants else (BOUNDS,)
     names = ["consistent" if own_bounds == BOUNDS else f"consistent {own_bounds}" for own_bounds in bounds]

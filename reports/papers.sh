@@ -43,8 +43,11 @@ text() {
 }
 # built NAME TEXT LANGUAGE RETRIEVER [OPTION ...]: indexes/NAME of TEXT
 built() { once "$1" indexed "$@"; }
-# An index is there when all is written; the exit code 1 alone says that some lines of the text are unusable.
-indexed() { rag index build "indexes/$1" "$2" --lang "$3" --retriever "$4" --replace "${@:5}" || [ -e "indexes/$1/manifest.json" ]; }
+# The exit code 1 says that some lines of the text are unusable, where the index is there.
+indexed() {
+  rag index build "indexes/$1" "$2" --lang "$3" --retriever "$4" --replace "${@:5}" ||
+    { [ $? -eq 1 ] && [ -e "indexes/$1/manifest.json" ]; }
+}
 # calibrated NAME LIMIT [OPTION ...]: the least scores of indexes/NAME.LANGUAGE of all languages
 calibrated() {
   for l in $languages; do
@@ -61,7 +64,7 @@ mdpr() {
   module finetune.mdpr.runs --prepared PREPARED --output R --groups "$1" "${@:2}" --set training.steps=300 \
     --set model.shared=false --set training.dtype=bfloat16 --set training.evaluate_every=300 --set training.checkpoint_every=50
 }
-# xpr FOLDER [OPTION ...]: a training on names of several words, German, for 100 epochs
+# xpr FOLDER [OPTION ...]: a training on names of several words; German and 100 epochs unless options say otherwise
 xpr() {
   once "$1" module finetune.xpr --config xpr-embedded --phrases NAMED --output "$1" --set 'data.languages=["de-en"]' \
     --set training.batch=256 --set training.cached=true --set training.chunks=32 --set training.steps=0 \

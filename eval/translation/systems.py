@@ -110,21 +110,16 @@ class System:
                 "--suite domains or domains-dev"
             )
 
-        def filled(text: str) -> str:
-            for name, value in names.items():
-                text = text.replace(f"{{{name}}}", value)
-            return text
-
         if self.adapter and group not in self.adapter:
             raise UserError(
                 f"system {self.name} has no adapter for {source}-{target}: add adapter.{group} to it, or leave all out"
             )
-        named = filled(self.adapter[group]) if self.adapter else None
+        named = filled(self.adapter[group], names) if self.adapter else None
         adapter = chosen_adapter(named, self.llm, source, target)
         return replace(
             self,
-            index=filled(self.index),
-            encoder=filled(self.encoder),
+            index=filled(self.index, names),
+            encoder=filled(self.encoder, names),
             adapter={group: adapter} if adapter else {},
             dtype=self.dtype or ("auto" if self.engine == "llamacpp" or is_gguf(self.llm) else "float32"),
         )
@@ -146,6 +141,13 @@ class System:
         names = ("index", "encoder", "llm", "align_encoder")
         values = {name: value for name, value in values.items() if value or name not in OF_THE_INDEX}
         return values | {name: _short(values[name]) for name in names}
+
+
+def filled(pattern: str, names: Mapping[str, str]) -> str:
+    """A pattern such as `indexes/{domain}.{tgt}` with the values of its placeholders; unknown ones stay."""
+    for name, value in names.items():
+        pattern = pattern.replace(f"{{{name}}}", value)
+    return pattern
 
 
 def _short(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,16 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def asked(data: Path, **more: Any) -> argparse.Namespace:
+    """What the command line says of one German document, and more."""
+    options = {
+        "data": str(data), "part": "dev", "documents": 1, "directions": "de-en", "variants": False, "context": 0,
+        "llm": Wavering("kalt."), "dtype": "float32", "quiet": True, "output": [], "adapter": [],
+        "index": "", "domains": "",
+    }  # fmt: skip
+    return argparse.Namespace(**(options | more))
+
+
 @pytest.mark.parametrize(
     ("changed", "agreed"),
     [({}, 6.0), ({3: "The stream is cold."}, 2 + 4 * 3 * 2 / (4 * 3)), ({4: "The wood is silent."}, 4.0)],
@@ -55,10 +66,7 @@ def test_documents_follow_each_other(data: Path) -> None:
 
 def test_consistent_translations_agree_more(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "out.json"
-    options = argparse.Namespace(
-        data=str(data), part="dev", documents=1, directions="de-en", variants=True, context=2,
-        llm=Wavering("kalt."), dtype="float32", quiet=True, output=[str(output)], adapter=[], index="", domains="",
-    )  # fmt: skip
+    options = asked(data, variants=True, context=2, output=[str(output)])
     assert evaluate(options) == 0
     markdown = capsys.readouterr().out
     facts = json.loads(output.read_text(encoding="utf-8"))
@@ -69,15 +77,12 @@ def test_consistent_translations_agree_more(data: Path, tmp_path: Path, capsys: 
 
 
 def test_another_adapter_translates_too(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = argparse.Namespace(llm=DEFAULT_LLM, dtype="bfloat16", index="")
+    options = asked(data, llm=DEFAULT_LLM, dtype="bfloat16")
     own = documents(data, "dev", 1, ["de-en"])
     shipped, bare = (translators_of(own, options, adapter)[0].llm for adapter in (DEFAULT_ADAPTER, "none"))
     assert isinstance(shipped, TransformersLLM) and isinstance(bare, TransformersLLM)
     assert shipped.adapter and not bare.adapter
-    options = argparse.Namespace(
-        data=str(data), part="dev", documents=1, directions="de-en", variants=False, context=1, adapter=["my/other"],
-        llm=Wavering("kalt."), dtype="float32", quiet=True, output=[], index="", domains="",
-    )  # fmt: skip
+    options = asked(data, context=1, adapter=["my/other"])
     assert evaluate(options) == 0
     markdown = capsys.readouterr().out
     assert "| all (1) | plain, other |" in markdown and "| all (1) | context, other |" in markdown
@@ -86,11 +91,7 @@ def test_another_adapter_translates_too(data: Path, tmp_path: Path, capsys: pyte
 
 def test_all_translations_may_have_hints(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Index.build(tmp_path / "help.en", texts=ENGLISH, language="en", retriever="bm25")
-    options = argparse.Namespace(
-        data=str(data), part="dev", documents=1, directions="de-en", variants=False, context=1, adapter=[],
-        llm=Wavering("kalt."), dtype="float32", quiet=True, output=[], index=f"{tmp_path}/{{domain}}.{{tgt}}",
-        domains="game,help",
-    )  # fmt: skip
+    options = asked(data, context=1, index=f"{tmp_path}/{{domain}}.{{tgt}}", domains="game,help")
     own = documents(data, "dev", 1, ["de-en"])
     assert translators_of(own, options, DEFAULT_ADAPTER)[0].retriever.name == "bm25"
     assert evaluate(options) == 0
