@@ -226,6 +226,7 @@ def test_context_consistency_and_style_are_settings(visitor: Visitor) -> None:
     translation = visitor.translate()
     assert translation.lower().count("museum") == 2
     visitor.open_tab("Prompt")
+    expect(page.locator("#prompts pre")).to_have_count(4)  # both sentences are drafted first
     expect(page.locator("#prompts pre").last).to_contain_text("Similar, 30%: Das Museum ist geschlossen. = ")
     visitor.choose("formality", "Formal")
     page.locator("#translate").click()

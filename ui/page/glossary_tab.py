@@ -35,7 +35,7 @@ def glossary_tab(service: Service, sessions: Sessions, layout: Layout) -> list[A
 
     Returns the function that draws an owner's list, and the parts that it draws.
     """
-    with gr.Tab("Glossary", id="glossary"):
+    with gr.Tab("Glossary", id="glossary", render_children=True):
         gr.Markdown(HELP)
         with gr.Row():
             with gr.Column(min_width=260):

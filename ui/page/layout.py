@@ -113,9 +113,9 @@ class Layout:
                 self.findings = html_part(begin.findings, elem_id="findings-table")
                 self.terms = html_part(begin.terms, elem_id="terms-table")
                 self.table = html_part(begin.table, js_on_load=SWITCHES, elem_id="hints-table")
-            with gr.Tab("Prompt", id="prompt"):
+            with gr.Tab("Prompt", id="prompt", render_children=True):
                 self.prompt = html_part(begin.prompt, elem_id="prompts")
-            with gr.Tab("Compare", id="compare"):
+            with gr.Tab("Compare", id="compare", render_children=True):
                 self.compare = gr.Button("Translate without hints too", elem_id="compare", size="md")
                 self.comparison = html_part(begin.comparison, elem_id="comparison")
 
@@ -159,7 +159,7 @@ class Layout:
                 0,
                 step=1,
                 label="Sentences before each one that are shown with it",
-                info="With their translations, and half as many behind it. Small models get worse by it.",
+                info="With their translations, and half as many behind it.",
                 elem_id="context",
             )
             self.consistent = gr.Checkbox(

@@ -47,7 +47,7 @@ SAVE = """(file) => {
 
 def history_tab(sessions: Sessions, translated: Any) -> None:
     """The tab with the session's translations and their export; it is drawn again after the event `translated`."""
-    with gr.Tab("History", id="history"):
+    with gr.Tab("History", id="history", render_children=True):
         entries_table = html_part(history_table([]), elem_id="history-table")
         with gr.Row():
             buttons = {
@@ -105,7 +105,7 @@ def documents_tab(service: Service, sessions: Sessions, layout: Layout) -> list[
 
     Returns the function that redraws it when the page is loaded, and the parts that it redraws.
     """
-    with gr.Tab("Documents", id="documents"):
+    with gr.Tab("Documents", id="documents", render_children=True):
         gr.Markdown(
             "Text, TSV, JSONL, PO, XLIFF or TMX, up to "
             f"{service.limits.file_bytes / 1e6:g} MB. The languages and settings above apply; the answer is a file of "
@@ -180,7 +180,7 @@ def indexes_tab(service: Service, sessions: Sessions, layout: Layout) -> list[An
     Returns the function that draws the list of an owner's indexes, and the parts that it draws.
     """
     retrievers = [entry for entry in retriever_entries() if retriever_spec(entry[1]).needs_index]
-    with gr.Tab("Your text", id="indexes"):
+    with gr.Tab("Your text", id="indexes", render_children=True):
         gr.Markdown(
             "Text in the **target** language whose wording translations should follow: up to "
             f"{service.limits.index_bytes / 1e6:g} MB in an index and {service.limits.indexes} indexes. "

@@ -122,10 +122,10 @@ def translate_views(service: Service, session: Session, asked: Asked) -> Iterato
     def follow(job: Job) -> Iterator[View]:
         result = session.result = Result(job.order)
         yield replace(empty_view(asked.target), output=output_pane("", asked.target, busy=True), running=True)
-        prompted: list[Prompt | None] | None = None
+        prompted: list[list[Prompt]] | None = None
         for text in job.updates():
             view = View(message(_doing(service, job)), output_pane(text, asked.target, busy=True))
-            asked_now = [item.prompt for item in job.items]
+            asked_now = [item.prompts for item in job.items]
             if asked_now != prompted:
                 result = _with_hints(result, session, job)
                 if session.result is not None:
