@@ -12,6 +12,8 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
 
+from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from rag_mt.base.defaults import INT8
 from rag_mt.base.files import SAMPLE_CORPUS
 
 # A loaded machine draws slowly: that says nothing about the code.
@@ -34,6 +37,28 @@ if find_spec("playwright") is None:  # `make test` installs no browser; `make te
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The commands of the manual first: they take minutes, for which no worker shall wait at the end."""
     items.sort(key=lambda item: item.path.name != "test_docs.py")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def encoders_loaded_once() -> Iterator[None]:
+    """What comes with rag_mt is loaded once for all tests of a worker, but for what is changed after it was loaded."""
+    from finetune.adapt import request
+    from rag_mt.translation import index
+    from retrievers import registry
+
+    load = registry.encoder_for
+    shared = cache(load)
+
+    def opened(
+        retriever: str, name: str | None = None, device: str = "auto", dtype: str = "auto"
+    ) -> registry.ModelEncoder:
+        of_a_test = dtype == INT8 or (name is not None and Path(name).exists())
+        return (load if of_a_test else shared)(retriever, name, device, dtype)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (registry, index, request):
+            patch.setattr(module, "encoder_for", opened)
+        yield
 
 
 @pytest.fixture(scope="session")
