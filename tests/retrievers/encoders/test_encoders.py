@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -155,15 +156,20 @@ def open_cached(found: list[TransformerEncoder] = []) -> TransformerEncoder:  # 
 
 
 @pytest.fixture(scope="module")
-def tokenizer_files() -> list[Path]:
-    return list(resolve_model("embedded:e5-small").glob("tokenizer*"))
+def tokenizer_files(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The files of a small tokenizer that names no limit of a model."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    shutil.copy(tiny_encoder / "tokenizer.json", folder)
+    settings = json.loads((tiny_encoder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"model_max_length": 512}))
+    return list(folder.iterdir())
 
 
 def tiny(folder: Path, kind: str, tokenizer_files: list[Path]) -> Path:
-    """A random model of an architecture with the embedded tokenizer."""
+    """A random model of an architecture with the tokenizer of these files."""
     torch.manual_seed(0)
     size = {
-        "vocab_size": 250037, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "vocab_size": 4000, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
         "intermediate_size": 32, "max_position_embeddings": 66, "pad_token_id": 1,
     }  # fmt: skip
     model = (
