@@ -13,7 +13,7 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // workers)))
 
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -41,13 +41,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def encoders_loaded_once() -> Iterator[None]:
-    """What comes with rag_mt is loaded once for all tests of a worker, but for what is changed after it was loaded."""
+    """What comes with rag_mt is loaded once for the tests of a worker that follow each other, but for what is changed
+    after it was loaded."""
     from finetune.adapt import request
     from rag_mt.translation import index
     from retrievers import registry
 
     load = registry.encoder_for
-    shared = cache(load)
+    shared = lru_cache(4)(load)
 
     def opened(
         retriever: str, name: str | None = None, device: str = "auto", dtype: str = "auto"
