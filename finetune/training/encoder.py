@@ -15,6 +15,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import save_file
 from torch.func import functional_call
+from torch.nn.functional import pad
 from transformers import PreTrainedTokenizerBase
 
 from finetune.training.settings import EncoderTuning
@@ -27,6 +28,10 @@ from retrievers.ccpr.model import ENCODER
 
 Weights = Mapping[str, torch.Tensor]
 NO_WEIGHTS: Weights = {}
+FEWEST = 16
+"""Rows that are read together, at least, where there are so many."""
+SIMILAR = 0.8
+"""How long the next row has to be to be read with a group, as a share of the group's longest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +44,19 @@ class TrainedEncoder(LoadedEncoder):
 
     def states(self, input_ids: torch.Tensor, mask: torch.Tensor, weights: Weights = NO_WEIGHTS) -> torch.Tensor:
         """States (batch, tokens, hidden) of the last layer for ids and mask (batch, tokens), by the weights as they are
-        or with some others by name."""
+        or with some others by name. On a CPU rows of similar length are read together, so that little of what is read
+        is padding, whose states are 0 then."""
+        groups = alike(mask.sum(1)) if self.device.type == "cpu" else []
+        if len(groups) < 2:
+            return self._states(input_ids, mask, weights)
+        made = []
+        for rows in groups:
+            width = int(mask[rows].sum(1).max())
+            states = self._states(input_ids[rows, :width], mask[rows, :width], weights)
+            made.append(pad(states, (0, 0, 0, mask.shape[1] - width)))
+        return torch.cat(made)[torch.cat(groups).argsort()]
+
+    def _states(self, input_ids: torch.Tensor, mask: torch.Tensor, weights: Weights) -> torch.Tensor:
         inputs = {"input_ids": input_ids.to(self.device), "attention_mask": mask.to(self.device)}
         with torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32):
             output = functional_call(self.model, dict(weights), kwargs=inputs) if weights else self.model(**inputs)
@@ -53,6 +70,16 @@ class TrainedEncoder(LoadedEncoder):
     def save(self, folder: Path) -> None:
         """Write the adapter into the folder or, of a model that is trained as a whole, the model into one within it."""
         save_trained(self.model, self.tokenizer, folder if isinstance(self.model, PeftModel) else folder / ENCODER)
+
+
+def alike(lengths: torch.Tensor) -> list[torch.Tensor]:
+    """The numbers of rows of these lengths, longest first, in groups of similar length."""
+    order = lengths.argsort(descending=True, stable=True)
+    ends = [0]
+    for at, length in enumerate(lengths[order].tolist()):
+        if at - ends[-1] >= FEWEST and length < SIMILAR * lengths[order[ends[-1]]]:
+            ends.append(at)
+    return list(order.tensor_split(ends[1:]))
 
 
 def open_encoder(tuning: EncoderTuning, layer: int, device: str, dtype: str, seed: int) -> TrainedEncoder:
