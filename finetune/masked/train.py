@@ -14,7 +14,7 @@ from transformers import BertConfig, BertForMaskedLM, DataCollatorForLanguageMod
 
 from finetune.masked.config import Config
 from finetune.masked.text import draw, make_tokenizer, read_texts, shares, wrapped
-from finetune.training.encoder import save_trained
+from finetune.training.encoder import alike, save_trained
 from finetune.training.trainer import Group, Trainer
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import file_sha256, settings_hash
@@ -100,12 +100,16 @@ class MaskedTrainer(Trainer[Batch]):
 
     def _loss(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """The mean loss of the hidden pieces, and whether each of them was told."""
-        on_device = {name: tensor.to(self.device) for name, tensor in batch.items() if name != "labels"}
-        labels = batch["labels"].to(self.device)
+        hidden, labels = list[torch.Tensor](), list[torch.Tensor]()
+        lengths = batch["attention_mask"].sum(1)
         with torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32):
-            states = self.model.bert(**on_device).last_hidden_state[labels >= 0]
-            scores = self.model.cls(states).float()
-        wanted = labels[labels >= 0]
+            for rows in alike(lengths) if self.device.type == "cpu" else [torch.arange(len(lengths))]:
+                width = int(lengths[rows].max())
+                part = {name: tensor[rows, :width].to(self.device) for name, tensor in batch.items()}
+                labels.append(part.pop("labels"))
+                hidden.append(self.model.bert(**part).last_hidden_state[labels[-1] >= 0])
+            scores = self.model.cls(torch.cat(hidden)).float()
+        wanted = torch.cat([own[own >= 0] for own in labels])
         loss = torch.nn.functional.cross_entropy(scores, wanted, reduction="sum") / max(1, len(wanted))
         return loss, scores.argmax(dim=-1) == wanted
 
