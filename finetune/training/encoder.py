@@ -75,11 +75,12 @@ class TrainedEncoder(LoadedEncoder):
 def alike(lengths: torch.Tensor) -> list[torch.Tensor]:
     """The numbers of rows of these lengths, longest first, in groups of similar length."""
     order = lengths.argsort(descending=True, stable=True)
-    ends = [0]
-    for at, length in enumerate(lengths[order].tolist()):
-        if at - ends[-1] >= FEWEST and length < SIMILAR * lengths[order[ends[-1]]]:
-            ends.append(at)
-    return list(order.tensor_split(ends[1:]))
+    ordered: list[int] = lengths[order].tolist()
+    begins = [0]
+    for row, length in enumerate(ordered):
+        if row - begins[-1] >= FEWEST and length < SIMILAR * ordered[begins[-1]]:
+            begins.append(row)
+    return list(order.tensor_split(begins[1:]))
 
 
 def open_encoder(tuning: EncoderTuning, layer: int, device: str, dtype: str, seed: int) -> TrainedEncoder:
