@@ -26,6 +26,8 @@ from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import SAMPLE_CORPUS
+from rag_mt.base.types import Skips
+from rag_mt.formats.opening import read_lines
 from retrievers.encoders.encoder import padded
 
 MOST_TOKENS = 80
@@ -54,8 +56,8 @@ def report(options: argparse.Namespace) -> int:
     tuning = EncoderTuning(DEFAULT_ENCODER, tuning="lora")
     encoder = open_encoder(tuning, options.layer, "auto", options.dtype, 1)
     files = [Path(options.file)] if options.file else sorted(SAMPLE_CORPUS.glob("*.txt"))
-    written = (line for file in files for line in file.read_text(encoding="utf-8").splitlines())
-    texts = list(dict.fromkeys(line for line in written if line.strip()))
+    lines = (line.text or "" for file in files for line in read_lines(file, Skips()))
+    texts = list(dict.fromkeys(text for text in lines if text.strip()))
     random.Random(1).shuffle(texts)
     work = list(batches(encoder, texts[: options.batches * options.batch], options.batch))
     if not work:
@@ -71,14 +73,14 @@ def report(options: argparse.Namespace) -> int:
             taken[name].append((time.perf_counter() - begin) / len(work))
     seconds = {name: statistics.median(each) for name, each in taken.items()}
     read = sum(float(mask.sum()) for _, mask in work) / sum(mask.numel() for _, mask in work)
-    lines = [
+    printed = [
         f"{encoder.name}, {encoder.layers} layers, {len(work)} batches of {options.batch} sentences, of whose places "
         f"{read:.0%} hold tokens, {encoder.device} with {torch.get_num_threads()} threads in "
         f"{str(encoder.dtype).removeprefix('torch.')}, median of {options.rounds} rounds",
         *(f"{name:16s}{each:8.2f} s a batch" for name, each in seconds.items()),
         f"ratio {seconds[BASELINE] / seconds[OURS]:.2f}",
     ]
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join(printed) + "\n")
     return OK
 
 

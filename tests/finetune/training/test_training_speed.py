@@ -22,6 +22,8 @@ def test_both_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_too_few_sentences_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.txt").write_text("one\n\ntwo\n", encoding="utf-8")
+    (tmp_path / "a.txt").write_bytes(b"one\n\ntwo\n\xff\xfe\n")
     assert main(["--file", str(tmp_path / "a.txt"), "--layer", "1"]) == 2
-    assert "2 sentences do not fill one batch of 192: give a smaller --batch" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "2 sentences do not fill one batch of 192: give a smaller --batch" in err
+    assert "a.txt:4" in err, "the line that is no text is named"
