@@ -103,7 +103,7 @@ class MaskedTrainer(Trainer[Batch]):
         hidden, labels = list[torch.Tensor](), list[torch.Tensor]()
         lengths = batch["attention_mask"].sum(1)
         with torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32):
-            for rows in alike(lengths) if self.device.type == "cpu" else [torch.arange(len(lengths))]:
+            for rows in alike(lengths, self.device):
                 width = int(lengths[rows].max())
                 part = {name: tensor[rows, :width].to(self.device) for name, tensor in batch.items()}
                 labels.append(part.pop("labels"))

@@ -46,17 +46,21 @@ class TrainedEncoder(LoadedEncoder):
         """States (batch, tokens, hidden) of the last layer for ids and mask (batch, tokens), by the weights as they are
         or with some others by name. On a CPU rows of similar length are read together, so that little of what is read
         is padding, whose states are 0 then."""
-        groups = alike(mask.sum(1)) if self.device.type == "cpu" else []
-        if len(groups) < 2:
-            return self._states(input_ids, mask, weights)
+        lengths = mask.sum(1)
+        groups = alike(lengths, self.device)
+        if len(groups) == 1:
+            return self.states_at_once(input_ids, mask, weights)
         made = []
         for rows in groups:
-            width = int(mask[rows].sum(1).max())
-            states = self._states(input_ids[rows, :width], mask[rows, :width], weights)
+            width = int(lengths[rows].max())
+            states = self.states_at_once(input_ids[rows, :width], mask[rows, :width], weights)
             made.append(pad(states, (0, 0, 0, mask.shape[1] - width)))
         return torch.cat(made)[torch.cat(groups).argsort()]
 
-    def _states(self, input_ids: torch.Tensor, mask: torch.Tensor, weights: Weights) -> torch.Tensor:
+    def states_at_once(
+        self, input_ids: torch.Tensor, mask: torch.Tensor, weights: Weights = NO_WEIGHTS
+    ) -> torch.Tensor:
+        """`states` of the whole batch in one pass, with all of its padding."""
         inputs = {"input_ids": input_ids.to(self.device), "attention_mask": mask.to(self.device)}
         with torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32):
             output = functional_call(self.model, dict(weights), kwargs=inputs) if weights else self.model(**inputs)
@@ -72,8 +76,11 @@ class TrainedEncoder(LoadedEncoder):
         save_trained(self.model, self.tokenizer, folder if isinstance(self.model, PeftModel) else folder / ENCODER)
 
 
-def alike(lengths: torch.Tensor) -> list[torch.Tensor]:
-    """The numbers of rows of these lengths, longest first, in groups of similar length."""
+def alike(lengths: torch.Tensor, device: torch.device) -> list[torch.Tensor]:
+    """The numbers of rows of these lengths in the groups that are best read together on a device: of similar length,
+    longest first, on a CPU; elsewhere all in their order."""
+    if device.type != "cpu":
+        return [torch.arange(len(lengths))]
     order = lengths.argsort(descending=True, stable=True)
     ordered: list[int] = lengths[order].tolist()
     begins = [0]

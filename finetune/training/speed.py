@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from finetune.training.encoder import NO_WEIGHTS, TrainedEncoder, open_encoder
+from finetune.training.encoder import TrainedEncoder, open_encoder
 from finetune.training.settings import EncoderTuning
 from rag_mt.base.console import OK, Parser, positive, run
 from rag_mt.base.defaults import DEFAULT_ENCODER
@@ -47,7 +47,7 @@ def batches(encoder: TrainedEncoder, texts: Sequence[str], size: int) -> Iterato
 def gradients(states: Callable[..., torch.Tensor], encoder: TrainedEncoder, work: Sequence[Batch]) -> None:
     """Compute the gradients of each batch, of the sum of its states' squares."""
     for ids, mask in work:
-        (states(ids, mask, NO_WEIGHTS).float() * mask[:, :, None].to(encoder.device)).square().sum().backward()
+        (states(ids, mask).float() * mask[:, :, None].to(encoder.device)).square().sum().backward()
         encoder.model.zero_grad()
 
 
@@ -62,7 +62,7 @@ def report(options: argparse.Namespace) -> int:
     work = list(batches(encoder, texts[: options.batches * options.batch], options.batch))
     if not work:
         raise UserError(f"{len(texts)} sentences do not fill one batch of {options.batch}: give a smaller --batch")
-    systems = {BASELINE: encoder._states, OURS: encoder.states}
+    systems = {BASELINE: encoder.states_at_once, OURS: encoder.states}
     for states in systems.values():
         gradients(states, encoder, work[:1])  # the warm-up
     taken: dict[str, list[float]] = {name: [] for name in systems}

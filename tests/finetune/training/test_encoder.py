@@ -24,7 +24,7 @@ def test_an_encoder_built_otherwise_is_told() -> None:
 
 @given(st.lists(st.integers(1, 80), min_size=1, max_size=120))
 def test_rows_are_in_one_group_of_similar_lengths(lengths: list[int]) -> None:
-    groups = alike(torch.tensor(lengths))
+    groups = alike(torch.tensor(lengths), torch.device("cpu"))
     assert sorted(torch.cat(groups).tolist()) == list(range(len(lengths)))
     assert all(len(rows) >= training.FEWEST for rows in groups[:-1])
     for rows in groups:
@@ -47,13 +47,13 @@ def test_states_and_gradients_do_not_depend_on_the_groups(tiny_encoder: Path, mo
 
     encoder.model.eval()
     read_rows: list[tuple[int, ...]] = []
-    states_of = TrainedEncoder._states
+    states_of = TrainedEncoder.states_at_once
 
     def watched(self: TrainedEncoder, ids: torch.Tensor, *more: object) -> torch.Tensor:
         read_rows.append(tuple(ids.shape))
         return states_of(self, ids, *more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(TrainedEncoder, "_states", watched)
+    monkeypatch.setattr(TrainedEncoder, "states_at_once", watched)
     whole = read()
     monkeypatch.setattr(training, "FEWEST", 2)
     grouped = read()
