@@ -322,7 +322,9 @@ def test_a_damaged_index_is_refused(tmp_path: Path, text: Path, capsys: pytest.C
     assert "spans.npy" in err
 
 
-@pytest.mark.parametrize(("kept", "more", "answers", "answers_left"), [(5, [], 8, 3), (3, ["--context", "2"], 16, 10)])
+@pytest.mark.parametrize(
+    ("kept", "more", "answers", "answers_left"), [(1, [], 8, 7), (5, [], 8, 3), (3, ["--context", "2"], 16, 10)]
+)
 def test_a_killed_job_goes_on_with_equal_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     kept: int, more: list[str], answers: int, answers_left: int,
