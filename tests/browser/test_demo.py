@@ -218,7 +218,7 @@ def test_the_glossary_panel_fits_every_screen(
 
 def test_context_consistency_and_style_are_settings(visitor: Visitor) -> None:
     page = visitor.page
-    page.locator("#settings > button").click()
+    visitor.open_settings()
     page.locator("#context input[type=number]").fill("2")
     page.locator("#consistent input").check()
     visitor.choose("from", "Deutsch")

@@ -55,6 +55,13 @@ class Visitor:
         self.page.locator('.mt-output[aria-busy="false"]').wait_for(timeout=PATIENCE)
         return self.page.locator("[data-copy]").get_attribute("data-copy") or ""
 
+    def open_settings(self) -> None:
+        """Show the settings and wait until gradio has drawn them: in the frame after they appear it sets each to the
+        value that the page began with, whatever was put in meanwhile."""
+        self.page.locator("#settings > button").click()
+        self.page.locator("#context input[type=number]").wait_for()
+        self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
     def open_tab(self, name: str) -> None:
         """Show a tab."""
         self.page.get_by_role("tab", name=name).click()
