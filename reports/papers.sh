@@ -62,7 +62,7 @@ translated() {
 ccpr() { once "$1" module finetune.ccpr --config ccpr-embedded --pairs PAIRS --output "$1" "${@:2}"; }
 mdpr() {
   module finetune.mdpr.runs --prepared PREPARED --output R --groups "$1" "${@:2}" --set training.steps=300 \
-    --set model.shared=false --set training.dtype=bfloat16 --set training.evaluate_every=300 --set training.checkpoint_every=50
+    --set model.shared=false --set training.dtype=auto --set training.evaluate_every=300 --set training.checkpoint_every=50
 }
 # xpr FOLDER [OPTION ...]: a training on names of several words; German and 100 epochs unless options say otherwise
 xpr() {
@@ -77,7 +77,7 @@ gold_phrases() {
   once "$1.json" module eval.phrases --suite gold --data "$data" --pairs PAIRS --index indexes/ccpr.en --distractors 1010000 \
     --queries 1000 --output "$1.json" "$1.md" "${@:2}"
 }
-passages() { module eval.passages --suite xquad --data "$data" --part test --distractors 500 --dtype bfloat16 --without ru,tr --output PRUNS "$@"; }
+passages() { module eval.passages --suite xquad --data "$data" --part test --distractors 200 --output PRUNS "$@"; }
 # The shipped phrase model with the thresholds of the paper, and with n-grams of up to four words; no confidence model.
 phrase_models() {
   local shipped
@@ -97,7 +97,7 @@ trainings() { echo "$1=R/$1.seed1,R/$1.seed2,R/$1.seed3"; }
 for step in ${*:-mining pairs indexes directions inference ccpr losses names mono left-out seeds vectors queries lift queue sizes multilingual qwen}; do
   case $step in
     mining)
-      once bitext.json module eval.bitext --data "$data" --languages de,ru --dtype bfloat16 --speed 100000 \
+      once bitext.json module eval.bitext --data "$data" --languages de,ru --speed 100000 \
         --fit classifier.json --work MINING --output bitext.md --output bitext.json
       ;;
     pairs)
@@ -157,8 +157,8 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
     losses)
       once PREPARED module finetune.mdpr.data --data "$data" --output PREPARED --exclude MINING/sets-*/de-en.* MINING/sets-*/ru-en.*
       mdpr losses --set training.hard_negatives=0
-      once passages.json passages --model "$(trainings ir)" "$(trainings sema)" "$(trainings lang)" "$(trainings sema-lang)" \
-        --against sema=ir lang=ir sema-lang=ir --report passages.md passages.json
+      once losses.json passages --model "$(trainings ir)" "$(trainings sema)" "$(trainings lang)" "$(trainings sema-lang)" \
+        untrained=embedded:e5-small --primary sema=ir --report losses.md losses.json
       ;;
     names)
       # Lexicons of names with entries of several English words; the rest of DATA as it is.
@@ -185,7 +185,7 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
       parts="part-sema part-lang part-sema-lang part-lang-domain part-sema-lang-domain"
       # shellcheck disable=SC2046
       once left-out.json passages --model "$(trainings ir)" $(for p in $parts; do trainings "$p"; done) \
-        --against part-sema=ir part-sema-lang=part-sema --report left-out.md left-out.json
+        --without ru,tr --primary part-sema-lang=part-sema --report left-out.md left-out.json
       ;;
     seeds)
       for s in 2 3; do ccpr "ccpr.$s" --set "training.seed=$s"; done
@@ -221,7 +221,7 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
       # shellcheck disable=SC2046
       once sizes.json passages --model "$(trainings ir)" "$(trainings sema)" "$(trainings part-sema-lang)" \
         $(for s in setting-{1,2,3,4,5} pairs-{50,200,800} texts-{0,200,800}; do trainings "$s"; done) \
-        --against setting-1=ir setting-2=setting-1 setting-3=setting-1 setting-4=setting-1 setting-5=setting-1 \
+        --without ru,tr --against setting-2=setting-1 setting-3=setting-1 setting-4=setting-1 setting-5=setting-1 \
         --report sizes.md sizes.json
       ;;
     multilingual)

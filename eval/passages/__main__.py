@@ -12,7 +12,9 @@ Rows: BM25 without and with RM3 and, for each model, its own ranking (cosine), i
 where that is better (P@20; both that and alpha by cross-validation in five folds of articles), and reciprocal rank
 fusion with BM25. A model is a name with folders of `finetune.mdpr`, one for each seed, or an encoder (default:
 untrained=embedded:e5-small). The first model is the baseline of the others; `--against NAME=OTHER` compares a model
-with another one as well. `--run NAME=FILE` adds a run in TREC's format.
+with another one as well, `--primary NAME=OTHER` says which comparison the report is for: it is tested alone, across
+languages if there are several, over the questions in languages without parallel data if --without names some. `--run
+NAME=FILE` adds a run in TREC's format.
 
 Tables: MRR@100 and Recall@100 for passages in the query's language, for those in the others, and where the passages of
 one other language are searched alone, as in an index for translation; averages of languages with and without parallel
@@ -76,9 +78,17 @@ def evaluate(options: argparse.Namespace) -> int:
     if taken := (models.keys() & runs.keys()) | ((models.keys() | runs.keys()) & {BM25, RM3}):
         raise UserError(f"the name {sorted(taken)[0]!r} stands for two systems: give each its own")
     against = named(options.against, "--against")
-    for label, others in against.items():
-        if unknown := [name for name in (label, *others) if name not in models]:
-            raise UserError(f"--against names {unknown[0]!r}, which is no model: choose among {', '.join(models)}")
+    primary = named(options.primary, "--primary")
+    for option, pairs in (("--against", against), ("--primary", primary)):
+        names = [name for label, others in pairs.items() for name in (label, *others)]
+        if unknown := [name for name in names if name not in models]:
+            raise UserError(f"{option} names {unknown[0]!r}, which is no model: choose among {', '.join(models)}")
+    tested = None
+    for label, others in primary.items():
+        if len(others) > 1 or label in others:
+            raise UserError(f"--primary {options.primary[0]} is not one comparison: name a model and another one")
+        tested = (label, others[0])
+        against[label] = [*against.get(label, []), *others]
     measures_library()  # its lack is said before the hours
     out = Path(options.output) if options.output else cache_dir() / "passage-runs"
     out.mkdir(parents=True, exist_ok=True)
@@ -102,7 +112,7 @@ def evaluate(options: argparse.Namespace) -> int:
     }
     articles = {cell.name: [query.group for query in cell.queries] for cell in cells_of(collection)}
     notes = _notes(collection, options, systems)
-    report = Report(facts, collection.codes, without, systems, notes, _command(options), articles)
+    report = Report(facts, collection.codes, without, systems, notes, _command(options), articles, tested)
     print(markdown(report), end="")
     write_outputs(options.report, markdown(report), as_dict(report))
     return OK
@@ -232,7 +242,7 @@ def _command(options: argparse.Namespace) -> str:
         parts.append(f"--lang {options.lang}")
     elif options.data:
         parts.append(f"--suite {options.suite} --data DATA --part {options.part} --distractors {options.distractors}")
-    for name in ("model", "against", "run"):
+    for name in ("model", "against", "primary", "run"):
         for pair in getattr(options, name) or []:
             label, sign, folders = pair.partition("=")
             parts.append(f"--{name} {label}{sign}{','.join(Path(folder).name for folder in folders.split(','))}")
@@ -263,6 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--lang", metavar="LANG", help="language of your texts where the file names none")
     add("--model", nargs="+", action="extend", metavar="NAME=FOLDER", help=f"models, or none (default: {UNTRAINED})")
     add("--against", nargs="+", action="extend", default=[], metavar="NAME=OTHER", help="further baselines of models")
+    add("--primary", nargs=1, default=[], metavar="NAME=OTHER", help="NAME less OTHER is tested alone")
     add("--run", nargs="+", action="extend", default=[], metavar="NAME=FILE", help="runs in TREC's format")
     add("--without", default="", metavar="XX,...", help="languages that models had no parallel data of")
     add("--k1", type=float, default=K1, metavar="X", help="of BM25")

@@ -41,7 +41,8 @@ class System:
 @dataclass(frozen=True)
 class Report:
     """All that a run found; `without` are the languages that have no parallel data, `articles` the article of each
-    query by cell (without it each query counts as one of its own)."""
+    query by cell (without it each query counts as one of its own), `primary` the system and the baseline whose
+    comparison the report is for."""
 
     collection: Mapping[str, Any]
     codes: Sequence[str]
@@ -50,6 +51,7 @@ class Report:
     notes: Sequence[str]
     command: str
     articles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    primary: tuple[str, str] | None = None
 
     @property
     def signature(self) -> str:
@@ -90,6 +92,15 @@ class Report:
             for kind in self.kinds
         }
 
+    @property
+    def primary_test(self) -> tuple[str, str, str, str] | None:
+        """The kind, the systems and the column of the primary comparison: across languages if there are several, for
+        questions in languages without parallel data if there are some."""
+        if self.primary is None:
+            return None
+        kind = CROSS if CROSS in self.kinds else SAME
+        return kind, *self.primary, "Avg no parallel" if self.without else "Avg"
+
     def _gain(self, kind: str, system: System, baseline: System, codes: Sequence[str]) -> Comparison | None:
         names = [name for code in codes for name in cell_names(code, kind, system.records[0])]
         if not names:
@@ -121,6 +132,16 @@ def markdown(report: Report) -> str:
 
 def _tables(report: Report) -> Iterator[str]:
     titles, seeds = list(report.columns), any(len(system.records) > 1 for system in report.systems)
+    primary = report.primary_test
+    if primary is not None:
+        *names, title = primary
+        gain = report.gains[names[0], names[1], names[2]][title]
+        yield "## Primary test"
+        yield (
+            f"MRR@100, {names[0]}, {title}: {names[1]} less {names[2]} is {gain.value:+.3f}, 95 % interval "
+            f"[{gain.low:+.3f}, {gain.high:+.3f}], p {gain.p:.4f}, a test of its own: the tables of differences below "
+            "leave it out where they correct for their number."
+        )
     for kind in report.kinds:
         for measure in ("MRR@100", "Recall@100"):
             rows = [
@@ -137,7 +158,8 @@ def _tables(report: Report) -> Iterator[str]:
         yield from _section(title, ["system", *BIAS, "MRR@100 same less cross"], rows)
     for kind in report.kinds:
         compared = {names[1:]: by_title for names, by_title in report.gains.items() if names[0] == kind}
-        p = holm({(*names, title): gain.p for names, own in compared.items() for title, gain in own.items()})
+        p = {(*names, title): gain.p for names, own in compared.items() for title, gain in own.items()}
+        p |= holm({names: value for names, value in p.items() if (kind, *names) != primary})
         rows = [
             [*names, *(_gain(own[title], p[*names, title]) if title in own else "" for title in titles)]
             for names, own in compared.items()
@@ -215,6 +237,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "command": report.command,
         "collection": dict(report.collection),
         "without": list(report.without),
+        "primary": report.primary_test,
         "notes": list(report.notes),
         "systems": systems,
     }

@@ -280,6 +280,28 @@ def test_models_are_compared_as_asked(files, opened, capsys):
     assert "--against names 'd', which is no model: choose among a, b, c" in capsys.readouterr().err
 
 
+def test_the_primary_comparison_is_tested_alone(files, opened, capsys):
+    report = files / "report.json"
+    models = ["--model", "a=x", "b=x", "--report", str(report)]
+    assert main(command(files, *models, "--primary", "b=a")) == 0
+    printed = capsys.readouterr().out
+    assert "MRR@100, cross-language, Avg: b less a is +0.000, 95 % interval [+0.000, +0.000], p 1.0000" in printed
+    assert json.loads(report.read_text(encoding="utf-8"))["primary"] == ["cross-language", "b", "a", "Avg"]
+    assert main(command(files, *models, "--primary", "b=a", "--without", "de")) == 0
+    assert "MRR@100, cross-language, Avg no parallel: b less a is" in capsys.readouterr().out
+    for wrong, words in {"b=c": "--primary names 'c'", "b=b": "not one comparison", "b=a,b": "not one"}.items():
+        assert main(command(files, *models, "--primary", wrong)) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_the_primary_comparison_is_left_out_of_the_correction():
+    base, better = System("A", [record("A", 0.5)]), System("B", [record("B", 0.52)], ("A",))
+    plain = Report({"name": "x", "fingerprint": "f"}, ["en", "de"], [], [base, better], [], "command")
+    p = plain.gains[CROSS, "B", "A"]["Avg"].p
+    cell = f"({p:.4f})"
+    assert markdown(plain).count(cell) < markdown(replace(plain, primary=("B", "A"))).count(cell)
+
+
 def test_terms_alone_need_no_model(files, opened, capsys):
     assert main(command(files, "--model", "none")) == 0
     out = capsys.readouterr().out
