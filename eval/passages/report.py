@@ -132,13 +132,12 @@ def markdown(report: Report) -> str:
 
 def _tables(report: Report) -> Iterator[str]:
     titles, seeds = list(report.columns), any(len(system.records) > 1 for system in report.systems)
-    primary = report.primary_test
-    if primary is not None:
-        *names, title = primary
-        gain = report.gains[names[0], names[1], names[2]][title]
+    if report.primary_test is not None:
+        kind, name, baseline, title = report.primary_test
+        gain = report.gains[kind, name, baseline][title]
         yield "## Primary test"
         yield (
-            f"MRR@100, {names[0]}, {title}: {names[1]} less {names[2]} is {gain.value:+.3f}, 95 % interval "
+            f"MRR@100, {kind}, {title}: {name} less {baseline} is {gain.value:+.3f}, 95 % interval "
             f"[{gain.low:+.3f}, {gain.high:+.3f}], p {gain.p:.4f}, a test of its own: the tables of differences below "
             "leave it out where they correct for their number."
         )
@@ -159,7 +158,7 @@ def _tables(report: Report) -> Iterator[str]:
     for kind in report.kinds:
         compared = {names[1:]: by_title for names, by_title in report.gains.items() if names[0] == kind}
         p = {(*names, title): gain.p for names, own in compared.items() for title, gain in own.items()}
-        p |= holm({names: value for names, value in p.items() if (kind, *names) != primary})
+        p |= holm({names: value for names, value in p.items() if (kind, *names) != report.primary_test})
         rows = [
             [*names, *(_gain(own[title], p[*names, title]) if title in own else "" for title in titles)]
             for names, own in compared.items()
