@@ -94,12 +94,13 @@ class Report:
 
     @property
     def primary_test(self) -> tuple[str, str, str, str] | None:
-        """The kind, the systems and the column of the primary comparison: across languages if there are several, for
-        questions in languages without parallel data if there are some."""
+        """The kind, the systems and the column of the primary comparison: of questions in languages without parallel
+        data if there are some, across languages if such a passage is relevant."""
         if self.primary is None:
             return None
-        kind = CROSS if CROSS in self.kinds else SAME
-        return kind, *self.primary, "Avg no parallel" if self.without else "Avg"
+        title = "Avg no parallel" if self.without else "Avg"
+        kind = next(kind for kind in (CROSS, SAME) if title in self.gains.get((kind, *self.primary), {}))
+        return kind, *self.primary, title
 
     def _gain(self, kind: str, system: System, baseline: System, codes: Sequence[str]) -> Comparison | None:
         names = [name for code in codes for name in cell_names(code, kind, system.records[0])]

@@ -294,6 +294,14 @@ def test_the_primary_comparison_is_tested_alone(files, opened, capsys):
         assert words in capsys.readouterr().err
 
 
+def test_the_primary_comparison_is_within_a_language_that_no_other_one_answers(files, opened, capsys):
+    """Questions in English find German passages, and none in German find English ones."""
+    (files / "qrels").write_text("\n".join(f"q-{code}-0 0 {code}-0 1" for code in WORDS) + "\nq-en-0 0 de-0 1")
+    models = ["--model", "a=x", "b=x", "--primary", "b=a"]
+    assert main(command(files, *models, "--without", "de")) == 0
+    assert "MRR@100, same language, Avg no parallel: b less a is" in capsys.readouterr().out
+
+
 def test_the_primary_comparison_is_left_out_of_the_correction():
     base, better = System("A", [record("A", 0.5)]), System("B", [record("B", 0.52)], ("A",))
     plain = Report({"name": "x", "fingerprint": "f"}, ["en", "de"], [], [base, better], [], "command")
