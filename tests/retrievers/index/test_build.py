@@ -20,6 +20,7 @@ from retrievers.index.opening import open_index
 from retrievers.index.shards import Seen
 from retrievers.index.verifying import verify_index
 from retrievers.units.unit import NgramUnits, SentenceUnits
+from tests.waiting import until
 
 CORPUS = [Sentence(f"sentence {n} of {n % 7}", "en", Origin("c.txt", n + 1)) for n in range(100)]
 
@@ -163,11 +164,8 @@ def test_a_crash_is_resumed_without_encoding_again(tmp_path, fake):
 def test_kill_9_is_resumed_to_the_same_bytes(tmp_path, fake):
     process = subprocess.Popen([sys.executable, __file__, str(tmp_path / "i")])
     try:
-        deadline = time.monotonic() + 60
-        while len(list((tmp_path / "i.building").glob("shard-*"))) < 4:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: process.poll() is not None or len(list((tmp_path / "i.building").glob("shard-*"))) >= 4)
+        assert process.poll() is None
         with pytest.raises(UserError, match=f"is running already \\(process {process.pid}\\)"):
             build(tmp_path / "i", fake())
     finally:

@@ -13,6 +13,7 @@ import pytest
 
 from rag_mt.base.types import Hint, Hit, Origin, Sentence, Skips, Span, TranslatedText, Translation
 from rag_mt.formats.registry import format_named
+from tests.waiting import until
 from ui.page.sessions import EXPORTS, Entry, Sessions, export, history_table, new_token
 
 
@@ -81,10 +82,7 @@ def test_owners_are_forgotten_though_nobody_comes_any_more() -> None:
     owners = [sessions.claim(page, new_token()).owner for page in "ab"]
     for page in "ab":
         sessions.close(page)
-    end = time.monotonic() + 5
-    while len(gone) < 2:
-        assert time.monotonic() < end, "they were kept"
-        time.sleep(0.01)
+    until(lambda: len(gone) >= 2)
     assert sorted(gone) == sorted(owners)
 
 

@@ -20,6 +20,7 @@ from rag_mt import __version__
 from rag_mt.base.languages import _known
 from rag_mt.base.only import Only
 from rag_mt.base.quality import Estimate
+from tests.waiting import until
 from ui.server.limits import ANONYMOUS, Keys
 from ui.server.requests import client_of
 
@@ -36,17 +37,9 @@ PO = 'msgid ""\nmsgstr ""\n\nmsgid "Das Haus."\nmsgstr ""\n'
 def api(run_server: Any) -> Any:
     """A client of a fresh server; `api.server` is the server."""
     running = run_server()
-    with httpx.Client(base_url=running.url, timeout=20) as client:
+    with httpx.Client(base_url=running.url, timeout=60) as client:
         client.server = running  # type: ignore[attr-defined]
         yield client
-
-
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition; fails if it does not come true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 def test_a_client_library_of_libretranslate(run_server: Any) -> None:
@@ -278,7 +271,7 @@ def test_fields_that_a_form_has_twice_are_all_read(run_server: Any) -> None:
     orders: list[Any] = []
     real = running.service.documents.start
     running.service.documents.start = lambda *values: orders.append(values[3]) or real(*values)
-    with httpx.Client(base_url=running.url, timeout=20) as api:
+    with httpx.Client(base_url=running.url, timeout=60) as api:
         texts = ["The old house stands on the hill.\n", "The train leaves at noon.\n"]
         files = [("files", (f"{n}.txt", text)) for n, text in enumerate(texts)]
         built = api.post("/index", files=files, data={"language": "en", "retriever": "sentence"}).json()["id"]
@@ -298,11 +291,11 @@ def test_fields_that_a_form_has_twice_are_all_read(run_server: Any) -> None:
 
 def test_a_file_that_gave_way_to_another_is_missing(run_server: Any) -> None:
     running = run_server()
-    with httpx.Client(base_url=running.url, timeout=20) as api:
+    with httpx.Client(base_url=running.url, timeout=60) as api:
         data = {"source": "de", "target": "en"}
         begun = api.post("/translate_file", files={"file": ("a.txt", "Das Haus.")}, data=data).json()
         document = running.service.documents.get(ANONYMOUS, begun["id"])
-        assert document.wait(10)
+        assert document.wait(60)
         document.result.unlink()  # as it is with a download that waits while the file gives way
         answer = api.get(begun["translatedFileUrl"])
         assert (answer.status_code, "deleted" in answer.json()["error"]) == (404, True)
@@ -310,7 +303,7 @@ def test_a_file_that_gave_way_to_another_is_missing(run_server: Any) -> None:
 
 def test_a_job_is_cancelled(run_server: Any, slow: Callable[[float], Any]) -> None:
     running = run_server(slow(0.02))
-    with httpx.Client(base_url=running.url, timeout=20) as api:
+    with httpx.Client(base_url=running.url, timeout=60) as api:
         lines = "".join(f"Zeile {n} von vielen Zeilen.\n" for n in range(300))
         begun = api.post("/translate_file", files={"file": ("a.txt", lines)}, data={"source": "de", "target": "en"})
         address = f"/translate_file/{begun.json()['id']}"
@@ -356,7 +349,7 @@ def test_a_named_source_language_needs_no_other_thread(api: Any) -> None:
 
     def hold() -> None:
         threads.append(1)
-        held.wait(20)
+        held.wait(60)
 
     detector = api.server.service.detector
     detect = detector.detect
@@ -429,7 +422,7 @@ def test_an_own_index(api: Any) -> None:
 def test_the_language_model_and_adapter_may_be_chosen(run_server: Any) -> None:
     running = run_server(llms=["first", "second"], adapters=["mine"])
     body = {"q": "Das Haus.", "source": "de", "target": "en"}
-    with httpx.Client(base_url=running.url, timeout=20) as api:
+    with httpx.Client(base_url=running.url, timeout=60) as api:
         chosen = ({}, {"adapter": "none"}, {"llm": "second"}, {"llm": "second", "adapter": "mine"})
         for more in chosen:
             assert api.post("/translate", json={**body, **more}).json() == {"translatedText": "DAS HAUS."}
@@ -466,7 +459,7 @@ def test_a_key_in_the_header_is_checked_before_the_upload_is_read(run_server: An
         "Content-Length: 100000\r\n\r\n--x\r\n"
     )
     for path in ("/index", "/translate_file"):
-        with socket.create_connection((host, int(port)), timeout=10) as line:
+        with socket.create_connection((host, int(port)), timeout=60) as line:
             line.sendall(f"POST {path} HTTP/1.1\r\n{head}".encode())  # the rest never comes
             assert b" 403 " in line.recv(100)
     file, data = {"file": ("a.txt", "Das Haus.")}, {"source": "de", "target": "en"}
@@ -516,8 +509,8 @@ def test_back_pressure(run_server: Any, slow: Callable[[float], Any]) -> None:
     running.opener.llm.hold.clear()
     body = {"q": "Das Haus.", "source": "de", "target": "en"}
 
-    with ThreadPoolExecutor(4) as pool, httpx.Client(base_url=running.url, timeout=20) as api:
-        waiting = [pool.submit(httpx.post, f"{running.url}/translate", json=body, timeout=20) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool, httpx.Client(base_url=running.url, timeout=60) as api:
+        waiting = [pool.submit(httpx.post, f"{running.url}/translate", json=body, timeout=60) for _ in range(4)]
         until(lambda: running.service.engine.waiting == 4)
         refused = api.post("/translate", json=body)
         assert refused.status_code == 429
@@ -543,7 +536,7 @@ def test_a_translation_ends_with_its_connection(run_server: Any, slow: Callable[
         head = f"POST /translate HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
         line.sendall((head + body).encode())
         until(lambda: running.opener.llm.rounds > 3)
-    until(lambda: running.service.engine.waiting == 0, 2)
+    until(lambda: running.service.engine.waiting == 0)
     rounds = running.opener.llm.rounds
     time.sleep(0.3)
     assert running.opener.llm.rounds <= rounds + 1 < 60
@@ -554,7 +547,7 @@ def test_a_stopped_server_finishes_what_it_accepted(run_server: Any, slow: Calla
     running = run_server(slow(0.02))
     body = {"q": "Eins zwei drei vier fünf sechs.", "source": "de", "target": "en"}
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(httpx.post, f"{running.url}/translate", json=body, timeout=20)
+        answer = pool.submit(httpx.post, f"{running.url}/translate", json=body, timeout=60)
         until(lambda: running.opener.llm.rounds > 1)
         running.server.should_exit = True
         assert answer.result().json() == {"translatedText": "EINS ZWEI DREI VIER FÜNF SECHS."}
@@ -569,7 +562,7 @@ def test_hanging_up_before_the_body_has_come_is_no_fault(
     running = run_server()
     host, port = running.url.removeprefix("http://").split(":")
     kind = "multipart/form-data; boundary=x" if path in ("/translate_file", "/index") else "application/json"
-    with socket.create_connection((host, int(port)), timeout=10) as line:
+    with socket.create_connection((host, int(port)), timeout=60) as line:
         head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\nContent-Length: 1000\r\n\r\n"
         line.sendall(head.encode() + sent)
     until(lambda: f'path="{path}"' in httpx.get(f"{running.url}/metrics").text)
@@ -585,7 +578,7 @@ def test_a_body_that_is_no_use_is_not_read_to_its_end(run_server: Any, path: str
     running = run_server()
     host, port = running.url.removeprefix("http://").split(":")
     whole, piece, sent = 100_000_000, b"y" * 100_000, 0
-    with socket.create_connection((host, int(port)), timeout=20) as line:
+    with socket.create_connection((host, int(port)), timeout=60) as line:
         line.sendall(
             f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: multipart/form-data; boundary=x\r\n"
             "Transfer-Encoding: chunked\r\n\r\n".encode()
@@ -638,7 +631,7 @@ def test_a_client_without_a_key_cannot_take_all_places(run_server: Any, slow: Ca
 
     def send(address: str) -> int:
         with httpx.Client(transport=httpx.HTTPTransport(local_address=address)) as client:
-            return client.post(f"{running.url}/translate_file", timeout=20, **form).status_code
+            return client.post(f"{running.url}/translate_file", timeout=60, **form).status_code
 
     assert [send("127.0.0.1"), send("127.0.0.1"), send("127.0.0.2")] == [200, 429, 200]
     running.opener.llm.hold.set()

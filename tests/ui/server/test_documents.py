@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_mt.base.errors import UserError
+from tests.waiting import until
 from ui.server.documents import Document
 from ui.server.limits import ANONYMOUS, BusyError, LimitError, MissingError
 from ui.server.service import Service
 from ui.server.translators import Choice
 from ui.server.work import Order
-
-
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition; fails if it does not come true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
-
 
 DE = Order(Choice("de", "en", "phrases"), "")
 
@@ -72,7 +63,7 @@ def test_every_format_comes_back_filled(
     make_service: Any, start: Any, name: str, content: str, output: str, expected: str, more: dict[str, str]
 ) -> None:
     document = start(make_service(), name, content, **more)
-    assert document.wait(10)
+    assert document.wait(60)
     assert (document.state, document.error) == ("done", "")
     assert document.output_name == output
     assert expected in document.result.read_bytes().decode()
@@ -81,7 +72,7 @@ def test_every_format_comes_back_filled(
 
 def test_packed_files_come_back_packed(make_service: Any, start: Any) -> None:
     document = start(make_service(), "a.txt.gz", gzip.compress(b"Das Haus.\n", mtime=0))
-    assert document.wait(10)
+    assert document.wait(60)
     assert document.output_name == "a.en.txt.gz"
     assert gzip.decompress(document.result.read_bytes()) == b"DAS HAUS.\n"
 
@@ -150,7 +141,7 @@ def test_partial_results_and_cancellation(make_service: Any, start: Any, slow: C
 def test_nobody_sees_what_others_have(make_service: Any, start: Any) -> None:
     service = make_service()
     document = start(service, "a.txt", "Geheim.\n", owner="ann")
-    assert document.wait(10)
+    assert document.wait(60)
     assert service.documents.of("bob") == []
     for attempt in (service.documents.get, service.documents.delete):
         with pytest.raises(MissingError, match="there is no document"):
@@ -164,7 +155,7 @@ def test_the_oldest_finished_one_gives_way(make_service: Any, start: Any, slow: 
     opener = slow(0)
     service = make_service(opener, documents=2)
     first, second = (start(service, f"{n}.txt", "Ein Satz.\n") for n in "ab")
-    assert first.wait(10) and second.wait(10)
+    assert first.wait(60) and second.wait(60)
     opener.llm.hold.clear()
     third = start(service, "c.txt", "Ein Satz.\n")
     assert service.documents.of("ann") == [second, third]
@@ -177,7 +168,7 @@ def test_the_oldest_finished_one_gives_way(make_service: Any, start: Any, slow: 
 def test_clients_without_a_key_do_not_push_each_other_out(make_service: Any, start: Any) -> None:
     service = make_service(documents=1, all_documents=3)
     made = [start(service, f"{n}.txt", "Ein Satz.\n", owner=ANONYMOUS) for n in range(3)]
-    assert all(document.wait(10) for document in made)
+    assert all(document.wait(60) for document in made)
     assert service.documents.of(ANONYMOUS) == made
     last = start(service, "3.txt", "Ein Satz.\n", owner=ANONYMOUS)
     assert service.documents.of(ANONYMOUS) == [*made[1:], last]
@@ -190,12 +181,12 @@ def test_deleting_a_running_one_waits_for_nothing(
 
     def slowly(counts: Any) -> tuple[str, ...]:
         ending.set()
-        go_on.wait(20)
+        go_on.wait(60)
         return ()
 
     monkeypatch.setattr("ui.server.documents._notes", slowly)
     document = start(service, "a.txt", "Ein Satz.\n")
-    assert ending.wait(20) and document.state == "running"
+    assert ending.wait(60) and document.state == "running"
     service.documents.delete("ann", document.id)
     assert service.documents.of("ann") == [] and not document.ended
     with pytest.raises(MissingError):
@@ -206,7 +197,7 @@ def test_deleting_a_running_one_waits_for_nothing(
     assert place.is_dir()
     go_on.set()
     until(lambda: not place.exists())
-    assert start(service, "b.txt", "Ein Satz.\n").wait(10)
+    assert start(service, "b.txt", "Ein Satz.\n").wait(60)
 
 
 def test_one_client_without_a_key_cannot_take_all_places(make_service: Any, start: Any, slow: Any) -> None:
@@ -218,16 +209,16 @@ def test_one_client_without_a_key_cannot_take_all_places(make_service: Any, star
         start(service, "2.txt", "Ein Satz.\n", owner=ANONYMOUS, client="1.2.3.4")
     other = start(service, "3.txt", "Ein Satz.\n", owner=ANONYMOUS, client="1.2.3.5")
     opener.llm.hold.set()
-    assert all(document.wait(10) for document in [*made, other])
+    assert all(document.wait(60) for document in [*made, other])
 
 
 def test_documents_outlive_the_server(make_service: Any, start: Any, slow: Any, tmp_path: Path) -> None:
     opener, folder = slow(0), tmp_path / "kept"
     first = make_service(opener, folder=folder)
     done = start(first, "done.txt", "Ein Satz.\n123 \n")
-    assert done.wait(10)
+    assert done.wait(60)
     deleted = start(first, "deleted.txt", "Ein Satz.\n")
-    assert deleted.wait(10)
+    assert deleted.wait(60)
     first.documents.delete("ann", deleted.id)
     opener.llm.hold.clear()
     running = start(first, "long.txt", "Ein Satz.\nNoch ein Satz.\n")
@@ -283,7 +274,7 @@ def test_a_killed_server_says_so_of_its_documents(make_service: Any, tmp_path: P
 def test_old_documents_do_not_outlive_the_server(make_service: Any, start: Any, tmp_path: Path) -> None:
     first = make_service(folder=tmp_path / "kept")
     document = start(first, "a.txt", "Ein Satz.\n")
-    assert document.wait(10)
+    assert document.wait(60)
     first.close()
     (record,) = (tmp_path / "kept").rglob("document.json")
     record.write_text(record.read_text().replace(str(document.created), str(document.created - 86_401)))
@@ -313,7 +304,7 @@ def test_files_that_cannot_be_translated(make_service: Any, start: Any, name: st
 
 def test_lines_that_cannot_be_read_are_counted_and_kept(make_service: Any, start: Any) -> None:
     document = start(make_service(), "a.txt", b"Gut.\nschlecht \xff\n")
-    assert document.wait(10)
+    assert document.wait(60)
     assert document.result.read_bytes() == b"GUT.\nschlecht \xff\n"
     assert any("skipped 1 lines" in note for note in document.notes)
 
@@ -321,14 +312,14 @@ def test_lines_that_cannot_be_read_are_counted_and_kept(make_service: Any, start
 def test_units_that_are_kept_are_counted_and_cost_nothing(make_service: Any, start: Any) -> None:
     unit = '<tu><tuv xml:lang="de"><seg>Ja.</seg></tuv><tuv xml:lang="en"><seg>Yes.</seg></tuv></tu>'
     document = start(make_service(), "a.tmx", TMX.replace("</body>", f"{unit}</body>"))
-    assert document.wait(10)
+    assert document.wait(60)
     assert document.partial == [("Das Haus.", "DAS HAUS.")]
     assert "1 units have a translation into en already, which is kept" in document.notes
 
 
 def test_a_lost_placeholder_is_named_with_its_line(make_service: Any, start: Any) -> None:
     document = start(make_service(), "a.txt", "Gut.\n%s ist %s gleich.\nGut!\n")
-    assert document.wait(10)
+    assert document.wait(60)
     assert "a.txt:2: error: placeholder lost: %s [placeholders]" in document.notes
     assert any(note.startswith("findings: ") and "1 x placeholders" in note for note in document.notes)
 
@@ -371,7 +362,7 @@ def fuzz(service: Service, start: Callable[..., Document], examples: int) -> Non
             except UserError as error:
                 assert "\n" not in str(error) and "upload" not in str(error).replace("the upload", "")
                 continue
-            assert task.wait(20)
+            assert task.wait(60)
             assert task.state == "done" or (task.state == "failed" and "server's log" not in task.error), task.error
         service.delete_owner("ann")
 

@@ -17,6 +17,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.only import Only
 from rag_mt.base.types import Completion, Prompt, Sentence, Translation
 from rag_mt.translation.translator import Translator
+from tests.waiting import until
 from ui.server.engine import BatchReport, Engine
 from ui.server.limits import BusyError, LimitError, Limits, StoppedError
 from ui.server.translators import Choice, Translators
@@ -35,14 +36,6 @@ def engine(opener: Any) -> Iterator[Engine]:
 
 def order(text: str, **more: Any) -> Order:
     return Order(more.pop("choice", DE), text, **more)
-
-
-def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    """Wait for a condition; fails if it does not come true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 def test_a_choice_of_files_is_opened_where_it_keeps_nobody_waiting(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import replace
@@ -16,6 +15,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.types import Hit, Recalled, Sentence, Span
 from rag_mt.translation.translator import Translator
 from tests.ui.conftest import HintedLLM, RuleMemory
+from tests.waiting import until
 from ui.page.sessions import Session
 from ui.page.translating import Asked, View, compare_views, translate_views
 from ui.server.api import make_app
@@ -51,13 +51,6 @@ def engine(opener: MemoryOpener) -> Iterator[Engine]:
     yield made
     opener.llm.hold.set()
     made.close(5)
-
-
-def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 def test_requests_share_both_rounds_and_no_batch_is_larger_than_the_limit(engine: Engine, opener: MemoryOpener) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from rag_mt.base.errors import UserError
 from retrievers.index.manifest import read_manifest
+from tests.waiting import until
 from ui.server.limits import LimitError, MissingError
 from ui.server.service import Service
 from ui.server.user_indexes import UserIndex
@@ -33,18 +34,10 @@ def upload(tmp_path: Path) -> Callable[..., tuple[str, Path]]:
     return make
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait for a condition; fails if it does not come true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
-
-
 def built(service: Service, owner: str, name: str, *uploads: tuple[str, Path], **more: Any) -> UserIndex:
     """An index that was built to its end."""
     build = service.indexes.build(owner, name, "en", uploads, "sentence", **more)
-    assert build.wait(20)
+    assert build.wait(60)
     assert (build.state, build.error) == ("done", "")
     return service.indexes.get(owner, build.id)
 
@@ -70,7 +63,7 @@ def test_an_index_is_a_memory_where_no_retriever_is_named(make_service: Any, upl
     """Its hits need no cut-off: a memory judges them itself."""
     service = make_service()
     build = service.indexes.build("ann", "Houses", "English", [upload()])
-    assert build.wait(20) and (build.state, build.error) == ("done", "")
+    assert build.wait(60) and (build.state, build.error) == ("done", "")
     (index,) = service.indexes.of("ann")
     assert (index.retriever, index.sentences) == ("memory", 3)
     assert read_manifest(service.indexes.folder_of("ann", index.id)).thresholds == {}
@@ -174,14 +167,12 @@ def test_a_build_can_be_cancelled(make_service: Any, upload: Any, monkeypatch: p
     lines = "\n".join(f"Line number {n} of the text." for n in range(3000))
     build = service.indexes.build("ann", "long", "en", [upload(content=lines)], "sentence")
     build.cancel()
-    assert build.wait(20)
+    assert build.wait(60)
     assert build.state == "cancelled"
     service.indexes.delete("ann", build.id)
     assert service.indexes.builds.of("ann") == [] == service.indexes.of("ann")
-    end = time.monotonic() + 20  # those of a build that had not begun go when its turn comes
-    while list(service.indexes.folder.glob(".uploads-*/*")):
-        assert time.monotonic() < end, "uploads were left"
-        time.sleep(0.01)
+    # Uploads of a build that had not begun go when its turn comes.
+    until(lambda: not list(service.indexes.folder.glob(".uploads-*/*")))
 
 
 def refused(*_: Any, **__: Any) -> None:
@@ -192,7 +183,7 @@ def test_a_build_that_fails_says_why(make_service: Any, upload: Any, monkeypatch
     service = make_service()
     monkeypatch.setattr("ui.server.user_indexes.build_for", refused)
     build = service.indexes.build("ann", "odd", "en", [upload()], "sentence")
-    assert build.wait(20)
+    assert build.wait(60)
     assert (build.state, build.error) == ("failed", "the text is odd")
 
 
@@ -236,7 +227,7 @@ def test_a_build_that_ends_while_it_is_deleted_leaves_nothing(
 
     monkeypatch.setattr(service.indexes, "_write", deleted_first)
     build = service.indexes.build("ann", "late", "en", [upload()], "sentence")
-    assert build.wait(20)
+    assert build.wait(60)
     until(lambda: not list(service.indexes.folder.glob(".uploads-*/*")))
     assert service.indexes.of("ann") == []
     assert not list(service.indexes.folder.glob("*/*/index"))
@@ -265,5 +256,5 @@ def test_builds_that_have_ended_are_not_kept_for_ever(
     monkeypatch.setattr("ui.server.user_indexes.build_for", refused)
     for owner in ("ann", "bob", "eve"):
         for _ in range(3):
-            assert service.indexes.build(owner, "odd", "en", [upload()], "sentence").wait(20)
+            assert service.indexes.build(owner, "odd", "en", [upload()], "sentence").wait(60)
     assert [len(service.indexes.builds.of(owner)) for owner in ("ann", "bob", "eve")] == [0, 2, 2]
