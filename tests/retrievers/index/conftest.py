@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 @pytest.fixture
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """The local mode does not wait for the disk at each point."""
+    if find_spec("qdrant_client") is None:
+        return
     from qdrant_client.local.persistence import CollectionPersistence
 
     ensure = CollectionPersistence._ensure_table

@@ -29,6 +29,7 @@ from retrievers.index.selection import selected
 from tests.retrievers.index.stored import TERMS, build
 from tests.retrievers.index.test_index import FixedUnits, unit_rows
 
+pytestmark = pytest.mark.usefixtures("unsynced")
 Fake = Callable[..., Any]
 ENGINES = ("", "lance:", "qdrant:")
 FILES = ("a/1.txt", "a/2.txt", "b/1.txt", "b/2.tmx")
