@@ -213,7 +213,7 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
       done
       mdpr transfer --seeds 1
       once transfer.json passages --model sema=R/sema.seed1 titles=R/titles.seed1 generated=R/generated.seed1 \
-        --against titles=sema generated=sema --report transfer.md transfer.json
+        --against generated=sema --primary titles=sema --report transfer.md transfer.json
       ;;
     lift)
       ccpr ccpr.lift --set model.layer=12
