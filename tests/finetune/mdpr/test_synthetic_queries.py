@@ -91,6 +91,19 @@ def test_a_language_model_asks(data, monkeypatch, capsys):
     assert not list((data.parent / "prepared" / "relevance").glob("*.journal"))
 
 
+def test_questions_that_do_not_find_their_passage_are_counted(data, monkeypatch, capsys):
+    class Astray(Asking):
+        def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
+            for number, prompt in enumerate(queue.take(99)):
+                topic = "Garten" if "Garten" in prompt.text.rpartition("Passage: ")[2] else "Markt"
+                queue.finish(number, Completion(f" Wo steht die alte {topic} heute?", 5, True))
+                yield
+
+    monkeypatch.setattr("finetune.mdpr.queries.open_llm", lambda *a, **k: Astray())
+    assert len(made(data, "generated", "--rank", "1")) == 2
+    assert "3 questions that do not find their passage among 1 by BM25" in capsys.readouterr().out
+
+
 def test_generation_goes_on_where_it_stopped(data, monkeypatch):
     class Stopping(Asking):
         def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
