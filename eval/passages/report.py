@@ -92,7 +92,7 @@ class Report:
             for kind in self.kinds
         }
 
-    @property
+    @cached_property
     def primary_test(self) -> tuple[str, str, str, str] | None:
         """The kind, the systems and the column of the primary comparison: of questions in languages without parallel
         data if there are some, across languages if such a passage is relevant."""

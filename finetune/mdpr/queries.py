@@ -144,21 +144,19 @@ def generated_examples(
 
 def findable(
     examples: Sequence[Example], collection: Sequence[Passage], code: str, rank: int, skips: Skips
-) -> list[Example]:
+) -> Iterator[Example]:
     """The examples whose passage is among the `rank` best of the collection by BM25: a question that shares no rare
     word with its passage is seldom about it. The others go to `skips`."""
     if not examples:
-        return []
+        return
     terms = Bm25.build([p.text for p in collection], code)
     _, best = terms.top(terms.queries([e.query for e in examples], code), rank)
-    hits = [{collection[n].id for n in row if n >= 0} for row in best.tolist()]
-    found = []
-    for example, ids in zip(examples, hits, strict=True):
-        if example.positives[0].id in ids:
-            found.append(example)
+    for example, row in zip(examples, best.tolist(), strict=True):
+        own = example.positives[0].id
+        if own in {collection[n].id for n in row if n >= 0}:
+            yield example
         else:
-            skips.add(Origin(example.positives[0].id), f"questions that do not find their passage among {rank} by BM25")
-    return found
+            skips.add(Origin(own), f"questions that do not find their passage among {rank} by BM25")
 
 
 def make(options: argparse.Namespace) -> int:
@@ -184,7 +182,7 @@ def make(options: argparse.Namespace) -> int:
     journal = folder / f"generated-{code}.journal"
     if method == "generated":
         questions = list(generated_examples(options, chosen, journal, skips))
-        examples = findable(questions, collection, code, options.rank, skips)
+        examples = list(findable(questions, collection, code, options.rank, skips))
     else:
         examples = list(weak_examples(chosen, method, code, skips))
     if not examples:

@@ -30,11 +30,12 @@ class Asking:
     def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
         for number, prompt in enumerate(queue.take(99)):
             self.asked.append(prompt.text)
-            passage = prompt.text.rpartition("Passage: ")[2]
-            topic = next(t for t in TOPICS if t in passage)
-            text = f" Wo steht die alte {topic} heute?" if topic != "Turm" else " Ich weiß es nicht."
-            queue.finish(number, Completion(text, 5, True))
+            queue.finish(number, Completion(self.said(prompt.text.rpartition("Passage: ")[2]), 5, True))
             yield
+
+    def said(self, passage: str) -> str:
+        topic = next(t for t in TOPICS if t in passage)
+        return f" Wo steht die alte {topic} heute?" if topic != "Turm" else " Ich weiß es nicht."
 
 
 @pytest.fixture
@@ -93,11 +94,8 @@ def test_a_language_model_asks(data, monkeypatch, capsys):
 
 def test_questions_that_do_not_find_their_passage_are_counted(data, monkeypatch, capsys):
     class Astray(Asking):
-        def answer(self, queue: PromptQueue, max_new_tokens: int = 256) -> Iterator[None]:
-            for number, prompt in enumerate(queue.take(99)):
-                topic = "Garten" if "Garten" in prompt.text.rpartition("Passage: ")[2] else "Markt"
-                queue.finish(number, Completion(f" Wo steht die alte {topic} heute?", 5, True))
-                yield
+        def said(self, passage: str) -> str:
+            return f" Wo steht die alte {'Garten' if 'Garten' in passage else 'Markt'} heute?"
 
     monkeypatch.setattr("finetune.mdpr.queries.open_llm", lambda *a, **k: Astray())
     assert len(made(data, "generated", "--rank", "1")) == 2

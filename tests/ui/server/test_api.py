@@ -536,7 +536,7 @@ def test_a_translation_ends_with_its_connection(run_server: Any, slow: Callable[
         head = f"POST /translate HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
         line.sendall((head + body).encode())
         until(lambda: running.opener.llm.rounds > 3)
-    until(lambda: running.service.engine.waiting == 0)
+    until(lambda: running.service.engine.waiting == 0, 2)
     rounds = running.opener.llm.rounds
     time.sleep(0.3)
     assert running.opener.llm.rounds <= rounds + 1 < 60

@@ -15,6 +15,7 @@ from rag_mt.base.types import LanguageModel, Sentence
 from rag_mt.translation import away
 from tests.retrievers.index.qdrant_process import Process, serving_copy
 from tests.ui.conftest import RuleLLM
+from tests.waiting import until
 from ui.server import own_index
 from ui.server.api import make_app
 from ui.server.languages import offer_of
@@ -60,10 +61,12 @@ def asked(client: TestClient, target: str = "en") -> dict[str, object]:
 
 
 def until_hints(client: TestClient) -> None:
-    end = time.monotonic() + 60
-    while (answer := asked(client)).get("hints_away") or not answer["hints"]:
-        assert answer["status"] == 200 and time.monotonic() < end
-        time.sleep(0.05)
+    def has_hints() -> bool:
+        answer = asked(client)
+        assert answer["status"] == 200
+        return not answer.get("hints_away") and bool(answer["hints"])
+
+    until(has_hints)
     assert client.get("/health").json()["index_away"] == []
 
 
