@@ -27,6 +27,7 @@ from retrievers.index.far import far_writer
 from retrievers.index.manifest import Manifest
 from retrievers.index.unfinished import SHARDS
 from retrievers.units.unit import UnitMaker
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 CORPUS = [Sentence(f"sentence {n} of {n % 7}", "en", Origin("c.txt", n + 1)) for n in range(120)]
@@ -175,13 +176,11 @@ def test_a_machine_that_is_lost_is_made_up_for(machines: Machines, whole: dict[s
 
 @pytest.mark.slow
 def test_a_driver_that_is_killed_goes_on(machines: Machines, whole: dict[str, bytes], tmp_path: Path) -> None:
-    command = [sys.executable, __file__, machines.address, str(tmp_path / "index")]
-    process = subprocess.Popen(command)
+    command = [sys.executable, "-m", __name__, machines.address, str(tmp_path / "index")]
+    process = subprocess.Popen(command, cwd=ROOT)
     try:
-        deadline = time.monotonic() + 120
-        while len(list((tmp_path / "index.building").glob(SHARDS))) < 3:
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: process.poll() is not None or len(list((tmp_path / "index.building").glob(SHARDS))) >= 3, 120)
+        assert process.poll() is None
     finally:
         process.kill()
         process.wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from retrievers.index.verifying import verify_index
 from retrievers.units.unit import NgramUnits, SentenceUnits
 from tests.waiting import until
 
+ROOT = Path(__file__).parents[3]
 CORPUS = [Sentence(f"sentence {n} of {n % 7}", "en", Origin("c.txt", n + 1)) for n in range(100)]
 
 
@@ -162,14 +162,14 @@ def test_a_crash_is_resumed_without_encoding_again(tmp_path, fake):
 
 
 def test_kill_9_is_resumed_to_the_same_bytes(tmp_path, fake):
-    process = subprocess.Popen([sys.executable, __file__, str(tmp_path / "i")])
+    process = subprocess.Popen([sys.executable, "-m", __name__, str(tmp_path / "i")], cwd=ROOT)
     try:
         until(lambda: process.poll() is not None or len(list((tmp_path / "i.building").glob("shard-*"))) >= 4)
         assert process.poll() is None
         with pytest.raises(UserError, match=f"is running already \\(process {process.pid}\\)"):
             build(tmp_path / "i", fake())
     finally:
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
     finished = len(list((tmp_path / "i.building").glob("shard-*")))
     assert 4 <= finished < 10
@@ -333,8 +333,7 @@ def test_seen_knows_every_text():
 
 def slow_build(folder: Path) -> None:
     """A build that takes a while per shard; run in a process of its own to be killed."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from conftest import FakeEncoder
+    from tests.retrievers.conftest import FakeEncoder
 
     class Slow(FakeEncoder):
         def encode(self, texts, kind="query"):
