@@ -6,7 +6,6 @@ import asyncio
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +24,7 @@ from rag_mt.models.loading import load_llm
 from rag_mt.translation.translator import Translator
 from tests.rag_mt.coming import Coming, stream
 from tests.rag_mt.llama_server import CODED_TEMPLATE, llama_server, save_tiny
+from tests.waiting import until
 
 KEY = "sk-secret-1234"
 TEXTS = ["Das Haus ist alt.", "Ja", "Der Zug kommt um acht Uhr an", "ein größeres Wort", "x", "Wir gehen."]
@@ -61,11 +61,8 @@ def busy(url: str) -> int:
     return sum(slot["is_processing"] for slot in httpx.get(f"{url.removesuffix('/v1')}/slots", timeout=60).json())
 
 
-def idle_within(url: str, seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while busy(url) and time.monotonic() < end:
-        time.sleep(0.02)
-    return not busy(url)
+def idle_within(url: str, seconds: float) -> None:
+    until(lambda: not busy(url), seconds)
 
 
 @pytest.mark.parametrize("chat", [True, False])
@@ -153,9 +150,9 @@ def test_the_server_stops_what_nobody_wants(gguf: Path) -> None:
         next(texts)
         assert busy(url) == 1
         texts.close()
-        assert idle_within(url, 5)
+        idle_within(url, 5)
         found = complete(llm, [Prompt(TEXTS[0])] * 2, 18_000, lambda number, text: number == 1 and len(text) < 20)
-        assert idle_within(url, 5)
+        idle_within(url, 5)
         assert all(not answer.finished and len(answer.text) < 10_000 for answer in found)
 
 
@@ -170,14 +167,11 @@ def test_an_interrupted_program_leaves_no_work_behind(gguf: Path) -> None:
         )
         program = subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True)
         assert program.stdout and program.stdout.readline() == "ready\n"
-        end = time.monotonic() + 10
-        while not busy(url) and time.monotonic() < end:
-            time.sleep(0.05)
-        assert busy(url)
+        until(lambda: busy(url), 10)
         program.send_signal(signal.SIGINT)
         _, errors = program.communicate(timeout=30)
         assert "KeyboardInterrupt" in errors and "UserError" not in errors
-        assert idle_within(url, 5)
+        idle_within(url, 5)
 
 
 def test_inside_a_running_event_loop(server: str) -> None:

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from http.client import HTTPConnection
@@ -40,6 +39,7 @@ from rag_mt.models.loading import load_llm
 from rag_mt.translation.translator import Translator
 from tests.rag_mt.coming import Coming, stream
 from tests.rag_mt.llama_server import TEMPLATE, save_tiny
+from tests.waiting import until
 
 HEAD, OTHER = "Hint: the train is late. Translate what follows.\n", "Another instruction, a shorter one:\n"
 TEXTS = [
@@ -118,11 +118,8 @@ def busy(llm: LlamaCppLLM) -> int:
     return sum(slot["is_processing"] for slot in json.loads(connection.getresponse().read()))
 
 
-def idle_within(llm: LlamaCppLLM, seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while busy(llm) and time.monotonic() < end:
-        time.sleep(0.02)
-    return not busy(llm)
+def idle_within(llm: LlamaCppLLM, seconds: float) -> None:
+    until(lambda: not busy(llm), seconds)
 
 
 def free_slots(llm: LlamaCppLLM) -> int:
@@ -285,7 +282,7 @@ def test_answers_that_nobody_wants_are_not_computed(endless: LlamaCppLLM, monkey
     assert [made[0], made[3]] == [expected[0], expected[3]]
     assert made[1] == NO_ANSWER and told[1] == [""]
     assert expected[2].text.startswith(made[2].text) and not made[2].finished and made[2].tokens < expected[2].tokens
-    assert idle_within(four, 2)
+    idle_within(four, 2)
     timings = watch(monkeypatch)
     assert complete(four, prompts, limit, lambda number, text: False) == [NO_ANSWER] * 4
     assert not timings and not busy(four)
@@ -319,7 +316,8 @@ def test_closing_stops_the_computation(endless: LlamaCppLLM, monkeypatch: pytest
     assert busy(four)
     timings = watch(monkeypatch)
     answers.close()
-    assert idle_within(four, 2) and not timings
+    idle_within(four, 2)
+    assert not timings
     assert free_slots(four) == 4
     assert complete(four, prompts_of(HEAD), 20) == expected
 
@@ -335,7 +333,8 @@ def test_closing_at_any_moment_disturbs_nobody(one: LlamaCppLLM, four: LlamaCppL
                 next(answers)
             answers.close()
             assert complete(llm, prompts_of(HEAD), 12) == expected
-        assert free_slots(llm) == llm.batch_size and idle_within(llm, 2)
+        assert free_slots(llm) == llm.batch_size
+        idle_within(llm, 2)
 
 
 @pytest.mark.parametrize("fails", ["take", "progress", "finish"])

@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from rag_mt.cli.listing import models
 from rag_mt.cli.main import main
 from rag_mt.models.offline import embedded
 from rag_mt.models.offline.embedded import EMBEDDED, embedded_folder, embedded_gguf
+from tests.waiting import until
 
 PARTS = tuple(bytes([n]) * 100_000 for n in range(3))
 QWEN = "embedded:qwen2.5-coder-1.5b"
@@ -152,9 +152,8 @@ embedded_gguf("tiny")
 """
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     try:
-        while not any(name.endswith(".part") for name in left(tmp_path)):
-            assert process.poll() is None
-            time.sleep(0.01)
+        until(lambda: process.poll() is not None or any(name.endswith(".part") for name in left(tmp_path)))
+        assert process.poll() is None
     finally:
         process.send_signal(end)
         process.wait(30)
