@@ -194,7 +194,8 @@ for step in ${*:-mining pairs indexes directions inference ccpr losses names mon
       parts="part-sema part-lang part-sema-lang part-lang-domain part-sema-lang-domain"
       # shellcheck disable=SC2046
       once left-out.json passages --model "$(trainings ir)" $(for p in $parts; do trainings "$p"; done) \
-        --without ru,tr --primary part-sema-lang=part-sema --report left-out.md left-out.json
+        --without ru,tr --primary part-sema-lang=part-sema --against part-sema-lang=part-lang part-lang-domain=part-lang \
+        part-sema-lang-domain=part-sema-lang --report left-out.md left-out.json
       ;;
     seeds)
       for s in 2 3; do ccpr "ccpr.$s" --set "training.seed=$s"; done

@@ -24,6 +24,15 @@ PASSAGE_COLUMNS = (
     "MRR@100, one other language alone",
     "MRR@100, cross-language",
 )
+TRAININGS = {
+    "losses.md": (("ir", "sema", "lang", "sema-lang"), "Avg"),
+    "left-out.md": (
+        ("ir", "part-sema", "part-sema-lang", "part-lang", "part-lang-domain", "part-sema-lang-domain"),
+        "Avg no parallel",
+    ),
+    "transfer.md": (("sema", "titles", "generated"), "Avg"),
+}
+"""Reports of which the summary has a table: its systems, row by row, and the column of the report that is shown."""
 SETTINGS = (
     "Without training pairs (the paper: unsupervised)",
     "Supervised: trained on the pairs of the set",
@@ -100,6 +109,23 @@ def test_passages() -> None:
         exact = [rows(section("passages.md", heading), "system")[system][-1] for heading in PASSAGE_COLUMNS]
         exact.append(rows(section("passages.md", "Language bias"), "system")[system][0])
         check(shown[label.strip("`")], exact)
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_trainings_of_passages(name: str) -> None:
+    text = section("summary.md", "Passages")
+    shown = rows(text[text.index(f"\n[{name}]({name})") :], "MRR@100")
+    systems, average = TRAININGS[name]
+    for cells, system in zip(list(shown.values())[2:], systems, strict=True):  # below the head and the rule
+        exact = [of_column(section(name, heading), system, average) for heading in PASSAGE_COLUMNS]
+        exact.append(of_column(section(name, "Language bias"), system, "first 20"))
+        check(cells, exact[: len(cells)])
+
+
+def of_column(table: str, row: str, column: str) -> str:
+    """A cell of a report's table."""
+    found = rows(table, "system")
+    return found[row][found["system"].index(column)]
 
 
 @pytest.mark.parametrize("system", ["plain", "sentence", "xpr", "ccpr"])
