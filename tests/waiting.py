@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 
@@ -12,3 +13,11 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.005)
+
+
+def until_while_running(
+    process: subprocess.Popen[bytes], condition: Callable[[], object], seconds: float = 60.0
+) -> None:
+    """Wait for a condition that a process brings about; fails at once if it ends before."""
+    until(lambda: process.poll() is not None or condition(), seconds)
+    assert process.poll() is None, "the process has ended"

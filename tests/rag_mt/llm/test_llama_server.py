@@ -61,10 +61,6 @@ def busy(url: str) -> int:
     return sum(slot["is_processing"] for slot in httpx.get(f"{url.removesuffix('/v1')}/slots", timeout=60).json())
 
 
-def idle_within(url: str, seconds: float) -> None:
-    until(lambda: not busy(url), seconds)
-
-
 @pytest.mark.parametrize("chat", [True, False])
 def test_answers_are_the_models_own_in_order(server: str, local: TransformersLLM, chat: bool) -> None:
     prompts = [Prompt(text, chat=chat) for text in TEXTS]
@@ -150,9 +146,9 @@ def test_the_server_stops_what_nobody_wants(gguf: Path) -> None:
         next(texts)
         assert busy(url) == 1
         texts.close()
-        idle_within(url, 5)
+        until(lambda: not busy(url), 5)
         found = complete(llm, [Prompt(TEXTS[0])] * 2, 18_000, lambda number, text: number == 1 and len(text) < 20)
-        idle_within(url, 5)
+        until(lambda: not busy(url), 5)
         assert all(not answer.finished and len(answer.text) < 10_000 for answer in found)
 
 
@@ -171,7 +167,7 @@ def test_an_interrupted_program_leaves_no_work_behind(gguf: Path) -> None:
         program.send_signal(signal.SIGINT)
         _, errors = program.communicate(timeout=30)
         assert "KeyboardInterrupt" in errors and "UserError" not in errors
-        idle_within(url, 5)
+        until(lambda: not busy(url), 5)
 
 
 def test_inside_a_running_event_loop(server: str) -> None:

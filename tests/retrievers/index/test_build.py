@@ -19,7 +19,7 @@ from retrievers.index.opening import open_index
 from retrievers.index.shards import Seen
 from retrievers.index.verifying import verify_index
 from retrievers.units.unit import NgramUnits, SentenceUnits
-from tests.waiting import until
+from tests.waiting import until_while_running
 
 ROOT = Path(__file__).parents[3]
 CORPUS = [Sentence(f"sentence {n} of {n % 7}", "en", Origin("c.txt", n + 1)) for n in range(100)]
@@ -164,8 +164,7 @@ def test_a_crash_is_resumed_without_encoding_again(tmp_path, fake):
 def test_kill_9_is_resumed_to_the_same_bytes(tmp_path, fake):
     process = subprocess.Popen([sys.executable, "-m", __name__, str(tmp_path / "i")], cwd=ROOT)
     try:
-        until(lambda: process.poll() is not None or len(list((tmp_path / "i.building").glob("shard-*"))) >= 4)
-        assert process.poll() is None
+        until_while_running(process, lambda: len(list((tmp_path / "i.building").glob("shard-*"))) >= 4)
         with pytest.raises(UserError, match=f"is running already \\(process {process.pid}\\)"):
             build(tmp_path / "i", fake())
     finally:

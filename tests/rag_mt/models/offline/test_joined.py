@@ -22,7 +22,7 @@ from rag_mt.cli.listing import models
 from rag_mt.cli.main import main
 from rag_mt.models.offline import embedded
 from rag_mt.models.offline.embedded import EMBEDDED, embedded_folder, embedded_gguf
-from tests.waiting import until
+from tests.waiting import until_while_running
 
 PARTS = tuple(bytes([n]) * 100_000 for n in range(3))
 QWEN = "embedded:qwen2.5-coder-1.5b"
@@ -152,8 +152,7 @@ embedded_gguf("tiny")
 """
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     try:
-        until(lambda: process.poll() is not None or any(name.endswith(".part") for name in left(tmp_path)))
-        assert process.poll() is None
+        until_while_running(process, lambda: any(name.endswith(".part") for name in left(tmp_path)))
     finally:
         process.send_signal(end)
         process.wait(30)
