@@ -16,6 +16,7 @@ from rag_mt.base.findings import Severity
 from rag_mt.base.languages import language
 from rag_mt.base.quality import least_score
 from rag_mt.base.types import Origin, Skips
+from rag_mt.cli.places import file_for
 
 if TYPE_CHECKING:
     from rag_mt.checks.rules import Pair, Rule
@@ -62,6 +63,7 @@ def check(options: argparse.Namespace) -> int:
     codes = language(options.src).code, language(options.tgt).code
     if codes[0] == codes[1]:
         raise UserError(f"source and target are both {language(codes[0]).name}: give another --src or --tgt")
+    page_file = file_for("--html", options.html, [*options.files, *options.glossary]) if options.html else None
     skips = Skips()
     known = _known_rules(options, codes, skips)
     names = _chosen(options, [*known, INCONSISTENT])
@@ -76,8 +78,8 @@ def check(options: argparse.Namespace) -> int:
             sys.stdout.write(f"{finding.at(checked.origin)}\n")
     if not checker.segments:
         raise UserError(f"{options.files[0]} has no translation from {codes[0]} into {codes[1]} to check: see --src")
-    if options.html:
-        with whole_file(Path(options.html)) as part:
+    if page_file:
+        with whole_file(page_file) as part:
             part.write_text(page(found, checker, *codes), encoding="utf-8")
     errors, warnings, notes = (checker.severities[severity] for severity in get_args(Severity))
     counts = f"{errors} errors, {warnings} warnings" + (f", {notes} notes" if notes else "")

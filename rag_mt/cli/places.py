@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -78,8 +78,8 @@ def _shown(text: str, most: int = 40) -> str:
     return repr(line if len(line) <= most else f"{line[:most]}{ELLIPSIS}")
 
 
-def outputs_for(output: str | None, names: Sequence[str]) -> list[Path | None]:
-    """Where each input's translation goes; None is standard output."""
+def outputs_for(output: str | None, names: Sequence[str], glossaries: Sequence[str] = ()) -> list[Path | None]:
+    """Where each input's translation goes; None is standard output. No output is an input or one of the glossaries."""
     if not output:
         if len(names) > 1:
             raise UserError(f"{len(names)} inputs cannot share standard output: give a folder for them with -o DIR")
@@ -96,20 +96,33 @@ def outputs_for(output: str | None, names: Sequence[str]) -> list[Path | None]:
             )
         if out.exists() and not out.is_file():
             raise UserError(f"-o {output} is no file: leave -o out to write to standard output")
-        if not os.access(out.parent, os.W_OK):
+        if not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
             raise UserError(f"folder {out.parent} of -o {output} does not exist or cannot be written: choose another")
-        return [_apart(out, names[0])]
+        return [_apart("-o", out, [*names, *glossaries])]
     for name, source in ((STDIN, "standard input"), (TEXT, "the text")):
         if name in names:
             raise UserError(f"{source} has no name for a file in {out}: give a file with -o {out / 'NAME'}")
-    paths: list[Path | None] = [_apart(out / Path(name).name, name) for name in names]
+    paths: list[Path | None] = [_apart("-o", out / Path(name).name, [*names, *glossaries]) for name in names]
     if len(set(paths)) < len(paths):
         raise UserError(f"two inputs have the same file name: translate them into different folders, not both to {out}")
     return paths
 
 
-def _apart(output: Path, name: str) -> Path:
-    """The output path; raises UserError if it is the input file itself."""
-    if name not in (STDIN, TEXT) and output.exists() and output.samefile(name):
-        raise UserError(f"-o {output} would overwrite the input {name}: give another file or folder")
+def file_for(option: str, name: str, inputs: Iterable[str]) -> Path:
+    """The file that an option says is to be written. Raises UserError for what is no file, for one that cannot be
+    written and for one of the inputs, so that nothing is computed in vain and nothing of the user's is lost."""
+    path = Path(name).resolve()
+    if path.exists() and not path.is_file():
+        raise UserError(f"{option} {name} is no file: give the name of one")
+    above = next(parent for parent in path.parents if parent.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise UserError(f"{option} {name} cannot be written: {above} is a file or cannot be written; choose another")
+    return _apart(option, path, inputs)
+
+
+def _apart(option: str, output: Path, names: Iterable[str]) -> Path:
+    """The output path; raises UserError if it is one of the input files themselves."""
+    for name in names:
+        if name not in (STDIN, TEXT) and output.exists() and _exists(Path(name)) and output.samefile(name):
+            raise UserError(f"{option} {output} would overwrite the input {name}: give another file or folder")
     return output

@@ -15,6 +15,7 @@ from rag_mt.base.errors import UserError
 from rag_mt.base.files import whole_file
 from rag_mt.base.languages import language
 from rag_mt.base.types import Skips
+from rag_mt.cli.places import file_for
 
 if TYPE_CHECKING:
     from rag_mt.glossary.extraction import Proposal
@@ -43,6 +44,7 @@ def extract(options: argparse.Namespace) -> int:
     output = Path(options.output) if options.output else None
     if output and output.suffix not in (".csv", ".tsv"):
         raise UserError(f"-o {output} is no table: give a name that ends with .csv or .tsv")
+    output = file_for("-o", options.output, options.files) if output else None
     target, proposals = _by_index(options, source, skips) if options.index else _by_pairs(options, source, skips)
     if options.limit:
         proposals = proposals[: options.limit]
@@ -50,7 +52,8 @@ def extract(options: argparse.Namespace) -> int:
     if output:
         with whole_file(output) as part:
             part.write_text(text, encoding="utf-8", newline="")
-        note(f"{output}: {len(proposals)} terms from {source} into {target}; look through them before you use them")
+        count = f"{options.output}: {len(proposals)} terms from {source} into {target}"
+        note(f"{count}; look through them before you use them")
     else:
         sys.stdout.write(text)
     if skips.counts:

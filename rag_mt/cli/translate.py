@@ -36,7 +36,7 @@ from rag_mt.base.languages import language
 from rag_mt.base.quality import least_score
 from rag_mt.base.types import Skips, TranslatedText
 from rag_mt.cli.hints_shown import finding_lines, picture, score_kind, style_of_stderr
-from rag_mt.cli.places import inputs_of, outputs_for
+from rag_mt.cli.places import file_for, inputs_of, outputs_for
 from rag_mt.formats.format import Format, Side
 
 DESCRIPTION = """Translate text, files or standard input.
@@ -133,7 +133,9 @@ def translate(options: argparse.Namespace) -> int:
     jobs: list[_FileJob] = []
     unreadable: list[UserError] = []
     with inputs_of(options.inputs, skips) as inputs:
-        outputs = outputs_for(options.output, [name for _, name in inputs])
+        names = [name for _, name in inputs]
+        outputs = outputs_for(options.output, names, options.glossary or ())
+        review_file = _review_file(options, names, outputs)
         from rag_mt.formats.registry import format_of
         from rag_mt.translation.jobs import Counts, split_segments
         from rag_mt.translation.review import Review
@@ -154,13 +156,23 @@ def translate(options: argparse.Namespace) -> int:
         review = Review()
         for job in jobs:
             _translate_file(translator, job, side, totals, review, options)
-        if options.review:
-            review.write(Path(options.review))
+        if review_file:
+            review.write(review_file)
             note(f"to be reviewed: {len(review.rows)} of {totals.segments} texts, in {options.review}")
     code = _closing_lines(totals, skips, options.show_hints)
     if unreadable:
         note(f"{len(unreadable)} of {len(inputs)} files could not be read and are not translated")
     return PARTLY if unreadable else code
+
+
+def _review_file(options: argparse.Namespace, names: Sequence[str], outputs: Sequence[Path | None]) -> Path | None:
+    """Where what is to be reviewed is written; raises UserError for a place of something else."""
+    if not options.review:
+        return None
+    path = file_for("--review", options.review, [*names, *(options.glossary or ())])
+    if path in outputs:
+        raise UserError(f"--review {options.review} is where the translation is written: give another file")
+    return path
 
 
 @dataclass(frozen=True)

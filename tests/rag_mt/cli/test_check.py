@@ -69,6 +69,18 @@ def test_a_page_shows_all_findings(texts: list[str], tmp_path: Path) -> None:
     assert root.xpath("//td[@lang='de']") and not root.xpath("//script")
 
 
+def test_a_page_does_not_take_the_place_of_what_is_read(
+    texts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = [Path(text).read_bytes() for text in texts]
+    folder = str(tmp_path)
+    for page, told in ((texts[0], f"would overwrite the input {texts[0]}"), (folder, f"--html {folder} is no file")):
+        assert main(["check", *texts, "--src", "de", "--html", page]) == 2
+        error = capsys.readouterr().err
+        assert told in error and error.count("\n") == 1
+    assert [Path(text).read_bytes() for text in texts] == before
+
+
 def test_what_is_hostile_stays_text(tmp_path: Path) -> None:
     table, page = tmp_path / "a.tsv", tmp_path / "a.html"
     table.write_text("en\tde\n<script>1</script>\t<img src=x onerror=2>\n", encoding="utf-8")

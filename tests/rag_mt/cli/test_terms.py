@@ -38,6 +38,13 @@ def test_what_is_proposed_is_a_glossary(memory: Path, tmp_path: Path, capsys: py
     assert row[:4] == ["password", "Kennwort", "1.00", "4"]
 
 
+def test_terms_do_not_take_the_place_of_the_translations(memory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = memory.read_bytes()
+    assert main(["terms", "extract", str(memory), "--src", "en", "--tgt", "de", "-o", str(memory)]) == 2
+    assert f"-o {memory} would overwrite the input {memory}" in capsys.readouterr().err
+    assert memory.read_bytes() == before
+
+
 def test_terms_of_a_text_by_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "de.txt"
     text.write_text("\n".join(other for _, other in PAIRS * 3), encoding="utf-8")

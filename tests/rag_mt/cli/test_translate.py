@@ -391,6 +391,31 @@ def test_outputs_that_cannot_be_are_refused(tmp_path: Path, output: str, names: 
         places.outputs_for(f"{tmp_path}/{output}", names)
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--review", "text.de.txt"], "--review text.de.txt would overwrite the input text.de.txt"),
+        (["--review", "terms.csv", "--glossary", "terms.csv"], "would overwrite the input terms.csv"),
+        (["--review", "out.txt", "-o", "out.txt"], "--review out.txt is where the translation is written"),
+        (["--review", "."], "--review . is no file"),
+        (["--review", "text.de.txt/review.tsv"], "--review text.de.txt/review.tsv cannot be written"),
+        (["-o", "terms.csv", "--glossary", "terms.csv"], "would overwrite the input terms.csv"),
+        (["-o", "text.de.txt/out.txt"], "does not exist or cannot be written"),
+    ],
+)
+def test_what_is_read_is_not_written_over(
+    options: list[str], told: str, text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before a model is loaded."""
+    monkeypatch.setattr(translate, "_translator", lambda options: pytest.fail("a model is loaded"))
+    monkeypatch.chdir(text.parent)
+    Path("terms.csv").write_text("de,en\nStadtrat,assembly\n", encoding="utf-8")
+    before = {path: path.read_bytes() for path in text.parent.iterdir()}
+    code, _, err = command(["--src", "de", "--quiet", *options, text.name], capsys)
+    assert code == 2 and told in err.replace(f"{text.parent}/", "") and len(err.splitlines()) == 1
+    assert {path: path.read_bytes() for path in text.parent.iterdir()} == before
+
+
 def test_a_journal_of_other_settings_is_refused(tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.txt"
     Journal(Path(f"{out}.rag-mt-journal"), {"llm": "another"}).close()
