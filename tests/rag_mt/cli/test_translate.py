@@ -262,6 +262,17 @@ def test_a_guessed_column_of_standard_input_is_named(
     assert code == 0 and "standard input: none of its 2 columns is named de, so column 1 (id) is read" in err
 
 
+@pytest.mark.parametrize(("data", "told"), [(b"", "is empty"), (b"a\r\nb\n", "has mixed line ends")])
+def test_notes_on_standard_input_name_no_folder(
+    data: bytes, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data), isatty=bool))
+    monkeypatch.setattr(translate, "_translator", lambda options: None)
+    monkeypatch.setattr(translate, "_translate_file", lambda *_: None)
+    code, _, err = command(["--src", "de"], capsys)
+    assert code == 0 and err.startswith(f"standard input {told}")
+
+
 def test_a_cache_that_cannot_be_made_is_named(
     tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
