@@ -185,7 +185,7 @@ class _Po:
             skips.remark(file, f"{empty} messages without a translation are left out")
 
     def fill(self, file: Path, side: Side, translations: Iterator[TranslatedText], out: BinaryIO) -> None:
-        """The catalogue with the open messages filled and its language set."""
+        """The catalogue with the open messages filled and its language set; a form of a plural that is there stays."""
         catalog = read_catalog(file)
         number, singular_form = _plural_forms(file, catalog, side)
         for message in catalog.messages:
@@ -196,7 +196,10 @@ class _Po:
             if all(map(usable, translated)):
                 forms = [_bounded(t.text, message.strings["msgid"]) for t in translated]
                 if message.has_plural:
-                    forms = [forms[0] if form == singular_form else forms[-1] for form in range(number)]
+                    forms = [
+                        message.strings.get(f"msgstr[{form}]") or forms[0 if form == singular_form else -1]
+                        for form in range(number)
+                    ]
                 catalog.set_forms(message, forms, catalog.width)
                 _flag(catalog, message)
         _write(catalog, side.target, out)
