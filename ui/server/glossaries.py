@@ -28,7 +28,7 @@ from rag_mt.glossary.reading import SUFFIXES, read_glossary
 from rag_mt.glossary.tables import table_of
 from ui.server.limits import LimitError, Limits
 from ui.server.tasks import missing
-from ui.server.uploads import named, owner_folder, shown_name, shown_title
+from ui.server.uploads import check_size, named, owner_folder, shown_name, shown_title
 
 OPEN = 16
 """Glossaries that stay in memory."""
@@ -130,13 +130,14 @@ class UserGlossaries:
         terms: list[Term] = []
         with tempfile.TemporaryDirectory(prefix="rag-mt-") as folder:
             for n, (name, upload) in enumerate(files):
-                suffix = suffix_of(PurePosixPath(shown_name(name)))
+                shown = shown_name(name)
+                suffix = suffix_of(PurePosixPath(shown))
                 path = Path(folder) / f"{n}{suffix if suffix in SUFFIXES else ''}"
                 shutil.copyfile(upload, path)
-                self.limits.check_file(path.stat().st_size)
-                with named(path, shown_name(name)):
+                with named(path, shown):
+                    check_size(path, shown, self.limits.file_bytes)
                     own = read_glossary([path], source, target, skips).terms
-                terms += [replace(t, origin=replace(t.origin, file=shown_name(name))) for t in own]
+                terms += [replace(t, origin=replace(t.origin, file=shown)) for t in own]
         return tuple(terms), skips
 
     def _open(self, path: Path, changed: int) -> Glossary:

@@ -68,9 +68,10 @@ class AccessError(UserError):
 class Limits:
     """Numbers that the operator can change.
 
-    Characters of all texts of a request (`text_chars`) and their number (`texts`); bytes of a file to translate
-    (`file_bytes`) and of the files of one index (`index_bytes`); `requests` of one client in a minute; `indexes` and
-    `documents`, running or finished, of one owner (for clients of the API without a key: from one address),
+    Characters of all texts of a request (`text_chars`) and their number (`texts`); bytes of a file to translate and of
+    the files of one glossary (`file_bytes`), and of the files of one index (`index_bytes`); `requests` of one client in
+    a minute; `indexes` and `documents`, running or finished, of one owner (for clients of the API without a key: from
+    one address),
     `all_indexes` and `all_documents` of all; texts that wait (`queue`);
     sentences that a model reads at once (`batch`); `translators` and `llms` that stay in memory.
     """
@@ -188,13 +189,15 @@ class Bodies:
     def __init__(self, app: Any, limits: Limits) -> None:
         self._app = app
         self._text = BYTES_PER_CHARACTER * limits.text_chars + SLACK
-        self._uploads = {"/translate_file": limits.file_bytes + SLACK, "/index": limits.index_bytes + SLACK}
+        sizes = {"/translate_file": limits.file_bytes, "/glossary": limits.file_bytes, "/index": limits.index_bytes}
+        self._uploads = {route: size + SLACK for route, size in sizes.items()}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most = self._uploads.get(scope["path"].rstrip("/"), self._text)
+        route = scope["path"].rstrip("/")
+        most = self._uploads.get("/glossary" if route.startswith("/glossary/") else route, self._text)
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
         size, refused, begun = 0, False, False

@@ -55,14 +55,19 @@ def keep(source: Path, folder: Path, stem: str, name: str, most: int) -> Path:
     copy, shown = folder / f"{stem}{safe_suffix(name)}", shown_name(name)
     shutil.copyfile(source, copy)
     with named(copy, shown):
-        size = 0
-        with open_bytes(copy) as stream:
-            while chunk := stream.read(CHUNK):
-                size += len(chunk)
-                if size > most:
-                    raise TooLargeError(f"{shown} holds more than {most} bytes and no more are allowed: split it")
+        check_size(copy, shown, most)
         check_content(copy, PurePosixPath(shown))
     return copy
+
+
+def check_size(path: Path, name: str, most: int) -> None:
+    """Raise LimitError if a file, which its user calls `name`, holds more than `most` bytes, packed or unpacked."""
+    size = 0
+    with open_bytes(path) as stream:
+        while chunk := stream.read(CHUNK):
+            size += len(chunk)
+            if size > most:
+                raise TooLargeError(f"{name} holds more than {most} bytes and no more are allowed: split it")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from collections.abc import Callable
@@ -101,6 +102,21 @@ def test_what_is_no_glossary(client: httpx.Client, text: str, name: str, more: d
     answer = kept(client, text, name, **more)
     assert answer.status_code == 400 and told in answer.json()["error"]
     assert "/" not in answer.json()["error"] and client.get("/glossary").json() == []
+
+
+def test_a_glossary_is_as_large_as_a_file_may_be(client: httpx.Client) -> None:
+    """Packed or unpacked."""
+    rows = "de,en\n" + "".join(f"Wort{n},word number {n}\n" for n in range(8000))
+    assert len(rows) > 150_000, "more than a request without files may have"
+    made = kept(client, rows).json()
+    assert made["terms"] == 8000
+    assert kept(client, rows.replace("word", "WORD"), id=made["id"]).status_code == 200
+    large = kept(client, rows * 20)
+    assert large.status_code == 413 and "no more are allowed" in large.json()["error"]
+    bomb = {"files": ("bomb.csv.gz", gzip.compress(b"de,en\n" + b"Wort,word\n" * 300_000, mtime=0))}
+    answer = client.post("/glossary", files=bomb, data={"source": "de", "target": "en"})
+    assert answer.status_code == 413 and "bomb.csv.gz holds more than 2000000 bytes" in answer.json()["error"]
+    assert client.get("/glossary").json()[0]["id"] == made["id"]
 
 
 def test_limits_names_and_owners(tmp_path: Path) -> None:
