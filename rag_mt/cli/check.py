@@ -117,14 +117,16 @@ def _known_rules(options: argparse.Namespace, codes: tuple[str, str], skips: Ski
 
 
 def _chosen(options: argparse.Namespace, known: list[str]) -> set[str]:
-    """The names of the rules to check by; raises UserError for an unknown one."""
+    """The names of the rules to check by; raises UserError for an unknown one, and if none is left."""
     asked, skipped = (
         [n.strip() for n in (names or "").split(",") if n.strip()] for names in (options.rules, options.skip)
     )
     for name in (*asked, *skipped):
         if name not in known:
             raise UserError(f"there is no rule {name!r}: choose from {', '.join(known)}")
-    return set(asked or known) - set(skipped)
+    if not (chosen := set(asked or known) - set(skipped)):
+        raise UserError(f"--skip leaves none of the rules {', '.join(asked or known)}: leave one out of it")
+    return chosen
 
 
 def _pairs(options: argparse.Namespace, codes: tuple[str, str], skips: Skips) -> Iterator[tuple[Pair, Origin]]:

@@ -111,6 +111,10 @@ def test_a_text_that_is_translated_in_two_ways_is_found_once_each_time() -> None
             ["--src", "de", "{0}", "{1}", "--rules", "spelling"],
             "there is no rule 'spelling': choose from empty, numbers",
         ),
+        (
+            ["--src", "de", "{0}", "{1}", "--rules", "ends,stops", "--skip", "stops,ends"],
+            "--skip leaves none of the rules ends, stops",
+        ),
         (["--src", "de", "nowhere.xlf"], "nowhere.xlf"),
     ],
 )
