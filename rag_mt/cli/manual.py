@@ -108,10 +108,10 @@ tokens; what still goes wrong is named in a note.
 
 A translation with `-o` that is interrupted (or killed) goes on with the same command after the last finished sentence
 and gives the same bytes as an uninterrupted one (save that in 16-bit number formats, and with [large GGUF
-files](engines.md#llamacpp), sentences of the batch that was cut off can differ by rounding). The same command goes on
-with `index build`, `mine`, training and evaluation too; `--restart` begins anew. After it has finished, the same
-command translates again and writes a new output in place of the old one. An index gets more text
-by `index add`, and is built anew with `--replace`.
+files](engines.md#llamacpp), sentences of the batch that was cut off can differ by rounding). Of several files those
+that were finished are not translated again. The same command goes on with `index build`, `mine`, training and
+evaluation too; `--restart` begins anew. After it has finished, the same command translates again and writes a new
+output in place of the old one. An index gets more text by `index add`, and is built anew with `--replace`.
 
 ## Exit codes
 

@@ -54,6 +54,7 @@ EXAMPLES = (
 
 if TYPE_CHECKING:
     from rag_mt.translation.jobs import Counts, SplitSegment
+    from rag_mt.translation.journal import Journal
     from rag_mt.translation.review import Review
     from rag_mt.translation.translator import Translator
 
@@ -154,11 +155,12 @@ def translate(options: argparse.Namespace) -> int:
             note(f"left out: {str(reason).replace(skips.folder, '')}")
         translator = _translator(options)
         review = Review()
-        for job in jobs:
-            _translate_file(translator, job, side, totals, review, options)
+        journals = [_translate_file(translator, job, side, totals, review, options) for job in jobs]
         if review_file:
             review.write(review_file)
             note(f"to be reviewed: {len(review.rows)} of {totals.segments} texts, in {options.review}")
+        for journal in filter(None, journals):  # kept until all is done: the same command begins no file anew
+            journal.finish()
     code = _closing_lines(totals, skips, options.show_hints)
     if unreadable:
         note(f"{len(unreadable)} of {len(inputs)} files could not be read and are not translated")
@@ -205,8 +207,8 @@ def _translator(options: argparse.Namespace) -> Translator:
 
 def _translate_file(
     translator: Translator, job: _FileJob, side: Side, totals: Counts, review: Review, options: argparse.Namespace
-) -> None:
-    """Translate one file to its output or standard output."""
+) -> Journal | None:
+    """Translate one file to its output or standard output; returns the journal of an output, which is closed."""
     from rag_mt.formats.opening import compressed
     from rag_mt.translation.jobs import WINDOW, Echo, stream_segments, translate_segments
     from rag_mt.translation.journal import Journal
@@ -249,7 +251,8 @@ def _translate_file(
             note(f"interrupted: {journal.finished} of {total} sentences are kept; the same command goes on there")
             raise SystemExit(INTERRUPTED) from None
     if journal:
-        journal.finish()
+        journal.close()
+    return journal
 
 
 def _shown(texts: Iterator[TranslatedText], bar: Any, kind: str) -> Iterator[TranslatedText]:

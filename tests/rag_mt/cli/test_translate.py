@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ import pytest
 
 from rag_mt.base.errors import UserError
 from rag_mt.base.files import EXAMPLES
-from rag_mt.base.types import Completion, Prompt
+from rag_mt.base.types import Completion, Prompt, Translation
 from rag_mt.cli import main as cli
 from rag_mt.cli import places, translate
 from rag_mt.llm.opening import open_llm
@@ -376,6 +376,34 @@ def test_a_killed_job_goes_on_with_equal_bytes(
     assert killed.read_bytes() == whole.read_bytes()
     assert not list(tmp_path.glob(".*")), "what the killed process left is gone"
     assert not list(tmp_path.glob("*journal*"))
+
+
+def test_of_several_files_those_that_were_finished_are_not_translated_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C within the second file."""
+    names, out = [tmp_path / "one.txt", tmp_path / "two.txt"], tmp_path / "out"
+    names[0].write_text("Der Zug kommt.\n", "utf-8")
+    names[1].write_text("Der Bus kommt.\nDas Schiff kommt.\n", "utf-8")
+    options = ["--src", "de", "--retriever", "none", "--quiet", "--batch-size", "1", "--max-new-tokens", "4"]
+    options += ["-o", f"{out}/", "--review", str(tmp_path / "review.tsv"), *map(str, names)]
+    asked: list[str] = []
+    add = Journal.add
+
+    def interrupted(self: Journal, numbers: Sequence[int], translations: Sequence[Translation]) -> None:
+        add(self, numbers, translations)
+        asked.extend(translation.source.text for translation in translations)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journal, "add", interrupted)
+    code, _, err = command(options, capsys)
+    assert code == 130 and "1 of 2 sentences are kept" in err and (out / "one.txt").exists()
+    code, _, err = command(options, capsys)
+    assert code in (0, 1) and "kept 1 of 1 sentences" in err and "kept 1 of 2 sentences" in err
+    assert len(asked) == 3 and len(set(asked)) == 3
+    assert sorted(path.name for path in out.iterdir()) == ["one.txt", "two.txt"], "no journal is left"
+    assert "of 3 texts" in err, "the review is of all files"
 
 
 def test_a_slash_at_the_end_of_an_output_means_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
