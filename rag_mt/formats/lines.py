@@ -162,7 +162,7 @@ class _Jsonl(_Text):
 
     def translations(self, file: Path, side: Side, skips: Skips) -> Iterator[Segment]:
         """The field of the target column: the one that is named, else the text in the target language, else
-        `translation`; records without it are skips."""
+        `translation`; records without it, and with one that is no text to write, are skips."""
         for row in self.rows(file, side, skips):
             if not row.text:
                 continue
@@ -174,6 +174,8 @@ class _Jsonl(_Text):
             text = next((value for value in found if isinstance(value, str)), None)
             if text is None:
                 skips.add(origin, f"no translation in field {' or '.join(map(repr, dict.fromkeys(names)))}")
+            elif reason := fault(text.translate(_LINE_ENDS)):
+                skips.add(origin, reason)
             else:
                 yield Segment(_unless_blank(text), origin, row.text)
 

@@ -97,6 +97,14 @@ def test_records(tmp_path: Path) -> None:
     assert read(path, Side("en", "", "de", "mt")) == [("Five", "Fünf", 5)]
 
 
+def test_records_whose_translation_cannot_be_written(tmp_path: Path) -> None:
+    path, skips = tmp_path / "a.jsonl", Skips(shown=0)
+    lines = [r'{"en": "One", "de": "Eins \ud800"}', r'{"en": "Two", "de": "Zwei\u0000"}']
+    path.write_text("\n".join([*lines, r'{"en": "Three", "de": "Drei\n\tDrei"}']), encoding="utf-8")
+    assert read(path, Side("en", "", "de"), skips) == [("Three", "Drei\n\tDrei", 3)]
+    assert skips.counts == {"noncharacter or unpaired surrogate": 1, "control character": 1}
+
+
 def test_a_plain_text_holds_one_language(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("One\n", encoding="utf-8")
