@@ -23,5 +23,5 @@ class Finding:
         return f"{self.severity}: {self.message} [{self.rule}]"
 
     def at(self, origin: Origin) -> str:
-        """The finding as a line with its place."""
-        return f"{origin}: {self}"
+        """The finding as a line with its place; what it quotes may have line ends."""
+        return " ".join(f"{origin}: {self}".splitlines())

@@ -69,6 +69,14 @@ def test_a_page_shows_all_findings(texts: list[str], tmp_path: Path) -> None:
     assert root.xpath("//td[@lang='de']") and not root.xpath("//script")
 
 
+def test_a_finding_of_several_lines_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text(r'{"de": "Zur <a\nhref=\"x\">Seite</a>", "en": "To the page"}', encoding="utf-8")
+    assert main(["check", str(file), "--src", "de", "--rules", "placeholders"]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f'{file}:1: error: placeholder lost: <a href="x"> [placeholders]' and len(told) == 2
+
+
 def test_a_page_does_not_take_the_place_of_what_is_read(
     texts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
