@@ -67,7 +67,9 @@ class Origin:
     start: int = 0
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else self.file
+        """The place as it is told: bytes of a file's name that are no UTF-8 are escaped, so that it can be written."""
+        file = self.file.encode("utf-8", "backslashreplace").decode()
+        place = f"{file}:{self.line}" if self.line else file
         return f"{place}+{self.start}" if self.start else place
 
 

@@ -60,6 +60,8 @@ def segments_of(
     if format != "auto":
         format_named(format)
     paths = [path for name in names for path in _paths(name, format)]
+    for path in paths:
+        _check_name(path)
     return _segments(paths, Side(language, column), format, skips)
 
 
@@ -92,6 +94,14 @@ def _paths(name: str, format: str) -> Sequence[Path | str]:
         return _files_in(path, format)
     open_bytes(path).close()
     return [path]
+
+
+def _check_name(path: Path | str) -> None:
+    """Raise UserError for a file whose name cannot be kept with its text."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"the name of file {Origin(str(path))} is not valid UTF-8: rename the file") from None
 
 
 def _files_in(folder: Path, format: str) -> list[Path]:

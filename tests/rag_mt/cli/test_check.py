@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -87,6 +88,14 @@ def test_a_page_does_not_take_the_place_of_what_is_read(
         error = capsys.readouterr().err
         assert told in error and error.count("\n") == 1
     assert [Path(text).read_bytes() for text in texts] == before
+
+
+def test_a_name_of_a_file_that_is_no_utf8_can_be_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, page = tmp_path / os.fsdecode(b"\xfc.tsv"), tmp_path / "a.html"
+    table.write_text("de\ten\nSeite 12\tPage 21\n", encoding="utf-8")
+    assert main(["check", str(table), "--src", "de", "--rules", "numbers", "--html", str(page)]) == 1
+    place = f"{tmp_path}/\\udcfc.tsv:2"
+    assert capsys.readouterr().out.startswith(f"{place}: error") and place in page.read_text(encoding="utf-8")
 
 
 def test_what_is_hostile_stays_text(tmp_path: Path) -> None:

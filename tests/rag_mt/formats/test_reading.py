@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,15 @@ def test_a_folder_is_read_in_order_with_provenance(corpus: Path, caplog: pytest.
     ]
     assert skips.counts == {"no letters": 2}
     assert any("1 files without a suffix" in message for message in caplog.messages)
+
+
+def test_a_name_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+    """One that an old archive has in Latin-1, say."""
+    file = tmp_path / os.fsdecode(b"\xfcbersicht.txt")
+    file.write_text("One.\n", encoding="utf-8")
+    for name in (str(file), str(tmp_path)):
+        with pytest.raises(UserError, match=r"the name of file .*\\udcfcbersicht.txt is not valid UTF-8: rename"):
+            read_sentences([name], "en", skips=Skips())
 
 
 def test_several_names_formats_and_columns(corpus: Path) -> None:
