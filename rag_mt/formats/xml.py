@@ -32,6 +32,7 @@ WITH_TEXT = frozenset({"g", "mrk", "pc", "hi"})
 _BEFORE_WORDS = frozenset({"open", "bpt", "bx", "sc"})
 _AFTER_WORDS = frozenset({"close", "ept", "ex", "ec"})
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_CJK_SIGN = re.compile(f"[{_CJK}]")
 _WORD_START = re.compile(rf"(?<=[\s{_CJK}])(?=\S)|(?<=\S)(?=[{_CJK}])")
 _WORD_END = re.compile(rf"(?<=\S)(?=[\s{_CJK}])|(?<=[{_CJK}])(?=\S)")
 
@@ -219,21 +220,24 @@ def has_inner(text: str, codes: Sequence[Code]) -> bool:
 
 def rebuild(element: Any, text: str, source: str, codes: Sequence[Code]) -> None:
     """Make `text` with the codes of `source` the content of `element`. Codes at the edges stay there, inner ones go to
-    the word boundary nearest to their share of the text; their order, nesting and number stay the same. With `text`
-    equal to `source` everything is as it was."""
+    the word boundary nearest to their share of the text; their order, nesting and number stay the same. One that has a
+    blank on either side, as a word has, gets one where it would touch a word. With `text` equal to `source` everything
+    is as it was."""
     del element[:]
     element.text, text = None, legal(text)
     places = [c.position for c in codes] if text == source else _places(text, source, codes)
-    parents, at = [element], 0
+    parents, at, before = [element], 0, -1  # `before` is where the code before stands in the source
     for code, place in zip(codes, places, strict=True):
-        append_text(parents[-1], text[at:place])
-        at = place
+        missing = _missing_blanks(text, place) if text != source and _stands_free(code, source) else ("", "")
+        append_text(parents[-1], text[at:place] + (missing[0] if code.position > before else ""))
+        at, before = place, code.position
         if code.kind == "close":
             parents.pop()
             continue
         child = deepcopy(code.element) if code.kind == "empty" else shell(code.element)
         child.tail = None
         parents[-1].append(child)
+        append_text(parents[-1], missing[1])
         if code.kind == "open":
             parents.append(child)
     append_text(element, text[at:])
@@ -300,6 +304,20 @@ def _side(code: Code, source: str) -> Literal["before", "after", ""]:
         return "after"
     before, after = (source[at].isspace() for at in (code.position - 1, code.position))
     return "" if before == after else "before" if before else "after"
+
+
+def _stands_free(code: Code, source: str) -> bool:
+    """Whether a code stands for a word: a blank is before and after it."""
+    around = source[max(0, code.position - 1) : code.position + 1]
+    return code.kind == "empty" and len(around) == 2 and around.isspace() and not _side(code, source)
+
+
+def _missing_blanks(text: str, place: int) -> tuple[str, str]:
+    """What keeps a free code apart from the words before and after it, where one of them touches it. Scripts without
+    blanks get none."""
+    left, right = text[:place][-1:], text[place : place + 1]
+    touched = [bool(sign) and not sign.isspace() and not _CJK_SIGN.match(sign) for sign in (left, right)]
+    return (" " if touched[0] and not touched[1] else "", " " if touched[1] and not touched[0] else "")
 
 
 def append_text(parent: Any, text: str) -> None:
