@@ -86,8 +86,7 @@ def outputs_for(output: str | None, names: Sequence[str], glossaries: Sequence[s
         return [None]
     out = Path(output).resolve()  # a link stays, and what it points to is written
     if output.endswith(SEPARATORS) and not out.is_dir():
-        above = next(parent for parent in (out, *out.parents) if parent.exists())
-        if not (above.is_dir() and os.access(above, os.W_OK)):
+        if above := _in_the_way(out, *out.parents):
             raise UserError(f"-o {output} cannot be made a folder: {above} is a file or cannot be written")
     elif not out.is_dir():
         if len(names) > 1:
@@ -96,7 +95,7 @@ def outputs_for(output: str | None, names: Sequence[str], glossaries: Sequence[s
             )
         if out.exists() and not out.is_file():
             raise UserError(f"-o {output} is no file: leave -o out to write to standard output")
-        if not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
+        if not _takes_files(out.parent):
             raise UserError(f"folder {out.parent} of -o {output} does not exist or cannot be written: choose another")
         return [_apart("-o", out, [*names, *glossaries])]
     for name, source in ((STDIN, "standard input"), (TEXT, "the text")):
@@ -114,10 +113,19 @@ def file_for(option: str, name: str, inputs: Iterable[str]) -> Path:
     path = Path(name).resolve()
     if path.exists() and not path.is_file():
         raise UserError(f"{option} {name} is no file: give the name of one")
-    above = next(parent for parent in path.parents if parent.exists())
-    if not (above.is_dir() and os.access(above, os.W_OK)):
+    if above := _in_the_way(*path.parents):
         raise UserError(f"{option} {name} cannot be written: {above} is a file or cannot be written; choose another")
     return _apart(option, path, inputs)
+
+
+def _in_the_way(*folders: Path) -> Path | None:
+    """The first of these that exists, if it is a file or a folder that cannot be written."""
+    above = next(folder for folder in folders if folder.exists())
+    return None if _takes_files(above) else above
+
+
+def _takes_files(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK)
 
 
 def _apart(option: str, output: Path, names: Iterable[str]) -> Path:

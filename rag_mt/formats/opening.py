@@ -130,12 +130,12 @@ def read_lines(path: Path, skips: Skips, max_chars: int = MAX_CHARS) -> Iterator
             if reason:
                 skips.add(Origin(str(path), number), reason)
             yield Line(number, raw, text)
+    name = str(path).removeprefix(skips.folder)
     if skips.shown and not number:
-        log.info("%s is empty", str(path).removeprefix(skips.folder))
+        log.info("%s is empty", name)
     names = {b"\n": "LF", b"\r\n": "CRLF", b"\r": "CR"}
     kinds = [f"{ends[end]} {name}" for end, name in names.items() if ends[end]]
     if skips.shown and len(kinds) > 1:
-        name = str(path).removeprefix(skips.folder)
         log.info("%s has mixed line ends, kept as they are: %s", name, ", ".join(kinds))
 
 

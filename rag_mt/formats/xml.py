@@ -315,9 +315,9 @@ def _stands_free(code: Code, source: str) -> bool:
 def _missing_blanks(text: str, place: int) -> tuple[str, str]:
     """What keeps a free code apart from the words before and after it, where one of them touches it. Scripts without
     blanks get none."""
-    left, right = text[:place][-1:], text[place : place + 1]
-    touched = [bool(sign) and not sign.isspace() and not _CJK_SIGN.match(sign) for sign in (left, right)]
-    return (" " if touched[0] and not touched[1] else "", " " if touched[1] and not touched[0] else "")
+    signs = text[max(0, place - 1) : place], text[place : place + 1]
+    before, after = (bool(sign) and not sign.isspace() and not _CJK_SIGN.match(sign) for sign in signs)
+    return (" " if before and not after else "", " " if after and not before else "")
 
 
 def append_text(parent: Any, text: str) -> None:

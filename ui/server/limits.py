@@ -71,9 +71,8 @@ class Limits:
     Characters of all texts of a request (`text_chars`) and their number (`texts`); bytes of a file to translate and of
     the files of one glossary (`file_bytes`), and of the files of one index (`index_bytes`); `requests` of one client in
     a minute; `indexes` and `documents`, running or finished, of one owner (for clients of the API without a key: from
-    one address),
-    `all_indexes` and `all_documents` of all; texts that wait (`queue`);
-    sentences that a model reads at once (`batch`); `translators` and `llms` that stay in memory.
+    one address), `all_indexes` and `all_documents` of all; texts that wait (`queue`); sentences that a model reads at
+    once (`batch`); `translators` and `llms` that stay in memory.
     """
 
     text_chars: int = 5000
